@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: all demo test lint format reproduce bench docs clean
+.PHONY: all demo test lint format reproduce docs clean
 
 all: $(STAMP)
 
@@ -36,9 +36,6 @@ format: $(STAMP)
 
 reproduce: $(STAMP)
 	$(BIN)/python -m research reproduce all --quick
-
-bench: $(STAMP)
-	$(BIN)/python -m research bench
 
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict

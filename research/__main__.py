@@ -6,22 +6,19 @@ python -m research reproduce fig1 fig2   tables and figures of the paper; `all` 
 python -m research theory overlaps       a study of the theory, with its picture
 python -m research field                 ours and the peers on small real data sets
 python -m research pages --check         are the tables of README and docs those of the results?
-python -m research bench                 the quick benchmarks
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
-import subprocess
 import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-QUICK = ("maximize", "saddle_starts")  # about a minute each, no data needed
-PAGES, GALLERY, BENCH, FIELD = "pages", "gallery", "bench", "field"
+PAGES, GALLERY, FIELD = "pages", "gallery", "field"
 GROUPS = ("reproduce", "theory")  # commands with names of their own below them
 
 
@@ -44,23 +41,11 @@ def listing() -> dict[str, str]:
         **{f"reproduce {name}": e.title for name, e in REGISTRY.items()},
         "reproduce all": "All of these; --quick for small ones, on data inside the package",
         **{f"theory {name}": text for name, text in theory_commands().items()},
-        **{
-            name: text + ("  [quick]" if name in QUICK else "")
-            for name, text in benchmarks().items()
-        },
+        **benchmarks(),
         FIELD: "Ours and the peers on small real data sets, with ranks and plots",
-        BENCH: "The quick benchmarks, one after the other",
         GALLERY: "Scripts of examples/, run and written as pages of the docs",
         PAGES: "Tables and pictures of README and docs from the stored results",
     }
-
-
-def run_quick() -> int:
-    """Each in a process of its own: none warms the caches of another."""
-    return max(
-        subprocess.call([sys.executable, "-m", "research", name], cwd=FOLDER.parent)
-        for name in QUICK
-    )
 
 
 def main(arguments: list[str]) -> int:
@@ -75,8 +60,6 @@ def main(arguments: list[str]) -> int:
     if name in benchmarks():
         import_module(f"research.benchmarks.{name}").main(options)
         return 0
-    if name == BENCH:
-        return run_quick()
     if name == PAGES:
         from research import pages
 
@@ -93,7 +76,7 @@ def main(arguments: list[str]) -> int:
         from research.app import app
 
         return int(app(arguments, prog_name="python -m research") or 0)
-    known_names = (*GROUPS, *benchmarks(), FIELD, BENCH, PAGES, GALLERY)
+    known_names = (*GROUPS, *benchmarks(), FIELD, PAGES, GALLERY)
     near = difflib.get_close_matches(name, known_names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "python -m research lists all"
     print(f"error: no {name!r}: {hint}", file=sys.stderr)

@@ -7,11 +7,8 @@ called here and nowhere else in `research`.
 from __future__ import annotations
 
 import time
-from argparse import Namespace
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,15 +22,11 @@ from mnemosphere.data import (
     Normalizer,
     StoredRows,
     extract_patches,
-    load,
     prepare,
 )
-from mnemosphere.data.dataset import random_order
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
-from mnemosphere.model.m_step import with_labels
 from mnemosphere.training import SGD, FitResult, FixedPoint, Solver, fit, grow, latent
 from mnemosphere.training.fit import validate
-from mnemosphere.training.fixed_point import PassFixedPoint
 
 SMOOTHING = 0.1
 VARSIGMA = 0.25
@@ -74,11 +67,6 @@ def on_sphere(
         return Batch(unit_rows(images, device, dtype), targets)
 
     return rows(stored.x_train, stored.y_train), rows(stored.x_test, stored.y_test)
-
-
-def mnist_rows(directory: str | Path | None, device: str | torch.device) -> tuple[Batch, Batch]:
-    """(training, test) rows of MNIST on the sphere."""
-    return on_sphere(load("mnist", directory=directory), device)
 
 
 def split_tail(rows: Batch, fraction: float) -> tuple[Batch, Batch]:
@@ -156,32 +144,6 @@ def fixed_point(batch_size: int | None = None, *, learn_beta: bool = True) -> Fi
     return FixedPoint(batch_size, learn_beta)
 
 
-def quick_model(
-    rows: ArrayDataset,
-    n_memories: int,
-    passes: int,
-    *,
-    batch_size: int | Literal["auto"] = "auto",
-    varsigma: float,
-    seed: int,
-) -> Parameters:
-    """A model of labeled rows on the sphere by incremental steps, as quickly as it goes.
-
-    Memories start on random rows, with their labels.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    order = random_order(rows.n_rows, rows.device, generator)
-    some = rows.rows.take(order[: n_memories + initialize.PROBE_ROWS])
-    w, labels = some.x[:n_memories], some.targets[:n_memories]
-    beta = initialize.estimate_beta(w, some.x[n_memories:], varsigma)
-    p_q = rows.label_mass()
-    params = from_memories(w, p_q / p_q.sum(), beta=beta, varsigma=varsigma)
-    params = with_labels(params, torch.cat([params.p_q[None], labels]))
-    solver = PassFixedPoint(batch_size)
-    solver = solver.resolve(rows.n_rows, learn_beta=True, device=rows.device)
-    return fit(params, rows, solver, max_iter=passes, generator=generator).params
-
-
 def begin(
     start: Start, p_q: Tensor, *, varsigma: float, shares: Tensor | None = None
 ) -> Parameters:
@@ -237,15 +199,6 @@ def continue_training(
         validation=None if validation is None else ArrayDataset(validation),
         **options,
     )
-
-
-def digit_models(data: Any, options: Namespace) -> Iterator[tuple[int, Any]]:
-    """Classifiers of the training rows, one for each seed, as benchmarks of digits ask for them."""
-    for seed in range(options.seeds):
-        yield seed, fit_classifier(
-            data.x_train, data.y_train, n_memories=options.memories, seed=seed,
-            device=options.device, **CLASSIFIER,
-        )[0]  # fmt: skip
 
 
 def train_from(

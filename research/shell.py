@@ -65,11 +65,6 @@ class Terminal:
             for part in parts:
                 self.out.print(part, soft_wrap=isinstance(part, str))
 
-    def draw(self, gallery: str) -> None:
-        """Print a drawing that holds its own escape sequences."""
-        if not self.json_only:
-            self.out.file.write(gallery + "\n")
-
     def result(self, content: dict[str, Any]) -> None:
         """Print the result for machines, if that is what was asked for."""
         if self.json_only:

@@ -159,9 +159,10 @@ def test_commands_exist(page):
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_research_commands_exist(page):
     text = page.read_text(encoding="utf-8")
+    text = marks.filled(text, lambda name: "")  # a table may be of an earlier version
     quoted = re.findall(r"`(python -m research [^`]+)`", text)
     start = ["python", "-m", "research"]
-    for line in {*shell_lines(page), *quoted}:
+    for line in {line for line in shell_lines(page) if line in text} | {*quoted}:
         words = shlex.split(line) if line.startswith("python -m") else []
         if words[:3] != start or words == start:
             continue
@@ -182,7 +183,7 @@ def test_research_commands_exist(page):
             # The parser itself, but for the folder of tables, which stands for one.
             field_options([word for word in options if word not in ("--data", "DIR")])
         else:
-            assert words[3:] in (["pages"], ["pages", "--check"], ["bench"]), line
+            assert words[3:] in (["pages"], ["pages", "--check"]), line
 
 
 def test_make_targets_exist():

@@ -166,33 +166,12 @@ FRAME |= {"cli.py": "", "files.py": "", "estimators.py": "", "__init__.py": ""}
     ("file", "line", "message"),
     [
         ("numerics/a.py", "from mnemosphere.model import kernel", "numerics.a imports model"),
-        ("numerics/a.py", "from mnemosphere import model", "numerics.a imports model"),
-        ("numerics/a.py", "import mnemosphere.model.kernel", "numerics.a imports model"),
         ("numerics/a.py", "from ..model.kernel import x", "numerics.a imports model"),
-        ("numerics/__init__.py", "from ..model import x", "numerics imports model"),
-        ("numerics/a.py", "from .. import model", "numerics.a imports model"),
-        ("files.py", "from mnemosphere import numerics", "files imports numerics"),
         ("model/a.py", "def f():\n    import mnemosphere.training", "model.a imports training"),
-        ("model/a.py", "from mnemosphere.data import x", "model.a imports data"),
-        ("model/a.py", "from mnemosphere.theory import x", "model.a imports theory"),
-        ("theory/a.py", "from mnemosphere.training import x", "theory.a imports training"),
         ("interpret/a.py", "from mnemosphere.theory import x", "interpret.a imports theory"),
-        ("plots/a.py", "from mnemosphere.interpret import x", "plots.a imports interpret"),
-        (
-            "interpret/a.py",
-            "from mnemosphere.estimators import x",
-            "interpret.a imports estimators",
-        ),
-        ("training/a.py", "from mnemosphere.theory import x", "training.a imports theory"),
         ("training/a.py", "import mnemosphere", "training.a imports __init__"),
-        ("data/a.py", "from mnemosphere.training import fit", "data.a imports training"),
-        ("training/a.py", "import sklearn.mixture", "training.a imports sklearn"),
         ("training/a.py", "def f():\n    import sklearn", "training.a imports sklearn"),
-        ("theory/a.py", "from matplotlib import pyplot", "theory.a imports matplotlib"),
-        ("data/rows.py", "def f():\n    import sklearn", "data.rows imports sklearn"),
         ("data/named.py", "import sklearn.datasets", "data.named imports sklearn"),
-        ("files.py", "import rich", "files imports rich"),
-        ("estimators.py", "from mnemosphere import cli", "estimators imports cli"),
         ("gadget.py", "import torch", "gadget has no place in LAYERS"),
     ],
 )
@@ -232,16 +211,14 @@ def test_no_modules_import_each_other():
 ABC = {"__init__.py": "", "model/__init__.py": "", "model/b.py": "", "model/c.py": ""}
 
 
-# fmt: off
-CIRCLES = [
-    # directly, relatively, inside functions, through a package, where types are not checked
-    ({"model/b.py": "from mnemosphere.model.c import x", "model/c.py": "import mnemosphere.model.b"}, "bc"),
-    ({"model/b.py": "from .c import x", "model/c.py": "from . import b"}, "bc"),
+CIRCLES = [  # directly, inside functions, through a package
+    ({"model/b.py": "from .c import x", "model/c.py": "import mnemosphere.model.b"}, "bc"),
     ({"model/b.py": "def f():\n    from . import c", "model/c.py": "from . import b"}, "bc"),
-    ({"model/__init__.py": "from .b import x", "model/b.py": "from mnemosphere.model import x"}, "b"),
-    ({"model/b.py": "if TYPE_CHECKING:\n    pass\nelse:\n    from . import c", "model/c.py": "from . import b"}, "bc"),
+    (
+        {"model/__init__.py": "from .b import x", "model/b.py": "from mnemosphere.model import x"},
+        "b",
+    ),
 ]
-# fmt: on
 
 
 @pytest.mark.parametrize(("sources", "names"), CIRCLES)
@@ -265,7 +242,7 @@ def late_imports(root: Path) -> list[str]:
         found += [
             f"{module.where} imports {name} late" for name in late
             if name.split(".")[0] not in OPTIONAL
-            and not name.startswith((*NEED_ONE, "torch.distributed.elastic"))
+            and not name.startswith((*NEED_ONE,))
             and "_kernel" not in name  # Triton's
         ]  # fmt: skip
     return found

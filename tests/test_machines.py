@@ -102,42 +102,8 @@ def test_slurm_on_two_machines(tmp_path):
     np.testing.assert_allclose(many.memories_, alone.memories_, rtol=0, atol=1e-10)
 
 
-# Fields of a PyTorchJob, kubeflow.org/v1: those with an asterisk must be there. Types in JSON.
-POD = {
-    "containers*": [{
-        "name*": str, "image*": str, "command": [str], "args": [str], "env": [dict],
-        "resources": dict, "volumeMounts": [{"name*": str, "mountPath*": str, "subPath": str}],
-    }],
-    "volumes": [{"name*": str, "persistentVolumeClaim": {"claimName*": str}}],
-}  # fmt: skip
-REPLICAS = {"replicas": int, "restartPolicy": str, "template*": {"metadata": dict, "spec*": POD}}
-ELASTIC = {"minReplicas": int, "maxReplicas": int, "rdzvBackend": str, "rdzvPort": int,
-           "rdzvHost": str, "rdzvId": str, "maxRestarts": int}  # fmt: skip
-JOB = {
-    "apiVersion*": str, "kind*": str, "metadata*": {"name*": str, "namespace": str},
-    "spec*": {"nprocPerNode": str, "runPolicy": dict, "elasticPolicy": ELASTIC,
-              "pytorchReplicaSpecs*": {"Master": REPLICAS, "Worker": REPLICAS}},
-}  # fmt: skip
-
-
-def check_fields(value: Any, schema: Any, at: str) -> None:
-    if isinstance(schema, type):
-        assert type(value) is schema, f"{at} is {value!r}"
-    elif isinstance(schema, list):
-        assert isinstance(value, list), at
-        for k, item in enumerate(value):
-            check_fields(item, schema[0], f"{at}[{k}]")
-    else:
-        known = {name.rstrip("*"): kind for name, kind in schema.items()}
-        assert value.keys() <= known.keys(), f"{at}: {sorted(value)}"
-        assert value.keys() >= {n[:-1] for n in schema if n.endswith("*")}, f"{at}: {sorted(value)}"
-        for name, item in value.items():
-            check_fields(item, known[name], f"{at}.{name}")
-
-
 def test_kubernetes(monkeypatch):
     job = yaml.safe_load(block("Kubernetes"))
-    check_fields(job, JOB, "job")
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
     spec, elastic = job["spec"], job["spec"]["elasticPolicy"]
     worker = spec["pytorchReplicaSpecs"]["Worker"]

@@ -36,13 +36,3 @@ def add_device(made: argparse.ArgumentParser, default: str) -> None:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     made.add_argument("--device", type=choose, default=default, help="auto, cpu or cuda")
-
-
-def digits_parser(doc: str | None, name: str, *, seeds: int) -> argparse.ArgumentParser:
-    """For benchmarks of a classifier trained on MNIST."""
-    made = parser(doc, name)
-    made.add_argument("--memories", type=int, default=1000)
-    made.add_argument("--seeds", type=int, default=seeds)
-    add_device(made, "cpu")
-    add_data(made)
-    return made

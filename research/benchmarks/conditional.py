@@ -14,14 +14,16 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from mnemosphere import DAMClassifier
+from mnemosphere import DAMClassifier, PatchEncoder
 from mnemosphere.data import load
 from mnemosphere.fitted import FittedModel
 from mnemosphere.plots import memories
@@ -29,8 +31,6 @@ from mnemosphere.plots.style import figure_style, new_figure
 from research import report
 from research.benchmarks._options import add_data, add_device, parser
 from research.fits import fit_classifier
-from research.image_peers import Rows
-from research.patches import Watch, encode, evaluate, rows_of
 
 MEMORIES = (100, 1000)
 EMBEDDINGS = Path("texts") / "banking-minilm.npz"
@@ -53,14 +53,30 @@ CASES = {
 }
 
 
+Rows = tuple[torch.Tensor, NDArray[Any]]  # on the device, and their classes
+
+
 def open_rows(data: str, directory: Path | None, device: str) -> tuple[Rows, Rows]:
     """(training, test) rows on the device."""
-    if data != "banking":
-        return rows_of(load(data, directory=directory), device)
-    folder = directory or Path(os.environ.get("MNEMOSPHERE_DATA", "."))
-    with np.load(folder / EMBEDDINGS) as stored:
-        x, x_test = (torch.from_numpy(stored[k]).float().to(device) for k in ("x_train", "x_test"))
-        return Rows(x, stored["y_train"]), Rows(x_test, stored["y_test"])
+    if data == "banking":
+        folder = directory or Path(os.environ.get("MNEMOSPHERE_DATA", "."))
+        with np.load(folder / EMBEDDINGS) as stored:
+            parts = [
+                (stored[f"x_{k}"].astype(np.float32), stored[f"y_{k}"]) for k in ("train", "test")
+            ]
+    else:
+        raw = load(data, directory=directory)
+        parts = [(raw.x_train, raw.y_train), (raw.x_test, raw.y_test)]
+    train, test = ((torch.from_numpy(x).to(device), y) for x, y in parts)
+    return train, test
+
+
+def evaluate(model: DAMClassifier, x: torch.Tensor, y: NDArray[Any]) -> tuple[float, float]:
+    """(accuracy in percent, mean −log P(y|x))."""
+    log_proba = torch.as_tensor(model.predict_log_proba(x)).cpu().numpy()
+    place = np.searchsorted(model.classes_, y)
+    loss = -log_proba[np.arange(len(y)), place].mean()
+    return 100 * float((log_proba.argmax(1) == place).mean()), float(loss)
 
 
 def fidelity(model: FittedModel, x: Any) -> float:
@@ -74,26 +90,33 @@ def study(case: Case, train: Rows, test: Rows, args: argparse.Namespace) -> list
     """One fit for each seed and each number of memories."""
     fits = []
     for seed in range(args.seeds):
-        x, x_test, encoding = train.x, test.x, 0.0
+        x, x_test, began = train[0], test[0], _now(args.device)
         if case.patches:
-            coded = encode(train.x, train, test, seed)
-            x, x_test, encoding = coded.train, coded.test, sum(coded.seconds.values())
+            encoder = PatchEncoder(random_state=seed, device=args.device).fit(x)
+            x, x_test = encoder.transform(x), encoder.transform(x_test)
+        encoding = _now(args.device) - began
         for n_memories in args.memories:
-            watch = Watch(args.device)
+            began = _now(args.device)
             model = DAMClassifier(
                 n_memories, objective="conditional", normalize=case.normalize, random_state=seed,
                 device=args.device,
-            ).fit(x, train.y)  # fmt: skip
-            watch.lap("fit")
-            accuracy, log_loss = evaluate(model, x_test, test.y)
+            ).fit(x, train[1])  # fmt: skip
+            seconds = _now(args.device) - began
+            accuracy, log_loss = evaluate(model, x_test, test[1])
             fits.append({
                 "memories": n_memories, "seed": seed, "accuracy": accuracy, "log_loss": log_loss,
-                "fidelity": 100 * fidelity(model.model_, x_test), "seconds": watch.seconds["fit"],
+                "fidelity": 100 * fidelity(model.model_, x_test), "seconds": round(seconds, 3),
                 "encoding_seconds": round(encoding, 3),
                 "noise": next((t["noise"] for t in model.search_ if t["chosen"]), None),
             })  # fmt: skip
             print(fits[-1], flush=True)
     return fits
+
+
+def _now(device: str) -> float:
+    """Seconds, the device waited for."""
+    report.synchronize(device)
+    return time.perf_counter()
 
 
 def summary(fits: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -155,8 +178,8 @@ def main(argv: list[str]) -> None:
             print(name, line, flush=True)
         head = report.head(command, device=args.device, seeds=range(args.seeds))
         content = {
-            "data": name, "rows": len(train.y), "test_rows": len(test.y),
-            "classes": len(np.unique(train.y)), "normalize": case.normalize,
+            "data": name, "rows": len(train[1]), "test_rows": len(test[1]),
+            "classes": len(np.unique(train[1])), "normalize": case.normalize,
             "results": summary(fits), "fits": fits,
         }  # fmt: skip
         report.write(args.out / f"conditional_{name}.json", head | content)

@@ -23,10 +23,26 @@ from typing import Any
 import torch
 
 from mnemosphere.data import ArrayDataset
+from mnemosphere.model import Batch, Parameters, from_memories, objectives
+from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint, distributed, fit
 from research import report
 from research.benchmarks._options import parser
-from research.benchmarks._random import N_FEATURES, problem
+
+N_FEATURES, N_CLASSES = 784, 10
+
+
+def problem(n_rows: int, n_memories: int) -> tuple[Parameters, Batch]:
+    """Parameters, and rows with smoothed labels."""
+    generator = torch.Generator().manual_seed(0)
+    x, w = (
+        sphere.sample_uniform(n, N_FEATURES, generator=generator, dtype=torch.float32, device="cpu")
+        for n in (n_rows, n_memories)
+    )
+    classes = torch.randint(N_CLASSES, (n_rows,), generator=generator)
+    p_q = torch.full((N_CLASSES + 1,), 1 / (N_CLASSES + 1))
+    targets = objectives.soft_labels(classes, N_CLASSES, 0.1)
+    return from_memories(w, p_q, beta=160.0, varsigma=0.25), Batch(x, targets)
 
 
 def measure(n_rows: int, n_memories: int, passes: int) -> dict[str, Any]:
@@ -102,7 +118,8 @@ def main(arguments: list[str]) -> None:
         for ranks, kinds in found.items() for name, kind in kinds.items()
     ]  # fmt: skip
     size = {"rows": asked.rows, "memories": asked.memories, "features": N_FEATURES}
-    head = report.head(report.command_line(["ranks", *arguments]))
+    words = report.command_line(["ranks", *arguments])
+    head = report.head(words, describes=("training", "model", "numerics"))
     for row in rows:
         print(row, file=sys.stderr)
     report.write(asked.out, {"passes": {**head, "threads": 1, **size, "measured": rows}})

@@ -60,7 +60,9 @@ def main(argv: list[str]) -> None:
                 )
                 print(rows[-1], flush=True)
     content = {
-        **report.head(report.command_line(["saddle_starts", *argv]), seeds=[0]),
+        **report.head(
+            report.command_line(["saddle_starts", *argv]), describes=("theory", "numerics")
+        ),
         "starts": args.starts,
         "rows": rows,
     }

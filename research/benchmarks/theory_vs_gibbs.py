@@ -410,7 +410,9 @@ def main(argv: list[str]) -> None:
 def content(args: argparse.Namespace, rows: list[report.Json]) -> report.Json:
     """All that is written: how the numbers came about, and the numbers."""
     return {
-        **report.head(args.command, device=args.device, seeds=[args.seed]),
+        **report.head(
+            args.command, device=args.device, seeds=[args.seed], describes=("theory", "numerics")
+        ),
         "chains": args.chains,
         "burn_in": args.burn_in,
         "sweeps": args.sweeps,

@@ -44,15 +44,6 @@ def critical_difference(n_methods: int, n_sets: int, level: float = 0.05) -> flo
     return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_sets)))
 
 
-def friedman(rank: Floats) -> float:
-    """P-value that all methods are alike, by the F statistic of Iman and Davenport."""
-    n, k = rank.shape
-    spread = float(((rank.mean(0) - (k + 1) / 2) ** 2).sum())
-    chi2 = 12 * n / (k * (k + 1)) * spread
-    rest = n * (k - 1) - chi2
-    return float(stats.f.sf((n - 1) * chi2 / rest, k - 1, (k - 1) * (n - 1))) if rest > 0 else 0.0
-
-
 def wilcoxon_holm(scores: ArrayLike, names: Sequence[str]) -> dict[tuple[str, str], float]:
     """P-values of every pair of columns, Wilcoxon's signed ranks, corrected by Holm's rule."""
     values = np.asarray(scores, float)

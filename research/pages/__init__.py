@@ -9,9 +9,10 @@ full run of an experiment in docs/paper-reproduced.md. A number in a sentence of
 or of that one stands between `<!--=SECTION NAME-->` and `<!--/-->`, and is replaced too. The options
 that the command line has of the estimators' settings are written too.
 
-`--check` looks at tables, numbers, options and the copies of the experiments' pictures; pictures of
-benchmarks are drawn when pages are written. It also counts words, finds measured numbers that were
-typed by hand (`prose`), and compares the code of the gallery, which `python -m research gallery` makes.
+`--check` looks at tables, numbers, options, the copies of the experiments' pictures and the code of the
+gallery; counts words; finds measured numbers that were typed by hand (`prose`); and refuses tables whose
+results are of several versions, machines or defaults, or older than the code that they describe
+(`stored.problems`).
 """
 
 from __future__ import annotations
@@ -22,25 +23,34 @@ from mnemosphere.cli.estimator_settings import ESTIMATORS, described
 from mnemosphere.cli.settings import FILE as OPTIONS
 from mnemosphere.files import to_json
 from mnemosphere.plots import save
+from research.field import page as field
 from research.pages import (
     api,
-    field,
+    beyond,
     gallery,
     marks,
     open_world,
     pictures,
     prose,
-    reproduced,
     robustness,
+    stored,
     tables,
-    theory_facts,
 )
+from research.paper import page as reproduced
 from research.report import ROOT, STORED
+from research.theory import facts
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
-PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
+TABLES = (
+    tables.TABLES
+    | field.TABLES
+    | open_world.TABLES
+    | robustness.TABLES
+    | beyond.TABLES
+    | api.TABLES
+)
+PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES | beyond.PICTURES
 IMAGES = ROOT / "docs" / "images"
 
 
@@ -51,12 +61,25 @@ def options() -> str:
 
 def made(text: str) -> str:
     """A page with its tables and the numbers inside its sentences made anew."""
-    return marks.told(marks.filled(text, table), theory_facts.fact)
+    return marks.told(marks.filled(text, table), facts.fact)
 
 
 def table(name: str) -> str:
-    """The table of this name; a block without one says so, and can be removed from its page."""
-    return TABLES[name]() if name in TABLES else f"No table is called {name!r}: remove this block."
+    """The table of this name."""
+    if name in stored.FINISHED:
+        return stored.FINISHED[name]
+    found = TABLES[name]()
+    return found if isinstance(found, str) else found.text
+
+
+def refused() -> list[str]:
+    """Tables on pages whose results may not be shown together, or no longer."""
+    shown = {name for page in PAGES for name in marks.names(page.read_text(encoding="utf-8"))}
+    made = {name: TABLES[name]() for name in sorted(shown - stored.FINISHED.keys())}
+    return [
+        line for name, found in made.items() if not isinstance(found, str)
+        for line in stored.problems(name, found.runs)
+    ]  # fmt: skip
 
 
 def stale() -> list[str]:
@@ -96,7 +119,9 @@ def main(arguments: list[str]) -> int:
     for name in found:
         print(f"{name} {'is out of date' if check else 'brought up to date'}")
     if check:
-        found += prose.report([*PAGES, PAPER_PAGE])
+        wrong = refused()
+        print("\n".join(wrong))
+        found += prose.report([*PAGES, PAPER_PAGE]) + wrong
         return int(bool(found))
     write()
     return 0

@@ -1,11 +1,11 @@
-"""The tables of the open world: embeddings, rejection, classes added later."""
+"""The page of the open world: embeddings, rejection, classes added later."""
 
 from __future__ import annotations
 
 import statistics
 
 from research.pages.marks import markdown
-from research.pages.stored import RESULTS, command, device, read
+from research.pages.stored import Table, read, source
 from research.report import Json
 
 NAMES = {
@@ -26,11 +26,6 @@ PUBLISHED = {
         "ADB": (78.2, 85.2, 88.9), "DA-ADB": (79.9, 85.6, 88.4),
     },
 }  # fmt: skip
-NONE = "Not measured yet: `python -m research open_world --vectors DIR`."
-
-
-def _run() -> Json | None:
-    return read("open_world") if (RESULTS / "open_world.json").exists() else None
 
 
 LABELS = {"ours": "`DAMClassifier`"}  # in tables
@@ -44,11 +39,9 @@ def _cell(own: Json, key: str, scale: float = 100.0, digits: int = 1) -> str:
     return _mean(own[key], scale, digits) if key in own else "–"
 
 
-def known_table() -> str:
+def known_table() -> Table:
     """Known classes only."""
-    run = _run()
-    if run is None:
-        return NONE
+    run = read("open_world")
     head = ["vectors", "method", "accuracy, %", "log-loss", "calibration error, %",
             "answered at 95% accuracy, %", "seconds"]  # fmt: skip
     rows = [
@@ -58,14 +51,12 @@ def known_table() -> str:
         for method, own in data["results"]["1"]["methods"].items()
         if not method.startswith("ours,")
     ]  # fmt: skip
-    return markdown(head, rows) + f"\n\n{command(run)}, {device(run)}, one thread per fit."
+    return Table(f"{markdown(head, rows)}\n\n{source(run)}, one thread per fit", [run])
 
 
-def open_table() -> str:
+def open_table() -> Table:
     """F1, AUROC and accuracy with a share of the classes known, beside the published ones."""
-    run = _run()
-    if run is None:
-        return NONE
+    run = read("open_world")
     head = ["vectors", "method", "F1 at 25 / 50 / 75% known", "AUROC", "accuracy",
             "answered at 95% accuracy"]  # fmt: skip
     rows = []
@@ -85,14 +76,12 @@ def open_table() -> str:
                  " / ".join(f"{v:.1f}" for v in figures), "–", "–", "–"]
                 for name, figures in PUBLISHED[texts_name].items()
             ]  # fmt: skip
-    return markdown(head, rows)
+    return Table(markdown(head, rows), [run])
 
 
-def reasons_table() -> str:
+def reasons_table() -> Table:
     """What each reason for rejection does alone."""
-    run = _run()
-    if run is None:
-        return NONE
+    run = read("open_world")
     names = {
         "ours": "sum of the three, in standard deviations (used)",
         "ours, novelty and doubt": "novelty and doubt",
@@ -102,8 +91,6 @@ def reasons_table() -> str:
         "ours, larger of two ranks": "novelty or doubt, the larger rank",
         "ours, threshold per class": "the sum, a threshold per class",
     }
-    if not all(names.keys() <= data["results"]["0.25"]["methods"].keys() for data in run["sets"]):
-        return NONE
     rows = [
         [text, *(
             " / ".join(_cell(data["results"][s]["methods"][method], "f1") for s in OPEN)
@@ -111,14 +98,13 @@ def reasons_table() -> str:
         )]
         for method, text in names.items()
     ]  # fmt: skip
-    return markdown(["rejection score", *(NAMES[data["name"]] for data in run["sets"])], rows)
+    head = ["rejection score", *(NAMES[data["name"]] for data in run["sets"])]
+    return Table(markdown(head, rows), [run])
 
 
-def new_class_table() -> str:
+def new_class_table() -> Table:
     """Classes from five examples."""
-    run = _run()
-    if run is None:
-        return NONE
+    run = read("open_world")
     rows = []
     for data in run["sets"]:
         own = data["results"]["0.75"]["new_class"]
@@ -128,7 +114,7 @@ def new_class_table() -> str:
         ])  # fmt: skip
     head = ["vectors", "recall of the new class, %", "of a nearest centroid, %",
             "change for the others, points", "milliseconds"]  # fmt: skip
-    return markdown(head, rows)
+    return Table(markdown(head, rows), [run])
 
 
 TABLES = {

@@ -1,4 +1,4 @@
-"""Pictures: of benchmarks from the stored results, of models of data in packages made anew."""
+"""Pictures of models of data inside the package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.metrics import confusion_matrix
 from typer.testing import CliRunner
@@ -17,39 +16,8 @@ from typer.testing import CliRunner
 from mnemosphere import DAMClassifier, data, load, plots
 from mnemosphere.cli import app
 from mnemosphere.plots.fitted import tree_of
-from mnemosphere.plots.style import MARKERS, PALETTE, figure_style, new_figure, root_figure
+from mnemosphere.plots.style import figure_style, new_figure, root_figure
 from research.benchmarks import conditional
-from research.pages.tables import growth_runs
-
-
-@figure_style()
-def growth() -> Figure:
-    """Test accuracy at the end of every level of growth."""
-    figure = new_figure(6.8, 4.4)
-    ax = figure.subplots()
-    runs = growth_runs()
-    names = sorted({f"{run['solver']}, to {run['width']}" for run in runs})
-    labeled = set()
-    for run in runs:
-        name = f"{run['solver']}, to {run['width']}"
-        k = names.index(name)
-        for row in run["rows"]:
-            ax.plot(
-                [level["memories"] for level in row["levels"]],
-                [level["accuracy"] for level in row["levels"]],
-                marker=MARKERS[k % len(MARKERS)], markersize=3.5, linewidth=1.0, color=PALETTE[k],
-                label=None if name in labeled else name,
-            )  # fmt: skip
-            labeled.add(name)
-    ax.set_xscale("log", base=2)
-    ticks = [16, 64, 256, 1024, 4096]
-    ax.set_xticks(ticks, [str(t) for t in ticks])
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlabel("memories at the end of the level")
-    ax.set_ylabel("test accuracy, %")
-    ax.grid(color="#E5E5E5", linewidth=0.6)
-    ax.legend(loc="lower right")
-    return figure
 
 
 @figure_style()
@@ -120,7 +88,6 @@ def texts_page(path: Path) -> None:
 
 
 PICTURES = {
-    "benchmark-growth": growth,
     "search": search,
     "explanation-table": explanation,
     "conditional-before-after": conditional.gallery,

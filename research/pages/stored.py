@@ -1,94 +1,59 @@
-"""The stored results of the benchmarks, and templates of tables made from them.
+"""Stored results of measurements, tables made from them, and whether these may still be shown.
 
-A template is a column's head and a format string for `str.format` with the fields of one row of a
-result. In rows that were grouped, a field is `Values`: `{accuracy:percent}` is the mean and range.
+A table is wrong if its results are of several versions, machines or defaults, or if the code that
+they describe has changed since. Tables of finished benchmarks, whose code was removed, are stored as
+text with command, machine and version.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
+from research import report
 from research.pages.marks import markdown
 from research.report import STORED, Json
 
 RESULTS = STORED / "benchmarks"
 MINUS = str.maketrans("-", "−")
+FINISHED: dict[str, str] = json.loads((RESULTS / "finished.json").read_text(encoding="utf-8"))
+_ALIKE = {"version": lambda run: _version(run), "machine": lambda run: device(run),
+          "defaults": lambda run: run.get("defaults")}  # fmt: skip
+
+
+class Table(NamedTuple):
+    """A table as Markdown, and the heads of the runs behind it."""
+
+    text: str
+    runs: list[Json]
 
 
 def read(name: str) -> Json:
+    """A stored result."""
     content: Json = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return content
 
 
-class Values(list[float]):
-    """A field of several rows: `percent`, `±.2f`, `median.2f`, `min.2f`, `signed`, `.2f` (mean)."""
-
-    def __format__(self, spec: str) -> str:
-        if not self:
-            return ""
-        mean = statistics.fmean(self) if isinstance(self[0], int | float) else None
-        if spec == "":
-            return ", ".join(map(str, dict.fromkeys(self)))
-        if spec == "percent":
-            spread = f" ({min(self):.2f}–{max(self):.2f})" if len(self) > 1 else ""
-            return f"{mean:.2f}%{spread}"
-        if spec == "signed":
-            return ", ".join(f"{value:+.2f}".translate(MINUS) for value in self)
-        if spec.startswith("±"):
-            return f"{mean:{spec[1:]}} ± {statistics.stdev(self):{spec[1:]}}"
-        if spec.startswith("median"):
-            return f"{statistics.median(self):{spec[6:]}}"
-        if spec.startswith("min"):
-            return f"{min(self):{spec[3:]}}"
-        return f"{mean:{spec}}"
+def table(columns: Mapping[str, str], rows: Iterable[Json], *runs: Json, more: str = "") -> Table:
+    """A table by its columns' templates, the commands of the runs behind it, and a remark."""
+    lines = [[template.format(**row) for template in columns.values()] for row in rows]
+    return Table(f"{markdown(list(columns), lines)}\n\n{sources(runs)}{more}", list(runs))
 
 
-class Row(dict[str, Any]):
-    """A row of which fields may be missing."""
-
-    def __missing__(self, key: str) -> Values:
-        return Values()
-
-
-def collect(rows: Iterable[Json]) -> Json:
-    """One row of several: nested fields of numbers as `Values`."""
-    listed = list(rows)
-    found: Json = {}
-    for key, value in listed[0].items():
-        of_all = [row[key] for row in listed if key in row]
-        found[key] = collect(of_all) if isinstance(value, dict) else Values(of_all)
-    return found
-
-
-def grouped(rows: Iterable[Json], *keys: str) -> list[Json]:
-    """Rows with the same `keys` as one."""
-    found: dict[tuple[Any, ...], list[Json]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[key] for key in keys), []).append(row)
-    return [collect(rows) | dict(zip(keys, names, strict=True)) for names, rows in found.items()]
-
-
-def table(columns: Mapping[str, str], rows: Iterable[Json], *runs: Json) -> str:
-    """A table by its columns' templates, and the commands of the runs behind it."""
-    lines = [[template.format_map(Row(row)) for template in columns.values()] for row in rows]
-    listed = "\n".join(dict.fromkeys(map(source, runs)))
-    return "\n\n".join([markdown(list(columns), lines), *([listed] if listed else [])])
-
-
-def of(
-    name: str, path: str, columns: Mapping[str, str], *keys: str, **where: object
-) -> Callable[[], str]:
-    """A table of the rows at `path` of a result, those of `where`, grouped by `keys`."""
-
-    def made() -> str:
-        run = read(name)
-        rows = [r for r in run[path] if all(r[key] == value for key, value in where.items())]
-        return table(columns, grouped(rows, *keys) if keys else rows, run)
-
-    return made
+def problems(name: str, runs: Iterable[Json]) -> list[str]:
+    """Reasons not to show a table of these runs."""
+    runs = list(runs)
+    found = [
+        f"{name}: results of more than one {what}: {', '.join(sorted(map(str, values)))}"
+        for what, of in _ALIKE.items()
+        if len(values := {value for run in runs if (value := of(run))}) > 1
+    ]
+    for run in runs:
+        parts = run.get("describes", report.DEFAULT_FIT)
+        if parts and run.get("code") != report.code_of(parts):
+            found.append(f"{name}: older than the code it describes: {run['command']}")
+    return list(dict.fromkeys(found))
 
 
 def command(run: Json) -> str:
@@ -97,12 +62,25 @@ def command(run: Json) -> str:
 
 
 def device(run: Json) -> str:
+    """The machine in words."""
     names = {"aarch64": "Arm processor", "x86_64": "x86 processor"}
     name = str(names.get(run["device"], run["device"]))
     if name not in names.values():
         return name
-    return f"{name}, {run['threads']} thread{'s' if run['threads'] > 1 else ''}"
+    threads = run.get("threads", 1)
+    return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def _version(run: Json) -> str:
+    return str(run.get("versions", {}).get("mnemosphere", ""))
 
 
 def source(run: Json) -> str:
-    return f"- {command(run)}, {device({'threads': 1} | run)}"
+    """Command, machine and version."""
+    version = _version(run)
+    return f"- {command(run)}, {device(run)}" + (f", version {version}" if version else "")
+
+
+def sources(runs: Iterable[Json]) -> str:
+    """Each once."""
+    return "\n".join(dict.fromkeys(map(source, runs)))

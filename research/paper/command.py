@@ -10,62 +10,44 @@ from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from mnemosphere.cli.shell import BAD_INPUT, UNEXPECTED, Interrupted, describe
 from mnemosphere.machine import pick_device
 from research import paper
 from research.paper import experiment as experiments
-from research.paper.experiment import Experiment, FinishedRun, MissingPackageError, Reporter
+from research.paper.experiment import Experiment, MissingPackageError, Reporter
+from research.report import Json as Row
 from research.report import measured_text
 from research.shell import Debug, Json, Quiet, Terminal
 
 ALL = "all"
+_WITHIN = {None: "", True: ", agrees", False: ", DIFFERS"}
+_NAMES = typer.Argument(
+    help="Tables and figures, such as fig1 table1, or all.", metavar="NAME…|all"
+)
+_QUICK = typer.Option("--quick", help="Small, on data inside the package, seconds each.")
+_DEVICE = typer.Option(help="auto (a GPU if there is one), cpu or cuda.")
+_SEEDS = typer.Option(help="Seeds 0 to N−1; by default its own for each.", min=1, metavar="N")
+_OUT = typer.Option("--out", "-o", help="Folder for the results.", metavar="DIR")
+_DATA = typer.Option(help="Folder with the IDX files of mnist and fashion-mnist.", metavar="DIR")
+_WORKERS = typer.Option(help="Processes, if an experiment has parts for them.", min=1)
+_REDRAW = typer.Option("--redraw", help="Draw finished runs anew from their files; run nothing.")
 
 
 def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Tables and figures, such as fig1 table1, or all.",
-            metavar="NAME…|all",
-            show_default=False,
-        ),
-    ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Small, on data inside the package, seconds each."),
-    ] = False,
-    device: Annotated[
-        str, typer.Option(help="auto (a GPU where there is one), cpu or cuda.")
-    ] = "auto",
-    seeds: Annotated[
-        int | None,
-        typer.Option(help="Seeds 0 to N−1.", min=1, show_default="its own for each", metavar="N"),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for the results.", metavar="DIR")
-    ] = Path("runs/paper"),
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with the IDX files of mnist and fashion-mnist.",
-            show_default="$MNEMOSPHERE_DATA, or a download",
-            metavar="DIR",
-        ),
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(help="Processes, where an experiment has parts for them.", min=1)
-    ] = 1,
-    redraw: Annotated[
-        bool,
-        typer.Option("--redraw", help="Draw finished runs anew from their files; run nothing."),
-    ] = False,
+    names: Annotated[list[str] | None, _NAMES] = None,
+    quick: Annotated[bool, _QUICK] = False,
+    device: Annotated[str, _DEVICE] = "auto",
+    seeds: Annotated[int | None, _SEEDS] = None,
+    out: Annotated[Path, _OUT] = Path("runs/paper"),
+    data: Annotated[Path | None, _DATA] = None,
+    workers: Annotated[int, _WORKERS] = 1,
+    redraw: Annotated[bool, _REDRAW] = False,
     json_: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Measure the paper's tables and figures again and put the numbers beside the published ones.
+    """Measure the paper's tables and figures again and compare the numbers with the published ones.
 
     Finished runs are not done again and interrupted ones go on: give the same command. Other
     settings, seeds, data or kind of device get a folder of their own.
@@ -73,35 +55,26 @@ def reproduce(
     terminal = Terminal(json_only=json_, quiet=quiet)
     chosen = _choose(names or ([ALL] if redraw else []), paper.REGISTRY)
     if redraw:
-        _redraw(terminal, chosen, out)
+        pictures = [path for experiment in chosen for path in experiments.redraw(experiment, out)]
+        if not pictures:
+            raise ValueError(f"no finished run in {out}: run it first, or pass --out")
+        terminal.result({"pictures": pictures})
+        terminal.show(*(f"drew {path}" for path in pictures))
         return
     pick_device(device)
     if data is not None and not data.is_dir():
         raise ValueError(f"--data {data} is not a folder: check the path")
+    options = {"out": out, "quick": quick, "device": device, "seeds": seeds, "directory": data,
+               "workers": workers}  # fmt: skip
     # What is asked for by name must be there; of everything, what can be done is done.
     lenient = ALL in (names or [])
-    rows = []
-    for experiment in chosen:
-        row = _run(
-            terminal,
-            experiment,
-            lenient=lenient,
-            debug=debug,
-            options={
-                "out": out,
-                "quick": quick,
-                "device": device,
-                "seeds": seeds,
-                "directory": data,
-                "workers": workers,
-            },
-        )
-        rows.append(row)
+    rows = [_run(terminal, e, lenient, debug, options) for e in chosen]
     terminal.result({"out": out, "quick": quick, "runs": rows})
-    terminal.show(_table(rows, out, quick))
     for row in rows:
-        if row["status"] in ("skipped", "failed"):
-            terminal.note(f"{row['name']} {row['status']}: {row['reason']}")
+        terminal.show(f"{row['name']}: {row['status']}, {row.get('folder') or row['reason']}")
+        for c in row.get("paper", ()):
+            published = f" (paper {c['paper']}{_WITHIN[c['within']]})" if c["paper"] else ""
+            terminal.show(f"    {c['what']}: {measured_text(c)}{published}")
     codes = {row["code"] for row in rows}
     if UNEXPECTED in codes:
         raise typer.Exit(UNEXPECTED)
@@ -126,14 +99,9 @@ def _choose(names: list[str], registry: dict[str, Experiment]) -> list[Experimen
 
 
 def _run(
-    terminal: Terminal,
-    experiment: Experiment,
-    *,
-    lenient: bool,
-    debug: bool,
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    """One line of the report."""
+    terminal: Terminal, experiment: Experiment, lenient: bool, debug: bool, options: dict[str, Any]
+) -> Row:
+    """What there is to say of one experiment."""
     name = experiment.name
     try:
         with _bar(terminal, name) as report:
@@ -153,86 +121,27 @@ def _run(
             raise
         reason, code = describe(error)
         return {"name": name, "status": "failed", "code": code, "reason": reason}
-    if done.reused:
-        terminal.note(f"{name}: finished before, in {done.folder}")
-    else:
-        for remark in done.result["remarks"]:
-            terminal.note(f"{name}: {remark}")
-    return _line(done)
-
-
-def _line(done: FinishedRun) -> dict[str, Any]:
-    result = done.result
-    return {
-        "name": result["name"],
-        "status": "finished before" if done.reused else "done",
-        "code": 0,
-        "folder": str(done.folder),
-        "seconds": result["seconds"],
-        "paper": result["paper"],
-        "measured": result["measured"],
-        "remarks": result["remarks"],
-        "pictures": result["pictures"],
+    for remark in done.result["remarks"]:
+        terminal.note(f"{name}: {remark}")
+    status = "finished before" if done.reused else "done"
+    kept = {
+        key: done.result[key] for key in ("seconds", "paper", "measured", "remarks", "pictures")
     }
+    return {"name": name, "status": status, "code": 0, "folder": str(done.folder), **kept}
 
 
 @contextmanager
 def _bar(terminal: Terminal, name: str) -> Iterator[Reporter]:
-    bar = Progress(
+    columns = (
         TextColumn(name),
-        BarColumn(bar_width=16),
+        BarColumn(16),
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
-        console=terminal.err,
-        transient=True,
-        disable=terminal.quiet,
     )
-
-    with bar:
+    with Progress(*columns, console=terminal.err, transient=True, disable=terminal.quiet) as bar:
         task = bar.add_task("starting", total=None)
 
         def report(text: str, done: float | None = None, total: float | None = None) -> None:
             bar.update(task, description=text, completed=done or 0.0, total=total)
 
         yield report
-
-
-def _redraw(terminal: Terminal, chosen: list[Experiment], out: Path) -> None:
-    pictures = [path for experiment in chosen for path in experiments.redraw(experiment, out)]
-    if not pictures:
-        raise ValueError(f"no finished run in {out}: run it first, or pass --out")
-    terminal.result({"pictures": pictures})
-    terminal.show(*(f"drew {path}" for path in pictures))
-
-
-def _table(rows: list[dict[str, Any]], out: Path, quick: bool) -> Table:
-    """A head for each experiment, then a line for each number."""
-    title = f"results in {out}"
-    if quick:
-        title += "; quick runs: the paper's values are for its own sizes"
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for head in ("measured", "paper", "within", "seconds"):
-        table.add_column(head, justify="right")
-    for row in rows:
-        if row["status"] in ("skipped", "failed"):
-            head = f"[bold]{row['name']}[/bold]  [yellow]{row['status']}[/yellow]"
-            table.add_row(head, end_section=True)
-            continue
-        table.add_row(
-            f"[bold]{row['name']}[/bold]  {row['name']}/{Path(row['folder']).name}",
-            "",
-            "",
-            "",
-            f"{row['seconds']:.1f}",
-            end_section=not row["paper"],
-        )
-        for k, compared in enumerate(row["paper"], start=1):
-            table.add_row(*_compared(compared), end_section=k == len(row["paper"]))
-    return table
-
-
-def _compared(c: dict[str, Any]) -> tuple[str, str, str, str]:
-    """(what, measured, paper, within) for people."""
-    within = {None: "", True: "[green]yes[/green]", False: "[red]no[/red]"}[c["within"]]
-    return f"  {c['what']}", measured_text(c), c["paper"], within

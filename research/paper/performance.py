@@ -32,9 +32,9 @@ import numpy as np
 import torch
 
 from mnemosphere.model import Batch, Nearest, Parameters
-from mnemosphere.model.curvature import Descent
 from mnemosphere.training import PassRecord, Solver, SplitRecord, Splitting
 from research import fits
+from research.paper.descent import Descent
 from research.paper.experiment import Experiment, Run, save_picture, silent
 from research.paper.laws import best_fit, sweeps, work_of
 from research.plots.performance import performance
@@ -88,7 +88,7 @@ def _settings(quick: bool) -> Json:
             "threshold": -0.001 if quick else None,  # None: every memory is split
             # Too few batches in a quick run for the authors' descent: the default method.
             "eigenvectors": None if quick else {"epochs": 1, "batch_size": 1000},
-            "solver": {**rate, "batch_size": 250 if quick else 1000, "tolerance": None},
+            "solver": {**rate, "batch_size": 250 if quick else 1000, "sweeps": 10},
         },
         "fixed_point": {
             "initial": 8 if quick else 16,

@@ -27,10 +27,10 @@ import torch
 from numpy.typing import NDArray
 
 from mnemosphere.model import Batch, initialize
-from mnemosphere.model.curvature import Descent
 from mnemosphere.numerics import sphere
 from mnemosphere.training import Splitting
 from research import fits
+from research.paper.descent import Descent
 from research.paper.experiment import (
     Experiment,
     MissingPackageError,
@@ -66,7 +66,7 @@ def _settings(quick: bool) -> Json:
             "learning_rate": 0.5 if quick else 0.1**2,
             "momentum": 0.9 if quick else 0.99,
             "batch_size": 100,
-            "tolerance": None,
+            "sweeps": 10,
         },
         "epochs": 60 if quick else 600,
         "phase_epochs": 40 if quick else 300,

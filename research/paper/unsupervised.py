@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from mnemosphere.model import Parameters, evaluate, initialize, memory_graph, objectives
 from mnemosphere.numerics import polytope
 from mnemosphere.plots import latent_classes, memory_gallery
-from mnemosphere.plots.latent import latent_order
+from mnemosphere.plots.checks import as_soft_labels
 from mnemosphere.plots.style import figure_style, new_figure
 from mnemosphere.training import PassRecord, Solver, latent
 from research import fits
@@ -281,7 +281,8 @@ def _draw(result: Json, folder: Path) -> list[Path]:
     arrays, side = load_arrays(folder), (result["settings"]["size"],) * 2
     classes, shown = range(len(result["settings"]["prior"])), result["settings"]["shown"]
     w, p, p_h = (arrays[f"{name} {shown}"].astype(np.float64) for name in ("w", "p", "p_h"))
-    order = latent_order(p, p_h)
+    soft = as_soft_labels(p, p_h)
+    order = np.lexsort((-soft.max(1), soft.argmax(1)))  # by class, the surest first
     pages = {"fig4": order[:: max(1, len(order) // _SHOWN)][:_SHOWN]}
     for k, start in enumerate(range(0, len(order), _SHOWN)):
         pages[f"fig{7 + k}"] = order[start : start + _SHOWN]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -20,6 +21,9 @@ from research.theory.occupation import visit_branches
 from research.theory.options import Features, Rho, Teachers, Upsilon
 from research.theory.setting import Setting
 from research.theory.study import Begin, study_command
+from research.theory.validity import check_validity
+from research.theory.varsigma import scan_varsigma
+from research.theory.weak import study_weak_teachers
 
 
 @study_command("corrections")
@@ -217,6 +221,57 @@ def random_labels(
             setting, size or [250, 1000], n_draws=draws, n_teachers=teachers, n_chains=chains,
             n_sweeps=sweeps, generator=study.generator, progress=step,
         )  # fmt: skip
+    study.finish(asdict(found), found.draw())
+
+
+@study_command("weak-teachers")
+def weak_teachers(
+    begin: Begin,
+    rho: Rho = 2.0,
+    beta_eff: Annotated[float, typer.Option(help="β_eff of the student.")] = 3.0,
+    memories: Annotated[list[int] | None, typer.Option(help="P = P*, repeated.")] = None,
+    size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
+    many: Annotated[int, typer.Option(help="P = P* of the last map.", min=2)] = 10,
+    teachers: Annotated[int, typer.Option(help="For each point.", min=2)] = 4,
+    sweeps: Annotated[int, typer.Option(help="Of all chains.", min=12)] = 400,
+    grid: Annotated[int, typer.Option(help="Points along each axis of the maps.", min=2)] = 25,
+) -> None:
+    """Compare teachers of β* = b√N with theory, and map phases in the plane of b and ϱ."""
+    study = begin({"rho": rho, "beta_eff": beta_eff, "teachers": teachers, "sweeps": sweeps})
+    with study.work("sampling") as step:
+        found = study_weak_teachers(
+            rho=rho, beta_eff=beta_eff, memories=memories or [1, 2, 3], sizes=size or [250, 1000],
+            many=many, teachers=teachers, sweeps=sweeps, grid=grid, generator=study.generator,
+            progress=step,
+        )  # fmt: skip
+    study.finish(asdict(found), found.draw())
+
+
+@study_command("validity")
+def validity(
+    begin: Begin,
+    sets: Annotated[int, typer.Option(help="Data sets for each posterior.", min=2)] = 12,
+) -> None:
+    """Compare the terms that the equations drop with their error, and with noise kept."""
+    study = begin({"sets": sets})
+    with study.work("solving") as step:
+        found = check_validity(
+            read("theory_vs_gibbs"), sets=sets, generator=study.generator, progress=step
+        )
+    study.finish(asdict(found), found.draw())
+
+
+@study_command("varsigma")
+def varsigma(
+    begin: Begin,
+    seeds: Annotated[int, typer.Option(help="Splits of every set.", min=1)] = 3,
+    data: Annotated[Path | None, typer.Option(help="Folder with tables.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Sets, repeated; default: all.")] = None,
+) -> None:
+    """Compare the ς at which memories merge, the analytic one and the best on fresh rows."""
+    study = begin({"seeds": seeds})
+    with study.work("training") as step:
+        found = scan_varsigma(seeds=seeds, folder=data, only=only or [], progress=step)
     study.finish(asdict(found), found.draw())
 
 

@@ -30,7 +30,7 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.features import Features
 from mnemosphere.labels import as_labels, class_index
 from mnemosphere.model import kernel, objectives, retrieval
-from mnemosphere.model.class_reading import net_class_weights, without_floor
+from mnemosphere.model.class_reading import label_frequencies, net_class_weights, without_floor
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
@@ -66,6 +66,8 @@ class Exemplars:
     typical: NDArray[np.int64]  # (P, 3) numbers of rows, most typical first; −1 where there is none
     support: NDArray[np.float64]  # (P,) summed share in the votes, in units of rows
     names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
+    # (P, N) mean numbers of the rows that a memory stands for, by its shares; NaN if there are none
+    means: NDArray[np.float64] | None = None
 
     @property
     def shown(self) -> NDArray[Any]:
@@ -81,7 +83,8 @@ class Exemplars:
         new = (memories < 0)[:, None]
         names = None if self.names is None else np.where(new, "", self.names[memories])
         support = np.where(new[:, 0], 0.0, self.support[memories])
-        return Exemplars(np.where(new, -1, self.typical[memories]), support, names)
+        means = None if self.means is None else np.where(new, np.nan, self.means[memories])
+        return Exemplars(np.where(new, -1, self.typical[memories]), support, names, means)
 
 
 @dataclass(frozen=True)
@@ -202,11 +205,13 @@ class FittedModel:
 
     def with_trained(self, params: Parameters, temperature: float = 1.0) -> Self:
         """A copy with other trained parameters: what was found by the old ones no longer holds."""
-        net = None
+        net, prior = None, None if self.is_joint else self.votes.prior
         if self.is_classifier:
             net = net_class_weights(params, self.smoothing if self.is_joint else 0.0)
+        if self.is_classifier and self.is_joint:
+            prior = label_frequencies(params.p_q, self.smoothing)
         return replace(
-            self, votes=Votes.of(params, net, temperature),
+            self, votes=Votes.of(params, net, temperature, prior),
             density=params if self.is_joint else self.density,
             calibration=None, exemplars=None, lineage=None, stream=None,
         )  # fmt: skip
@@ -240,6 +245,18 @@ class FittedModel:
     def memories(self) -> Floats:
         """Memories, in the features' units if rows are standardized or on circles, else unit vectors, ndarray of shape (P, N)."""
         return as_numpy(self.restore(self.votes.w))
+
+    @property
+    def typical_values(self) -> Floats | None:
+        """(P, N) what memories stand for, in the features' units: means of rows, else memories.
+
+        Memories that tell classes apart point beyond the rows. None if rows have lost their units.
+        """
+        own = None if self.normalizer.units is None else self.memories
+        means = None if self.exemplars is None else self.exemplars.means
+        if means is None or own is None:
+            return own if means is None else means
+        return np.where(np.isnan(means), own, means)
 
     @cached_property
     def precise_votes(self) -> Votes:

@@ -82,7 +82,9 @@ def test_ranks_are_interpolated_and_weighted():
 def test_any_type_of_number(dtype):
     x = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 9, (B, 3))
     found = Normalizer.fit("circles", stored(x.astype(dtype))).circles
-    torch.testing.assert_close(found.ranks, Normalizer.fit("circles", stored(x * 1.0)).circles.ranks)
+    torch.testing.assert_close(
+        found.ranks, Normalizer.fit("circles", stored(x * 1.0)).circles.ranks
+    )
 
 
 def test_many_values_have_few_knots():

@@ -164,7 +164,7 @@ def shifted(name, change):
         (shifted("slope", lambda s: s * NAN), "slope has numbers that are not finite"),
         (shifted("slope", lambda s: s * 0), "slope of votes must be one positive number"),
         (shifted("offset", lambda s: s / 0), "offset has numbers that are not finite"),
-        (shifted("p", lambda p: p * 2), "class weights of votes must be >= 0 and sum to 1"),
+        (shifted("p", lambda p: p * 2), "class weights and frequencies of votes must"),
         (shifted("p", lambda p: p[1:]), r"votes need memories \(P, N\)"),
         (shifted("density.beta", lambda b: b * NAN), "beta must be one finite positive number"),
         (shifted("density.varsigma", lambda v: v.float()), r"varsigma is \(\) of float32"),

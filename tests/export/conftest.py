@@ -63,9 +63,7 @@ def big_model(digits: Any) -> mn.DAMClassifier:
     weights = np.full((1001, 11), 0.01)
     weights[np.arange(1, 1001), digits.y_train[::5]] = 1.0
     return mn.as_estimator(
-        mn.interpret.from_parameters(
-            means, weights, beta=163.0, varsigma=0.23, normalize="center", label_smoothing=0.09
-        )
+        mn.interpret.from_parameters(means, weights, beta=163.0, varsigma=0.23, normalize="center")
     )
 
 

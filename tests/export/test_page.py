@@ -133,7 +133,9 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
     ("normalize", "objective"),
     [("whitened", "joint"), ("whitened", "conditional"), ("circles", "conditional")],
 )
-def test_a_geometry_gives_the_same_answers_and_paths(browser, wines, tmp_path, normalize, objective):
+def test_a_geometry_gives_the_same_answers_and_paths(
+    browser, wines, tmp_path, normalize, objective
+):
     x, y = wines
     settings = {"normalize": normalize, "objective": objective, "random_state": 0}
     model = mn.DAMClassifier(11, **settings).fit(x, y)

@@ -33,9 +33,9 @@ def by_hand(model, x):
         model.temperature_, unit,
     )  # fmt: skip
     shares, soft = np.exp(log_shares), net / np.maximum(net.sum(1, keepdims=True), 1e-300)
-    prior = net.sum(0)[:-1]
-    prior = prior / prior.sum()
-    part = [1.0, *((g[:-1] / prior).min() for g in soft[1:])]
+    mix = net.sum(0)[:-1] / net[:, :-1].sum()
+    prior = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
+    part = [1.0, *((g[:-1] / mix).min() for g in soft[1:])]
     found = []
     for s in shares:
         order = np.argsort(-s[1:])
@@ -46,7 +46,9 @@ def by_hand(model, x):
         needed += held < 0.9
         three = sum(s[1 + m] * soft[1 + m, :-1] for m in order[:3])
         label = (s @ soft[:, :-1]).argmax()
-        found.append((needed, three.argmax() == label, s[0], s @ part))
+        proba = s @ soft[:, :-1] / (s @ soft[:, :-1]).sum()
+        frequent = label == prior.argmax() and np.abs(proba - prior).max() <= 0.1
+        found.append((needed, three.argmax() == label, s[0], s @ part, frequent))
     return [np.array(column) for column in zip(*found, strict=True)]
 
 
@@ -54,7 +56,7 @@ def by_hand(model, x):
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
 def test_votes_are_shares_at_the_temperature_of_the_classes(name, objective):
     model, x = fitted(name, objective)
-    needed, same, uniform, frequencies = by_hand(model, x)
+    needed, same, uniform, frequencies, decide = by_hand(model, x)
     found = mn.interpret.decision.spread(model.model_, x)
     np.testing.assert_array_equal(found.needed, needed)
     np.testing.assert_array_equal(found.same, same)
@@ -67,12 +69,13 @@ def test_votes_are_shares_at_the_temperature_of_the_classes(name, objective):
     assert summary.memories_for_90_high == sorted(needed)[int(np.ceil(0.9 * len(x))) - 1]
     assert summary.same_by_three == same.mean()
     assert summary.uniform_decides == (uniform > 0.5).mean()
-    assert summary.frequencies_decide == (frequencies > 0.5).mean()
+    assert summary.frequencies_decide == decide.mean()
     assert summary.as_dict()["same_by_three"] == same.mean()
     # The shares that `explain` shows are the same.
     shown = model.explain(x, n_nearest=3)
     np.testing.assert_allclose(shown.uniform_share, uniform, rtol=1e-9, atol=1e-14)
     np.testing.assert_allclose(shown.frequency_share, frequencies, rtol=1e-9, atol=1e-14)
+    np.testing.assert_array_equal(shown.frequencies_decide, decide)
 
 
 def test_copies_split_the_vote_and_are_counted_but_shown_as_one():
@@ -104,10 +107,13 @@ def test_the_explanation_says_first_that_no_memory_decides():
     named = mn.interpret.name_features(model.model_, names)
     found = mn.interpret.explain(named, np.concatenate([x[:1], far]))
     assert found.remark(0) == ""
-    assert found.remark(1) == "No memory resembles this row: class frequencies decide."
+    assert (
+        found.remark(1)
+        == "No memory resembles this row: the uniform component has 100% of the vote."
+    )
     assert str(found).splitlines().count(found.remark(1)) == 1
     summary = mn.interpret.decision_summary(named, far)
-    assert summary.uniform_decides == summary.frequencies_decide == 1.0
+    assert (summary.uniform_decides, summary.frequencies_decide) == (1.0, 0.0)
     assert summary.memories_for_90 == model.n_memories_ + 1
     assert summary.same_by_three in (0.0, 1.0)
     # Memories that hold all classes alike distinguish none.
@@ -138,3 +144,19 @@ def test_rows_without_direction_and_with_missing_values():
     assert not found.same[0]
     assert found.needed[0] == 8
     assert np.isfinite(found.frequencies).all()
+
+
+def test_class_frequencies_decide_only_where_memories_change_little():
+    """Rows of the minority class: a memory that holds twice their frequency does say something."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=(190, 3)), rng.normal([1.5, 0, 0], 1.0, size=(30, 3))])
+    y = np.repeat(["well", "ill"], [190, 30])
+    model = mn.DAMClassifier(random_state=0).fit(x, y)
+    found, frequent = model.explain(x), np.mean(y == "well")
+    told = np.array([found.remark(k).endswith("class frequencies decide.") for k in range(len(x))])
+    assert 0 < told.sum() < len(x)
+    well = found.proba[:, list(model.classes_).index("well")]
+    assert (found.predicted[told] == "well").all()
+    assert np.abs(well[told] - frequent).max() <= 0.11  # the model's own frequencies are near
+    assert not told[np.abs(well - frequent) > 0.12].any()
+    assert model.decision_summary(x).frequencies_decide == told.mean()

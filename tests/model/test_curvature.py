@@ -8,11 +8,12 @@ from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.curvature import Descent, Krylov, Nearest, split_temperature
+from mnemosphere.model.curvature import Krylov, Nearest, split_temperature
 from mnemosphere.model.duplicate import duplicate
 from mnemosphere.model.kernel import accumulate, log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
+from research.paper.descent import Descent
 from small_models import B, C, N, P, converge_memories, make_data, make_params, tangent_basis
 
 EVERY_ROW = Nearest(rows_per_memory=B, strongest=B, steps=N)
@@ -175,8 +176,6 @@ def test_bad_settings_are_refused():
         lambda: Nearest(steps=0),
         lambda: Krylov(tol=0.0),
         lambda: Krylov(steps=1),
-        lambda: Descent(learning_rate=0.0),
-        lambda: Descent(decay=1.0),
     ):
         with pytest.raises(ValueError, match="got"):
             make()
@@ -187,7 +186,6 @@ def test_methods_say_how_many_rows_they_want():
     method = Nearest(rows_per_memory=5, strongest=7, steps=3)
     assert method.rows_wanted(P) == 15
     assert Krylov().rows_wanted(P) is None
-    assert Descent().rows_wanted(P) is None
     batch, params = make_data(6), make_params(6)
     drawn = torch.randperm(B, generator=torch.Generator().manual_seed(8))[:15]
     generators = [torch.Generator().manual_seed(8) for _ in range(2)]

@@ -11,7 +11,15 @@ from mnemosphere.gpu import fused_pass
 from mnemosphere.model import Batch, accumulate
 from mnemosphere.model.kernel import log_joint, memory_shares, responsibilities
 from mnemosphere.model.objectives import JointConditional, conditional, joint, marginal
-from mnemosphere.model.products import add_product, narrow, narrowed, operands, product, supported
+from mnemosphere.model.products import (
+    add_product,
+    narrow,
+    narrowed,
+    operands,
+    product,
+    scratch_buffers,
+    supported,
+)  # fmt: skip
 
 on_gpu = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a GPU: kernels between the products"
@@ -203,3 +211,14 @@ def test_kernels_find_what_plain_operations_find(problem, rows, features, monkey
         torch.testing.assert_close(log, log_joint(params, batch.x), rtol=1e-3, atol=1e-3)
     assert off(found.p_bar, plain.p_bar) < 1e-3
     assert off(found.w_bar, plain.w_bar) < 5e-3
+
+
+def test_sums_do_not_depend_on_what_earlier_passes_left_in_memory(problem):
+    cases = [problem(k, rows=rows, memories=5) for k, rows in enumerate((61, 97, 31))]
+    expected = [accumulate(case.params, case.batch, joint) for case in cases]
+    with scratch_buffers():
+        for case, plain in zip(cases, expected, strict=True):
+            for _ in range(2):
+                found = accumulate(case.params, case.batch, joint)
+                assert torch.equal(found.w_bar, plain.w_bar)
+                assert torch.equal(found.p_bar, plain.p_bar)

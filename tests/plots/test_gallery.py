@@ -122,14 +122,6 @@ def test_of_many_features_each_memory_names_its_strongest(p, p_h):
     figure.draw_without_rendering()
 
 
-def test_the_histogram_counts_memories():
-    p = np.array([[9, 1], [9.5, 0.5], [6.5, 3.5], [2.5, 7.5], [6.5, 3.5]])
-    ax = plots.class_weight_histogram(p, np.full(5, 10.0), bins=10)
-    assert [bar.get_height() for bar in ax.patches] == [0, 0, 0, 0, 0, 0, 2, 1, 0, 1]
-    assert ax.lines[0].get_xdata()[0] == pytest.approx(0.7)
-    assert ax.get_title(loc="left") == "labels of 4 memories: half are above 70%"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -160,5 +152,3 @@ def test_bad_class_weights(w, p, p_h):
         plots.class_weights(p, "abc", p_h=0 * p_h)
     with pytest.raises(ValueError, match="w has 30 memories but p has 32 rows: p needs 31"):
         plots.memory_gallery(w[1:], p, classes="abc", image_shape=SHAPE)
-    with pytest.raises(ValueError, match="bins must be at least 1"):
-        plots.class_weight_histogram(p, bins=0)

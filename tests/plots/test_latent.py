@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mnemosphere.plots.latent import latent_classes, latent_order
+from mnemosphere.plots.latent import latent_classes
 
 # Five memories, three classes and "none": classes 2, 0, 2, 0 and 2, class 1 is empty.
 SOFT = np.array(
@@ -19,11 +19,6 @@ SOFT = np.array(
 P_H = np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
 P = np.vstack([np.full(4, 0.125), SOFT * 0.1])
 W = np.arange(30.0).reshape(5, 6) - 12
-
-
-def test_order_is_by_class_then_by_sureness():
-    assert latent_order(P, P_H).tolist() == [3, 1, 2, 0, 4]
-    assert latent_order(P).tolist() == [3, 1, 2, 0, 4]  # p_h are the row sums
 
 
 def test_every_memory_stands_in_the_row_of_its_class():

@@ -152,6 +152,49 @@ def check_reasons(f, _):
         assert np.exp(-reasons.log_odds) * top[0] == pytest.approx(top[1], abs=1e-5)
 
 
+def as_array(values):
+    return np.asarray(torch.as_tensor(values).cpu())
+
+
+def check_shares(f, _):
+    """`transform` has the shares that `explain` shows; memories that are alike are shown as one."""
+    model, why = f.model, f.model.explain(f.seen(), n_nearest=f.model.n_memories_)
+    share = as_array(model.transform(f.seen()))
+    shown, standing = np.zeros_like(share), model.model_.standing.cpu().numpy()
+    np.add.at(shown.T, standing, share.T)
+    close = 1e-12 if share.dtype == np.float64 else 1e-6
+    np.testing.assert_allclose(np.take_along_axis(shown, why.memory, 1), why.share, atol=close)
+    np.testing.assert_allclose(share.sum(1) + why.uniform_share, 1, atol=1e-6)
+
+
+def check_layer(f, _):
+    layer = mn.export.to_torch(f.model.model_)
+    rows = f.raw() if f.rows.encoder is None else as_array(f.seen())
+    found = layer(torch.from_numpy(rows).to(f.model.model_.device)).exp()
+    np.testing.assert_allclose(as_array(found), f.proba(), atol=1e-6)
+
+
+def check_exemplars(f, _):
+    """Support is the sum of shares in the votes, and typical rows have the largest ones."""
+    rows, model = f.rows, f.model
+    x = rows.x if rows.encoder is None else rows.encoder.transform(rows.x)
+    share = as_array(model.transform(x)).astype(np.float64)
+    if rows.weight is None and model.class_weight is None:
+        here = share.any(1).mean()  # a row without direction is nobody's
+        np.testing.assert_allclose(model.support_, share.sum(0) / here, rtol=1e-5, atol=1e-6)
+    for memory, typical in enumerate(model.typical_rows_):
+        known = typical[typical >= 0]
+        if len(known):
+            assert share[known, memory].min() >= np.sort(share[:, memory])[-3:].min() - 2e-3
+
+
+def check_radius(f, _):
+    found = f.model.certified_radius(f.seen())
+    whole = ~np.isnan(found.radius)  # of a row with missing values nothing is proven
+    assert (found.radius[whole] >= 0).all()
+    assert found.label.tolist() == f.model.classes_[f.proba().argmax(1)].tolist()
+
+
 def check_novelty(f, _):
     model = clone(f.model)
     model.model_ = f.model.model_
@@ -169,13 +212,31 @@ def check_recall(f, _):
     some[np.isnan(some).all(1)] = 1.0
     found = mn.interpret.recall(f.model.model_, StoredRows.of(some, f.model.model_.device))
     assert np.isfinite(np.asarray(found)).all()
+    if isinstance(f.x_test, pd.DataFrame):  # a frame like the one that came
+        frame = f.x_test[f.x_test.notna().any(axis=1)]
+        some = frame.copy()
+        some.iloc[:5, 1] = None
+        found = f.model.recall(some)
+        known = some.notna()
+        pd.testing.assert_frame_equal(found.where(known), some.where(known), check_dtype=False)
+        assert list(found) == list(frame)
+        assert found.iloc[:, 1].notna().all()
 
 
 def check_sample(f, _):
     x, y = f.model.sample(7, random_state=0)
-    numbers = mn.interpret.encode(f.model.model_, x) if isinstance(x, pd.DataFrame) else x
-    assert np.isfinite(np.asarray(numbers)).all()
     assert {*y.tolist()} <= {None, *f.model.classes_.tolist()}
+    if isinstance(f.x_test, pd.DataFrame):
+        assert set(x) <= set(f.x_test)
+        assert np.isfinite(
+            f.model.predict_proba(
+                f.x_test.reset_index(drop=True)
+                .loc[[0] * 7]
+                .assign(**{name: x[name].to_numpy() for name in x})
+            )
+        ).all()
+    else:
+        assert np.isfinite(np.asarray(x)).all()
 
 
 def check_card(f, _):
@@ -252,6 +313,10 @@ SURFACES = {
     "command line": check_command_line,
     "sparse = dense": check_sparse,
     "reasons add up": check_reasons,
+    "`transform`": check_shares,
+    "`to_torch`": check_layer,
+    "`support_`, `typical_rows_`": check_exemplars,
+    "`certified_radius`": check_radius,
     "novelty": check_novelty,
     "recall": check_recall,
     "sample": check_sample,

@@ -32,7 +32,7 @@ def log_omega(kappa, n):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("n_teacher", "upsilon", "beta"), [(1, 0.7, 3.0), (2, 0.4, 5.0)])
+@pytest.mark.parametrize(("n_teacher", "upsilon", "beta"), [(1, 0.7, 3.0), (2, 0.4, 4.5)])
 def test_one_memory_is_exact(n_teacher, upsilon, beta):
     # The posterior of one memory is von Mises–Fisher around S = Σ x, and Z = Ω(β‖S‖)/Ω(β)^M.
     n, rho, n_draws = 61, 1.0, 2000

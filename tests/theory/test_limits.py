@@ -116,13 +116,26 @@ def test_noise_and_varsigma_are_inverse(upsilon):
         assert gaps[1] < 1e-5
 
 
+def single_memory_overlap(problem):
+    """Of one memory at finite N: its posterior is von Mises–Fisher around Σ_c x^c.
+
+    That sum concentrates on ϱ N A_N(β*) Σ_b x_b, so E[m_b] = A_N(β ϱ N A_N(υN) ‖Σ x‖) ⟨x_b, Σ x⟩/‖Σ x‖.
+    """
+    n = problem.n_features
+    kappa = torch.tensor(problem.upsilon * n, dtype=torch.float64)
+    total = problem.patterns.sum(0)
+    norm = total.norm()
+    gain = problem.beta * problem.rho * n * bessel.mean_resultant(kappa, n) * norm
+    return problem.patterns @ (total / norm) * bessel.mean_resultant(gain, n)
+
+
 def test_single_memory_is_the_vmf_posterior_as_n_grows():
     gaps = []
     for n in (10**3, 10**4, 10**5):
         problem = SaddlePointProblem.uniform(3, 1, beta=2.0, rho=0.4, upsilon=0.7, n_features=n)
         start = sp.random_starts(problem, 1, generator=generator())
         m = solver.solve(problem, start).raise_if_failed().m[0, :, 0]
-        gaps.append(float((m - limits.single_memory_overlap(problem)).abs().max()))
+        gaps.append(float((m - single_memory_overlap(problem)).abs().max()))
     assert gaps[0] < 1e-3
     for a, b in pairwise(gaps):
         assert 9.5 < a / b < 10.5
@@ -130,25 +143,6 @@ def test_single_memory_is_the_vmf_posterior_as_n_grows():
     z = 2.0 * problem.beta_eff * 0.4 * math.sqrt(3.0)
     expected = z / (math.sqrt(z * z + 1.0) + 1.0) / math.sqrt(3.0)
     torch.testing.assert_close(m, torch.full_like(m, expected), rtol=0, atol=1e-12)
-
-
-def test_the_vmf_posterior_law_against_samples_of_the_posterior_mean():
-    # Exact posterior of one memory: vMF around Σ x^c. Draw data, take its mean, average.
-    n, rho, upsilon, beta = 211, 0.9, 0.6, 1.5
-    problem = SaddlePointProblem.uniform(1, 1, beta=beta, rho=rho, upsilon=upsilon, n_features=n)
-    resultant = float(bessel.mean_resultant(torch.tensor(upsilon * n).double(), n))
-    g = generator(3)
-    overlaps = []
-    for _ in range(200):
-        # A vMF sample: exact first coordinate is well approximated by its mean at N = 211; noise is
-        # uniform on the orthogonal sphere.
-        noise = torch.randn(int(rho * n), n - 1, dtype=torch.float64, generator=g)
-        noise = noise / noise.norm(dim=1, keepdim=True) * math.sqrt(1.0 - resultant**2)
-        total = torch.cat([torch.tensor([int(rho * n) * resultant]).double(), noise.sum(0)])
-        kappa = beta * total.norm()
-        overlaps.append(float(bessel.mean_resultant(kappa, n) * total[0] / total.norm()))
-    mean = sum(overlaps) / len(overlaps)
-    assert abs(mean - float(limits.single_memory_overlap(problem)[0])) < 0.02
 
 
 def noisy_copies(n_patterns, copies, n, varsigma, seed=0):
@@ -174,3 +168,40 @@ def test_noise_is_read_off_data(varsigma):
     # Without the cut into halves the nearest neighbor reads too high: it is chosen for its noise.
     naive = float((x @ x.T).fill_diagonal_(-1.0).amax(1).mean().sqrt())
     assert naive - varsigma > 2.0 * abs(alone.varsigma - varsigma)
+
+
+def trained_apart(x, group, varsigma, seed=0):
+    """Distance of two memories of each group after exact steps with β learned, from near copies."""
+    n_groups, n = int(group.max()) + 1, x.shape[1]
+    mean = torch.stack([x[group == k].mean(0) for k in range(n_groups)]).repeat_interleave(2, 0)
+    w = mean + 0.02 * unit_rows(len(mean), n, seed)
+    w = w / w.norm(dim=1, keepdim=True)
+    mine = group[:, None] == torch.arange(n_groups).repeat_interleave(2)  # rows keep to their group
+    beta = 1.0
+    for _ in range(4000):
+        logits = (varsigma * beta * x @ w.T).masked_fill(~mine, -math.inf)
+        total = torch.softmax(logits, 1).T @ x
+        w = total / total.norm(dim=1, keepdim=True)
+        beta = float(bessel.inverse_mean_resultant(varsigma * total.norm(dim=1).sum() / len(x), n))
+    return (w[::2] - w[1::2]).norm(dim=1)
+
+
+@pytest.mark.parametrize("n_groups", [1, 2])
+def test_memories_merge_below_the_predicted_varsigma(n_groups):
+    g = generator(5)
+    centers = unit_rows(2 * n_groups, 11, 3)
+    place = torch.arange(400) % (2 * n_groups)
+    x = centers[place] + 0.25 * torch.randn(400, 11, dtype=torch.float64, generator=g)
+    x, group = x / x.norm(dim=1, keepdim=True), place // 2
+    edges = limits.merging_varsigma(x, group)
+    assert edges.shape == (n_groups,)
+    assert bool((edges < 0.97).all())
+    first = float(edges.min())
+    below, above = (trained_apart(x, group, ratio * first) for ratio in (0.96, 1.04))
+    assert float(below.max()) < 1e-3
+    assert float(above[edges.argmin()]) > 0.05
+
+
+def test_rows_without_spread_merge_at_every_varsigma():
+    x = unit_rows(1, 7).expand(5, 7)
+    assert limits.merging_varsigma(x).tolist() == [math.inf]

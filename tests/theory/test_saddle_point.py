@@ -208,7 +208,10 @@ def test_bad_solver_arguments_are_refused(arguments, message):
 def test_temperatures_outside_the_theory_warn():
     with pytest.warns(problem.ValidityWarning, match="not small against n_features"):
         SaddlePointProblem.uniform(2, 2, beta=60.0, rho=1.0, upsilon=1.0, n_features=100)
-    with pytest.warns(problem.ValidityWarning, match="raise upsilon or n_features"):
+    with pytest.warns(problem.ValidityWarning, match="use solve_with_noise"):
         SaddlePointProblem.uniform(2, 2, beta=5.0, rho=1.0, upsilon=0.01, n_features=100)
+    # The exact posterior has an overlap of 0.36 here, the equations have 0.78.
+    with pytest.warns(problem.ValidityWarning, match="relative size 5"):
+        SaddlePointProblem.uniform(1, 1, beta=100.0, rho=2.0, upsilon=0.01, n_features=1000)
     # At ϱ = υ = ∞ the equations are stationarity conditions, exact at every temperature.
     SaddlePointProblem.uniform(2, 2, beta=60.0, rho=INF, upsilon=INF, n_features=100)

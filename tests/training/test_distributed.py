@@ -10,7 +10,7 @@ import torch
 
 from mnemosphere.data import ArrayDataset
 from mnemosphere.model import from_memories, initialize, objectives
-from mnemosphere.model.curvature import Descent, Krylov, Nearest
+from mnemosphere.model.curvature import Krylov, Nearest
 from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint, distributed, fit, grow
 from mnemosphere.training.adam import Adam
@@ -55,7 +55,6 @@ CASES: dict[str, Any] = {
 GROWTH = {
     "nearest": Nearest(classes=True, rows_per_memory=20, strongest=17, steps=4),
     "krylov": Krylov(max_cycles=1),
-    "descent": Descent(batch_size=97),
 }
 
 

@@ -101,10 +101,10 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
 
 def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:
     from mnemosphere.model.parameters import memory_name
-    from mnemosphere.plots import terminal_gallery
-    from mnemosphere.plots.curves import representative
+    from mnemosphere.plots.functions import representative
+    from mnemosphere.plots.terminal import terminal_gallery
 
-    indices = representative(model.model_, _SHOWN)
+    indices = representative(model.model_, _SHOWN).tolist()
     terminal.say("", f"{_SHOWN} of the {model.n_memories_} memories", "")
     gallery = terminal_gallery(model.memories_, shape, min(terminal.width, 100), ncols=_NCOLS,
                                indices=indices, color=terminal.color)  # fmt: skip

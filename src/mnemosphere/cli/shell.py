@@ -231,11 +231,9 @@ class Terminal:
             typer.echo(to_json(content))
 
     @property
-    def color(self) -> Any:
-        """The colors that `plots.terminal_gallery` may use here."""
-        if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-            return "none"
-        return "truecolor" if os.environ.get("COLORTERM") in ("truecolor", "24bit") else "256"
+    def color(self) -> bool:
+        """Whether colors may be used here."""
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -28,7 +28,7 @@ KNOTS = 128  # values of a column between which ranks are interpolated
 _ROWS = 20_000  # ranks among so many rows are good to a percent
 # Finer functions of a column need more rows: 4 harmonics for hundreds, 16 for ten thousand.
 _LEAST, _MOST, _ROOTS_EACH = 4, 24, 6.0
-_COORDINATES = 768  # of all columns together, at most: two harmonics each are always there
+_COORDINATES = 512  # of all columns together, at most: two harmonics each are always there
 
 
 class _Chunks(Protocol):
@@ -168,7 +168,8 @@ class Circles:
 
         categories: columns of zeros and ones of which one is 1.
         """
-        best = self._best(w)
+        parts = [(w[:, own].double() @ z.to(w.device).T).argmax(1) for own, z in self._at_knots]
+        best = torch.stack(parts, 1)
         for place in categories:
             own = self._at_knots[place]
             gain = torch.stack(
@@ -176,19 +177,8 @@ class Circles:
             )
             chosen = torch.zeros_like(best[:, place]).scatter_(1, gain.argmax(1, keepdim=True), 1)
             best[:, place] = chosen * (self.knots.shape[1] - 1)
-        return self._gather(self.knots, best)
-
-    def positions(self, w: Tensor) -> Tensor:
-        """The ranks of these values, each column by itself, (P, N)."""
-        return self._gather(self.ranks, self._best(w))
-
-    def _best(self, w: Tensor) -> Tensor:
-        parts = [(w[:, own].double() @ z.to(w.device).T).argmax(1) for own, z in self._at_knots]
-        return torch.stack(parts, 1)
-
-    @staticmethod
-    def _gather(table: Tensor, at: Tensor) -> Tensor:
-        return table.to(at.device).expand(len(at), -1, -1).gather(2, at[:, :, None])[:, :, 0]
+        knots = self.knots.to(w.device).expand(len(w), -1, -1)
+        return knots.gather(2, best[:, :, None])[:, :, 0]
 
     @property
     def middle(self) -> Tensor:

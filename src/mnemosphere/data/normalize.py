@@ -353,12 +353,17 @@ class Normalizer:
         """Standard deviations of the features (N,), about, if the kind knows them."""
         return self.scale if self.circles is None else self.circles.scale
 
+    def positions(self, x: Tensor) -> Tensor:
+        """Where rows (n, N) in the features' units lie: their ranks on circles, else standard units."""
+        if self.circles is not None:
+            return self.circles.rank(x)
+        if self.mean is None or self.scale is None:
+            raise ValueError(f"normalize={self.kind!r} knows no standard units")
+        return (x - self.mean.to(x.device)) / self.scale.to(x.device)
+
     def distance(self, x: Tensor, other: Tensor) -> Tensor:
         """How far rows are apart (n,): in ranks on circles, else in standard units or those of X."""
-        if self.circles is not None:
-            apart = self.circles.rank(other) - self.circles.rank(x)
-        else:
-            apart = (other - x) if self.scale is None else (other - x) / self.scale
+        apart = other - x if self.units is None else self.positions(other) - self.positions(x)
         found: Tensor = torch.linalg.vector_norm(apart, dim=1)
         return found
 

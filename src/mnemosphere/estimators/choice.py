@@ -15,6 +15,8 @@ choice does not depend on `random_state`: trials have a seed of their own.
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -56,7 +58,8 @@ Floats = NDArray[np.float64]
 PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
 FACTOR = 4  # between widths of the path
 MOST_MEMORIES = 4000
-ROWS_PER_MEMORY = 15  # at least, where memories are scaled up with the rows
+ROWS_PER_MEMORY, LEAST_WIDEST = 5, 100  # rows for each at least, unless there are so few memories
+PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
 TOP = 2  # geometries that go on: the third is hardly ever the best
 ROWS = 1500  # fitted in the screening, and up to which rows are cross-fitted
@@ -66,6 +69,7 @@ FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 LONGER = 3  # times the steps of a trial, where that helps, and again
 SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
+UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
 
 # Columns of a printed table.
@@ -247,31 +251,55 @@ def _mean_and_error(values: Floats, weight: Floats) -> tuple[float, float]:
     return mean, float(np.sqrt(np.sum((share * (values - mean)) ** 2)))
 
 
-class Split(NamedTuple):
-    """Numbers of the rows to fit and of those held out."""
+@dataclass(frozen=True)
+class Split:
+    """Rows to fit and rows held out, as geometries place them and memories start on them."""
 
-    fitted: Tensor
-    held: Tensor
+    fitted: Sample
+    held: Sample
+    seed: int
+    placed: dict[str, tuple[Batch, Batch, Tensor]] = field(default_factory=dict)
+    starts: dict[tuple[object, ...], tuple[Tensor, Tensor | None]] = field(default_factory=dict)
+
+    def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
+        """(fitted rows, held-out rows with a direction, which of those held out these are)."""
+        if kind not in self.placed:
+            geometry, fitted, lost = Geometry.fit(kind, self.fitted)
+            held, without = geometry.place(self.held)
+            some = (~without).nonzero()[:, 0]
+            fitted = fitted.take(~lost) if bool(lost.any()) else fitted
+            self.placed[kind] = fitted, held.take(some), some
+        return self.placed[kind]
+
+    def start(self, candidate: Candidate, fitted: Batch) -> tuple[Tensor, Tensor | None]:
+        """Memories and their labels, the same for both objectives."""
+        key = candidate.normalize, candidate.n_memories, candidate.unlabeled
+        if key not in self.starts:
+            self.starts[key] = start_memories(
+                fitted, min(candidate.n_memories, max(fitted.n_rows, self.fitted.n_classes)),
+                own_labels=not candidate.unlabeled,
+                generator=torch.Generator().manual_seed(self.seed),
+            )  # fmt: skip
+        return self.starts[key]
 
 
-def splits(targets: Tensor, n_fitted: int, n_held: int, number: int) -> list[Split]:
+def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Split]:
     """Disjoint held-out parts of the labeled rows, classes in proportion, and rows to fit.
 
     Rows without label are never held out; all of them take part in each fit.
     """
-    order = initialize.class_by_class(targets, generator=torch.Generator().manual_seed(0))
-    labeled = targets.sum(1) > 0
-    known, unknown = order[labeled[order]], order[~labeled[order]]
+    order = initialize.class_by_class(sample.targets, generator=torch.Generator().manual_seed(0))
+    known, unknown = order[sample.labeled[order]], order[~sample.labeled[order]]
     found = []
     for k in range(number):
         rolled = known.roll(-k * n_held)
-        fitted = rolled[n_held : n_held + n_fitted]
-        found.append(Split(torch.cat([fitted, unknown]).sort().values, rolled[:n_held]))
+        fitted = torch.cat([rolled[n_held : n_held + n_fitted], unknown]).sort().values
+        found.append(Split(sample.take(fitted), sample.take(rolled[:n_held]), k))
     return found
 
 
 def usable(sample: Sample) -> list[str]:
-    """The geometries that leave hardly a row without direction, simplest first."""
+    """The geometries that make sense and leave hardly a row without direction, simplest first."""
     kinds = [*directed(sample.rows, sample.weight), "standard"]
     if not sample.is_sparse:
         # A metric fills missing values; whitening those would count what it made up.
@@ -281,8 +309,17 @@ def usable(sample: Sample) -> list[str]:
 
 
 def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
-    """Those of "unit" and "center" that leave hardly a row without direction, and differ at all."""
+    """Those of "unit" and "center" that leave hardly a row without direction, and differ at all.
+
+    None if features have unlike units: such a row has no direction worth the name.
+    """
     found: dict[str, Tensor] = {}
+    if not isinstance(rows.values, SparseRows):
+        x = torch.cat([part for _, part in itertools.islice(rows.chunks(), 1)])
+        spread = torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x).std(0, correction=0)
+        spread = spread[spread > 0]
+        if len(spread) and float(spread.quantile(0.9)) > UNLIKE * float(spread.median()):
+            return []
     for kind, least in (("unit", 2), ("center", 3)):
         if rows.n_features >= least:
             x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
@@ -301,40 +338,58 @@ class _Trials:
         self, sample: Sample, settings: Settings, fitted: int, held: int, number: int
     ) -> None:
         self.sample, self.settings, self.fitted = sample, settings, fitted
-        self.parts = splits(sample.targets, fitted, held, number)
+        self.parts = splits(sample, fitted, held, number)
         self.found: dict[Candidate, Evaluation] = {}
 
     def run(self, candidates: Sequence[Candidate]) -> None:
         """Evaluate those that are new."""
         new = [own for own in dict.fromkeys(candidates) if own not in self.found]
-        found = evaluate(self.sample, new, self.parts, self.settings)
+        found = evaluate(new, self.parts, self.settings)
         self.found.update(zip(new, found, strict=True))
 
     def ranked(self, objective: str) -> list[Candidate]:
         """Those of an objective, best first."""
-        own = [c for c in self.found if c.objective == objective]
-        return sorted(own, key=lambda c: self.found[c].mean)
+        return sorted((c for c in self.found if c.objective == objective), key=self.score)
+
+    def score(self, own: Candidate) -> float:
+        """Its loss, with a price on memories and steps."""
+        return self.found[own].mean * (own.n_memories * own.longer) ** PRICE
+
+    def geometries(self, objective: str) -> list[str]:
+        """Geometries of an objective, best first."""
+        return list(dict.fromkeys(own.normalize for own in self.ranked(objective)))
 
     def follow(self, lines: Sequence[Candidate]) -> None:
-        """Wider candidates, line by line, until one is clearly worse than the best of its line."""
-        most = min(MOST_MEMORIES, 2 * self.fitted // 3)
-        while lines:
-            wider = [min(FACTOR * own.n_memories, most) for own in lines]
-            pairs = zip(lines, wider, strict=True)
-            nexts = [replace(own, n_memories=k) for own, k in pairs if 2 * k >= 3 * own.n_memories]
-            self.run(nexts)
-            lines = [own for own in nexts if not self.found[own].exceeds(self._best_like(own))]
+        """Wider candidates, line by line, while that helps; in each round the better half goes on.
 
-    def _best_like(self, line: Candidate) -> Evaluation:
+        The best line goes one further than it would, and the joint objective has a line of its own.
+        """
+        most = max(min(LEAST_WIDEST, 2 * self.fitted // 3), self.fitted // ROWS_PER_MEMORY)
+        best = min(lines, key=self._best_of_line)
+        lines = [own for own in lines if own == best or self._leads(own)]
+        while lines:
+            wider = [(own, min(FACTOR * own.n_memories, most)) for own in lines]
+            lines = [replace(own, n_memories=k) for own, k in wider if 2 * k >= 3 * own.n_memories]
+            self.run(lines)
+            lines = sorted(filter(self._leads, lines), key=self._best_of_line)
+            joint = [own for own in lines if own.objective == "joint"]
+            others = [own for own in lines if own.objective != "joint"]
+            lines = joint + others[: -(-len(others) // 2)]
+
+    def _best_of_line(self, line: Candidate) -> float:
+        """The least score of candidates that differ in their memories alone."""
         alike = (own for own in self.found if replace(own, n_memories=line.n_memories) == line)
-        return min((self.found[own] for own in alike), key=lambda own: own.mean)
+        return min(map(self.score, alike))
+
+    def _leads(self, own: Candidate) -> bool:
+        return self.score(own) <= self._best_of_line(own)
 
     def lengthen(self, best: Candidate) -> None:
         """The same candidate with more steps, while that helps."""
         for _ in range(2):
             longer = replace(best, longer=LONGER * best.longer)
             self.run([longer])
-            if self.found[longer].mean >= self.found[best].mean:
+            if self.score(longer) >= self.score(best):
                 break
             best = longer
 
@@ -368,42 +423,40 @@ def choose(
     if not search:
         kinds = [k for k in kinds if k == ("unit" if sample.is_sparse else "standard")] or kinds[:1]
         objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
-    joint = "joint" in objectives
+    trials = last = _Trials(sample, settings, first, held, number)
+    joint, conditional = ("joint" in objectives, "conditional" in objectives)
     # On circles, columns that depend on each other count twice in the joint likelihood.
     plain = [kind for kind in kinds if kind != "circles"] or kinds
-    screen = [Candidate(kind, k, "joint") for kind in plain for k in widths if joint]
-    if "conditional" in objectives:
-        screen += [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
-    if joint and n_labeled < sample.n_rows:
-        k = n_memories or min(sample.n_rows, max(ROWS, n_classes))
-        own = [kind for kind in plain if kind not in METRICS]
-        screen += [Candidate(kind, k, "joint", unlabeled=True) for kind in own]
+    screen = [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
     least = 2 if n_labeled == sample.n_rows else FOLDS
     if n_labeled < least * max(2, n_classes):  # nothing can be held out
-        return Choice(next((own for own in screen if own.unlabeled), screen[0]))
-
-    trials = _Trials(sample, settings, first, held, number)
-    trials.run(screen)
-    last = trials
-    if len(screen) > 1 or len(noises) > 1:
-        tops = [list(dict.fromkeys(own.normalize for own in trials.ranked(kind)))[:top]
-                for kind, top in (("joint", 1), ("conditional", TOP))]  # fmt: skip
+        return Choice(_alone(plain[0] if joint else kinds[0], widths[0], objectives, sample))
+    if conditional:
+        trials.run(screen)
+        plain = [kind for kind in trials.geometries("conditional") if kind in plain][:TOP] or plain
+    if joint:
+        trials.run([Candidate(kind, k, "joint") for kind in plain for k in widths])
+    lines = [Candidate(kind, widths[-1], "joint") for kind in trials.geometries("joint")[:1]]
+    lines += [
+        Candidate(kind, widths[-1], "conditional", own)
+        for kind in trials.geometries("conditional")[:TOP] for own in noises
+    ]  # fmt: skip
+    if len(trials.found) > 1:
         second = min(n_labeled - held, max(PATH_ROWS, int(PATH_SHARE * n_labeled)))
         if second > 1.2 * first:
             last = _Trials(sample, settings, second, held, number)
-        lines = [Candidate(kind, widths[-1], "joint") for kind in tops[0] if joint]
-        lines += [
-            Candidate(kind, widths[-1], "conditional", own) for kind in tops[1] for own in noises
-        ]
-        last.run([replace(own, n_memories=k) for own in lines for k in widths]
-                 + [own for own in screen if own.unlabeled])  # fmt: skip
+        last.run([replace(own, n_memories=k) for own in lines for k in widths])
         if n_memories is None:
-            last.follow([own for own in lines if not last.found[own].exceeds(last._best_like(own))])
-        if last is not trials and "conditional" in objectives:
+            last.follow(lines)
+        if last is not trials and conditional:
             last.lengthen(last.ranked("conditional")[0])
+    if joint and n_labeled < sample.n_rows:
+        k = n_memories or min(sample.n_rows, max(ROWS, n_classes))
+        own = [kind for kind in plain if kind not in METRICS] or ["standard"]
+        last.run([Candidate(kind, k, "joint", unlabeled=True) for kind in own])
     ranked = [last.ranked(kind) for kind in ("joint", "conditional")]
     found = last.found
-    best = min((own[0] for own in ranked if own), key=lambda own: found[own].mean)
+    best = min((own[0] for own in ranked if own), key=last.score)
     if ranked[0] and not found[ranked[0][0]].exceeds(found[best]):
         best = ranked[0][0]
     whole = [own for own in ranked[0] if own.unlabeled and not found[own].exceeds(found[best])]
@@ -414,6 +467,13 @@ def choose(
         found[best],
         SearchTable(table),
     )
+
+
+def _alone(kind: str, width: int, objectives: Sequence[str], sample: Sample) -> Candidate:
+    """What is taken if no row can be held out."""
+    unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind not in METRICS
+    width = max(width, min(sample.n_rows, ROWS)) if unlabeled else width
+    return Candidate(kind, width, objectives[0], unlabeled=unlabeled)
 
 
 def _scaled(
@@ -440,27 +500,35 @@ class _Trial(NamedTuple):
 
 
 def evaluate(
-    sample: Sample, candidates: Sequence[Candidate], parts: Sequence[Split], settings: Settings
+    candidates: Sequence[Candidate], parts: Sequence[Split], settings: Settings
 ) -> list[Evaluation]:
     """Held-out losses of each candidate, all splits one after the other."""
-    held = [sample.take(part.held) for part in parts]
     trials: list[_Trial] = []
-    losses = []
-    for number, (part, own) in enumerate(zip(parts, held, strict=True)):
-        rows = sample.take(part.fitted)
-        prior = rows.targets[:, :-1].sum(0)
-        chance = label_shares(own.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
+    losses: list[list[Floats]] = []
+    varsigma: dict[Candidate, float] = {}  # of joint candidates, the same in all splits
+    for part in parts:
+        prior = part.fitted.targets[:, :-1].sum(0)
+        chance = label_shares(part.held.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
         # Rows without direction are predicted by the class frequencies.
         blank = np.tile(chance.double().cpu().numpy()[:, None], (1, len(LOG_T)))
         losses.append([blank.copy() for _ in candidates])
-        trials += _trials(rows, own, candidates, losses[-1], settings, number)
+        for candidate, loss in zip(candidates, losses[-1], strict=True):
+            fitted, held, some = part.place(candidate.normalize)
+            if not candidate.unlabeled and not bool(part.fitted.labeled.all()):
+                fitted = fitted.take(fitted.targets.sum(1) > 0)
+            if len(some) and fitted.n_rows:
+                given = varsigma.get(candidate, settings.varsigma)
+                params = _begin(candidate, fitted, part.start(candidate, fitted), settings, given)
+                varsigma[candidate] = params.varsigma
+                trials.append(_Trial(loss, some.cpu().numpy(), candidate, params, fitted, held))
     for group in _groups(trials):
         for trial, loss in zip(group, _held_out_losses(group, settings), strict=True):
             trial.losses[trial.directed] = loss
     weights = [
-        np.ones(own.n_rows) if own.weight is None else own.weight.double().cpu().numpy()
-        for own in held
-    ]
+        np.ones(part.held.n_rows) if part.held.weight is None
+        else part.held.weight.double().cpu().numpy()
+        for part in parts
+    ]  # fmt: skip
     weight = np.concatenate(weights)
     return [
         Evaluation(np.concatenate([own[k] for own in losses]), weight)
@@ -468,45 +536,16 @@ def evaluate(
     ]
 
 
-def _trials(
-    rows: Sample, held: Sample, candidates: Sequence[Candidate], losses: list[Floats],
-    settings: Settings, seed: int,
-) -> Iterator[_Trial]:  # fmt: skip
-    """One split as every candidate sees it, with memories where they start."""
-    placed: dict[str, tuple[Batch, Batch, Tensor]] = {}
-    starts: dict[tuple[object, ...], tuple[Tensor, Tensor | None]] = {}
-    for candidate, loss in zip(candidates, losses, strict=True):
-        kind = candidate.normalize
-        if kind not in placed:
-            geometry, fitted, lost = Geometry.fit(kind, rows)
-            batch, without = geometry.place(held)
-            some = (~without).nonzero()[:, 0]
-            fitted = fitted.take(~lost) if bool(lost.any()) else fitted
-            placed[kind] = fitted, batch.take(some), some
-        fitted, batch, some = placed[kind]
-        if not candidate.unlabeled and not bool(rows.labeled.all()):
-            fitted = fitted.take(fitted.targets.sum(1) > 0)
-        if len(some) == 0 or fitted.n_rows == 0:
-            continue
-        begun = kind, candidate.n_memories, candidate.unlabeled
-        if begun not in starts:  # the same for both objectives
-            starts[begun] = start_memories(
-                fitted, min(candidate.n_memories, max(fitted.n_rows, rows.n_classes)),
-                own_labels=not candidate.unlabeled, generator=torch.Generator().manual_seed(seed),
-            )  # fmt: skip
-        params = _begin(candidate, fitted, starts[begun], settings)
-        yield _Trial(loss, some.cpu().numpy(), candidate, params, fitted, batch)
-
-
 def _begin(
-    candidate: Candidate, fitted: Batch, memories: tuple[Tensor, Tensor | None], settings: Settings
-) -> Parameters:
+    candidate: Candidate, fitted: Batch, memories: tuple[Tensor, Tensor | None],
+    settings: Settings, varsigma: float | None,
+) -> Parameters:  # fmt: skip
     w, labels = memories
     if candidate.objective == "conditional":
         assert labels is not None
         return start_conditional(w, labels, beta=settings.beta)
     return start_joint(
-        w, labels, fitted, varsigma=settings.varsigma, beta=settings.beta,
+        w, labels, fitted, varsigma=varsigma, beta=settings.beta,
         uniform_weight=settings.uniform_weight,
     )  # fmt: skip
 

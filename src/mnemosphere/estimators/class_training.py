@@ -24,7 +24,7 @@ from mnemosphere.estimators.setup import SOLVERS, Trained, check_room, precision
 from mnemosphere.fitted import trained_with
 from mnemosphere.interpret.certify import warn_set_aside
 from mnemosphere.model import objectives
-from mnemosphere.model.class_reading import best_temperature, net_class_weights
+from mnemosphere.model.class_reading import best_temperature, label_frequencies, net_class_weights
 from mnemosphere.model.merge import merge_duplicates
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
@@ -224,7 +224,8 @@ class ClassTraining:
             params, own = merge_duplicates(params, p)
             p = p if own is None else own
         density = params if joint else _density(dataset, generator)
-        votes = Votes.of(params, p, temperature)
+        frequencies = label_frequencies(dataset.label_mass(), settings.label_smoothing)
+        votes = Votes.of(params, p, temperature, frequencies)
         return Trained(votes, density, result.history, result.status, result.lineage)
 
     def first_parameters(self, dataset: ArrayDataset, seed: int) -> Parameters:

@@ -46,9 +46,8 @@ from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
-from mnemosphere.model.products import operands
+from mnemosphere.model.products import operands, scratch_buffers
 from mnemosphere.model.votes import Votes
-from mnemosphere.model.workspace import reused
 from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
@@ -293,7 +292,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         self._validate_params()
         settings = self.get_params(deep=False)
-        with process_group(), operands(self.precision), reused():
+        with process_group(), operands(self.precision), scratch_buffers():
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
             trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
             self.model_ = _fitted(settings, rows, trained, rows.features.texts(X))
@@ -345,7 +344,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             )
         settings, model = self.get_params(deep=False), self.__dict__.get("model_")
         first = model is None
-        with operands(self.precision), reused():
+        with operands(self.precision), scratch_buffers():
             known = known_classes(model, y, classes, self.unlabeled)
             if model is None:
                 features, stored = learn_features(

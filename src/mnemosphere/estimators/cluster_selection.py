@@ -42,7 +42,6 @@ _ROWS, _RESTARTS, _ROUNDS = 1200, 3, 15
 _REPEATS = 2, 5  # halves of the first rung and of the last
 _MOST_MEMORIES = 80  # in the graph of a half that is cut into many numbers of clusters
 _STABLE, _ALIKE = 0.75, 0.03  # agreement of clusters worth the name; what tells no two apart
-_APART = 10.0  # spreads of features further apart are those of unlike units
 
 
 class Candidate(NamedTuple):
@@ -149,18 +148,11 @@ def agreement(one: Tensor, other: Tensor, n_clusters: int, weight: Tensor) -> fl
 
 
 def _usable(rows: StoredRows, mass: Tensor) -> list[str]:
-    """The normalizations that make sense.
-
-    A row of features in unlike units has no direction worth the name, nor has one of zeros.
-    """
-    if isinstance(rows.values, SparseRows):  # counts and the like: their zeros are to stay zeros
-        return [kind for kind in directed(rows, mass) if kind == "unit"] or ["standard"]
-    x = rows.values.double()
-    spread = torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x).std(0, correction=0)
-    spread = spread[spread > 0]
-    if len(spread) and float(spread.quantile(0.9)) > _APART * float(spread.median()):
-        return ["standard"]
-    return [*directed(rows, mass), "standard"]
+    """The normalizations that make sense: of sparse rows, zeros are to stay zeros."""
+    found = directed(rows, mass)
+    if isinstance(rows.values, SparseRows):
+        return [kind for kind in found if kind == "unit"] or ["standard"]
+    return [*found, "standard"]
 
 
 def _placed(rows: StoredRows, mass: Tensor, kind: str, n_rows: int) -> Batch:

@@ -180,6 +180,7 @@ class ModelFile(_File):
     p: Annotated[Tensor, Array("Q C", None, low=0)]
     slope: Annotated[Tensor, Array("", None, low=0)]
     offset: Annotated[Tensor, Array("", None)]
+    prior: Annotated[Tensor, Array("C", None, low=0)]
     density: Tensors = field(default_factory=dict)
     normalizer: Tensors = field(default_factory=dict)
     lineage: Tensors = field(default_factory=dict)
@@ -191,6 +192,7 @@ class ModelFile(_File):
     held_out_label: Annotated[Tensor | None, Array("labeled")] = None
     typical: Annotated[Tensor | None, Array("P 3", "int64", low=-1)] = None
     support: Annotated[Tensor | None, Array("P", low=0, nan=True)] = None
+    row_means: Annotated[Tensor | None, Array("P numbers", nan=True)] = None
     row_names: Annotated[Tensor | None, Array("letters", "uint8")] = None
     named: Annotated[Tensor | None, Array("characters", "uint8")] = None
     observed: Annotated[Tensor | None, Array("3 numbers")] = None
@@ -275,7 +277,7 @@ def _described(model: Saved) -> _File:
         encoder=None if encoder is None else {"name": encoder.name, "numbers": encoder.n_numbers,
                                               "fingerprint": list(encoder.fingerprint)},
         search=plain(record.search),
-        w=votes.w, p=votes.p, slope=votes.slope, offset=votes.offset,
+        w=votes.w, p=votes.p, slope=votes.slope, offset=votes.offset, prior=votes.prior,
         # A joint model has one set of memories.
         density={k: t for k, t in model.density.to_tensors().items() if not (model.is_joint and k == "w")},
         normalizer=model.normalizer.to_tensors(),
@@ -286,6 +288,7 @@ def _described(model: Saved) -> _File:
         typical=None if behind is None else torch.from_numpy(behind.typical),
         support=None if behind is None else torch.from_numpy(behind.support),
         row_names=None if behind is None else _as_bytes(behind.names),
+        row_means=None if behind is None or behind.means is None else torch.tensor(behind.means),
         named=_as_bytes(features.named),
         observed=None if features.observed is None else torch.from_numpy(features.observed.copy()),
         **({} if stream is None else _stream_out(stream, model.classes.tolist())),
@@ -420,7 +423,9 @@ def _model(found: ModelFile, record: Record) -> FittedModel:
         ),
         observed=None if found.observed is None else found.observed.numpy(),
     )  # fmt: skip
-    votes = Votes(found.w, found.p, found.slope, found.offset, float(found.temperature)).check()
+    votes = Votes(
+        found.w, found.p, found.slope, found.offset, found.prior, float(found.temperature)
+    ).check()
     density = Parameters.from_tensors(found.density | ({"w": found.w} if joint else {})).check()
     classes = _labels_in(found.classes)
     model = FittedModel(
@@ -454,7 +459,9 @@ def _check_model(model: FittedModel) -> None:
             raise ValueError(f"it has {mixture.n_features} features, {mixture.n_columns} classes")
     if votes.w.dtype != density.w.dtype:
         raise ValueError(f"its votes are of {votes.w.dtype}, its density of {density.w.dtype}")
-    for told in (features.named, None if features.observed is None else features.observed[0]):
+    means = None if model.exemplars is None else model.exemplars.means
+    seen = None if features.observed is None else features.observed[0]
+    for told in (features.named, seen, None if means is None else means[0]):
         if told is not None and len(told) != features.n_numbers:
             raise ValueError(f"it says something of {len(told)} features")
     levels = () if model.lineage is None else model.lineage.models
@@ -493,6 +500,7 @@ def _exemplars(found: ModelFile) -> Exemplars | None:
     return Exemplars(
         found.typical.numpy(), _there(found.support, "support").numpy(),
         None if names is None else np.array(names, dtype=object),
+        None if found.row_means is None else found.row_means.numpy(),
     )  # fmt: skip
 
 

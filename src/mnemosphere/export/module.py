@@ -10,7 +10,7 @@ from mnemosphere.fitted import FittedModel
 from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.votes import Votes
 
-_VOTES = ("w", "p", "slope", "offset")
+_VOTES = ("w", "p", "slope", "offset", "prior")
 
 
 class DAMModule(nn.Module):
@@ -60,12 +60,12 @@ class DAMModule(nn.Module):
         """
         buffers = dict(self.named_buffers())
         learned = {k[4:]: t for k, t in buffers.items() if k.startswith("row_")}
-        w, p, slope, offset = (buffers[name] for name in _VOTES)
-        votes = Votes(w, p, slope, offset)
+        w, p, slope, offset, prior = (buffers[name] for name in _VOTES)
+        votes = Votes(w, p, slope, offset, prior)
         unit, lost = Normalizer.of(self.kind, learned).with_gaps(x)
         scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
-        prior = votes.prior.clamp_min(torch.finfo(votes.p.dtype).tiny).log()
-        return torch.where(lost[:, None], prior, scores)[:, :-1].log_softmax(1)
+        alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
+        return torch.where(lost[:, None], alone, scores)[:, :-1].log_softmax(1)
 
 
 def to_torch(model: FittedModel) -> DAMModule:

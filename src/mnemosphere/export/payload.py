@@ -206,7 +206,7 @@ def _level(model: FittedModel, unit: Tensor | None) -> dict[str, Any]:
     """One set of memories: votes, and the density, which may have the same memories."""
     votes, density = model.precise_votes, model.precise_density
     return {
-        "votes": {"w": _memories(votes, unit), **_exponents(votes), "temperature": votes.temperature},
+        "votes": {"w": _memories(votes, unit), **_exponents(votes), "prior": votes.prior.tolist(), "temperature": votes.temperature},
         "density": {"w": None if model.is_joint else _memories(density, None), **_exponents(density)},
         "standing": model.standing.tolist(),
     }  # fmt: skip

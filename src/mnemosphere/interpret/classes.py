@@ -21,6 +21,7 @@ from mnemosphere.fitted import FittedModel, Floats, as_numpy
 from mnemosphere.interpret.editing import directed
 from mnemosphere.interpret.exemplars import row_texts
 from mnemosphere.model import retrieval
+from mnemosphere.model.class_reading import label_frequencies
 from mnemosphere.model.kernel import exponents, log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.numerics import sphere
@@ -103,6 +104,7 @@ def extend(
         wide, torch.cat([votes.w, new.to(votes.w)]),
         extended(votes.p, 0.0, _likeliest_weight(model, x)),
         torch.cat([density.w, rows.to(density.w)]), p,
+        None if mass is None else label_frequencies(mass, model.smoothing),
     ).replace(exemplars=behind, label_mass=mass)  # fmt: skip
 
 
@@ -287,16 +289,23 @@ def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> Fi
     mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
     votes, density = model.votes, model.density
     return _with_weights(
-        model, votes.w, votes.p.double() @ table, density.w, density.p.double() @ table
+        model,
+        votes.w,
+        votes.p.double() @ table,
+        density.w,
+        density.p.double() @ table,
+        votes.prior.double() @ table,
     ).replace(classes=classes[order], label_mass=mass)
 
 
 def _with_weights(
-    model: FittedModel, w: Tensor, p: Tensor, density_w: Tensor, density_p: Tensor
-) -> FittedModel:
-    """The model with other memories and class weights of votes and density, scaled to sum to 1."""
-    p, own = (part.double() / part.double().sum() for part in (p, density_p))
-    votes = model.votes.replace(w=w, p=p.to(w))
+    model: FittedModel, w: Tensor, p: Tensor, density_w: Tensor, density_p: Tensor,
+    prior: Tensor | None = None,
+) -> FittedModel:  # fmt: skip
+    """The model with other memories, class weights and frequencies, scaled to sum to 1."""
+    prior = model.votes.prior if prior is None else prior
+    p, own, prior = (part.double() / part.double().sum() for part in (p, density_p, prior))
+    votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w))
     own = own.to(density_w)
     density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
     return model.replace(votes=votes, density=density, lineage=None, stream=None)

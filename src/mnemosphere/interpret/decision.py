@@ -1,7 +1,8 @@
 """Do a few memories decide? How the vote on rows is spread over the memories of a model.
 
 The vote of component γ on row x is its share s_γ(x) (`model.votes`): P(y|x) = Σ_γ s_γ(x) g_γy with the
-soft labels g. γ = 0 is the uniform component. A soft label contains the class frequencies π as far
+soft labels g. γ = 0 is the uniform component. Class frequencies π decide about a row if its class is the
+most frequent one and no probability is further than 0.1 from its π_y. A soft label contains the class frequencies π as far
 as min_y g_γy/π_y of it repeats them; that part of the vote distinguishes no class.
 """
 
@@ -23,6 +24,7 @@ from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
 
 MOST = 0.9  # of the vote
+LITTLE = 0.1  # by which memories may move probabilities where class frequencies decide
 _STRONGEST = 3  # memories that are asked alone
 
 
@@ -33,6 +35,7 @@ class Spread(NamedTuple):
     same: NDArray[np.bool_]  # (n,) whether the three strongest alone give the class
     uniform: NDArray[np.float64]  # (n,) share of the uniform component
     frequencies: NDArray[np.float64]  # (n,) share that repeats the class frequencies
+    undecided: NDArray[np.bool_]  # (n,) whether class frequencies decide
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class DecisionSummary:
     uniform_decides : float
         Share of rows with more than half of the vote on the uniform component.
     frequencies_decide : float
-        Share of rows with more than half of the vote on the class frequencies.
+        Share of rows whose class is the most frequent one, with probabilities within 0.1 of the class
+        frequencies.
 
     Examples
     --------
@@ -131,11 +135,11 @@ def decision_summary(model: FittedModel, X: Any) -> DecisionSummary:
 
 def summarize(model: FittedModel, parts: Sequence[Spread]) -> DecisionSummary:
     """The summary of rows that were looked at in parts."""
-    needed, same, uniform, frequencies = map(np.concatenate, zip(*parts, strict=True))
+    needed, same, uniform, _, undecided = map(np.concatenate, zip(*parts, strict=True))
     middle, high = np.quantile(needed, [0.5, 0.9], method="inverted_cdf").tolist()
     return DecisionSummary(
         len(needed), model.n_memories, model.n_memories - len(model.distinct), middle, high,
-        float(same.mean()), float((uniform > 0.5).mean()), float((frequencies > 0.5).mean()),
+        float(same.mean()), float((uniform > 0.5).mean()), float(undecided.mean()),
     )  # fmt: skip
 
 
@@ -159,6 +163,10 @@ def _spread(votes: Votes, repeats: Tensor, x: Tensor, lost: Tensor) -> tuple[Ten
     soft = votes.labels.double()
     strongest = order[:, :_STRONGEST] + 1
     three = (share.gather(1, strongest)[..., None] * soft[strongest, :-1]).sum(1)  # (B, C)
-    label = (share @ soft[:, :-1]).argmax(1)
-    same = (three.argmax(1) == label) & ~lost
-    return needed, same, share[:, 0], share @ repeats
+    proba, prior = share @ soft[:, :-1], votes.prior[:-1].double()
+    same = (three.argmax(1) == proba.argmax(1)) & ~lost
+    proba, prior = torch.where(lost[:, None], prior, proba), prior / prior.sum()
+    proba = proba / proba.sum(1, keepdim=True)
+    most_frequent = prior[proba.argmax(1)] >= prior.max() - 1e-9
+    undecided = most_frequent & ((proba - prior).abs().amax(1) <= LITTLE)
+    return needed, same, share[:, 0], share @ repeats, undecided

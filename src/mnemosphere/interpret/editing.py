@@ -280,12 +280,14 @@ def with_class_prior(
     """
     weights = _prior_weights(model, prior)
     votes, density = model.votes, model.density
-    prior = votes.prior.double()
-    new = torch.from_numpy(weights / weights.sum()).to(prior) * prior[:-1].sum()
-    ratio = torch.cat([new / prior[:-1].clamp_min(1e-300), prior.new_ones(1)])
-    p = reweighted(votes.p, torch.cat([new, prior[-1:]]), memory_weights)
+    old = votes.prior.double()
+    new = torch.from_numpy(weights / weights.sum()).to(old) * old[:-1].sum()
+    new = torch.cat([new, old[-1:]])
+    ratio = torch.where(old > 0, new / old.clamp_min(1e-300), 1.0)
+    own = torch.where(old > 0, votes.p.double().sum(0) * ratio, new)
+    p = reweighted(votes.p, own, memory_weights)
     return model.replace(
-        votes=votes.replace(p=p.to(votes.p)),
+        votes=votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p)),
         density=change_prior(density, density.p.double().sum(0) * ratio, memory_weights),
         calibration=None, exemplars=None, lineage=None, stream=None,
     )  # fmt: skip
@@ -410,7 +412,9 @@ def _edited(
         raise ValueError(f"class_prior must be one of {', '.join(KINDS)}, got {class_prior!r}")
     votes, density = model.votes, model.density
     w, p = _settle(votes, change, lambda soft: with_floor(soft, votes.prior), class_prior)
-    votes = votes.replace(w=w, p=p).check()
+    before = votes.p.sum(0)
+    prior = votes.prior * torch.where(before > 0, p.sum(0) / before.clamp_min(1e-30), 1.0)
+    votes = votes.replace(w=w, p=p, prior=prior / prior.sum()).check()
     if model.is_joint:
         even, part = 1 / density.n_columns, model.smoothing
         w, p = _settle(density, change, lambda s: (1 - part) * s + part * even, class_prior)

@@ -26,6 +26,7 @@ from mnemosphere.model.votes import Votes
 _MOST_ROWS = 8000
 _TYPICAL = 3
 _LETTERS = 200  # of the name of a row
+_MEANS = 200  # features of rows whose means are kept: tables that people read have fewer
 _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 
 
@@ -63,12 +64,20 @@ def find_exemplars(
     weight = weight.to(x.device, torch.float64)
     support = torch.zeros(votes.n_memories, dtype=torch.float64, device=x.device)
     best = x.new_full((_TYPICAL, votes.n_memories), -1.0)
+    values = None
+    if stored.is_dense and stored.n_features <= _MEANS:
+        values = stored.values.to(x.device)[place].double()
+        sums = torch.zeros(2, votes.n_memories, values.shape[1], dtype=torch.float64).to(x.device)
     number = torch.full_like(best, -1, dtype=torch.long)
     scores = Scores(votes, None, len(x))
     for rows in kernel.chunks(len(x), votes.n_memories, x.device):
         overlap = overlaps(votes.w, x[rows], votes.slope)
         share = scores.of_overlaps(overlap, rows).softmax(1)[:, 1:]  # (B, P)
         support += weight[rows] @ share.double()
+        if values is not None:
+            part = (share.double() * weight[rows, None]).T  # (P, B)
+            known = ~values[rows].isnan()
+            sums += torch.stack([part @ values[rows].nan_to_num(0.0), part @ known.double()])
         digits = (share * _DIGITS).round()
         score = torch.where(digits > 0, digits + 0.4 * overlap, -1.0)
         here, order = score.topk(min(_TYPICAL, len(score)), dim=0)
@@ -83,7 +92,8 @@ def find_exemplars(
     found[is_row] = stored.call(rows_given.cpu())
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
-    return Exemplars(found, (support * scale).cpu().numpy())
+    means = None if values is None else as_numpy(sums[0] / sums[1])  # NaN for no row
+    return Exemplars(found, (support * scale).cpu().numpy(), means=means)
 
 
 def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
@@ -195,7 +205,7 @@ def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
     -------
     pandas.DataFrame
         One line for each memory and feature: memory, label, rank, feature (name or number) and weight
-        in the overlap, value (that of the memory, as text). A metric is taken into account. With
+        in the overlap, value (what the memory stands for, as text). A metric is taken into account. With
         normalize="circles" the weight is the length of the feature's part of the memory.
 
     Examples
@@ -234,7 +244,8 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
         square = circles.lengths(model.votes.w).square()
         w = torch.stack([square[:, line.place].sum(1).sqrt() for line in lines], 1)
     order = w.abs().topk(min(most, w.shape[1]), dim=1)  # (P, k)
-    weight, memories = w.gather(1, order.indices).tolist(), model.memories
+    weight, memories = w.gather(1, order.indices).tolist(), model.typical_values
+    memories = model.memories if memories is None else memories
     return [
         [(names[j], value, lines[j].written(memories[m]))
          for j, value in zip(chosen, weight[m], strict=True)]

@@ -121,6 +121,8 @@ class Explanation:
         Share of the uniform component.
     frequency_share : ndarray of shape (n,)
         Share of the vote that repeats the class frequencies.
+    frequencies_decide : ndarray of bool of shape (n,)
+        Whether the class is the most frequent one, with probabilities within 0.1 of the class frequencies.
     soft_label : ndarray of shape (n, k, C+1)
         Soft labels of the memories; the last column is "none of them".
     n_alike : ndarray of int of shape (n, k)
@@ -151,6 +153,7 @@ class Explanation:
     overlap: NDArray[Any]
     uniform_share: NDArray[Any]
     frequency_share: NDArray[Any]
+    frequencies_decide: NDArray[np.bool_]
     soft_label: NDArray[Any]
     n_alike: NDArray[np.int64]
     patterns: NDArray[Any] = field(repr=False)
@@ -286,13 +289,16 @@ class Explanation:
 
     def remark(self, row: int) -> str:
         """What a reader has to know first if no memory or no feature decided; else empty."""
-        if self.uniform_share[row] > _HALF:
-            return "No memory resembles this row: class frequencies decide."
-        if self.frequency_share[row] > _HALF:
+        if self.frequencies_decide[row]:
+            if self.uniform_share[row] > _HALF:
+                return "No memory resembles this row: class frequencies decide."
             return (
                 "The memories that resemble this row hold about the same mix of classes as all "
                 "training rows: class frequencies decide."
             )
+        if self.uniform_share[row] > _HALF:
+            share = f"{self.uniform_share[row]:.0%}"
+            return f"No memory resembles this row: the uniform component has {share} of the vote."
         if self.shows_features:
             why = self.features(row)
             if why.difference_rest > why.difference.sum() + why.difference_constant:
@@ -453,6 +459,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     if given.values is not stored.values and any(has_gaps(part) for _, part in given.chunks()):
         seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
     nearest, share, uniform = _shares(model, seen, lost, n_nearest)
+    vote = spread(model, given)
     memory = as_numpy(nearest)
     names = model.features.names or [f"x{i}" for i in range(model.features.n_numbers)]
     return Explanation(
@@ -463,14 +470,15 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         share=as_numpy(share),
         overlap=as_numpy((exact @ votes.w.double().T).gather(1, nearest)),
         uniform_share=as_numpy(uniform),
-        frequency_share=spread(model, given).frequencies,
+        frequency_share=vote.frequencies,
+        frequencies_decide=vote.undecided,
         soft_label=as_numpy(_soft_labels(model, seen, lost, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         source=Source(
             votes, model.normalizer, stored.values, given.values, list(map(str, names)),
-            model.features.lines,
+            model.features.lines, model.typical_values,
         ),
         texts=model.features.texts(X),
     )  # fmt: skip

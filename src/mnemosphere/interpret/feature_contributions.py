@@ -34,6 +34,7 @@ from torch import Tensor
 from mnemosphere.data.encoding import written
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.features import Line
+from mnemosphere.fitted import as_numpy
 from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.metric import relevances, strongest_pairs
@@ -58,6 +59,7 @@ class Source(NamedTuple):
     given: Tensor  # (n, N), NaN where missing
     feature_names: list[str]  # of the numbers
     lines: list[Line]  # features as a user has them
+    typical: NDArray[Any] | None  # (P, N) values of the features that memories stand for
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ class FeatureContributions:
 
     Positions are in standard deviations of the training rows with normalize="standard", ranks among the
     training rows with normalize="circles", else in units of the root mean square of the row. Memories
-    are directions and are shown at the length of the row. A category is one feature, without a position.
-    `print` shows a table.
+    are shown by the mean of the training rows that they stand for, else as directions at the length of
+    the row. A category is one feature, without a position. `print` shows a table.
 
     Attributes
     ----------
@@ -85,7 +87,7 @@ class FeatureContributions:
     written : list of N str
         The values as text.
     typical : list of N pairs of str
-        What the memories of the predicted class and of the runner-up have there, as text.
+        `predicted_value` and `runner_up_value` as text; empty if they are not known.
     unit : str
         Unit of the positions.
     position : ndarray of shape (N,)
@@ -95,6 +97,11 @@ class FeatureContributions:
     predicted_position : ndarray of shape (N,)
         Mean position of the memories of the predicted class, by their shares.
     runner_up_position : ndarray of shape (N,)
+        The same for the runner-up.
+    predicted_value : ndarray of shape (N,)
+        Mean value of the rows that the memories of the predicted class stand for, in the units of the
+        features; NaN if it is not known.
+    runner_up_value : ndarray of shape (N,)
         The same for the runner-up.
     contribution : ndarray of shape (k, N)
         Parts of the overlaps.
@@ -138,6 +145,8 @@ class FeatureContributions:
     memories: Floats
     predicted_position: Floats
     runner_up_position: Floats
+    predicted_value: Floats
+    runner_up_value: Floats
     contribution: Floats
     constant: Floats
     difference: Floats
@@ -211,18 +220,16 @@ class FeatureContributions:
         shown, others = order[:most], order[most:]
         overlap = f"overlap {self.memory[0]}"
 
-        heads = ["predicted", "runner-up"]
-        heads = heads if self.unit == _RANK else ["input", *heads]  # of values, which are there
+        heads = ["predicted", "runner-up"] if self.typical else ["input", "predicted", "runner-up"]
         heads = ["relevance rank", *heads] if self.pairs else heads
 
         def line(name: str, part: float | None, difference: float, i: int = -1) -> dict[str, str]:
             cells = dict.fromkeys(["value", *heads], "")
             if i >= 0:
-                places = [self.written[i], str(self.relevance_rank[i]), _told(self.position[i])]
-                places += self.typical[i]
-                cells = dict(zip(["value", "relevance rank", "input", "predicted", "runner-up"],
-                                 places, strict=True))  # fmt: skip
-                cells = {name: cells[name] for name in ["value", *heads]}
+                places = self.position, self.predicted_position, self.runner_up_position
+                told = self.typical[i] if self.typical else [_told(at[i]) for at in places]
+                told = [*([str(self.relevance_rank[i])] if self.pairs else []), *told]
+                cells = dict(zip(cells, [self.written[i], *told], strict=True))
             return {
                 "feature": name, **cells,
                 overlap: "" if part is None else f"{part:+.3f}", "difference": f"{difference:+.2f}",
@@ -323,15 +330,15 @@ def feature_contributions(
     shown = torch.from_numpy(memory).to(u.device)
     given: Floats = source.given[row].to_dense().double().cpu().numpy()
     contribution, constant = normalizer.per_feature(v / length * back[shown])  # (k, N), (k,)
-    toward, mean, said = [], [], []
+    toward, said, shares = [], [], []
     speaking = _without_frequencies(votes, order)
     for column in order:
         scores = Scores(speaking, column, 1)(u, slice(None))  # (1, P+1)
         share = scores.softmax(1)[:, 1:]
-        mean.append(share @ own)
-        start = mean[-1] / 2 if reference is None else reference / length
+        start = (share @ own) / 2 if reference is None else reference / length
         toward.append(votes.slope * (share @ back) * (v / length - start))
         said.append(float(scores.logsumexp(1)))
+        shares.append(share)
     log_joints = votes.prior.clamp_min(1e-300).log() if bool(lost) else log_joint(votes, u)[0]
     filled_odds = float(log_joints[order[0]] - log_joints[order[1]])
     top, second = np.log(np.maximum(proba[[*order]], 1e-300))
@@ -348,17 +355,19 @@ def feature_contributions(
         found = values.cpu().numpy()
         return np.stack([found[..., line.place].sum(-1) for line in lines], -1)
 
-    def positions(points: Tensor) -> Floats:
-        found = unit * points[:, :n] if circles is None else circles.positions(points)
-        return _alone(found.cpu().numpy(), lines)
-
-    at = positions(v / length) if circles is None else _alone(circles.rank(x).cpu().numpy(), lines)
-    near, far = (positions(m)[0] for m in mean)
-    typical = [(_told(a), _told(b)) for a, b in zip(near, far, strict=True)]
+    places, at = unit * own[:, :n], unit * v[:, :n] / length
+    values, typical = np.full((2, n), np.nan), []
+    share = torch.cat(shares)
+    if source.typical is not None:
+        known = torch.from_numpy(source.typical).to(share)
+        values = as_numpy(share @ known / share.sum(1, keepdim=True))
+        typical = [(line.written(values[0]), line.written(values[1])) for line in lines]
+        if normalizer.units is not None:
+            share = share / share.sum(1, keepdim=True)
+            places = normalizer.positions(known)
     if circles is not None:
-        places = [line.place for line in lines if len(line.categories) > 2]
-        a, b = circles.values(torch.cat(mean), places).cpu().numpy()
-        typical = [(line.written(a), line.written(b)) for line in lines]
+        at = normalizer.positions(x)
+    position, (near, far) = _alone(as_numpy(at), lines), _alone(as_numpy(share @ places), lines)
     metric = None if normalizer.metric is None else normalizer.metric[:, :n]
     relevance = np.ones(n) if metric is None else relevances(metric).cpu().numpy()
     called, pairs = source.feature_names, [] if metric is None else strongest_pairs(metric, _PAIRS)
@@ -371,10 +380,12 @@ def feature_contributions(
         written=[line.written(given) for line in lines],
         typical=typical,
         unit=_STANDARD if circles is None else _RANK,
-        position=at[0],
-        memories=positions(own[shown]),
+        position=position[0],
+        memories=_alone(as_numpy(places[shown]), lines),
         predicted_position=near,
         runner_up_position=far,
+        predicted_value=_alone(values[:1], lines)[0],
+        runner_up_value=_alone(values[1:], lines)[0],
         contribution=summed(contribution),
         constant=constant.cpu().numpy(),
         difference=summed(difference),

@@ -107,11 +107,11 @@ def _completed(model: FittedModel, X: Any, known: Any, found: Floats) -> Any:
     numbers = fill_missing(np.where(free, np.nan, numbers), found, model.normalizer.kind)
     frame, new = X.to_pandas() if hasattr(X, "to_pandas") else X.copy(), _table(model, numbers)
     encoding = model.features.encoding
-    places = (
-        enumerate(new) if encoding is None else ((k, c) for c, k in encoding.places() if c.width)
-    )
-    for (place, _), name in zip(places, new, strict=True):
-        cells = free[:, place].reshape(len(free), -1).any(1)
+    places: list[slice] = [slice(k, k + 1) for k in range(new.shape[1])]
+    if encoding is not None:
+        places = [place for column, place in encoding.places() if column.width]
+    for place, name in zip(places, new, strict=True):
+        cells = free[:, place].any(1)
         if cells.any():
             given = frame[name].astype(object) if frame[name].dtype == "category" else frame[name]
             frame[name] = given.where(~cells, new[name].to_numpy())

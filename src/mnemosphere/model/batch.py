@@ -11,6 +11,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import fill_neutrally, has_gaps, whole_rows
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import take_rows
@@ -125,7 +126,7 @@ class Batch:
         """Return self; raise ValueError unless the rows fit the parameters."""
         self.check_form(params)
         x, targets, weight = self.x, self.targets, self.sample_weight
-        if x.is_cuda and not self.has_gaps and self._is_clean():
+        if on_gpu(x) and not self.has_gaps and self._is_clean():
             return self
         sphere.check(whole_rows(x), "x")
         usable = torch.isfinite(targets).all() and (targets >= 0).all()

@@ -25,8 +25,8 @@ from mnemosphere.model.parameters import Mixture, Parameters
 from mnemosphere.model.votes import Votes
 
 __all__ = [
-    "LOG_T", "best_temperature", "frequency_part", "label_log_loss", "label_shares",
-    "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
+    "LOG_T", "best_temperature", "frequency_part", "label_frequencies", "label_log_loss",
+    "label_shares", "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
     "without_floor",
 ]  # fmt: skip
 
@@ -68,6 +68,12 @@ def without_floor(p: Tensor) -> Tensor:
     return ((p - floor) / (1 - _FLOOR)).clamp_min(0.0)
 
 
+def label_frequencies(mass: Tensor, smoothing: float) -> Tensor:
+    """Class frequencies (C+1,), of sum 1, of summed label weights (C+1,), net of smoothing."""
+    net = (mass.double() - smoothing / len(mass) * mass.double().sum()).clamp_min(0.0)
+    return net / net.sum()
+
+
 def _of_classes(prior: Tensor) -> Tensor:
     """Frequencies (..., C+1) among the C classes alone."""
     prior = torch.cat([prior[..., :-1], torch.zeros_like(prior[..., -1:])], -1)
@@ -75,13 +81,13 @@ def _of_classes(prior: Tensor) -> Tensor:
 
 
 def frequency_part(votes: Votes) -> tuple[Tensor, Tensor]:
-    """(how much of each soft label repeats the class frequencies (P+1,), the rest (P+1, C)).
+    """(how much of each soft label repeats the mix of all of them (P+1,), the rest (P+1, C)).
 
-    g = a π + rest with the class frequencies π and the largest a = min_y g_y/π_y: the floor that no
+    g = a π + rest with the mix π = Σ_γ weight_γ g_γ and the largest a = min_y g_y/π_y: the floor that no
     class falls below, and what a memory of mixed labels does not distinguish. The uniform component
     resembles nothing, so all of its soft label counts as such.
     """
-    soft, prior = votes.labels[:, :-1].double(), votes.prior[:-1].double()
+    soft, prior = votes.labels[:, :-1].double(), votes.p[:, :-1].double().sum(0)
     prior = prior / prior.sum()
     part = (soft / prior.clamp_min(1e-300)).amin(1)
     rest = soft - part[:, None] * prior

@@ -13,8 +13,7 @@ so λ_min(S_μ) on the tangent space is β_eff·o_μ − β_eff²·λ_max(T_μ),
 At a fixed point n·o_μ = ‖w_bar^μ‖. This holds for every label rule, with r of either sign.
 
 S_μ is never formed. λ_max(T_μ) is found for all memories at once from products T_μ u^μ, in one
-of three ways: `Nearest` (cheap, the default of growth), `Krylov` (all rows, to a tolerance) and
-`Descent` (the paper's own).
+of two ways: `Nearest` (cheap, the default of growth) and `Krylov` (all rows, to a tolerance).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.splits import SplitForm
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
-from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz, relative_residual
+from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz
 
 _CLASS_TOL = 1e-6  # as in model.splits, in units of the pull of a memory's rows
 # Elements of one block of gathered rows (memories × rows × N): in cache on a CPU.
@@ -138,7 +137,7 @@ class Nearest:
         batch = _own(batch, sums)
         x = batch.x
         shares, rows = self._select(params, batch, rule, sums)  # (P, m)
-        start = _random_tangent(params.w, generator)
+        start = random_tangent(params.w, generator)
         weights = _label_ratios(params, batch, rule) if self.classes else None  # (B, C+1)
         joint: list[tuple[Tensor, ...]] = []
 
@@ -172,7 +171,7 @@ class Nearest:
         # Forward half of a pass over the rows drawn; two products per step with the strongest.
         passes = 0.5 * n_drawn / n_rows + m * (self.steps + 0.5) / n_rows
         overlap, pull = sums.sum(overlap, shares.abs().sum(1))
-        found = _curvature(params, direction, spread / n, overlap / n, residual, passes)
+        found = curvature_along(params, direction, spread / n, overlap / n, residual, passes)
         if not joint:
             return found
         u, v, value = (torch.cat(part) for part in zip(*joint, strict=True))
@@ -260,67 +259,7 @@ class Krylov:
             if bool((residual <= self.tol).all()):
                 break
         (overlap,) = sums.sum(split_quotients(params, batch, rule, direction)[1])
-        return _curvature(params, direction, spread / n, overlap / n, residual, passes + 1.5)
-
-
-@dataclass(frozen=True)
-class Descent:
-    """The paper's way: stochastic descent of the Rayleigh quotients (App. splitting).
-
-    Each gradient is divided by a running mean of its own norm, for the quotients span orders of
-    magnitude. One epoch of three matrix products per batch, and one product with all rows for the
-    values reported.
-    """
-
-    epochs: int = 1
-    batch_size: int = 1000
-    learning_rate: float = 0.1
-    decay: float = 0.9
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch_size < 1 or not self.learning_rate > 0:
-            raise ValueError(f"epochs, batch_size and learning_rate must be positive, got {self}")
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"decay must lie in [0, 1), got {self.decay}")
-
-    def rows_wanted(self, n_memories: int) -> None:
-        """All there are."""
-
-    def __call__(
-        self,
-        params: Parameters,
-        batch: Batch,
-        rule: LabelRule = objectives.joint,
-        *,
-        generator: torch.Generator | None = None,
-        sums: Sums = ALONE,
-    ) -> Curvature:
-        """Curvature at `params`: directions from batches, values on all rows."""
-        beta = params.beta_eff
-        u = _random_tangent(params.w, generator)
-        scale = torch.zeros_like(params.w[:, :1])  # (P, 1) running mean of the gradients' norms
-        tiny = torch.finfo(u.dtype).tiny
-        step = 0
-        for _ in range(self.epochs):
-            order = _permutation(batch.n_rows, generator, batch.x.device)
-            for first in range(0, order.shape[0], self.batch_size):
-                rows = batch.take(order[first : first + self.batch_size])
-                t_u, w_bar = sums.sum(*_products(params, _own(rows, sums), rule, u))
-                overlap = (w_bar * params.w).sum(1, keepdim=True)
-                gradient = 2 * (beta * overlap * u - beta**2 * sphere.to_tangent(params.w, t_u))
-                gradient = sphere.to_tangent(u, gradient)
-                norm = gradient.norm(dim=1, keepdim=True)
-                step += 1
-                scale = torch.lerp(norm, scale, self.decay)
-                mean = (scale / (1 - self.decay**step)).clamp_min(tiny)
-                u = sphere.retract(u, -self.learning_rate * gradient / mean)
-                u = sphere.project(sphere.to_tangent(params.w, u))
-        t_u, w_bar = sums.sum(*_products(params, _own(batch, sums), rule, u))
-        t_u = sphere.to_tangent(params.w, t_u)
-        spread, overlap = (u * t_u).sum(1), (w_bar * params.w).sum(1)
-        residual = relative_residual(u, t_u, spread)
-        n = batch.total_weight
-        return _curvature(params, u, spread / n, overlap / n, residual, 2.0 * self.epochs + 2.0)
+        return curvature_along(params, direction, spread / n, overlap / n, residual, passes + 1.5)
 
 
 def _label_ratios(params: Parameters, batch: Batch, rule: LabelRule) -> Tensor:
@@ -363,19 +302,7 @@ def split_quotients(
     return spread, overlap
 
 
-def _products(
-    params: Parameters, batch: Batch, rule: LabelRule, u: Tensor
-) -> tuple[Tensor, Tensor]:
-    """n·T_μ u^μ up to its part along w^μ, and w_bar, each (P, N); four matrix products."""
-    out, w_bar = torch.zeros_like(u), torch.zeros_like(u)
-    for rows, r in memory_shares(params, batch, rule):
-        x = batch.x[rows]
-        w_bar.addmm_(r.T, x)  # (P, N)
-        out.addmm_(r.mul_(x @ u.T).T, x)
-    return out, w_bar
-
-
-def _curvature(
+def curvature_along(
     params: Parameters,
     direction: Tensor,
     spread: Tensor,
@@ -383,6 +310,7 @@ def _curvature(
     residual: Tensor,
     passes: float,
 ) -> Curvature:
+    """What uᵀT_μu and o_μ say, for the direction u."""
     beta = params.beta_eff
     # A memory without spread can never be a saddle, one without pull always is.
     never = torch.where(overlap < 0, 0.0, math.inf)
@@ -390,7 +318,8 @@ def _curvature(
     return Curvature(beta * overlap - beta**2 * spread, direction, beta_split, residual, passes)
 
 
-def _random_tangent(w: Tensor, generator: torch.Generator | None) -> Tensor:
+def random_tangent(w: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Unit rows, each orthogonal to its memory."""
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     u = sphere.sample_uniform(*w.shape, generator=generator, dtype=w.dtype, device=w.device)
     return sphere.project(sphere.to_tangent(w, u))

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
 from mnemosphere.machine import POWERS_OF_2_ARE_FAST, SUBNORMALS_ARE_SLOW
 
 __all__ = ["exponentials", "least_density"]
@@ -28,10 +29,10 @@ def exponentials(h: Tensor, top: Tensor, reach: Tensor | None = None) -> Tensor:
     is 0. reach: by how much two exponents of a row can differ, where that is known.
     """
     h.sub_(top[..., None])  # first: large ones that differ little keep their digits
-    if POWERS_OF_2_ARE_FAST and not h.is_cuda:
+    if POWERS_OF_2_ARE_FAST and not on_gpu(h):
         return h.mul_(_LOG2_E).exp2_()
     low = math.log(least_density(h.dtype)) - _BELOW
-    slow = SUBNORMALS_ARE_SLOW and not h.is_cuda
+    slow = SUBNORMALS_ARE_SLOW and not on_gpu(h)
     if not slow or (reach is not None and float(reach.max()) < -low):
         return h.exp_()
     e = h.clamp_min_(low).exp_()

@@ -81,9 +81,11 @@ def _few_steps(
     own, q = x[rows[: _ROWS_OF_A_MEAN * k]], targets[rows[: _ROWS_OF_A_MEAN * k]]
     first = from_data(own, k, generator=generator, order=torch.arange(len(own), device=x.device))
     mean = (torch.ones(1, len(own), dtype=x.dtype, device=x.device) @ own) / len(own)
+    if k == 1:
+        return _directions(mean), q.mean(0, keepdim=True)
     w = _directions(first + mean)
-    for _ in range(1 + steps * (k > 1)):  # a single one is the mean at once
-        nearest = (own @ w.T).argmax(1)
+    for _ in range(1 + steps):
+        nearest = (own @ w.T.contiguous()).argmax(1)  # else slow
         of = torch.nn.functional.one_hot(nearest, k).to(w)  # (n, k)
         w = _directions(of.T @ own + 1e-3 * w)
     mass = of.sum(0)[:, None]

@@ -33,9 +33,15 @@ from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, lift_of, split
 from mnemosphere.model.objectives import LabelRule, given
 from mnemosphere.model.parameters import Mixture, Parameters
-from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
+from mnemosphere.model.products import (
+    add_product,
+    narrow,
+    narrowed,
+    product,
+    scratch_buffer,
+    supported,
+)
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.model.workspace import room
 from mnemosphere.numerics.bessel import mean_resultant
 
 # Elements of one (chunk × P) array: as many as fill a GPU; on a processor per thread, so that it
@@ -199,7 +205,7 @@ class _Pass:
                 return _Forward(None, half.e0, half.joint, half.log_joint, half.x, half=half)
         operand = narrow(x) if self.narrow else x
         plain = type(x) is Tensor and not keep_e
-        out = room("e", (*x.shape[:-1], self.w.shape[-2]), x) if plain else None
+        out = scratch_buffer("e", (*x.shape[:-1], self.w.shape[-2]), x) if plain else None
         e = product(operand, self.scaled_w, narrow=self.narrow, out=out)  # (B, P)
         expected = None
         if gaps is not None:
@@ -223,7 +229,7 @@ class _Pass:
             return None
         assert f.e is not None
         add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
-        made = product(s, self.p_t, out=room("r", tuple(f.e.shape), s))  # (B, P)
+        made = product(s, self.p_t, out=scratch_buffer("r", tuple(f.e.shape), s))  # (B, P)
         r = f.e.mul_(made)  # in place: e is done with
         rows = f.operand
         if self.narrow:
@@ -366,6 +372,6 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
         count = batch.sample_weight.sum(-1, dtype=torch.float64)
     p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
     # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
-    out = room("overlap", tuple(w_bar.shape), w_bar)
+    out = scratch_buffer("overlap", tuple(w_bar.shape), w_bar)
     overlap = torch.mul(w_bar, params.w, out=out).sum(-1)
     return Statistics(w_bar=w_bar, p_bar=p_bar, overlap=overlap, loss=loss, count=count)

@@ -13,6 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
+
 
 class LabelRule(Protocol):
     """What the kernel asks of an objective."""
@@ -66,7 +68,7 @@ class JointConditional:
         # Rounding leaves a full label a hair away from 1; that is no missing mass, let alone
         # negative mass.
         missing = torch.nn.functional.threshold(1 - given, 1e-6, 0.0)
-        if self.conditional == 0.0 and not (missing.is_cuda or bool(missing.any())):
+        if self.conditional == 0.0 and not (on_gpu(missing) or bool(missing.any())):
             return -(targets * log_joint).sum(-1), targets  # what follows comes to that
         log_predictions = log_joint.log_softmax(-1)  # one kernel, where logsumexp is eight
         # Weight of log P(x); minus its coefficient in the loss.

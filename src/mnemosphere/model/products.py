@@ -2,11 +2,15 @@
 
 A matrix unit takes bfloat16 operands several times as fast as float32 ones. Only x wᵀ, rᵀ x and r w
 are large; all else, and the memories themselves, stay as they are.
+
+On a processor passes can work in the same memory: an array of some megabytes is new memory each time,
+which the system hands out page by page, and that took as long as the exponentials do.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -15,9 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu import fused_pass
+from mnemosphere.gpu import fused_pass, has_bfloat16, on_gpu
 
-__all__ = ["add_product", "narrow", "narrowed", "operands", "product", "supported"]
+__all__ = [
+    "add_product", "narrow", "narrowed", "operands", "product", "scratch_buffer", "scratch_buffers",
+    "supported",
+]  # fmt: skip
 
 _wanted: ContextVar[str] = ContextVar("operands", default="float32")
 _onednn_products: Any = getattr(torch.backends.mkldnn, "matmul", None)
@@ -38,14 +45,9 @@ def operands(precision: str) -> Iterator[None]:
 
 def supported(device: torch.device) -> bool:
     """Whether products of bfloat16 operands with float32 sums are there, and fast."""
-    if device.type == "cuda":
-        return hasattr(torch.ops.aten.mm, "dtype") and _gpu_has_units(device.index or 0)
+    if on_gpu(device):
+        return has_bfloat16(device)
     return device.type == "cpu" and _processor_has_units()
-
-
-@functools.cache
-def _gpu_has_units(index: int) -> bool:
-    return torch.cuda.get_device_capability(index) >= (8, 0)
 
 
 @functools.cache
@@ -59,7 +61,7 @@ def narrowed(w: Tensor) -> bool:
     wanted = _wanted.get()
     if w.dtype != torch.float32 or w.ndim != 2:
         return False
-    return wanted == "bfloat16" or (wanted == "auto" and w.is_cuda and supported(w.device))
+    return wanted == "bfloat16" or (wanted == "auto" and on_gpu(w) and supported(w.device))
 
 
 def narrow(x: Tensor, factor: Tensor | None = None) -> Tensor:
@@ -68,7 +70,7 @@ def narrow(x: Tensor, factor: Tensor | None = None) -> Tensor:
     On a processor the product itself takes float32 as bfloat16, or has no such units: then numbers
     are rounded all the same.
     """
-    if x.is_cuda and supported(x.device):
+    if on_gpu(x) and supported(x.device):
         return fused_pass.narrow(x, factor)
     x = x if factor is None else x * factor
     return x if supported(x.device) else x.to(torch.bfloat16).to(x.dtype)
@@ -107,3 +109,30 @@ class _Bfloat16Products:
 
     def __exit__(self, *_: object) -> None:
         _onednn_products.fp32_precision = self._before
+
+
+_held: ContextVar[dict[str, Tensor] | None] = ContextVar("workspace", default=None)
+
+
+@contextmanager
+def scratch_buffers() -> Iterator[None]:
+    """Inside, the arrays that a pass works in stay for the next one; they go at the end."""
+    held = _held.get()
+    token = _held.set({} if held is None else held)
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
+def scratch_buffer(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
+    """An array of that name for a result, what it held is lost; None where none is kept."""
+    held = _held.get()
+    if held is None or like.device.type != "cpu":
+        return None
+    size, there = math.prod(shape), held.get(name)
+    # What was made in inference mode cannot be written to outside of it.
+    barred = there is not None and there.is_inference() and not torch.is_inference_mode_enabled()
+    if there is None or there.dtype != like.dtype or there.numel() < size or barred:
+        there = held[name] = like.new_empty(size)
+    return there[:size].view(shape)

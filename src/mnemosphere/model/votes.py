@@ -5,7 +5,9 @@ Every memory μ, and the uniform component 0 if there is one, votes with its sha
     P(y|x) = Σ_γ s_γ(x) g_γy,    s_γ ∝ weight_γ exp(h_γ),    h_μ = slope·⟨w^μ, x⟩ − offset,    h_0 = 0.
 
 The temperature T says how many memories have a say: slope and offset are those of training over T. β suits the
-density of the rows, and that need not suit their classes. Without a uniform component the offset cancels.
+density of the rows, and that need not suit their classes. Without a uniform component the offset cancels. A
+row without direction gets the class frequencies of the training rows: weights that were trained to tell
+classes apart need not sum to them.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from mnemosphere.numerics import sphere
 
 __all__ = ["Votes"]
 
-_TENSORS = ("w", "p", "slope", "offset")
+_TENSORS = ("w", "p", "slope", "offset", "prior")
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,23 @@ class Votes:
     p: Tensor  # (P+1, C+1) weight times soft label, of sum 1; row 0: the uniform component
     slope: Tensor  # () of the exponents: the trained one over the temperature
     offset: Tensor  # () of the exponents of memories, against that of the uniform component
+    prior: Tensor  # (C+1,) class frequencies, of sum 1
     temperature: float = 1.0
 
     @classmethod
-    def of(cls, params: Parameters, p: Tensor | None = None, temperature: float = 1.0) -> Self:
-        """Votes of trained parameters at a temperature; p: class weights in place of theirs."""
+    def of(
+        cls, params: Parameters, p: Tensor | None = None, temperature: float = 1.0,
+        prior: Tensor | None = None,
+    ) -> Self:  # fmt: skip
+        """Votes of trained parameters at a temperature.
+
+        p: class weights in place of theirs; prior: class frequencies, if not the sums of p.
+        """
         p = params.p if p is None else p.to(params.p)
+        prior = p.sum(-2) if prior is None else (prior / prior.sum()).to(p)
         uniform = p[..., 0, :].sum(-1) > 0
         offset = torch.where(uniform, params.offset, 0.0)
-        return cls(params.w, p, params.slope, offset).at(temperature)
+        return cls(params.w, p, params.slope, offset, prior).at(temperature)
 
     @property
     def n_memories(self) -> int:
@@ -70,11 +80,6 @@ class Votes:
         return self.p / self.weights.clamp_min(torch.finfo(self.p.dtype).tiny)[..., None]
 
     @property
-    def prior(self) -> Tensor:
-        """Class frequencies (C+1,), which a row without direction gets."""
-        return self.p.sum(-2)
-
-    @property
     def precise(self) -> Self:
         """The same in double precision, on a processor.
 
@@ -93,7 +98,7 @@ class Votes:
     def trained(self) -> Parameters:
         """Parameters with ς = 1 whose classes are those of these votes at the temperature 1."""
         own = self.at(1.0)
-        found = Parameters(own.w, own.p, own.slope, 1.0, own.weights, own.prior)
+        found = Parameters(own.w, own.p, own.slope, 1.0, own.weights, own.p.sum(0))
         if not bool(own.p[0].any()):
             return found
         # Their offset is log Ω_N(slope)/Ω_N(0): the rest of it goes into the weights.
@@ -109,12 +114,15 @@ class Votes:
                 f"votes need memories (P, N) and class weights (P+1, C+1), got {tuple(w.shape)} "
                 f"and {tuple(p.shape)}"
             )
-        kinds = {(t.dtype, t.device) for t in (w, p, self.slope, self.offset)}
+        kinds = {(t.dtype, t.device) for t in (getattr(self, name) for name in _TENSORS)}
         if len(kinds) > 1 or w.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"votes must be of one precision and device, got {kinds}")
         sphere.check(w, "memories")
-        if not bool((p >= 0).all()) or not abs(float(p.double().sum()) - 1) <= 1e-3:
-            raise ValueError("class weights of votes must be >= 0 and sum to 1")
+        if self.prior.shape != p.shape[1:]:
+            raise ValueError(f"votes for {p.shape[1]} columns have {len(self.prior)} frequencies")
+        for part in (p, self.prior):
+            if not bool((part >= 0).all()) or not abs(float(part.double().sum()) - 1) <= 1e-3:
+                raise ValueError("class weights and frequencies of votes must be >= 0 and sum to 1")
         if self.slope.ndim or self.offset.ndim or not 0 < float(self.slope) < math.inf:
             raise ValueError(f"the slope of votes must be one positive number, got {self.slope}")
         if not math.isfinite(float(self.offset)) or not 0 < self.temperature < math.inf:

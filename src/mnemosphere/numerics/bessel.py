@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
 from mnemosphere.numerics.debye import expansion, first_order, on_device
 
 __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resultant"]
@@ -51,7 +52,7 @@ def _namespace(x: Any) -> Any:
 
 
 def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
-    if isinstance(q, Tensor) and q.is_cuda:
+    if isinstance(q, Tensor) and on_gpu(q):
         # Three kernels to launch instead of two for each of some thirty coefficients.
         values, powers = on_device(coefficients, q.device)
         return q[..., None].pow(powers) @ values
@@ -223,7 +224,7 @@ def _outside(x: Tensor, end: float) -> float | None:
 def _check_beta(beta: Tensor | float) -> Tensor:
     beta = _as_tensor(beta, "beta")
     # Asking a GPU would wait for it.
-    if not beta.is_cuda and (got := _outside(beta, math.inf)) is not None:
+    if not on_gpu(beta) and (got := _outside(beta, math.inf)) is not None:
         raise ValueError(
             f"beta must be finite and not negative, got {got}: clamp it at 0 or lower the step size"
         )
@@ -233,7 +234,7 @@ def _check_beta(beta: Tensor | float) -> Tensor:
 def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Tensor:
     """In float64: by autograd where a gradient is asked for, else NumPy; or on the GPU."""
     plain = {_LogRatio: _log_ratio, _MeanResultant: _resultant, _InverseMeanResultant: _inverse}
-    stays = x.is_cuda and function is not _InverseMeanResultant
+    stays = on_gpu(x) and function is not _InverseMeanResultant
     followed = x.requires_grad and torch.is_grad_enabled()
     if not stays and not followed:
         with suppress(RuntimeError):  # inside a torch.func transform there are no plain numbers

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
+
 __all__ = [
     "check", "norms", "project", "retract", "sample_uniform", "to_tangent", "tolerance",
 ]  # fmt: skip
@@ -20,7 +22,7 @@ def norms(x: Tensor, *, keepdim: bool = False) -> Tensor:
     equal, as in a centered sparse row, the roundings have one sign, and the float32 norm of 2,000
     entries is off by 3e-5. The sum of squares is pairwise.
     """
-    if type(x) is not Tensor or x.is_cuda:
+    if type(x) is not Tensor or on_gpu(x):
         found: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=keepdim)
         return found
     if x.numel() <= _AT_ONCE or x.ndim < 2:

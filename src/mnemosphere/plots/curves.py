@@ -1,49 +1,45 @@
-"""Memories on circles as functions: one small curve per column that matters."""
+"""Curves and bars: how training went, what a search compared, how new rows are, what is answered."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from numpy.typing import NDArray
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from mnemosphere.features import Line
-from mnemosphere.fitted import FittedModel, as_numpy
-from mnemosphere.model.parameters import memory_name
-from mnemosphere.plots.checks import as_indices
-from mnemosphere.plots.style import GREY, category_style, figure_style, new_figure, plain
-
-_PANELS, _COLUMNS = 12, 4
-_TAILS = 0.01  # of the training rows on either side that an axis may leave out
-_MEMORIES = 8
-_FEW = 4  # values of a column that are named
-_LETTERS = 9  # of the name of a category
+from mnemosphere.plots.checks import Array, as_array
+from mnemosphere.plots.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    PALETTE,
+    PURPLE,
+    VERMILLION,
+    figure_style,
+    new_axes,
+    new_figure,
+    plain,
+)  # fmt: skip
+from mnemosphere.training.callbacks import PassRecord
 
 
 @figure_style()
-def memory_curves(
-    model: FittedModel,
-    *,
-    indices: Any = None,
-    n_features: int = _PANELS,
-    figure: Figure | SubFigure | None = None,
+def learning_curves(
+    history: Sequence[PassRecord | Mapping[str, Any]], *, figure: Figure | SubFigure | None = None
 ) -> Figure | SubFigure:
-    """Draw memories of a model with normalize="circles" as functions of the columns.
+    """Draw loss, validation accuracy and β over the passes, one above the other.
 
-    The distance between two curves is what a column adds to the log-odds of one memory against the
-    other. With one memory per class the model is additive: these curves are all of it. Curves are relative
-    to the mean memory and to the average training row. Gray ticks are deciles of the training rows.
+    Passes are counted from 1 across phases of growth. Dashed lines mark where a phase begins, with its
+    number of memories. Without validation there is no panel of accuracy.
 
     Parameters
     ----------
-    model : FittedModel
-        A fitted classifier or clusterer.
-    indices : array-like of int, default None
-        Memories to draw; None: the first ones of each class, 8 in all.
-    n_features : int, default 12
-        Columns to draw, those in which memories differ most.
+    history : sequence of dicts or PassRecord
+        `history_` of an estimator.
     figure : matplotlib Figure or SubFigure, default None
         Where to draw; None: a new figure.
 
@@ -54,103 +50,275 @@ def memory_curves(
 
     Examples
     --------
-    >>> clf = mn.DAMClassifier(3, objective="conditional", normalize="circles").fit(X_train, y_train)
-    >>> mn.plots.memory_curves(clf.model_, n_features=3)
+    >>> mn.plots.learning_curves(clf.history_)
     <Figure ...>
     """
-    if model.normalizer.circles is None:
-        raise ValueError(
-            f"curves need normalize='circles', got {model.normalizer.kind!r}: use memory_gallery"
-        )
-    if n_features < 1:
-        raise ValueError(f"n_features must be at least 1, got {n_features}")
-    chosen = representative(model, _MEMORIES) if indices is None else indices
-    chosen = as_indices(chosen, model.n_memories)
-    curves, lines = feature_curves(model), model.features.lines
-    spread = [np.sqrt((m * (c[chosen] ** 2)).sum(-1)).max() for _, c, m in curves]
-    order = np.argsort(-np.array(spread), kind="stable")[:n_features]
-    label = model.votes.p[1:].argmax(1).cpu().numpy()
-    ncols = min(_COLUMNS, len(order))
-    nrows = -(-len(order) // ncols)
+    if len(history) == 0:
+        raise ValueError("history is empty: train first")
+    rows = [dict(r.as_dict() if isinstance(r, PassRecord) else r) for r in history]
+    loss, beta = _column(rows, "loss"), _column(rows, "beta")
+    held_out = _column(rows, "validation_loss", optional=True)
+    accuracy = _column(rows, "validation_accuracy", optional=True)
+    has_accuracy = bool(np.isfinite(accuracy).any())
+    passes = np.arange(1, len(rows) + 1)
+
+    n_panels = 3 if has_accuracy else 2
     if figure is None:
-        figure = new_figure(max(4.0, 2.4 * ncols), 1.9 * nrows + 0.7)
-    axes = np.atleast_1d(figure.subplots(nrows, ncols, sharey=True, squeeze=False)).ravel()
-    for ax, k in zip(axes, order, strict=False):
-        ax.axhline(0.0, color=GREY, linewidth=0.5, zorder=0)
-        at, curve, mass = curves[k]
-        styles = [category_style(int(label[m]))[0] for m in chosen]
-        _panel(ax, lines[k], at, curve[chosen], mass, styles)
-        ax.set_title(plain(lines[k].name, 24), fontsize=10)
-    for ax in axes[len(order) :]:
-        ax.set_axis_off()
-    names = [*model.classes.tolist(), "none of them"]
-    handles = [axes[0].plot([], [], color=category_style(int(label[m]))[0])[0] for m in chosen]
-    titles = [f"{memory_name(int(m))} {plain(names[label[m]])}" for m in chosen]
-    figure.legend(handles, titles, loc="outside upper left", ncols=min(4, len(titles)))
-    figure.supylabel("log-odds, relative to the mean memory", fontsize=10)
+        figure = new_figure(6.8, 1.2 + 1.8 * n_panels)
+    panels: list[Axes] = list(
+        figure.subplots(n_panels, 1, sharex=True, height_ratios=[1.4, *[1.0] * (n_panels - 1)])
+    )
+    top, bottom = panels[0], panels[-1]
+    # A curve of one or a few points is seen by its markers only.
+    mark = "o" if len(rows) <= 40 else ""
+    size = 3.5
+    top.plot(passes, loss, marker=mark, markersize=size, color=BLUE, label="training")
+    if np.isfinite(held_out).any():
+        top.plot(
+            passes,
+            held_out,
+            marker=mark and "s",
+            markersize=size,
+            color=VERMILLION,
+            linestyle="--",
+            label="validation",
+        )
+        top.legend(loc="best")
+    top.set_ylabel("loss")
+    top.set_title(f"training: {len(rows)} passes, loss {loss[-1]:.4g}", pad=14)
+    if has_accuracy:
+        panels[1].plot(passes, accuracy, marker=mark, markersize=size, color=GREEN)
+        panels[1].yaxis.set_major_formatter(PercentFormatter(1.0))
+        panels[1].set_ylabel("validation\naccuracy")
+        best = int(np.nanargmax(accuracy))
+        panels[1].set_title(f"best {accuracy[best]:.2%} at pass {best + 1}", fontsize=10)
+    bottom.plot(passes, beta, marker=mark, markersize=size, color=PURPLE)
+    bottom.set_ylabel(r"$\beta$")
+    bottom.set_xlabel("pass over the data")
+    bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
+    margin = max(0.5, 0.02 * len(rows))
+    bottom.set_xlim(1 - margin, len(rows) + margin)
+    _mark_phases(panels, rows)
+    figure.align_ylabels(panels)
     return figure
 
 
-def representative(model: FittedModel, count: int) -> NDArray[np.intp]:
-    """Memories to show: of each class in turn the next one, in the order of the model."""
-    owner = model.votes.p[1:].argmax(1).cpu().numpy()
-    before = np.tril(owner[:, None] == owner, -1).sum(axis=1)  # of its class
-    shown: NDArray[np.intp] = np.lexsort((owner, before))[:count]
-    return shown
+def _mark_phases(panels: Sequence[Axes], rows: Sequence[Mapping[str, Any]]) -> None:
+    """A line before the first pass of each phase, its width above where there is room."""
+    starts = [0] + [
+        k for k in range(1, len(rows)) if rows[k].get("phase") != rows[k - 1].get("phase")
+    ]
+    if len(starts) == 1:
+        return
+    left, right = panels[0].get_xlim()
+    last = -np.inf
+    for k in starts:
+        x = k + 0.5
+        if k > 0:
+            for panel in panels:
+                panel.axvline(x, color=GREY, linestyle=(0, (4, 3)), linewidth=0.8, zorder=0)
+        if "n_memories" in rows[k] and (x - last) > 0.11 * (right - left):
+            name = f"P = {rows[k]['n_memories']}"
+            panels[0].annotate(
+                name,
+                (x, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(2, 3),
+                textcoords="offset points",
+                fontsize=9,
+                color="#444444",
+            )
+            last = x
 
 
-def feature_curves(
-    model: FittedModel,
-) -> list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """Of each feature as a user has it (values (K,), curves (P, K), shares of training rows (K,)).
+def _column(rows: Sequence[Mapping[str, Any]], name: str, *, optional: bool = False) -> Array:
+    """One field over all rows; None becomes NaN where the field is optional."""
+    if not optional and any(name not in row for row in rows):
+        raise ValueError(f"history has rows without {name!r}: pass the records of training")
+    values = [row.get(name) for row in rows]
+    if optional:
+        values = [np.nan if value is None else value for value in values]
+    return as_array(values, f"{name} of history", 1, missing=optional)
 
-    Curves are in log-odds, less that of the mean memory. Values of a category are their numbers.
+
+@figure_style()
+def search(trials: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
+    """Draw the candidates of the last rung of the search with standard errors, the best on top.
+
+    The measure is held-out log-loss for a classifier and agreement for a clusterer. The chosen candidate
+    is in color.
+
+    Parameters
+    ----------
+    trials : sequence of dicts
+        `search_` of an estimator.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> mn.plots.search(clf.search_)
+    <Axes: ...>
     """
-    circles, votes = model.normalizer.circles, model.precise_votes
-    assert circles is not None
-    weight = votes.weights[1:] / votes.weights[1:].sum()
-    w = votes.w.double() - weight.double() @ votes.w.double()
-    curves = as_numpy(votes.slope * circles.curves(w) / circles.radius)  # (P, N, K)
-    knots, mass = as_numpy(circles.knots), as_numpy(circles.mass)
-    found = []
-    for line in model.features.lines:
-        first = line.place.start
-        if len(line.categories) <= 2:
-            own = mass[first] > 0
-            found.append((knots[first, own], curves[:, first, own], mass[first, own]))
-            continue
-        # One number of a category is 1, the others are 0.
-        low, high = curves[:, line.place, 0], curves[:, line.place, -1]
-        share = 1 - mass[line.place, 0]
-        at = np.arange(len(line.categories))
-        found.append((at, low.sum(1, keepdims=True) + high - low, share / share.sum()))
-    return found
+    if len(trials) == 0:
+        raise ValueError("trials are empty: nothing was searched")
+    score = "log_loss" if "log_loss" in trials[-1] else "agreement"
+    if any(name not in trial for trial in trials for name in ("rung", score, "error")):
+        raise ValueError("trials lack a rung, a score or an error: pass search_ of a fitted model")
+    last = [trial for trial in trials if trial["rung"] == trials[-1]["rung"]]
+    last.sort(key=lambda trial: float(trial[score]), reverse=score == "agreement")
+    mean = as_array([trial[score] for trial in last], score, 1)
+    error = as_array([trial["error"] for trial in last], "error", 1)
+    chosen = np.array([bool(trial.get("chosen")) for trial in last])
+    if ax is None:
+        ax = new_axes(8.0, 1.3 + 0.32 * len(last))
+    place = np.arange(len(last))
+    for own, color, label in ((~chosen, GREY, None), (chosen, VERMILLION, "chosen")):
+        if own.any():
+            ax.errorbar(
+                mean[own], place[own], xerr=error[own], fmt="o", color=color, markersize=6,
+                capsize=3, elinewidth=1.6, label=label,
+            )  # fmt: skip
+    ax.axvline(mean[0], color=BLUE, linewidth=1.0, linestyle=":", zorder=0, label="best")
+    ax.set_yticks(place, [_name(trial) for trial in last], fontsize=11)
+    ax.set_ylim(len(last) - 0.5, -0.5)
+    ax.tick_params(axis="x", labelsize=11)
+    what = "held-out log-loss" if score == "log_loss" else "agreement of halves"
+    ax.set_xlabel(f"{what} ± standard error", fontsize=11)
+    ax.legend(fontsize=11, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderpad=0.0)
+    total = len({_name(trial) for trial in trials})
+    ax.set_title(f"the last {len(last)} of {total} candidates", fontsize=11)
+    return ax
 
 
-def _panel(
-    ax: Axes, line: Line, at: NDArray[Any], curves: NDArray[Any], mass: NDArray[Any],
-    colors: list[str],
-) -> None:  # fmt: skip
-    if line.categories:
-        for curve, color in zip(curves, colors, strict=True):
-            ax.plot(at, curve, "o", color=color, markersize=5)
-        names = [plain(name, _LETTERS) for name in line.categories]
-        ax.set_xticks(at, names, fontsize=9, rotation=0 if len(at) < 4 else 60)
-        ax.set_xlim(at[0] - 0.5, at[-1] + 0.5)
-        return
-    few = len(at) <= _FEW
-    for curve, color in zip(curves, colors, strict=True):
-        ax.plot(at, curve, "o-" if few else "-", color=color, linewidth=1.3)
-    if few:
-        ax.set_xticks(
-            at, [line.written(np.full(line.place.stop, value)) for value in at], fontsize=9
-        )
-        return
-    rank = mass.cumsum() - mass / 2
-    low, high = np.interp([_TAILS, 1 - _TAILS], rank, at)
-    if high > low:
-        ax.set_xlim(low, high)
-    deciles = np.interp(np.arange(1, 10) / 10, rank, at)
-    ax.plot(deciles, np.zeros(9), "|", color=GREY, markersize=4, clip_on=False,
-            transform=ax.get_xaxis_transform())  # fmt: skip
-    ax.locator_params(axis="x", nbins=4)
+def _name(trial: Mapping[str, Any]) -> str:
+    """A candidate in a few words."""
+    if "n_clusters" in trial:
+        number, each = trial["n_clusters"], trial["memories_per_cluster"]
+        words = f"{number} × {each} memories" if number > 1 else "one cloud of rows"
+        return plain(f"{trial['normalize']}, {words}", 60)
+    words = f"{trial['normalize']}, {trial['n_memories']} memories, {trial['objective']}"
+    if "sharing" in trial:
+        words += f", ς × {trial['sharing']:g}"
+    if trial.get("noise"):
+        words += f", noise {trial['noise']:g}"
+    return plain(words + ", unlabeled rows" * bool(trial.get("unlabeled")), 60)
+
+
+@figure_style()
+def novelty_histogram(
+    inside: Any,
+    outside: Any = None,
+    *,
+    threshold: float | None = None,
+    rate: float | None = None,
+    names: tuple[object, object] = ("data", "others"),
+    bins: int = 60,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw novelty scores of rows like the training rows, and of other rows.
+
+    Each histogram is in shares of its own rows.
+
+    Parameters
+    ----------
+    inside : array-like of shape (n,)
+        Scores of rows like the training rows.
+    outside : array-like of shape (m,), default None
+        Scores of other rows.
+    threshold : float, default None
+        Drawn as a line: rows to its right are rejected, and the legend says how many.
+    rate : float, default None
+        The rate that was promised, named in the legend.
+    names : (object, object), default ("data", "others")
+        Names of the two kinds of rows.
+    bins : int, default 60
+        Bars of the histograms.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> scores = clf.novelty_score(X_test), clf.novelty_score(-X_test)
+    >>> mn.plots.novelty_histogram(*scores, threshold=clf.novelty_threshold_)
+    <Axes: ...>
+    """
+    groups = [(as_array(inside, "inside", 1), names[0], BLUE)]
+    if outside is not None:
+        groups.append((as_array(outside, "outside", 1), names[1], VERMILLION))
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    low = min(float(scores.min()) for scores, _, _ in groups)
+    high = max(float(scores.max()) for scores, _, _ in groups)
+    edges = np.linspace(low, high if high > low else low + 1.0, bins + 1)
+    if ax is None:
+        ax = new_axes(6.8, 3.6)
+    for scores, name, color in groups:
+        share = np.histogram(scores, edges)[0] / scores.size
+        label = plain(name, 30)
+        if threshold is not None:
+            label += f": {np.mean(scores > threshold):.1%} rejected"
+        ax.stairs(share, edges, fill=True, color=color, alpha=0.35)
+        ax.stairs(share, edges, color=color, linewidth=1.4, label=label)
+    if threshold is not None:
+        name = "threshold" if rate is None else f"threshold: at most {rate:.1%} promised"
+        ax.axvline(threshold, color=BLACK, linewidth=1.2, linestyle="--", label=name)
+    ax.set_ylim(bottom=0.0)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    ax.set_xlabel("novelty score: far from all memories →")
+    ax.set_ylabel("share of rows")
+    ax.legend()
+    ax.set_title("how new rows are to the model")
+    return ax
+
+
+@figure_style()
+def coverage_curve(
+    curves: Mapping[str, Sequence[Mapping[str, float]]], *, ax: Axes | None = None
+) -> Axes:
+    """Draw the accuracy of answered rows against their share, one line per name.
+
+    Parameters
+    ----------
+    curves : mapping of str to lists of dicts
+        Each list has "coverage" and "accuracy", as `interpret.coverage_curve` returns it.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> curve = mn.interpret.coverage_curve(model, X_test, y_test)
+    >>> mn.plots.coverage_curve({"six memories": curve})
+    <Axes: ...>
+    """
+    if not curves or not all(curves.values()):
+        raise ValueError("curves must be {name: points}, each with a point at least")
+    if ax is None:
+        ax = new_axes(6.0, 4.0)
+    for k, (name, points) in enumerate(curves.items()):
+        share, accuracy = ([point[key] for point in points] for key in ("coverage", "accuracy"))
+        color = PALETTE[k % len(PALETTE)]
+        ax.plot(share, accuracy, "-o", color=color, markersize=3, label=plain(name, 40))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.set_xlim(0.0, 1.02)
+    ax.set_xlabel("rows answered")
+    ax.set_ylabel("answers that are right")
+    ax.legend(loc="lower left")
+    ax.set_title("accuracy of the answers, the most doubtful rows rejected first")
+    return ax

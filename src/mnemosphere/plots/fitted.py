@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from mnemosphere.fitted import FittedModel
 from mnemosphere.model.parameters import memory_name
-from mnemosphere.plots.curves import memory_curves, representative
 from mnemosphere.plots.features import memory_texts
+from mnemosphere.plots.functions import memory_curves, representative
 from mnemosphere.plots.gallery import class_weights, memory_gallery
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.latent import latent_classes

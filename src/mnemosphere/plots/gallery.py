@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import (
@@ -382,50 +381,3 @@ def _strongest(ax: Axes, shown: Array, names: Sequence[object], memory: list[str
     ax.set_xlim(-0.02, min(len(shown), _TERM_COLUMNS))
     ax.set_ylim(top - _TERMS - 0.6, 0.8)
     ax.set_axis_off()
-
-
-@figure_style()
-def class_weight_histogram(
-    p: Any, p_h: Any = None, *, bins: int = 20, ax: Axes | None = None
-) -> Axes:
-    """Draw how clear the labels of memories are: a histogram of their largest soft label.
-
-    The dashed line is the median.
-
-    Parameters
-    ----------
-    p : array-like of shape (P+1, C+1)
-        Class weights, as `class_weights_`.
-    p_h : array-like of shape (P+1,), default None
-        Weights of the memories; None: the row sums of p.
-    bins : int, default 20
-        Bars of the histogram.
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        The axes.
-
-    Examples
-    --------
-    >>> mn.plots.class_weight_histogram(clf.class_weights_)
-    <Axes: ...>
-    """
-    clear = as_soft_labels(p, p_h).max(1)
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")
-    edges = np.linspace(0.0, max(1.0, float(clear.max())), bins + 1)
-    if ax is None:
-        ax = new_axes(5.6, 3.4)
-    middle = float(np.median(clear))
-    ax.hist(clear, edges.tolist(), color=BLUE, edgecolor="white", linewidth=0.6)
-    ax.axvline(middle, color="black", linewidth=1.0, linestyle="--")
-    ax.set_xlim(edges[0], edges[-1])
-    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    ax.set_xlabel("part of a memory's soft label that its class has")
-    ax.set_ylabel("memories")
-    ax.set_title(f"labels of {len(clear)} memories: half are above {middle:.0%}")
-    return ax

@@ -11,20 +11,13 @@ from matplotlib.colors import Colormap
 from numpy.typing import NDArray
 
 from mnemosphere.model.parameters import memory_name
-from mnemosphere.plots.checks import Array, as_memories, as_soft_labels
+from mnemosphere.plots.checks import Array, as_memories
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 from mnemosphere.plots.style import DIVERGING, GREY, class_names, figure_style, new_axes
 
 _GAP, _ROW_GAP, _BAR = 0.1, 0.16, 0.1  # between tiles, between classes, height of a bar
 _NAME, _NAMED = 0.32, 100  # height of a name; memories that have one in the picture
 _MAX_ROW = 20  # memories of one class before a second line begins
-
-
-def latent_order(p: Any, p_h: Any = None) -> NDArray[np.int64]:
-    """Memories in order of their class argmax_y p^μ_y, the surest first in each, (P,)."""
-    soft = as_soft_labels(p, p_h)
-    order: NDArray[np.int64] = np.lexsort((-soft.max(1), soft.argmax(1)))
-    return order
 
 
 @figure_style()

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
@@ -109,30 +110,60 @@ def from_parameters(params: Parameters, batch: Batch) -> tuple[SaddlePointProble
     return problem, OrderParameters(problem.patterns @ w.T, params.p.to(torch.float64))
 
 
-def single_memory_overlap(problem: SaddlePointProblem) -> Tensor:
-    """Overlap law (P*,) of one memory without uniform component at finite N: the vMF posterior.
+def merging_varsigma(x: Tensor, group: Tensor | None = None) -> Tensor:
+    """Compute the ς below which the memories of a group of rows merge, with β learned.
 
-    With P = 1 the posterior of w is von Mises–Fisher around Σ_c x^c. That sum concentrates on
-    ϱ N A_N(β*) Σ_b x_b, so E[m_b] = A_N(β ϱ N A_N(υN) ‖Σ x‖) ⟨x_b, Σ x⟩/‖Σ x‖. As N → ∞
-    A_N(Nκ) → ς(2κ), and the law becomes Eq. (saddle-point) with m_hat = 1.
+    Let one memory hold each group: it is the direction of the rows' mean, and a mean overlap m̄ over all
+    rows makes β = A_N⁻¹(ς m̄). Copies of the memory part if β_eff = ςβ exceeds its
+
+        β_split = ‖Σ x‖/λ_max(Σ x_⊥ x_⊥ᵀ),
+
+    so they merge below the ς with ς A_N⁻¹(ς m̄) = β_split. With one group for all rows that is where a
+    whole network collapses into one memory. Exact for rows that belong to one memory each.
+
+    Parameters
+    ----------
+    x : tensor of shape (n, N)
+        Unit rows.
+    group : tensor of int of shape (n,), default None
+        Number of the group of each row, from 0; None: one group.
+
+    Returns
+    -------
+    tensor of shape (G,)
+        ς of each group; infinite if no rows leave the memory's direction. Above 1 if they merge at every ς.
+
+    Examples
+    --------
+    >>> mn.theory.merging_varsigma(data.x, data.cluster).shape
+    torch.Size([2])
     """
-    if problem.n_student != 1 or float(problem.p_h[0]) != 0.0:
-        raise ValueError("the law holds for a single memory without uniform component")
-    if math.isinf(problem.rho):
-        raise ValueError("rho must be finite: at rho = inf the overlap is that of the mean")
-    n = problem.n_features
-    resultant = 1.0
-    if not math.isinf(problem.upsilon):
-        resultant = float(bessel.mean_resultant(_double(problem.upsilon * n), n))
-    total = problem.patterns.sum(0)  # (D,)
-    norm = total.norm()
-    kappa = problem.beta * problem.rho * n * resultant * norm
-    direction: Tensor = problem.patterns @ (total / norm)  # (P*,)
-    return direction * bessel.mean_resultant(kappa, n)
+    x = x.to(torch.float64)
+    group = torch.zeros(len(x), dtype=torch.long) if group is None else group
+    total = x.new_zeros(int(group.max()) + 1, x.shape[1]).index_add(0, group, x)  # (G, N)
+    length = total.norm(dim=1)
+    overlap = float(length.sum()) / len(x)  # m̄
+    found = []
+    for k, w in enumerate(total / length[:, None]):
+        own = x[group == k]
+        across = own - (own @ w)[:, None] * w
+        widest = float(torch.linalg.matrix_norm(across, 2)) ** 2
+        target = overlap * float(length[k]) / widest if widest > 1e-12 * len(own) else math.inf
+        found.append(_resultant_at(target, x.shape[1]) / overlap)
+    return torch.tensor(found, dtype=torch.float64)
 
 
-def _double(value: float) -> Tensor:
-    return torch.tensor(value, dtype=torch.float64)
+def _resultant_at(target: float, n: int) -> float:
+    """A_N(β) at the β with β A_N(β) = target."""
+    if math.isinf(target):
+        return math.inf
+
+    def resultant(beta: float) -> float:
+        return float(bessel.mean_resultant(torch.tensor(beta, dtype=torch.float64), n))
+
+    # β²/(N + β) < β A_N(β) < β brackets the root.
+    high = target + math.sqrt(target * (target + n)) + 1.0
+    return resultant(brentq(lambda beta: beta * resultant(beta) - target, 0.0, high, xtol=1e-12))
 
 
 @dataclass(frozen=True)

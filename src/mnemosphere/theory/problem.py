@@ -13,7 +13,7 @@ from mnemosphere.numerics import bessel, sphere
 
 
 class ValidityWarning(UserWarning):
-    """The parameters leave the regime β ≪ N, υ ≫ 1/N in which the equations were derived.
+    """The parameters leave the regime β ≪ N, β(1 − ς²) ≪ 2Nς in which the equations were derived.
 
     Examples
     --------
@@ -22,9 +22,9 @@ class ValidityWarning(UserWarning):
     """
 
 
-# The derivation drops terms of relative size β/N and 1/(υN); beyond these bounds they show.
-MAX_BETA_PER_FEATURE = 0.1
-MIN_TEACHER_CONCENTRATION = 10.0
+# The derivation drops terms of relative size β/N, and β(1 − ς²)/(2Nς) from the noise of the
+# examples; beyond this bound they show.
+MAX_DROPPED = 0.1
 
 
 def varsigma(x: Tensor) -> Tensor:
@@ -276,6 +276,12 @@ class SaddlePointProblem:
         beta = torch.tensor(self.beta, dtype=torch.float64)
         return float(bessel.log_omega_ratio(beta, self.n_features))
 
+    @property
+    def noise(self) -> float:
+        """s² = β²(1 − ς(2υ)²)/N, the variance of a field over examples of one pattern, float."""
+        share = self.beta_eff / self.beta
+        return self.beta**2 * (1.0 - share * share) / self.n_features
+
     def replace(self, **changes: Any) -> "SaddlePointProblem":
         """Copy the problem with some attributes changed, and check it again.
 
@@ -304,13 +310,14 @@ class SaddlePointProblem:
         return self.replace(patterns=triangle.T.contiguous())
 
     def warn_if_invalid(self) -> None:
-        """Warn (ValidityWarning) outside β ≪ N, υN ≫ 1.
+        """Warn (ValidityWarning) outside β ≪ N and s² ≪ 2β_eff, s² the noise of a field.
 
         With ϱ = υ = ∞ the equations are Eq. (stationarity), which holds at any β: no warning.
         """
         if math.isinf(self.rho) and math.isinf(self.upsilon):
             return
-        if self.beta > MAX_BETA_PER_FEATURE * self.n_features:
+        dropped = self.noise / (2.0 * self.beta_eff)
+        if self.beta > MAX_DROPPED * self.n_features:
             warnings.warn(
                 f"beta = {self.beta:g} is not small against n_features = {self.n_features}: the "
                 "equations drop terms of relative size beta/n_features; lower beta or raise "
@@ -318,10 +325,11 @@ class SaddlePointProblem:
                 ValidityWarning,
                 stacklevel=3,
             )
-        elif self.upsilon * self.n_features < MIN_TEACHER_CONCENTRATION:
+        elif dropped > MAX_DROPPED:
             warnings.warn(
-                f"the teacher's concentration upsilon * n_features = "
-                f"{self.upsilon * self.n_features:g} is not large: raise upsilon or n_features",
+                f"the noise of the examples is not small at upsilon = {self.upsilon:g}, beta = "
+                f"{self.beta:g}: the equations drop terms of relative size {dropped:.2g}; use "
+                "solve_with_noise, lower beta, or raise upsilon or n_features",
                 ValidityWarning,
                 stacklevel=3,
             )

@@ -155,18 +155,19 @@ class Adam(GradientSolver):
         return params.replace(**changed), state | new
 
     def _scale(self, done: Tensor) -> Any:
-        """Where the schedule is, half a cosine, times Adam's correction for the start.
-
-        A plain number on a processor, where tensors of one number cost as much as small products.
-        """
+        """`scale` after so many steps; a GPU is not waited for."""
+        if not done.is_cuda:
+            return self.scale(int(done))
         a, b = self.decay
-        at: Any = done if done.is_cuda else float(done)
-        cosine, root, least = (
-            (torch.cos, torch.sqrt, torch.clamp_max) if done.is_cuda else (math.cos, math.sqrt, min)
-        )
-        fade = 0.5 * (1 + cosine(math.pi * least(at / self.steps, 1.0)))
+        fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1.0)))
+        return fade * torch.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
+
+    def scale(self, done: int) -> float:
+        """Where the schedule is, half a cosine, times Adam's correction for the start."""
+        a, b = self.decay
+        fade = 0.5 * (1 + math.cos(math.pi * min(done / self.steps, 1.0)))
         # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
-        return fade * root(1 - b ** (at + 1)) / (1 - a ** (at + 1))
+        return fade * math.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.

@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from mnemosphere.data.dataset import Batches, Dataset
+from mnemosphere.gpu import to_own_gpu, use_own_gpu
 from mnemosphere.model.sums import Sums
 
 __all__ = ["DistributedError", "Group", "current", "no_group", "process_group"]
@@ -41,15 +42,8 @@ class DistributedError(RuntimeError):
 class Group(Sums):
     """A process by itself."""
 
-    @property
-    def many(self) -> bool:
-        """Whether there are other processes."""
-        return self.size > 1
-
-    @property
-    def first(self) -> bool:
-        """Whether this process is the one that decides, prints and writes."""
-        return self.rank == 0
+    many = False  # whether there are other processes
+    first = True  # whether this process is the one that decides, prints and writes
 
     def broadcast_tensors(self, *tensors: Tensor) -> list[Tensor]:
         """The tensors of rank 0, which the others have in the same shapes and types."""
@@ -77,6 +71,7 @@ class _Processes(Group):
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.many, self.first = self.size > 1, self.rank == 0
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
         """Sums over all processes, in float64, by one all-reduce."""
@@ -147,7 +142,7 @@ def _unpack(packed: Any) -> Any:
     """An object of another process, with its tensors on the device of this one."""
     return torch.load(
         io.BytesIO(packed), weights_only=False,
-        map_location=lambda stored, place: stored.cuda() if "cuda" in place else stored,  # type: ignore[attr-defined]
+        map_location=to_own_gpu,
     )  # fmt: skip
 
 
@@ -164,8 +159,7 @@ def current() -> Group:
 
 
 def _join() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+    use_own_gpu()
     seconds = float(os.environ.get("MNEMOSPHERE_TIMEOUT", 1800))
     dist.init_process_group(timeout=timedelta(seconds=seconds))
     atexit.register(_leave)

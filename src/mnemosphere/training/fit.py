@@ -15,7 +15,7 @@ from mnemosphere.model import objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.workspace import reused
+from mnemosphere.model.products import scratch_buffers
 from mnemosphere.training.callbacks import (
     Callback,
     Convergence,
@@ -74,7 +74,7 @@ class FitResult:
 
 
 @process_group()
-@reused()
+@scratch_buffers()
 def fit(
     params: Parameters,
     dataset: Dataset,

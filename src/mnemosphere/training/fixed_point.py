@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import Statistics, log_joint
@@ -68,6 +69,7 @@ class FixedPoint:
     True
     """
 
+    exact: ClassVar[bool] = True  # a step on all rows maximizes the bound
     batch_size: int | Literal["auto"] | None = "auto"
     learn_beta: bool = True
     learn_weights: bool | None = None
@@ -93,11 +95,6 @@ class FixedPoint:
         """Class weights are maximized on the host."""
         return False
 
-    @property
-    def exact(self) -> bool:
-        """A step on all rows maximizes the bound."""
-        return True
-
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """Twenty steps per pass for large data; for few rows exact steps are cheap enough.
 
@@ -106,7 +103,7 @@ class FixedPoint:
         """
         size = self.batch_size
         if size == "auto":
-            steps = 10 if device.type == "cuda" or current().size > 1 else 20
+            steps = 10 if on_gpu(device) or current().size > 1 else 20
             size = None if n_rows < _FEW_ROWS else max(-(-n_rows // steps), 256)
         return replace(self, batch_size=size, learn_beta=learn_beta)
 
@@ -248,7 +245,7 @@ class PassFixedPoint(FixedPoint):
 
     def can_capture(self, params: Parameters) -> bool:
         """No step within a pass needs a device-to-host synchronization."""
-        return params.w.is_cuda and self.rows_per_step is not None
+        return on_gpu(params.w) and self.rows_per_step is not None
 
     def step(
         self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float

@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
@@ -109,11 +110,11 @@ class SGD(GradientSolver):
 
     def can_capture(self, params: Parameters) -> bool:
         """Sweeps to a tolerance need device-to-host synchronization, a set number does not."""
-        return params.w.is_cuda and self.sweeps is not None
+        return on_gpu(params.w) and self.sweeps is not None
 
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """On a GPU with a set number of sweeps, so that steps can be replayed."""
-        sweeps = self.sweeps or (_SWEEPS if device.type == "cuda" else None)
+        sweeps = self.sweeps or (_SWEEPS if on_gpu(device) else None)
         size = min(self.batch_size, n_rows)
         return replace(self, batch_size=size, learn_beta=learn_beta, sweeps=sweeps)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -28,14 +28,13 @@ def check_tol(tol: float) -> None:
 class Solver(Protocol):
     """A pure step: parameters and state in, parameters and state out."""
 
+    exact: ClassVar[
+        bool
+    ]  # a step on all rows is the fixed-point step, whose length is the residual
+
     @property
     def rows_per_step(self) -> int | None:
         """Rows per step; None for all of them."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """Whether a step on all rows is the fixed-point step, whose length is the residual."""
         ...
 
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
@@ -78,6 +77,7 @@ class Solver(Protocol):
 class GradientSolver:
     """What solvers that follow the gradient share; each is a dataclass with these settings."""
 
+    exact: ClassVar[bool] = False  # the length of a step is that of its rate
     batch_size: int
     learn_beta: bool
 
@@ -85,11 +85,6 @@ class GradientSolver:
     def rows_per_step(self) -> int:
         """Rows per step."""
         return self.batch_size
-
-    @property
-    def exact(self) -> bool:
-        """The length of a step is that of its rate."""
-        return False
 
     def check_rule(self, rule: LabelRule) -> None:
         """Every objective has a gradient."""

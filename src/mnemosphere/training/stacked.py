@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,6 +16,8 @@ from mnemosphere.training.adam import Adam
 from mnemosphere.training.noise import SphereNoise
 
 __all__ = ["conditional", "joint"]
+
+_TINY = 1e-30  # of squares in single precision
 
 
 def joint(
@@ -50,29 +51,65 @@ def conditional(
     noisy: int,
     generator: torch.Generator,
 ) -> Parameters:
-    """The schedule of `solver`, by the conditional likelihood, on all problems at once.
+    """The steps of `solver`, by the conditional likelihood, on all problems at once.
 
-    noisy: how many of the problems, the first ones, have noise on their rows.
+    What `fit` does with the kernel, for dense rows with a label each and memories of one class each, in few
+    operations: on small problems their number is what costs. noisy: how many of the problems, the first ones,
+    have noise on their rows.
     """
-    n_rows, state = rows.x.shape[-2], solver.start(params)
+    rows = rows.filled()
+    x, q, weight = rows.x, rows.targets[..., :-1], rows.sample_weight
+    w, p, beta = params.w, params.p[..., 1:, :-1], params.beta
+    if x.ndim == 2:
+        x, q, w, p, beta = x[None], q[None], w[None], p[None], beta[None]
+        weight = None if weight is None else weight[None]
+    n_rows, size = x.shape[1], solver.batch_size
+    log_weight, log_beta = p.sum(-1).log(), beta.log()
+    label = p / p.sum(-1, keepdim=True)  # (K, P, C)
+    label_t = label.mT.contiguous()
     laid = SphereNoise(noise) if noise > 0 and noisy > 0 else None
-    single = params.w.ndim == 2
-    for _ in range(math.ceil(solver.steps / math.ceil(n_rows / solver.batch_size))):
-        order = torch.randperm(n_rows, generator=generator).to(rows.x.device)
-        for cut in range(0, n_rows, solver.batch_size):
-            batch = rows
-            if solver.batch_size < n_rows:
-                some = order[cut : cut + solver.batch_size]
-                batch = rows.take(some if single else (slice(None), some))
-            if laid is not None:
-                batch = replace(batch, x=_with_noise(batch.x, laid, noisy, generator))
-            stats = accumulate(params, batch, objectives.conditional)
-            params, state = solver.step(params, state, stats, batch, 1.0)
-    return params
+    a, b = solver.decay
+    means = [torch.zeros_like(part) for part in (w, log_weight, log_beta)]
+    squares = [torch.zeros_like(part) for part in (log_weight, log_weight, log_beta)]
+    rates = solver.angle, solver.learning_rate, solver.learning_rate * solver.learn_beta
+    each = math.ceil(n_rows / size)
+    for step in range(solver.steps):
+        if step % each == 0:
+            order = torch.randperm(n_rows, generator=generator).to(x.device)
+        some = order[step % each * size : (step % each + 1) * size]
+        batch, goal = (x, q) if each == 1 else (x[:, some], q[:, some])
+        if laid is not None:
+            batch = _with_noise(batch, laid, noisy, generator)
+        scaled = (w * log_beta.exp()[:, None, None]).mT.contiguous()  # else slow
+        share = torch.baddbmm(log_weight[:, None], batch, scaled).softmax(-1)  # (K, B, P)
+        total = (share @ label).clamp_min_(1e-20)
+        pull = share.addcmul_(share, (goal / total) @ label_t, value=-1.0)  # −∂ log P(y|x)/∂h
+        if weight is not None:
+            pull = pull * (weight if each == 1 else weight[:, some])[..., None]
+        across = pull.mT @ batch
+        along = torch.linalg.vecdot(across, w)
+        across = torch.addcmul(across, along[..., None], w, value=-1.0)
+        means[0] = torch.addcmul(means[0], torch.linalg.vecdot(means[0], w)[..., None], w, value=-1)
+        gradients = across, pull.sum(1), along.sum(-1)
+        lengths = torch.linalg.vecdot(across, across), gradients[1].square(), gradients[2].square()
+        scale = solver.scale(step)
+        moves = []
+        for k in range(3):
+            means[k] = torch.lerp(gradients[k], means[k], a)
+            squares[k] = torch.lerp(lengths[k], squares[k], b)
+            moves.append((-rates[k] * scale) * squares[k].clamp_min(_TINY).rsqrt())
+        w = torch.addcmul(w, means[0], moves[0][..., None])
+        w = w / torch.linalg.vector_norm(w, dim=-1, keepdim=True)
+        log_weight = torch.addcmul(log_weight, means[1], moves[1])
+        log_beta = torch.addcmul(log_beta, means[2], moves[2])
+    found = torch.nn.functional.pad(log_weight.softmax(-1)[..., None] * label, (0, 1, 1, 0))
+    found = found.reshape(params.p.shape)
+    return params.replace(
+        w=w.reshape(params.w.shape), p=found, p_h=found.sum(-1), p_q=found.sum(-2),
+        beta=log_beta.exp().reshape(params.beta.shape),
+    )  # fmt: skip
 
 
 def _with_noise(x: Tensor, laid: SphereNoise, noisy: int, generator: torch.Generator) -> Tensor:
-    if x.ndim == 2:
-        return laid(x, generator)
     own = laid(x[:noisy].flatten(0, -2), generator).view_as(x[:noisy])
     return own if noisy == len(x) else torch.cat([own, x[noisy:]])

@@ -326,20 +326,16 @@ function exponents(overlaps, { slope, offset }) {
   return h;
 }
 
-/** Σ_y p[γ,y] of class weights p ((P+1)·C), and Σ_γ p[γ,y]. */
-function sums(p, C) {
-  const weight = new Float64Array(p.length / C);
-  const prior = new Float64Array(C);
-  for (let i = 0; i < p.length; i++) {
-    weight[(i / C) | 0] += p[i];
-    prior[i % C] += p[i];
-  }
-  return { weight, prior };
+/** Σ_y p[γ,y] of class weights p ((P+1)·C). */
+function weights(p, C) {
+  const out = new Float64Array(p.length / C);
+  for (let i = 0; i < p.length; i++) out[(i / C) | 0] += p[i];
+  return out;
 }
 
 /** One set of memories: votes, which decide, and the density; and the knobs that a page can turn. */
 class Model {
-  /** level: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, temperature }; density { w (Q·N), or null
+  /** level: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, prior (C+1), temperature }; density { w (Q·N), or null
       for those of the votes, p, slope, offset }; standing. shared: nClasses, floor. */
   constructor(level, shared) {
     this.own = level.votes;
@@ -349,7 +345,7 @@ class Model {
     this.nFeatures = this.w.length / this.nMemories;
     this.standing = level.standing; // the memory that stands for each where nobody could distinguish them
     this.floor = shared.floor;
-    this.density = { ...level.density, w: level.density.w ?? this.w, ...sums(level.density.p, this.nColumns) };
+    this.density = { ...level.density, w: level.density.w ?? this.w, weight: weights(level.density.p, this.nColumns) };
     this.sharesMemories = this.density.w === this.w;
     this.turn({});
   }
@@ -361,7 +357,8 @@ class Model {
     this.slope = this.own.slope * ratio;
     this.offset = this.own.offset * ratio;
     this.p = reweighted(this.own.p, this.nColumns, odds);
-    Object.assign(this, sums(this.p, this.nColumns));
+    this.weight = weights(this.p, this.nColumns);
+    this.prior = reweighted(this.own.prior, this.nColumns, odds);
     return this;
   }
 
@@ -429,6 +426,13 @@ class Model {
     }
     for (let y = 0; y < C - 1; y++) proba[y] /= sum;
     return { proba, predicted, share, uniform, ...this.readDensity(overlaps) };
+  }
+
+  /** Whether the class is the most frequent one, no probability further than 0.1 from its frequency. */
+  frequenciesDecide({ proba, predicted }) {
+    const total = this.prior.slice(0, -1).reduce((a, b) => a + b, 0);
+    const most = Math.max(...this.prior.subarray(0, proba.length));
+    return this.prior[predicted] >= most - 1e-9 && proba.every((v, y) => Math.abs(v - this.prior[y] / total) <= 0.1);
   }
 
   /** log c_γ of the density's components: for a class (a column of p), or any class (null). */

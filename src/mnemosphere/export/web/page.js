@@ -701,7 +701,7 @@ function showDeciders(answer) {
   const box = $("deciders");
   box.replaceChildren(make("h2", {}, "The memories that decide"));
   if (top.length === 0) box.append(make("p", { class: "muted" }, "No memory answers for this."));
-  else if (answer.uniform > 0.5) box.append(make("p", {}, `No memory resembles this: ${groupWord} frequencies decide.`));
+  else if (answer.uniform > 0.5 && model().frequenciesDecide(answer)) box.append(make("p", {}, `No memory resembles this: ${groupWord} frequencies decide.`));
   const overlap = (m) => (answer.x === null ? 0 : dot(answer.x, model().memory(m)));
   const tile = isText ? "100%" : "108px";
   box.append(make("div", { class: "tiles", style: { marginTop: "12px", gridTemplateColumns: `repeat(auto-fill, minmax(${tile}, 1fr))` } }, top.map((m) => {

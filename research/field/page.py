@@ -1,0 +1,320 @@
+"""The page "In the field": tables and pictures of our methods and the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mnemosphere.plots.style import (
+    BLACK,
+    GREY,
+    MARKERS,
+    PALETTE,
+    VERMILLION,
+    figure_style,
+    new_figure,
+    plain_log,
+)
+from research import report
+from research.field import methods, scores, summary
+from research.field.cost import AXES
+from research.field.parts import PARTS
+from research.field.store import RESULTS, Results
+from research.pages.marks import markdown
+from research.pages.stored import Table, source, sources
+from research.plots.ranks import critical_difference
+from research.report import Json
+
+WORDS = {
+    "accuracy": "accuracy",
+    "log_loss": "log-loss",
+    "calibration_error": "calibration error",
+    "rand_index": "adjusted Rand index",
+    "mutual_information": "mutual information",
+    "auroc": "AUROC",
+}
+
+
+def ranked(part: str, key: str) -> summary.Ranking:
+    return summary.ranking(Results.read(part), key)
+
+
+def short(seconds: float) -> str:
+    """Two digits: 0.0031, 0.25, 12."""
+    return f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
+
+
+def size(n_bytes: float) -> str:
+    unit, name = (1e6, "MB") if n_bytes >= 1e6 else (1e3, "kB")
+    return f"{short(n_bytes / unit)} {name}"
+
+
+def heads(results: Results, names: Iterable[str] | None = None) -> list[Json]:
+    """How methods were measured; of a baseline only the machine counts."""
+    return [
+        head if name.startswith(methods.OURS) else
+        {"command": head["command"], "device": head["device"], "threads": 1, "describes": []}
+        for name, head in results.heads.items() if names is None or name in names
+    ]  # fmt: skip
+
+
+def finished(text: str, results: Results) -> Table:
+    """With the runs behind a table listed."""
+    runs = heads(results)
+    return Table(f"{text}\n\n{sources(runs)}", runs)
+
+
+def rank_table() -> Table:
+    """One line per classifier: mean ranks, mean accuracy, cost."""
+    results = Results.read("classify")
+    by = {key: summary.ranking(results, key) for key in PARTS["classify"].measures}
+    accuracy = by["accuracy"]
+    spread = {key: found.intervals() for key, found in by.items()}
+    differs = scores.wilcoxon_holm(accuracy.scores, accuracy.methods)
+
+    def against_ours(name: str) -> str:
+        if name == methods.OURS:
+            return ""
+        p = next(p for pair, p in differs.items() if {name, methods.OURS} == set(pair))
+        return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+    def median(name: str, key: str) -> float:
+        values = [summary.mean(results.cells[s, name], key) for s in accuracy.sets]
+        return float(np.median(values))
+
+    lines = []
+    for name in sorted(accuracy.methods, key=accuracy.mean_ranks.__getitem__):
+        cells = [f"**{name}**" if name.startswith(methods.OURS) else name]
+        for key, found in by.items():
+            low, high = spread[key][name]
+            cells.append(f"{found.mean_ranks[name]:.2f} ({low:.1f}–{high:.1f})")
+        cells.append(f"{100 * accuracy.mean_scores[name]:.1f}%")
+        cells.append(against_ours(name))
+        cells += [short(median(name, key)) for key in ("fit_seconds", "predict_seconds")]
+        lines.append([*cells, size(median(name, "bytes"))])
+    head = ["method", *(f"rank, {WORDS[key]}" for key in by), "mean accuracy", "p against dam"]
+    table = markdown([*head, "fit, s", "predict, s", "size"], lines)
+    of = len(summary.outside(results))
+    n_folds = results.heads[methods.OURS]["folds"]
+    text = f"{n_folds} folds. {len(accuracy.sets)} of {of} sets are ranked: those that all have."
+    if rest := [m for m in methods.CLASSIFIERS if m not in accuracy.methods]:
+        text += f" Not measured on enough of them to be ranked: {', '.join(rest)}."
+    return finished(f"{table}\n\n{text}", results)
+
+
+def criteria_table(part: str = "classify") -> Table:
+    """What is asked of ours, and what is seen."""
+    results = Results.read(part)
+    timed = Results.read("time") if part == "classify" else results
+    found = {m: summary.criteria(results, timed, m) for m in methods.BOTH if m in results.heads}
+    found = {m: criteria for m, criteria in found.items() if criteria}
+    seen = {
+        (c.what, m): f"{'yes' if c.met else '**no**'}: {c.seen}"
+        for m, criteria in found.items()
+        for c in criteria
+    }
+    wanted = dict.fromkeys(what for what, _ in seen)
+    lines = [[what, *(seen.get((what, m), "") for m in found)] for what in wanted]
+    return finished(markdown(["wanted", *found], lines), timed)
+
+
+def set_table(
+    key: str, written: Callable[[float], str], *, factor: float = 1.0, part: str = "classify"
+) -> Table:
+    """Every set and method; the best of a set in bold."""
+    results = Results.read(part)
+    found = summary.ranking(results, key)
+    others = sorted(n for n, s in results.sets.items() if n not in found.sets)
+    lines = []
+    for name in [*found.sets, *others]:
+        facts = results.sets[name]
+        cells = [results.cells.get((name, m)) for m in found.methods]
+        values = [written(factor * summary.mean(c, key)) if c else "" for c in cells]
+        numbers = [float(v) for v in values if v]
+        best = f"{max(numbers) if found.high_is_good else min(numbers):g}"
+        shown = [f"**{v}**" if v and f"{float(v):g}" == best else v for v in values]
+        shape = f"{facts['rows']} × {facts['features']}, {facts['classes']}"
+        lines.append([name, shape, *shown])
+    text = markdown(["set", "rows × features, classes", *found.methods], lines)
+    return Table(text, heads(results, found.methods))
+
+
+def accuracy_sets() -> Table:
+    """In percent, with the half width of the interval of ours."""
+    results = Results.read("classify")
+    table = set_table("accuracy", lambda v: f"{v:.1f}", factor=100.0)
+    widths = [
+        100 * scores.interval(results.cells[s, methods.OURS]["accuracy"])[1]
+        for s in summary.outside(results)
+        if (s, methods.OURS) in results.cells
+    ]
+    more = (
+        "Half width of the 95% interval of an accuracy of dam over its folds: median "
+        f"{np.median(widths):.1f}, from {min(widths):.1f} to {max(widths):.1f} points."
+    )
+    return table._replace(text=f"{table.text}\n\n{more}")
+
+
+def part_table(part: str) -> Table:
+    """One line per method of another part: mean ranks and mean scores."""
+    results = Results.read(part)
+    keys = list(PARTS[part].measures)
+    by = {key: summary.ranking(results, key) for key in keys}
+    first = by[keys[0]]
+    lines = []
+    for name in sorted(first.methods, key=first.mean_ranks.__getitem__):
+        cells = [f"**{name}**" if name.startswith(methods.OURS) else name]
+        for found in by.values():
+            cells += [f"{found.mean_ranks[name]:.2f}", f"{found.mean_scores[name]:.3f}"]
+        seconds = [summary.mean(results.cells[s, name], "fit_seconds") for s in first.sets]
+        lines.append([*cells, short(float(np.median(seconds)))])
+    head = [text for key in keys for text in (f"rank, {WORDS[key]}", f"mean {WORDS[key]}")]
+    table = markdown(["method", *head, "fit, s"], lines)
+    n_folds = results.heads[first.methods[0]]["folds"]
+    largest = max(results.sets[s]["rows"] for s in first.sets)
+    rule = f"{len(first.sets)} sets of up to {largest:,} rows, {n_folds} folds; "
+    rule += f"critical difference of ranks {first.critical_difference:.2f}."
+    return finished(f"{table}\n\n{rule}", results)
+
+
+def readme_table() -> Table:
+    """Tables as people have them, in short: mean ranks, mean scores, seconds of a fit."""
+    results = Results.read("frames")
+    by = {key: summary.ranking(results, key) for key in PARTS["frames"].measures}
+    first = by["accuracy"]
+    lines = []
+    for name in sorted(first.methods, key=first.mean_ranks.__getitem__):
+        seconds = [summary.mean(results.cells[s, name], "fit_seconds") for s in first.sets]
+        ranks = [f"{found.mean_ranks[name]:.2f}" for found in by.values()]
+        scores = f"{100 * first.mean_scores[name]:.1f}%"
+        shown = "**mnemosphere**" if name == methods.OURS else name
+        lines.append([shown, *ranks, scores, short(float(np.median(seconds)))])
+    head = ["method", *(f"rank, {WORDS[key]}" for key in by), "mean accuracy", "fit, s"]
+    largest = max(results.sets[s]["rows"] for s in first.sets)
+    rule = f"Mean ranks (1 is best) on {len(first.sets)} tables of up to {largest:,} rows; "
+    rule += "median processor seconds of a fit in one thread."
+    return Table(f"{markdown(head, lines)}\n\n{rule}", heads(results, first.methods))
+
+
+def cost_source() -> Table:
+    """The run behind the picture of cost."""
+    run = _cost()
+    return Table(source(run), [run])
+
+
+def cost_table() -> Table:
+    """Seconds of a fit against each size, compared with a fast and a common baseline."""
+    run = _cost()
+    shown = (methods.OURS, "logistic regression", "gradient boosting")
+    base = ", ".join(f"{v:,} {k}" for k, v in run["base"].items())
+    lines = []
+    for axis in AXES:
+        curves = [{p[axis]: p["fit_seconds"] for p in run["curves"].get(f"{axis}: {m}", [])}
+                  for m in shown]  # fmt: skip
+        for at in curves[0]:
+            seconds = [short(curve[at]) if at in curve else "" for curve in curves]
+            lines.append([f"{at:,} {axis}", *seconds])
+    head = [f"{base}, but", "`DAMClassifier`, s", *(f"{m}, s" for m in shown[1:])]
+    return Table(f"{markdown(head, lines)}\n\n{source(run)}", [run])
+
+
+def _cost() -> Json:
+    found: Json = report.read_json(RESULTS / "cost.json", "measure it again")
+    return found
+
+
+def _shown(name: str) -> str:
+    """A method as pictures call it."""
+    return name.replace(f"{methods.OURS}-", "mnemosphere, ").replace(methods.OURS, "mnemosphere")
+
+
+@figure_style()
+def ranks() -> Figure:
+    """Mean ranks of the classifiers, by accuracy and by log-loss."""
+    figure = new_figure(8.6, 6.4)
+    panels = figure.subplots(2, 1)
+    for ax, key in zip(panels, ("accuracy", "log_loss"), strict=True):
+        found = ranked("classify", key)
+        critical_difference(
+            ax, {_shown(name): rank for name, rank in found.mean_ranks.items()},
+            found.critical_difference, ours=_shown(methods.OURS),
+            title=f"Mean rank by {WORDS[key]}, {len(found.sets)} data sets",
+        )  # fmt: skip
+    return figure
+
+
+@figure_style()
+def behind() -> Figure:
+    """Points of accuracy behind the best method, for every set and method."""
+    found = ranked("classify", "accuracy")
+    order = sorted(found.methods, key=found.mean_ranks.__getitem__)
+    columns = [found.methods.index(name) for name in order]
+    gap = 100 * (found.scores.max(1, keepdims=True) - found.scores)[:, columns]
+    figure = new_figure(8.6, 0.27 * len(found.sets) + 1.6)
+    ax = figure.subplots()
+    image = ax.imshow(np.minimum(gap, 20), cmap="Blues", aspect="auto", vmin=0, vmax=20)
+    for (row, column), value in np.ndenumerate(gap):
+        color = "white" if value > 11 else BLACK
+        ax.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=color)
+    ax.set_xticks(range(len(order)), [_shown(name) for name in order], rotation=35, ha="right")
+    for label in ax.get_xticklabels():
+        if label.get_text().startswith(_shown(methods.OURS)):
+            label.set_color(VERMILLION)
+    ax.set_yticks(range(len(found.sets)), found.sets)
+    ax.tick_params(length=0)
+    bar = figure.colorbar(image, ax=ax, shrink=0.5)
+    bar.set_label("points behind the best (20: or more)")
+    return figure
+
+
+@figure_style()
+def cost() -> Figure:
+    """Seconds of a fit against rows, features, classes and memories."""
+    run = _cost()
+    figure = new_figure(8.6, 7.4)
+    names: list[str] = list(dict.fromkeys(key.partition(": ")[2] for key in run["curves"]))
+    names.sort(key=lambda name: (not name.startswith(methods.OURS), name))
+    colors = [VERMILLION, *(c for c in PALETTE if c != VERMILLION), GREY]
+    axes = [a for a in AXES if any(key.startswith(f"{a}: ") for key in run["curves"])]
+    panels = figure.subplots(2, 2) if len(axes) > 2 else figure.subplots(1, len(axes))
+    for ax, axis in zip(np.ravel(panels), axes, strict=False):
+        for k, name in enumerate(names):
+            points = run["curves"].get(f"{axis}: {name}", [])
+            ax.plot(
+                [p[axis] for p in points], [p["fit_seconds"] for p in points], label=_shown(name),
+                color=colors[k], marker=MARKERS[k % len(MARKERS)], linewidth=1.2 if k else 2.2,
+            )  # fmt: skip
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        plain_log(ax.yaxis)
+        others = [f"{v:,} {k}" for k, v in run["base"].items() if k != axis]
+        ax.set_title(", ".join(others), fontsize=10)
+        ax.set_xlabel("memories or prototypes" if axis == "memories" else axis)
+        ax.set_ylabel("seconds of fit")
+        ax.grid(color="#E5E5E5", linewidth=0.6)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=10)
+    return figure
+
+
+def _parts(names: Iterable[str]) -> dict[str, Callable[[], Table]]:
+    return {f"field {name}": lambda name=name: part_table(name) for name in names}
+
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "field ranks": rank_table,
+    "field criteria": criteria_table,
+    "field accuracy": accuracy_sets,
+    "field log-loss": lambda: set_table("log_loss", lambda v: f"{v:.3f}"),
+    "field frames criteria": lambda: criteria_table("frames"),
+    "field frames accuracy": lambda: set_table(
+        "accuracy", lambda v: f"{v:.1f}", factor=100.0, part="frames"
+    ),
+    "field readme": readme_table,
+    "field cost": cost_source,
+    "cost sizes": cost_table,
+    **_parts(("frames", "cluster", "few-labels", "novelty")),
+}
+PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}

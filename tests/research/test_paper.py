@@ -1,0 +1,198 @@
+"""Everything, small: what `reproduce NAME --quick` measured and drew."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from research.paper import REGISTRY, accuracy, interpretability, memories
+
+KEYS = {
+    "name", "title", "quick", "command", "settings", "seeds", "data", "device", "threads", "code",
+    "describes", "defaults",
+    "versions", "seconds", "finished", "measured", "paper", "remarks", "pictures",
+}  # fmt: skip
+
+SLOW = {
+    "fig2",
+    "fig4",
+    "fig4-starts",
+    "prior",
+    "regularizer",
+}  # what table1 and fig4 run, other settings
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
+    for name in REGISTRY
+]  # fmt: skip
+
+
+def accuracies(result):
+    return {(r["case"], r["solver"]): r["accuracy"] for r in result["measured"]["rows"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_complete_and_say_that_they_are_quick(quick_runs, name):
+    folder, result = quick_runs.folder(name), quick_runs.result(name)
+    assert set(result) == KEYS
+    assert result["quick"] is True
+    assert folder.name.startswith("quick-")
+    assert "--quick" in result["command"]
+    assert result["remarks"][0].startswith("quick run")
+    assert all(compared["within"] is None for compared in result["paper"])
+    assert result["measured"]
+    assert {path.name for path in folder.iterdir()} <= {
+        "result.json", "arrays.npz", *result["pictures"],
+    }  # fmt: skip
+    assert all(path.stat().st_size < 1_000_000 for path in folder.iterdir())
+    json.dumps(result, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_show_something(quick_runs, name):
+    folder, result = quick_runs.folder(name), quick_runs.result(name)
+    assert result["pictures"]
+    for picture in result["pictures"]:
+        pixels = imread(folder / picture)[..., :3]
+        assert (folder / picture).stat().st_size < 300_000
+        assert 200 < pixels.shape[0] < 2500
+        assert 300 < pixels.shape[1] < 2500
+        assert pixels.std() > 0.02
+        # Not only near the borders: the middle is not blank either.
+        height, width = pixels.shape[:2]
+        assert pixels[height // 4 : -height // 4, width // 4 : -width // 4].std() > 0.01
+        # The stamp at the bottom is vermillion.
+        strip = pixels[-40:].reshape(-1, 3)
+        red = (np.abs(strip - np.array([0xD5, 0x5E, 0x00]) / 255) < 0.05).all(1)
+        assert red.sum() > 50, picture
+
+
+def test_table1_has_the_papers_order(quick_runs):
+    found = accuracies(quick_runs.result("table1"))
+    assert len(found) == 6
+    assert all(55 < value < 97 for value in found.values())
+    for solver in ("sgd", "fixed-point"):
+        assert found["varsigma=0.25", solver] > found["beta=6", solver] + 3
+        assert found["beta=18", solver] > found["beta=6", solver] + 3
+
+
+def test_fig1_learns_clean_memories(quick_runs):
+    result = quick_runs.result("fig1")
+    for row in result["measured"]["rows"]:
+        assert 70 < row["accuracy"] < 97
+        assert row["memory"]["noisy"] == 0
+        assert row["beta"] == 16.0
+    with np.load(quick_runs.folder("fig1") / "arrays.npz") as arrays:
+        w = arrays["w beta=16-sgd-0"].astype(np.float64)
+        assert w.shape == (25, 784)
+        np.testing.assert_allclose(np.linalg.norm(w, axis=1), 1, atol=2e-3)
+        curve = arrays["curve beta=16-sgd-0"]
+        assert curve.shape == (2, 9)
+        assert curve[0, 0] < 0.4 < curve[0, -1]  # from nothing known to most rows right
+        assert (np.diff(curve[1]) > 0).all()
+
+
+@pytest.mark.slow
+def test_fig2_low_beta_makes_twins(quick_runs):
+    rows = {
+        (row["case"], row["solver"]): row["memory"]
+        for row in quick_runs.result("fig2")["measured"]["rows"]
+    }
+    assert rows["beta=6", "sgd"]["twin"] > rows["beta=18", "sgd"]["twin"] + 0.02
+    assert rows["beta=18", "fixed-point"]["noisy"] == 0
+
+
+def test_fig3_the_nearest_memory_mostly_decides(quick_runs):
+    for row in quick_runs.result("fig3")["measured"]["rows"]:
+        found = row["fidelity"]
+        assert set(found) == {"all", "correct", "wrong"}
+        assert 85 < found["all"] <= 100
+        assert found["correct"] > found["wrong"]
+        assert row["beta"] > 40  # learned, from 20 or from an estimate
+        right, wrong = row["accuracy"] / 100, 1 - row["accuracy"] / 100
+        mixed = right * found["correct"] + wrong * found["wrong"]
+        assert found["all"] == pytest.approx(mixed, abs=0.02)
+
+
+def test_accuracy_with_splitting_is_like_that_without(quick_runs):
+    methods = quick_runs.result("fig6")["measured"]["sweeps"]["mnist"]
+    plain, split = (np.array(methods[m]["accuracy"]) for m in ("sgd", "sgd-split"))
+    assert abs((split - plain).mean()) < 4
+    for method in methods:
+        accuracy = methods[method]["accuracy"]
+        assert accuracy[-1] > accuracy[0] + 2  # more memories help
+        assert accuracy[-1] > 80
+
+
+def test_splitting_saves_arithmetic_and_more_of_it_at_larger_widths(quick_runs):
+    measured = quick_runs.result("fig6")["measured"]
+    methods = measured["sweeps"]["mnist"]
+    saved = np.array(methods["sgd"]["work"]) / np.array(methods["sgd-split"]["work"])
+    assert saved[-1] > 1.2
+    assert saved[-1] > saved[0]
+    line = measured["fits"]["mnist"]["sgd"]["work"]["line"]
+    assert line["r2"] > 0.95
+    assert line["b"] > 0
+
+
+def test_memories_leave_the_trunk_and_spread(quick_runs):
+    measured = quick_runs.result("fig5")["measured"]
+    for one in measured["runs"].values():
+        assert one["overlap_first"] > 0.95
+        assert one["overlap_last"] < 0.8
+        assert one["spread_first"] < 0.1 < one["spread_last"]
+        # Inside classes memories differ, and classes differ too.
+        assert 0.05 < one["within_class_spread_last"] < one["spread_last"]
+        assert one["classes_first"] <= 3
+        assert one["classes_last"] >= 8
+        assert one["clusters"][0] == 1
+        assert one["clusters"][-1] > 0.8 * one["memories"]
+        assert one["reunions"] < 0.02
+        assert one["leaves_the_trunk"] < one["passes"] / 2
+
+
+def test_splitting_thins_the_trunk(quick_runs):
+    measured = quick_runs.result("fig5")["measured"]
+    without, split = measured["runs"]["without"], measured["runs"]["with"]
+    assert split["memories"] == without["memories"] == 32
+    assert measured["trunk_ratio"] > 1
+    assert measured["trunk_ratio"] == pytest.approx(
+        without["trunk_memory_passes"] / split["trunk_memory_passes"]
+    )
+    assert split["clusters"][-1] > 16
+
+
+def test_copies_part_above_beta_split_only_unless_class_weights_are_free(quick_runs):
+    scan = quick_runs.result("hierarchy")["measured"]["scan"]
+    sides = set()
+    for point in scan["points"]:
+        unstable = point["beta_eff"] > point["beta_split"]
+        sides.add(unstable)
+        assert (point["lambda_min"] < 0) == unstable
+        held, free = point["labels_held"], point["labels_free"]
+        assert (held["distance"] > 0.05) == unstable
+        assert (held["gain"] > 1e-4) == unstable
+        assert free["distance"] > 0.05
+        assert free["gain"] > max(held["gain"], 1e-4)
+    assert sides == {True, False}
+
+
+def test_full_size_settings_are_the_authors():
+    (table,) = accuracy.EXPERIMENTS
+    (figure3,) = interpretability.EXPERIMENTS
+    figure1, figure2 = memories.EXPERIMENTS
+    for experiment, size in ((figure1, 25), (figure2, 1000), (table, 1000), (figure3, 2000)):
+        settings = experiment.settings(False)
+        assert settings["memories"] == size
+        assert (settings["max_epochs"], settings["patience"]) == (300, 1)
+        assert (settings["validation"], settings["smoothing"]) == (0.1, 0.1)
+        sgd = settings["sgd"]
+        assert (sgd["batch_size"], sgd["momentum"], sgd["sweeps"]) == (1000, 0.99, 10)
+        assert sgd["learning_rate"] == pytest.approx(0.01)
+    cases = {case["name"]: case for case in table.settings(False)["cases"]}
+    assert [case["beta"] for case in cases.values()] == [6, 10, 14, 18, None]
+    assert [case["varsigma"] for case in cases.values()] == [1, 1, 1, 1, 0.25]
+    assert cases["varsigma=0.25"]["start"] == 1.0
+    assert [case["beta"] for case in figure1.settings(False)["cases"]] == [16]
