@@ -350,10 +350,6 @@ USE = {
     ),
     "tolerance of zero": (lambda c: c.model.certify(c.x, c.y, tol=0), r"tol must be positive, got 0"),
     "recall of a row of NaN": (lambda c: c.model.recall(c.with_row(NAN)), r"row 3 of X has no known feature: "),
-    "recall by an unknown method": (
-        lambda c: c.model.recall(c.x, method="newton"), r"method must be one of fixed-point, gradient and record .*, got 'newton' and "),
-    "recall at too large a rate": (
-        lambda c: c.model.recall(c.x, method="gradient", rate=3.0), r"rate must lie in \(0, 2\], in steps of 1/β_eff, got 3\.0"),
     "rejection without held-out rows": (
         lambda c: mn.interpret.is_novel(c.model.model_, c.x),
         r"not calibrated yet: call calibrate\(X, y\) with held-out rows first",

@@ -314,11 +314,9 @@ def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
         filled /= np.linalg.norm(filled, axis=1, keepdims=True)
     np.testing.assert_allclose(found, model.recall(filled, known=~lost), rtol=1e-9, atol=1e-12)
     assert (model.predict(found) == rows.y).mean() > 0.8  # four features of ten are gone
-    path = mn.interpret.recall_path(model.model_, gaps, rows.y, method="gradient", rate=1.5)
+    path = mn.interpret.recall_path(model.model_, gaps, rows.y)
     assert (np.diff(path.energies, axis=0) <= 1e-10).all()
-    np.testing.assert_allclose(
-        path.rows[-1], model.recall(gaps, rows.y, method="gradient", rate=1.5)
-    )
+    np.testing.assert_allclose(path.rows[-1], model.recall(gaps, rows.y))
     assert path.rows.shape == (path.steps.max() + 1, *x.shape)
 
 

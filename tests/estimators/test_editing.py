@@ -79,20 +79,6 @@ def test_a_soft_label_none_of_them_and_a_prior_that_follows(fitted, before):
     )
 
 
-def test_added_memories_answer_for_what_they_show(data, fitted, before):
-    strange = -fitted.memories_.mean(0, keepdims=True)
-    strange = np.vstack([strange, strange + 0.01])
-    assert fitted.novelty_score(strange)[0] > np.quantile(fitted.novelty_score(data.x), 0.95)
-    model = mn.as_estimator(mn.interpret.with_memories(fitted.model_, strange, [1, 1]))
-    assert model.n_memories_ == 9
-    assert model.predict(strange).tolist() == [1, 1]
-    assert model.novelty_score(strange)[0] < fitted.novelty_score(strange)[0] - 0.5
-    np.testing.assert_allclose(model.class_prior_, fitted.class_prior_, rtol=1e-8)
-    new, old = model.memory_prior_[1:], fitted.memory_prior_[1:]
-    np.testing.assert_allclose(new[7:], new[:7].mean(), rtol=1e-8)
-    np.testing.assert_allclose(new[:7] / new[0], old / old[0], rtol=1e-8)
-
-
 @pytest.mark.parametrize("normalize", ["center", "unit", "standard"])
 def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
     model = mn.DAMClassifier(
@@ -130,12 +116,6 @@ def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
                 mn.interpret.relabel_memory(m.model_, 0, 1, class_prior="keep")
             ),
             "hold, follow",
-        ),
-        (
-            lambda m: mn.as_estimator(
-                mn.interpret.with_memories(m.model_, np.arange(5.0)[None], [0, 1])
-            ),
-            "one label",
         ),
     ],
 )

@@ -30,8 +30,11 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
     shares, soft, _ = class_formula.of_model(model, x)
     beta = model.varsigma_ * model.beta_ / model.temperature_
     log_proba = model.predict_log_proba(fresh.x)
-    frequent = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
-    own = soft[1:, :-1] - (soft[1:, :-1] / frequent).min(1, keepdims=True) * frequent
+    mix = model.class_weights_[:, :-1].sum(0) / model.class_weights_[:, :-1].sum()
+    own = soft[1:, :-1] - (soft[1:, :-1] / mix).min(1, keepdims=True) * mix
+    held = model.transform(data.x)
+    rows = (held.T @ data.x) / held.sum(0)[:, None]  # that memories stand for
+    standard = (rows - data.x.mean(0)) / data.x.std(0)
     own[own <= 0.003] = 0.0
     found = model.explain(fresh.x, n_nearest=3)
     for row in range(0, 47, 5):
@@ -42,11 +45,12 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
         np.testing.assert_allclose(total, found.overlap[row], rtol=0, atol=1e-10)
         a, b = np.argsort(-log_proba[row])[:2]
         assert (why.predicted, why.runner_up) == (a, b)
-        mean, said = [], []
+        mean, said, weights = [], [], []
         for y in (a, b):
             within = shares[row, 1:] * own[:, y]  # without what repeats the class frequencies
             mean.append(within / within.sum() @ w)
             said.append(np.log(within.sum()))
+            weights.append(within / within.sum())
         nearer = beta / 2 * ((x[row] - mean[1]) ** 2 - (x[row] - mean[0]) ** 2)
         if circles:  # by how much more than for an average row
             nearer = by_feature(beta * (mean[0] - mean[1]) * (x[row] - average))
@@ -66,10 +70,10 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
         length = np.linalg.norm((fresh.x[row] - data.x.mean(0)) / data.x.std(0))
         unit = np.hypot(length, n**0.5) if model.normalize_ == "standard" else n**0.5
         np.testing.assert_allclose(why.position, unit * x[row, :n], rtol=1e-9)
-        np.testing.assert_allclose(why.memories, unit * w[found.memory[row], :n], rtol=1e-9)
-        np.testing.assert_allclose(
-            why.predicted_position, unit * mean[0][:n], rtol=1e-8, atol=1e-12
-        )
+        at = standard if model.normalize_ == "standard" else unit * w[:, :n]
+        np.testing.assert_allclose(why.memories, at[found.memory[row]], rtol=1e-9)
+        np.testing.assert_allclose(why.predicted_position, weights[0] @ at, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(why.runner_up_value, weights[1] @ rows, rtol=1e-8)
 
 
 def test_single_precision_and_a_table_with_names(data):
@@ -176,19 +180,17 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     a = model.model_.normalizer.metric[:, : len(names)].numpy()
     form = a.T @ a / (a**2).sum(0).mean()
     np.testing.assert_allclose(mn.interpret.relevances(model.model_), form.diagonal(), rtol=1e-10)
-    pairs = mn.interpret.strongest_pairs(model.model_, 2)
-    apart = np.abs(np.triu(form, 1))
-    assert pairs["relevance"].abs().max() == pytest.approx(apart.max())
-    first = names.index(pairs["feature"][0]), names.index(pairs["other"][0])
-    assert abs(form[first]) == pytest.approx(apart.max())
     found = model.explain(frame.iloc[:2])
     why = found.features(1)
+    one, other, together = why.pairs[0]
+    first = names.index(one), names.index(other)
+    assert abs(form[first]) == pytest.approx(np.abs(np.triu(form, 1)).max())
+    assert together == pytest.approx(form[first])
     relevance = form.diagonal()
     relevance = [*relevance[:5], relevance[5:].mean()]  # a category is one feature
     np.testing.assert_allclose(why.relevance, relevance, rtol=1e-10)
     assert why.names == [*frame.columns]
     assert why.written[5] == frame["plan"][1]
-    assert why.pairs[0] == (*pairs.iloc[0][["feature", "other"]], pytest.approx(form[first]))
     assert why.as_dicts()[0]["relevance"] == pytest.approx(relevance[why.order()[0]])
     assert {"relevance rank", "difference"} <= set(why.table()[0])
     assert why.relevance_rank[why.relevance.argmax()] == 1
@@ -207,7 +209,6 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     )
     plain = mn.DAMClassifier(7, objective="joint", normalize="standard", varsigma=0.6, max_iter=3)
     plain.fit(frame, data.y)
-    assert mn.interpret.strongest_pairs(plain.model_).empty
     assert mn.interpret.relevances(plain.model_).tolist() == [1.0] * len(names)
     assert "relevance rank" not in plain.explain(frame.iloc[:1]).features().table()[0]
 

@@ -98,8 +98,7 @@ def test_pages_are_small_enough_to_send(image_model, big_model, digits, tmp_path
         (True, {}),
         (False, {}),
         (True, {"column": 3}),
-        (True, {"method": "gradient", "rate": 1.3, "steps": 17}),
-        (False, {"method": "gradient", "steps": 17}),
+        (False, {"steps": 7}),
     ],
 )
 def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hidden, options):
@@ -112,8 +111,6 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
         given[None],
         y=[options["column"]] if "column" in options else None,
         steps=options.get("steps", 50),
-        method=options.get("method", "fixed-point"),
-        rate=options.get("rate", 1.0),
     )
     mask = json.dumps(known.astype(int).tolist()) if hidden else "null"
     found = asked.evaluate(

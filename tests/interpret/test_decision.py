@@ -120,7 +120,7 @@ def test_the_explanation_says_first_that_no_memory_decides():
     votes = model.model_.votes
     mixed = named.replace(votes=votes.replace(p=votes.weights[:, None] * votes.prior))
     told = mn.interpret.explain(mixed, x[:1]).remark(0)
-    assert told.startswith("The memories that resemble this row hold about the same mix")
+    assert told.startswith("The memories that resemble this row hold, taken together, about")
 
 
 def test_features_explain_odds_of_rows_that_the_model_is_sure_of():

@@ -103,11 +103,6 @@ class Model(RuleBasedStateMachine):
 
         self.change(make)
 
-    @rule(kind=ROWS)
-    def add(self, kind):
-        rows = as_given(kind, slice(97, 99))
-        self.change(lambda m: interpret.with_memories(m, rows, m.classes[:2], class_prior="follow"))
-
     @rule(kind=ROWS, n_memories=st.integers(1, 6))
     def shrink(self, kind, n_memories):
         rows = as_given(kind, slice(97, 150))

@@ -117,6 +117,8 @@ def recall(
     right = [line["class"] == line["truth"] for line in lines if line.get("truth") is not None]
     if right:
         terminal.say(f"{np.mean(right):.1%} of {len(right)} rows have their class when completed")
+    own = "the memories that decide" if fitted.is_joint else "its own memories"
+    terminal.note(f"completed by the density of the rows: {own}, {fitted.density.n_memories}")
     terminal.table(cells(lines[:_SHOWN], percent=False))
     if len(lines) > _SHOWN and not terminal.json_only:
         terminal.note(f"{len(lines) - _SHOWN} more rows: write all to a table with --out")

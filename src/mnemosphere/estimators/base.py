@@ -252,8 +252,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         *,
         known: ArrayLike | None = None,
         steps: int = 50,
-        method: str = "fixed-point",
-        rate: float = 1.0,
     ) -> Any:
         """Complete patterns: descend the energy −log P(x|y) of the density from each row.
 
@@ -269,11 +267,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
             True for features that must stay; None: all that are not NaN.
         steps : int, default 50
             Steps at most.
-        method : {"fixed-point", "gradient"}, default "fixed-point"
-            "fixed-point" takes the longest strides; "gradient" follows the slope on the sphere. Neither
-            raises the energy.
-        rate : float in (0, 2], default 1
-            Steps of "gradient" are rate/β_eff.
 
         Returns
         -------
@@ -288,9 +281,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> completed.shape, bool(completed.isna().any(axis=None))
         ((1, 4), False)
         """
-        return interpret.recall(
-            self.model_, X, y, known=known, steps=steps, method=method, rate=rate
-        )
+        return interpret.recall(self.model_, X, y, known=known, steps=steps)
 
     def sample(
         self, n_samples: int = 1, y: object = None, *, random_state: int | None = None

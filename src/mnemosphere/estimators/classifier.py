@@ -142,13 +142,14 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     memories_ : ndarray of shape (P, N)
         Unit vectors; with normalize="standard" and "circles" in the features' units.
     class_weights_ : ndarray of shape (P+1, C+1)
-        Class weights p. Row 0 is the uniform component, the last column the class "none of them".
+        Weight times soft label of each memory in the votes, net of label smoothing. Row 0 is the uniform
+        component, the last column the class "none of them".
     memory_prior_ : ndarray of shape (P+1,)
         Weights of the memories, the row sums of `class_weights_`.
     class_prior_ : ndarray of shape (C+1,)
-        Weights of the classes, the column sums of `class_weights_`.
+        Class frequencies, which rows without direction get.
     beta_ : float
-        Inverse temperature.
+        Inverse temperature as trained.
     varsigma_ : float
         The regularizer ς.
     n_memories_ : int
@@ -158,7 +159,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     objective_ : str
         "joint" or "conditional".
     temperature_ : float
-        Temperature of the class probabilities, found on held-out rows; `calibrate` sets another.
+        Trained slope of the votes over theirs, found on held-out rows; `calibrate` sets another.
     novelty_threshold_ : float or None
         The novelty score that one held-out row in a hundred exceeds; None before `calibrate`.
     search_ : list of dicts
@@ -166,7 +167,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     typical_rows_ : ndarray of int of shape (P, 3)
         Numbers of the training rows most typical of each memory, −1 for none.
     support_ : ndarray of shape (P,)
-        How many training rows each memory answers for.
+        How many training rows each memory answers for: its summed shares in their votes.
     history_ : list of dicts
         One for each pass.
     n_iter_ : int
@@ -177,8 +178,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         How training ended.
     lineage_ : Lineage or None
         The tree of splits.
-    params_ : Parameters
-        Memories, class weights, β and ς as tensors.
     n_features_in_ : int
         Number of columns of X.
 

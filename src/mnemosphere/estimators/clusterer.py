@@ -131,7 +131,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     memory_prior_ : ndarray of shape (P+1,)
         Weights of the memories, the row sums of `class_weights_`.
     class_prior_ : ndarray of shape (C+1,)
-        Weights of the classes, the column sums of `class_weights_`.
+        Class frequencies, which rows without direction get.
     beta_ : float
         Inverse temperature.
     varsigma_ : float
@@ -147,7 +147,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     typical_rows_ : ndarray of int of shape (P, 3)
         Numbers of the training rows most typical of each memory, −1 for none.
     support_ : ndarray of shape (P,)
-        How many training rows each memory answers for.
+        How many training rows each memory answers for: its summed shares in their votes.
     history_ : list of dicts
         One for each pass.
     n_iter_ : int
@@ -158,8 +158,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         How training ended.
     lineage_ : Lineage or None
         The tree of splits.
-    params_ : Parameters
-        Memories, class weights, β and ς as tensors.
     n_features_in_ : int
         Number of columns of X.
 

@@ -18,7 +18,6 @@ from mnemosphere.interpret.editing import (
     relabel_memory,
     shrink,
     with_class_prior,
-    with_memories,
     without_memories,
 )
 from mnemosphere.interpret.evaluation import evaluate
@@ -28,7 +27,6 @@ from mnemosphere.interpret.exemplars import (
     name_rows,
     relevances,
     strongest_features,
-    strongest_pairs,
 )
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
 from mnemosphere.interpret.feature_contributions import FeatureContributions
@@ -93,8 +91,6 @@ __all__ = [
     "score_samples",
     "shrink",
     "strongest_features",
-    "strongest_pairs",
     "with_class_prior",
-    "with_memories",
     "without_memories",
 ]

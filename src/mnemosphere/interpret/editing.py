@@ -120,44 +120,6 @@ def relabel_memory(
     return _edited(model, change, class_prior, model.exemplars)
 
 
-def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hold") -> FittedModel:
-    """Add rows as memories, each with the mean weight of a memory, without training.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier.
-    X : array-like of shape (m, N)
-        Rows that become memories.
-    y : sequence of m labels
-        Their classes or soft labels, as in `relabel_memory`.
-    class_prior : {"hold", "follow"}, default "hold"
-        "hold" keeps the class frequencies: the other memories take other soft labels. "follow" keeps
-        the other memories: the class frequencies change.
-
-    Returns
-    -------
-    FittedModel
-        The larger model.
-
-    Examples
-    --------
-    >>> mn.interpret.with_memories(model, X_test[:2], [0, 2]).n_memories
-    8
-    """
-    added = directed(model, X)
-    labels = list(y) if isinstance(y, (list, tuple)) else np.asarray(y).tolist()
-    if len(labels) != len(added):
-        raise ValueError(f"X has {len(added)} rows but y has {len(labels)}: one label per memory")
-    soft = torch.stack([_soft_label(model, label) for label in labels])
-
-    def change(w: Tensor, p: Tensor, smoothed: Smoothing) -> tuple[Tensor, Tensor, list[int]]:
-        new = p[1:].sum() / len(w) * smoothed(soft.to(p))
-        return torch.cat([w, added.to(w)]), torch.cat([p, new]), [*range(len(p), len(p) + len(new))]
-
-    return _edited(model, change, class_prior, None)
-
-
 def from_parameters(
     memories: ArrayLike,
     class_weights: ArrayLike,

@@ -278,38 +278,6 @@ def relevances(model: FittedModel) -> Floats:
     return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))
 
 
-def strongest_pairs(model: FittedModel, n_pairs: int = 10) -> Any:
-    """List the pairs of features that count together most in the metric.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier.
-    n_pairs : int, default 10
-        Pairs to list.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One line per pair: feature, other, relevance. Above zero the sum of the two counts, below zero
-        their difference. Empty without a metric.
-
-    Examples
-    --------
-    >>> clf = clf.set_params(normalize="whitened").fit(X_train, y_train)
-    >>> mn.interpret.strongest_pairs(clf.model_, n_pairs=3).shape
-    (3, 3)
-    """
-    import pandas as pd
-
-    check_whole(n_pairs, "n_pairs", 1)
-    a, n = model.normalizer.metric, model.features.n_numbers
-    called = model.features.names or range(n)
-    found = [] if a is None else metric.strongest_pairs(a[:, :n], n_pairs)
-    lines = [(called[i], called[j], value) for i, j, value in found]
-    return pd.DataFrame(lines, columns=["feature", "other", "relevance"])
-
-
 def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> FittedModel:
     """Name the training rows; explanations, tables, pages and model files show the names.
 

@@ -293,8 +293,8 @@ class Explanation:
             if self.uniform_share[row] > _HALF:
                 return "No memory resembles this row: class frequencies decide."
             return (
-                "The memories that resemble this row hold about the same mix of classes as all "
-                "training rows: class frequencies decide."
+                "The memories that resemble this row hold, taken together, about the same mix of "
+                "classes as all training rows: class frequencies decide."
             )
         if self.uniform_share[row] > _HALF:
             share = f"{self.uniform_share[row]:.0%}"

@@ -18,6 +18,7 @@ from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, check_whole, like
 from mnemosphere.model import retrieval
+from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
 
@@ -57,8 +58,6 @@ def recall(
     *,
     known: ArrayLike | None = None,
     steps: int = 50,
-    method: str = "fixed-point",
-    rate: float = 1.0,
 ) -> Any:
     """Complete patterns: descend the energy −log P(x|y) of the density from each row.
 
@@ -75,11 +74,6 @@ def recall(
         True for features that must stay; None: all that are not NaN.
     steps : int, default 50
         Steps at most.
-    method : {"fixed-point", "gradient"}, default "fixed-point"
-        "fixed-point" takes the longest strides; "gradient" follows the slope on the sphere. Neither
-        raises the energy.
-    rate : float in (0, 2], default 1
-        Steps of "gradient" are rate/β_eff.
 
     Returns
     -------
@@ -91,10 +85,10 @@ def recall(
     --------
     >>> incomplete = X_test[:2].assign(alcohol=np.nan)
     >>> completed = mn.interpret.recall(model, incomplete, y_test[:2])
-    >>> bool((completed["malic_acid"] == X_test["malic_acid"][:2]).all())
-    True
+    >>> list(completed) == list(X_test), bool(completed.isna().any(axis=None))
+    (True, False)
     """
-    found, restore = _recall(model, X, y, known, steps, method, rate, "nothing")
+    found, restore = _recall(model, X, y, known, steps, "nothing")
     rows = restore(found.x)
     return _completed(model, X, known, as_numpy(rows)) if is_frame(X) else like(X, rows)
 
@@ -133,8 +127,6 @@ def recall_path(
     *,
     known: ArrayLike | None = None,
     steps: int = 50,
-    method: str = "fixed-point",
-    rate: float = 1.0,
 ) -> RecallPath:
     """Complete patterns as `recall` does, and keep the rows and energies after every step.
 
@@ -150,10 +142,6 @@ def recall_path(
         True for features that must stay; None: all that are not NaN.
     steps : int, default 50
         Steps at most.
-    method : {"fixed-point", "gradient"}, default "fixed-point"
-        As in `recall`.
-    rate : float in (0, 2], default 1
-        Steps of "gradient" are rate/β_eff.
 
     Returns
     -------
@@ -166,7 +154,7 @@ def recall_path(
     >>> path.rows.shape[1:], path.energies.shape == path.rows.shape[:2]
     ((2, 4), True)
     """
-    found, restore = _recall(model, X, y, known, steps, method, rate, "rows")
+    found, restore = _recall(model, X, y, known, steps, "rows")
     assert found.path is not None and found.energies is not None  # noqa: PT018
     return RecallPath(
         rows=as_numpy(restore(found.path)),
@@ -177,9 +165,8 @@ def recall_path(
 
 
 def _recall(
-    model: FittedModel, X: Any, y: Any, known: Any, steps: int, method: str, rate: float,
-    record: str,
-) -> tuple[Recall, Callable[[Tensor], Tensor]]:  # fmt: skip
+    model: FittedModel, X: Any, y: Any, known: Any, steps: int, record: str
+) -> tuple[Recall, Callable[[Tensor], Tensor]]:
     """(the descent, what turns its points into rows)."""
     values, mask = _known(model, X, known)
     x = _start(model, values, mask)
@@ -189,8 +176,8 @@ def _recall(
         raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: one per row")
     metric = model.normalizer.metric
     found = descend(
-        model.density, x, class_index=index, known=held, steps=steps, method=method, rate=rate,
-        record=record, metric=None if metric is None else metric.to(x.device),
+        model.density, x, class_index=index, known=held, steps=steps, record=record,
+        metric=None if metric is None else metric.to(x.device),
     )  # fmt: skip
 
     def restore(points: Tensor) -> Tensor:
@@ -273,9 +260,10 @@ def sample(
     check_whole(n_samples, "n_samples", 1)
     generator = torch.Generator().manual_seed(draw_seed(random_state))
     index = None if y is None else int(model.columns_of(np.asarray([y]))[0])
-    x, drawn = retrieval.sample(
-        model.density.to(device="cpu"), int(n_samples), class_index=index, generator=generator
-    )
+    density = model.density.to(device="cpu")
+    if model.is_classifier:  # labels as rows have them, not smoothed
+        density = density.replace(p=net_class_weights(density, model.smoothing))
+    x, drawn = retrieval.sample(density, int(n_samples), class_index=index, generator=generator)
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
     rows: Floats = model.restore(x).numpy()

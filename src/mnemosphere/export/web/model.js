@@ -448,31 +448,26 @@ class Model {
     return { energy: logSumExp(logC) - logSumExp(a), scores: a };
   }
 
-  /** Σ_μ r_μ w^μ, r the softmax of the scores: of memories alone (pull) or with γ = 0 (slope). */
-  meanMemory(scores, alone) {
-    const r = softmax(alone ? scores.subarray(1) : scores, 1);
-    const first = alone ? 0 : 1;
+  /** Σ_μ r_μ w^μ, r the softmax of the scores of the memories alone. */
+  meanMemory(scores) {
+    const r = softmax(scores.subarray(1), 1);
     const g = new Float64Array(this.nFeatures);
-    for (let m = 0; m < r.length - first; m++) {
-      const weight = r[m + first];
-      if (!(weight > 1e-18)) continue;
+    for (let m = 0; m < r.length; m++) {
+      if (!(r[m] > 1e-18)) continue;
       const start = m * this.nFeatures;
-      for (let j = 0; j < g.length; j++) g[j] += weight * this.density.w[start + j];
+      for (let j = 0; j < g.length; j++) g[j] += r[m] * this.density.w[start + j];
     }
     return g;
   }
 
   /** The way of a unit row down the energy. freePart: of what may change alone, null for all. */
-  recall(x, { freePart = null, column = null, steps = 50, method = "fixed-point", rate = 1,
-              tol = 1e-6 } = {}) {
+  recall(x, { freePart = null, column = null, steps = 50, tol = 1e-6 } = {}) {
     const logC = this.logWeights(column);
     let at = Float64Array.from(x);
     let here = this.descentAt(at, logC);
     const path = { rows: [at], energies: [here.energy], converged: false };
     for (let step = 0; step < steps; step++) {
-      const gradient = method === "gradient";
-      const g = this.meanMemory(here.scores, !gradient);
-      const next = gradient ? alongSlope(g, at, rate, x, freePart) : toTheEnd(g, at, x, freePart);
+      const next = toTheEnd(this.meanMemory(here.scores), at, x, freePart);
       let moved = 0;
       for (let j = 0; j < at.length; j++) moved += (next[j] - at[j]) ** 2;
       at = next;
@@ -522,25 +517,6 @@ function toTheEnd(g, x, given, freePart) {
   const rest = Math.sqrt(Math.max(1 - half * half, 0));
   const direction = toward(free, x);
   return axis.map((v, j) => half * v + rest * direction[j]);
-}
-
-/** One step of Riemannian gradient descent on the sphere of the rows allowed. */
-function alongSlope(g, x, rate, given, freePart) {
-  const axis = freePart === null ? null : knownAxis(given, freePart);
-  let pull = g;
-  if (freePart !== null) {
-    const along = axis === null ? 0 : dot(g, axis);
-    pull = freePart(g).map((v, j) => v + (axis === null ? 0 : along * axis[j]));
-  }
-  const radial = dot(pull, x);
-  const v = pull.map((value, j) => rate * (value - radial * x[j]));
-  let cut = 1;
-  if (axis !== null) {
-    const size = dot(x, axis);
-    const change = dot(v, axis);
-    if (change < -size / 2) cut = -size / (2 * change);
-  }
-  return toward(x.map((value, j) => value + cut * v[j]), x);
 }
 
 function toward(g, x) {

@@ -27,7 +27,6 @@ function buildRecall() {
       make("button", { type: "button", class: "main", id: "recall-play", onclick: playRecall }, "▶ Play"),
       make("button", { type: "button", onclick: () => showStep(recalled.step + 1) }, "Step"),
       make("button", { type: "button", onclick: () => { stopPlaying(); showStep(0); } }, "Back to the start"),
-      select("recall-method", "method", [["fixed-point", "fixed point"], ["gradient", "gradient"]], compute),
       select("recall-class", groupWord, [["", "any"], ...data.classes.map((_, y) => [String(y), className(y)])], compute)),
     make("div", { class: "strip", id: "recall-strip", style: { marginTop: "12px" } }),
     isImage ? null : make("div", { id: "recall-features" }));
@@ -107,10 +106,7 @@ function compute() {
   if (recalled.given === null) return;
   stopPlaying();
   const column = $("recall-class").value;
-  const method = $("recall-method").value;
-  recalled.path = recallPath(recalled.given, recalled.known, {
-    column: column === "" ? null : Number(column), method, steps: method === "gradient" ? 120 : 50,
-  });
+  recalled.path = recallPath(recalled.given, recalled.known, { column: column === "" ? null : Number(column) });
   showGiven();
   showStep(0);
   const strip = $("recall-strip");
