@@ -1,12 +1,12 @@
 """How settings that are "auto" are decided: screen a few candidates well, then follow the widths.
 
-Few rows are cross-fitted in five folds. Of many rows one part is held out, candidates are screened on some
-of the others, and the path goes on with more of them.
-
-screen   every geometry with one and with four memories per class, by both objectives
-path     for the best geometries: noise, then four times as many memories, and again, while that helps; with
-         many rows, more steps in the same way
+screen   every geometry with one and with four memories per class, by the conditional objective; the best two
+         with noise on the rows, and by the joint objective
+path     for the best: four times as many memories, and again, while that helps
 choice   the best of them; the joint objective unless the conditional one is better by a standard error
+
+Few rows are cross-fitted in five folds. Of many rows one part is held out; candidates are screened on some of
+the others, and the path is followed on all of them, at last with more steps.
 
 Everything that is learned (geometry, start, memories, weights) is learned from the rows that are fitted. The
 choice does not depend on `random_state`: trials have a seed of their own.
@@ -57,16 +57,14 @@ Floats = NDArray[np.float64]
 
 PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
 FACTOR = 4  # between widths of the path
-MOST_MEMORIES = 4000
-ROWS_PER_MEMORY, LEAST_WIDEST = 5, 100  # rows for each at least, unless there are so few memories
+ROWS_PER_MEMORY, LEAST_WIDEST = 15, 100  # rows for each at least, unless there are so few memories
 PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
 TOP = 2  # geometries that go on: the third is hardly ever the best
-ROWS = 1500  # fitted in the screening, and up to which rows are cross-fitted
-ROWS_PER_CLASS = 20  # fitted in the screening, with many classes
-PATH_ROWS, PATH_SHARE = 4000, 0.25  # fitted on the path: so many, or such a share of many rows
+ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening; up to so many, rows are cross-fitted
 FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
-LONGER = 3  # times the steps of a trial, where that helps, and again
+MOST_ROWS = 60_000  # fitted on the path
+LONGER = 3  # times the steps, where that helps
 SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
@@ -353,7 +351,7 @@ class _Trials:
 
     def score(self, own: Candidate) -> float:
         """Its loss, with a price on memories and steps."""
-        return self.found[own].mean * (own.n_memories * own.longer) ** PRICE
+        return float(self.found[own].mean * (own.n_memories * own.longer) ** PRICE)
 
     def geometries(self, objective: str) -> list[str]:
         """Geometries of an objective, best first."""
@@ -384,14 +382,19 @@ class _Trials:
     def _leads(self, own: Candidate) -> bool:
         return self.score(own) <= self._best_of_line(own)
 
+    def leaders(self, lines: Sequence[Candidate]) -> list[Candidate]:
+        """The best line of each geometry; one of the joint objective if it is not clearly worse."""
+        conditional = [own for own in lines if own.objective == "conditional"]
+        conditional.sort(key=self._best_of_line)
+        found = list({own.normalize: own for own in reversed(conditional)}.values())
+        best = self.found[min(self.found, key=self.score)]
+        near = (own for own in self.ranked("joint")[:1] if not self.found[own].exceeds(best))
+        kinds = [own.normalize for own in near] if found else [own.normalize for own in lines]
+        return [own for own in lines if own.objective == "joint" and own.normalize in kinds] + found
+
     def lengthen(self, best: Candidate) -> None:
-        """The same candidate with more steps, while that helps."""
-        for _ in range(2):
-            longer = replace(best, longer=LONGER * best.longer)
-            self.run([longer])
-            if self.score(longer) >= self.score(best):
-                break
-            best = longer
+        """The best candidate with more steps."""
+        self.run([replace(best, longer=LONGER)])
 
     def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
         """The trials in plain values, best first."""
@@ -413,9 +416,10 @@ def choose(
     """
     n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
     kinds = [normalize] if normalize != "auto" else usable(sample)
-    number = min(FOLDS, max(1, round(FOLDS * ROWS / max(1, n_labeled))))
+    number = min(FOLDS, max(1, FOLDS * ROWS // max(1, n_labeled)))
     held = min(n_labeled // FOLDS, HELD)
-    first = min(n_labeled - held, max(ROWS, ROWS_PER_CLASS * n_classes))
+    whole = min(n_labeled - held, MOST_ROWS)
+    first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
     most = max(n_classes, 2 * first // 3)
     widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
     widths = widths if n_memories is None else [n_memories]
@@ -442,10 +446,11 @@ def choose(
         for kind in trials.geometries("conditional")[:TOP] for own in noises
     ]  # fmt: skip
     if len(trials.found) > 1:
-        second = min(n_labeled - held, max(PATH_ROWS, int(PATH_SHARE * n_labeled)))
-        if second > 1.2 * first:
-            last = _Trials(sample, settings, second, held, number)
-        last.run([replace(own, n_memories=k) for own in lines for k in widths])
+        trials.run([replace(own, n_memories=k) for own in lines for k in widths])
+        if whole > 1.2 * first:
+            last = _Trials(sample, settings, whole, held, number)
+            lines = trials.leaders(lines)
+            last.run([replace(own, n_memories=k) for own in lines for k in widths])
         if n_memories is None:
             last.follow(lines)
         if last is not trials and conditional:
@@ -459,14 +464,10 @@ def choose(
     best = min((own[0] for own in ranked if own), key=last.score)
     if ranked[0] and not found[ranked[0][0]].exceeds(found[best]):
         best = ranked[0][0]
-    whole = [own for own in ranked[0] if own.unlabeled and not found[own].exceeds(found[best])]
-    best = whole[0] if whole else best
+    spread = [own for own in ranked[0] if own.unlabeled and not found[own].exceeds(found[best])]
+    best = spread[0] if spread else best
     table = [*(trials.table(best) if last is not trials else ()), *last.table(best)]
-    return Choice(
-        _scaled(best, last.fitted, n_labeled, n_classes, n_memories),
-        found[best],
-        SearchTable(table),
-    )
+    return Choice(best, found[best], SearchTable(table))
 
 
 def _alone(kind: str, width: int, objectives: Sequence[str], sample: Sample) -> Candidate:
@@ -474,18 +475,6 @@ def _alone(kind: str, width: int, objectives: Sequence[str], sample: Sample) -> 
     unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind not in METRICS
     width = max(width, min(sample.n_rows, ROWS)) if unlabeled else width
     return Candidate(kind, width, objectives[0], unlabeled=unlabeled)
-
-
-def _scaled(
-    best: Candidate, fitted: int, n_rows: int, n_classes: int, given: int | None
-) -> Candidate:
-    """With memories in proportion to rows, where more than one per class were of use."""
-    k = best.n_memories
-    if given is not None or best.unlabeled or k <= n_classes or n_rows < 2 * fitted:
-        return best
-    return replace(
-        best, n_memories=max(k, min(k * n_rows // fitted, n_rows // ROWS_PER_MEMORY, MOST_MEMORIES))
-    )
 
 
 class _Trial(NamedTuple):

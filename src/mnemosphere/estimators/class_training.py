@@ -162,7 +162,7 @@ class ClassTraining:
         # The search takes copies for what they are: rows that come again.
         each = in_order(stored, targets, weight)
         stored, targets, weight = merge_copies(stored, targets, weight)
-        most = settings.n_memories or min(stored.n_rows, choice.MOST_MEMORIES)
+        most = settings.n_memories or min(stored.n_rows, choice.MOST_ROWS // choice.ROWS_PER_MEMORY)
         # A pass has two products with the features and three with the classes.
         numbers = stored.n_numbers + 3 * targets.numel() // 2
         dtype = self.precision_for(max(numbers, stored.n_rows * min(most, _FEW_MEMORIES)))
