@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Number
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,30 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, sparse_csr, strided
 
 from mnemosphere.data.dataset import FileDataset
-from mnemosphere.data.encoding import Encoding, is_frame
+from mnemosphere.data.encoding import Encoding, is_frame, written
 from mnemosphere.data.rows import StoredRows, as_given
 from mnemosphere.data.texts import PACKAGED, TextEncoder, texts_of
 from mnemosphere.schema import warn_user
 
 _PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+class Line(NamedTuple):
+    """A feature as a user has it: a number, or all the numbers of a category."""
+
+    name: str
+    place: slice  # of its numbers
+    kind: str = "number"
+    categories: tuple[str, ...] = ()
+
+    def written(self, row: NDArray[Any]) -> str:
+        """What a row (N,) has there, for people."""
+        numbers = row[self.place]
+        if not self.categories or np.isnan(numbers).any():
+            return written(float(numbers[0]), self.kind)
+        if len(numbers) == 1:
+            return self.categories[int(numbers[0] > 0.5)] if numbers[0] != 0.5 else "another one"
+        return self.categories[int(numbers.argmax())] if numbers.any() else "another one"
 
 
 @dataclass(frozen=True)
@@ -57,6 +75,29 @@ class Features:
     def kinds(self) -> list[str]:
         """What each number is: a number, a date, part of a category, …"""
         return ["number"] * self.n_numbers if self.encoding is None else self.encoding.kinds
+
+    @property
+    def lines(self) -> list[Line]:
+        """The features as a user has them: a category is one."""
+        names = [str(n) for n in self.names or (f"x{i}" for i in range(self.n_numbers))]
+        found: list[Line] = []
+        if self.encoding is not None and self.named is None:
+            for own, place in self.encoding.places():
+                numbers = range(place.start, place.stop)
+                if own.kind == "category":
+                    found.append(Line(own.name, place, own.kind, tuple(map(str, own.categories))))
+                else:
+                    found += [Line(names[i], slice(i, i + 1), own.kind) for i in numbers]
+            return found
+        return [
+            Line(name, slice(i, i + 1), kind)
+            for i, (name, kind) in enumerate(zip(names, self.kinds, strict=True))
+        ]
+
+    @property
+    def categories(self) -> list[slice]:
+        """Where the numbers of categories stand, of which one is 1."""
+        return [own.place for own in self.lines if len(own.categories) > 2]
 
     @classmethod
     def learn(

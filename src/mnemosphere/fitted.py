@@ -243,8 +243,20 @@ class FittedModel:
 
     @cached_property
     def memories(self) -> Floats:
-        """Memories, in the features' units if rows are standardized, else unit vectors, ndarray of shape (P, N)."""
-        return as_numpy(self.normalizer.restore(self.votes.w))
+        """Memories, in the features' units if rows are standardized or on circles, else unit vectors, ndarray of shape (P, N)."""
+        return as_numpy(self.restore(self.votes.w))
+
+    @property
+    def typical_values(self) -> Floats | None:
+        """(P, N) what memories stand for, in the features' units: means of rows, else memories.
+
+        Memories that tell classes apart point beyond the rows. None if rows have lost their units.
+        """
+        own = None if self.normalizer.units is None else self.memories
+        means = None if self.exemplars is None else self.exemplars.means
+        if means is None or own is None:
+            return own if means is None else means
+        return np.where(np.isnan(means), own, means)
 
     @cached_property
     def precise_votes(self) -> Votes:
@@ -284,6 +296,10 @@ class FittedModel:
             raise ValueError(f"y must be clusters from 0 to {len(self.classes) - 1}, got {some}")
         return torch.as_tensor(index).reshape(-1).to(self.device).long()
 
+    def restore(self, points: Tensor) -> Tensor:
+        """Points of the sphere (…, M) as rows, in the features' units if possible, (…, N)."""
+        return self.normalizer.restore(points, self.features.categories)
+
     # Rows in.
 
     def stored(self, X: Any) -> StoredRows:
@@ -306,9 +322,9 @@ class FittedModel:
         x, lost = on_sphere(stored, self.normalizer, self.density.w.dtype)
         found = torch.where(lost[:, None], 0.0, x)
         found[~lost] = retrieval.expected_memory(self.density, x[~lost])
-        restored = as_numpy(self.normalizer.restore(found).double())
+        restored = as_numpy(self.restore(found).double())
         full = torch.from_numpy(fill_missing(as_numpy(values), restored, self.normalizer.kind))
-        neutral = self.normalizer.to(stored.device).fill(values, values.isnan())
+        neutral = self.normalizer.to(stored.device).average(values)
         full = torch.where(lost[:, None], neutral, full.to(stored.device))
         return StoredRows(full, stored.device)
 

@@ -113,6 +113,17 @@ def on_sphere(kind, x, training):
         x = np.hstack([x, np.full((len(x), 1), math.sqrt(x.shape[1]))])
     elif kind == "center":
         x = x - x.mean(axis=1, keepdims=True)
+    elif kind == "circles":
+        known = (np.arange(len(training)) + 0.5) / len(training)
+        rank = np.column_stack(
+            [
+                np.interp(own, np.sort(seen), known)
+                for own, seen in zip(x.T, training.T, strict=True)
+            ]
+        )
+        k = np.arange(1, 5)
+        angle = np.pi * k * rank[:, :, None]
+        x = (np.stack([np.cos(angle), np.sin(angle)], 3) / k[:, None]).reshape(len(x), -1)
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
@@ -125,7 +136,7 @@ class Read(NamedTuple):
     shares: NDArray[np.float64]  # (n, P+1) P(component | x)
 
 
-@pytest.fixture(scope="session", params=["center", "unit", "standard"])
+@pytest.fixture(scope="session", params=["center", "unit", "standard", "circles"])
 def read(request, data, fresh, oracle) -> Read:
     model = mn.DAMClassifier(
         7,

@@ -11,6 +11,7 @@ import pytest
 
 import class_formula
 import mnemosphere as mn
+from estimators.conftest import on_sphere
 from mnemosphere.text import readable
 from quick_models import small
 
@@ -18,6 +19,13 @@ from quick_models import small
 def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
     model, x, _, _ = read
     x = x.numpy()
+    circles = model.normalize_ == "circles"
+    average = on_sphere("circles", data.x, data.x).mean(0)
+
+    def by_feature(parts):
+        """On circles, eight coordinates of each feature; else one, and perhaps a constant."""
+        return parts.reshape(*parts.shape[:-1], 5, 8).sum(-1) if circles else parts
+
     w = model.model_.votes.w.numpy()
     shares, soft, _ = class_formula.of_model(model, x)
     beta = model.varsigma_ * model.beta_ / model.temperature_
@@ -31,7 +39,7 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
     found = model.explain(fresh.x, n_nearest=3)
     for row in range(0, 47, 5):
         why, n = found.features(row), 5
-        parts = x[row] * w[found.memory[row]]  # (3, N')
+        parts = by_feature(x[row] * w[found.memory[row]])  # (3, N')
         np.testing.assert_allclose(why.contribution, parts[:, :n], rtol=1e-10, atol=1e-14)
         total = why.contribution.sum(1) + why.constant
         np.testing.assert_allclose(total, found.overlap[row], rtol=0, atol=1e-10)
@@ -44,6 +52,8 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
             said.append(np.log(within.sum()))
             weights.append(within / within.sum())
         nearer = beta / 2 * ((x[row] - mean[1]) ** 2 - (x[row] - mean[0]) ** 2)
+        if circles:  # by how much more than for an average row
+            nearer = by_feature(beta * (mean[0] - mean[1]) * (x[row] - average))
         np.testing.assert_allclose(why.difference, nearer[:n], rtol=1e-8, atol=1e-12)
         assert why.difference_constant == pytest.approx(nearer[n:].sum(), abs=1e-12)
         odds = log_proba[row, a] - log_proba[row, b]
@@ -51,6 +61,12 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
         summed = why.difference.sum() + why.difference_constant + why.difference_rest
         assert summed == pytest.approx(said[0] - said[1], abs=1e-9)
         assert summed + why.difference_frequencies == pytest.approx(odds, abs=1e-10)
+        np.testing.assert_array_equal(why.value, fresh.x[row])
+        if circles:
+            rank = [np.interp(v, np.sort(own), (np.arange(61) + 0.5) / 61)
+                    for v, own in zip(fresh.x[row], data.x.T, strict=True)]  # fmt: skip
+            np.testing.assert_allclose(why.position, rank, rtol=1e-9)
+            continue
         length = np.linalg.norm((fresh.x[row] - data.x.mean(0)) / data.x.std(0))
         unit = np.hypot(length, n**0.5) if model.normalize_ == "standard" else n**0.5
         np.testing.assert_allclose(why.position, unit * x[row, :n], rtol=1e-9)
@@ -58,7 +74,6 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
         np.testing.assert_allclose(why.memories, at[found.memory[row]], rtol=1e-9)
         np.testing.assert_allclose(why.predicted_position, weights[0] @ at, rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(why.runner_up_value, weights[1] @ rows, rtol=1e-8)
-        np.testing.assert_array_equal(why.value, fresh.x[row])
 
 
 def test_single_precision_and_a_table_with_names(data):
@@ -167,15 +182,19 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     np.testing.assert_allclose(mn.interpret.relevances(model.model_), form.diagonal(), rtol=1e-10)
     found = model.explain(frame.iloc[:2])
     why = found.features(1)
-    one, other, relevance = why.pairs[0]
+    one, other, together = why.pairs[0]
     first = names.index(one), names.index(other)
     assert abs(form[first]) == pytest.approx(np.abs(np.triu(form, 1)).max())
-    assert relevance == pytest.approx(form[first])
-    np.testing.assert_allclose(why.relevance, form.diagonal(), rtol=1e-10)
-    assert why.as_dicts()[0]["relevance"] == pytest.approx(form.diagonal()[why.order()[0]])
+    assert together == pytest.approx(form[first])
+    relevance = form.diagonal()
+    relevance = [*relevance[:5], relevance[5:].mean()]  # a category is one feature
+    np.testing.assert_allclose(why.relevance, relevance, rtol=1e-10)
+    assert why.names == [*frame.columns]
+    assert why.written[5] == frame["plan"][1]
+    assert why.as_dicts()[0]["relevance"] == pytest.approx(relevance[why.order()[0]])
     assert {"relevance rank", "difference"} <= set(why.table()[0])
     assert why.relevance_rank[why.relevance.argmax()] == 1
-    assert sorted(why.relevance_rank) == list(range(1, len(names) + 1))
+    assert sorted(why.relevance_rank) == list(range(1, 7))
     assert f"counting together: {names[first[0]]}" in str(found)
     titles = [ax.get_title(loc) for ax in found.plot(0).axes for loc in ("left", "center")]
     assert "relevance" in titles

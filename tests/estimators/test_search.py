@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from mnemosphere.estimators.crossfit import Candidate, Evaluation, Sample, splits
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_circles
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -17,7 +18,6 @@ from sklearn.preprocessing import StandardScaler
 import mnemosphere as mn
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators import class_training, search
-from mnemosphere.estimators.crossfit import Candidate, Evaluation, Sample, splits
 from mnemosphere.model.objectives import soft_labels
 
 TABLES = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}

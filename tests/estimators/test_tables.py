@@ -58,7 +58,7 @@ def test_a_table_with_categories_dates_and_missing_values(table, model, tmp_path
     again = mn.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
     why = model.explain(frame[:3])
-    assert "plan=basic" in str(why)
+    assert why.features(0).names == [*frame.columns]
     numbers = mn.interpret.encode(model.model_, frame)
     assert list(numbers) == ["age", "plan=basic", "plan=plus", "plan=pro", "active", "since"]
     np.testing.assert_array_equal(model.predict_proba(numbers), model.predict_proba(frame))

@@ -40,7 +40,9 @@ def fit(kind, y=None, **settings):
     return model.fit(x, labels if y is None else y[labels])
 
 
-@pytest.mark.parametrize("kind", ["center", "unit", "standard", "whitened", "weighted", "none"])
+@pytest.mark.parametrize(
+    "kind", ["center", "unit", "standard", "whitened", "weighted", "circles", "none"]
+)
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_every_normalization_gives_the_same_answers(kind, precision, tmp_path):
     model = fit(kind, precision=precision)

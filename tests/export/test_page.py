@@ -126,12 +126,16 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
     assert (np.diff(found["energies"]) <= 1e-9).all()
 
 
-@pytest.mark.parametrize("objective", ["joint", "conditional"])
-def test_a_metric_gives_the_same_answers_and_paths(browser, wines, tmp_path, objective):
+@pytest.mark.parametrize(
+    ("normalize", "objective"),
+    [("whitened", "joint"), ("whitened", "conditional"), ("circles", "conditional")],
+)
+def test_a_geometry_gives_the_same_answers_and_paths(
+    browser, wines, tmp_path, normalize, objective
+):
     x, y = wines
-    settings = {"normalize": "whitened", "objective": objective, "random_state": 0}
+    settings = {"normalize": normalize, "objective": objective, "random_state": 0}
     model = mn.DAMClassifier(11, **settings).fit(x, y)
-    assert model.model_.normalizer.metric is not None
     model.explore(tmp_path / "p.html", x, y, layout="pca")
     browser.open(tmp_path / "p.html")
     found = np.array(browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"))

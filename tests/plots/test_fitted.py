@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import mnemosphere as mn
-from mnemosphere.plots.fitted import memories_of, representative
+from mnemosphere.plots.fitted import memories_of
+from mnemosphere.plots.functions import representative
 
 SHAPE = (2, 5)
 

@@ -118,6 +118,7 @@ def test_bad_explanations(case, change, message):
 class Reasons:
     """Of 17 features; the sums are known."""
 
+    unit, rest = "standard units", "soft labels"
     names = tuple(f"feature {k}" for k in range(17))
     predicted, runner_up, memory = "cat", "dog", ("#3", "#5", "#8")
     written = tuple(f"{k}.5" for k in range(17))

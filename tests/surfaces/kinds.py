@@ -171,6 +171,7 @@ KINDS = {
     "many categories": categories,
     "missing values": missing,
     "missing values and a metric": missing,
+    "missing values on circles": missing,
     "dates": dates,
     "id and constant columns": ids,
     "texts, tf-idf": lambda: corpus(TfidfVectorizer(max_features=300)),
@@ -193,6 +194,7 @@ GIVEN = {
     "many categories": ("whitened", "joint"),
     "missing values": ("standard", "conditional"),
     "missing values and a metric": ("weighted", "joint"),
+    "missing values on circles": ("circles", "conditional"),
     "dates": ("weighted", "joint"),
     "id and constant columns": ("whitened", "conditional"),
     "texts, tf-idf": ("center", "joint"),
@@ -239,7 +241,8 @@ class Fitted:
 
     def quick(self) -> mn.DAMClassifier:
         """The same with little to train."""
-        return self.estimator(n_memories=9, objective="joint", varsigma=0.5, normalize="standard",
+        normalize = "circles" if "circles" in self.kind else "standard"
+        return self.estimator(n_memories=9, objective="joint", varsigma=0.5, normalize=normalize,
                               max_iter=2)  # fmt: skip
 
     @property

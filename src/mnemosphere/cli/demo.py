@@ -101,7 +101,7 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
 
 def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:
     from mnemosphere.model.parameters import memory_name
-    from mnemosphere.plots.fitted import representative
+    from mnemosphere.plots.functions import representative
     from mnemosphere.plots.terminal import terminal_gallery
 
     indices = representative(model.model_, _SHOWN).tolist()

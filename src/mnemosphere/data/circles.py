@@ -7,13 +7,15 @@ a sum over columns of a smooth function of one column.
 
 A column with d different values has d − 1 harmonics at most: a category, which comes as columns of zeros
 and ones, has one for each of them.
+
+Between two values of a column, the squared distance depends on the difference of their ranks alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Protocol, Self
 
@@ -45,27 +47,32 @@ class Circles:
 
     knots: Tensor  # (N, K) float64 values, ascending; the last one again if a column has fewer
     ranks: Tensor  # (N, K) float64 their ranks, in (0, 1)
+    mass: Tensor  # (N, K) float64 shares of the training rows nearest to each knot
     harmonics: Tensor  # (N,) float64, whole; 0: a constant column
 
     @classmethod
     def fit(cls, rows: _Chunks, weight: Tensor | None = None) -> Self:
         """Learn the ranks from dense rows, NaN for missing values, some of them if there are many."""
         step = max(1, -(-rows.n_rows // _ROWS))
-        x = torch.cat([part[(-span.start) % step :: step] for span, part in rows.chunks()])
+        x = torch.cat([part[(-span.start) % step :: step].double() for span, part in rows.chunks()])
         each = x.new_ones(len(x)) if weight is None else weight[::step].to(x)
         columns = [_ranks(own, each) for own in x.T]
-        size = max((len(value) for value, _ in columns), default=1)
-        knots, ranks = (
-            torch.stack(
-                [torch.cat([own[i], own[i][-1:].expand(size - len(own[i]))]) for own in columns]
-            )
-            for i in (0, 1)
+        size = max((len(value) for value, *_ in columns), default=1)
+        knots, ranks, mass = (
+            torch.stack([_longer(own[i], size, last) for own in columns])
+            for i, last in enumerate((1.0, 1.0, 0.0))
         )
-        degrees = torch.tensor([len(value) - 1 for value, _ in columns], device=x.device)
+        degrees = torch.tensor([len(value) - 1 for value, *_ in columns], device=x.device)
         most = min(_MOST, max(_LEAST, int(rows.n_rows**0.5 / _ROOTS_EACH)))
         several = max(1, int((degrees > 1).sum()))
         most = max(2, min(most, _COORDINATES // 2 // several))
-        return cls(knots, ranks, degrees.clamp_max(most).double())
+        return cls(knots, ranks, mass, degrees.clamp_max(most).double())
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same with its numbers on another device."""
+        if self.knots.device == torch.device(device):
+            return self
+        return type(self)(*(getattr(self, f.name).to(device) for f in fields(self)))
 
     @cached_property
     def _pairs(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -73,9 +80,9 @@ class Circles:
         count = self.harmonics.long()
         column = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
         first = count.cumsum(0) - count
-        k = torch.arange(len(column), device=count.device) - first[column] + 1
+        k = (torch.arange(len(column), device=count.device) - first[column] + 1).double()
         # Columns with fewer harmonics are as long as the others.
-        square = torch.cat([k.new_zeros(1), k.double().reciprocal().square().cumsum(0)]).double()
+        square = torch.cat([k.new_zeros(1), k.reciprocal().square().cumsum(0)])
         own = (square[first + count] - square[first])[column]
         return column, k, (own.max() / own).sqrt() / k if len(k) else own
 
@@ -85,14 +92,27 @@ class Circles:
         return 2 * int(self.harmonics.sum())
 
     @property
+    def radius(self) -> float:
+        """The length of a row without missing values."""
+        return float(self._pairs[2].square().sum().sqrt())
+
+    @property
     def column(self) -> Tensor:
         """The column that each coordinate belongs to, (M,)."""
         return self._pairs[0].repeat_interleave(2)
 
+    @property
+    def waves(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Coordinate m of a rank u is amplitude sin(frequency u + phase), (M,) each."""
+        _, k, amplitude = self._pairs
+        phase = torch.tensor([math.pi / 2, 0.0], dtype=torch.float64, device=k.device)
+        amplitude, frequency = (t.repeat_interleave(2) for t in (amplitude, math.pi * k))
+        return amplitude, frequency, phase.repeat(len(k))
+
     def rank(self, x: Tensor) -> Tensor:
         """Ranks (B, N) of values, linear between knots; NaN stays."""
         value = x.double().T.contiguous()  # (N, B)
-        right = torch.searchsorted(self.knots, value.nan_to_num(0.0)).clamp(
+        right = torch.searchsorted(self.knots, value.detach().nan_to_num(0.0)).clamp(
             1, max(1, self.knots.shape[1] - 1)
         )
         if self.knots.shape[1] == 1:
@@ -111,33 +131,78 @@ class Circles:
         return self.at(self.rank(x))
 
     def at(self, rank: Tensor) -> Tensor:
-        """Coordinates (B, M) of ranks (B, N)."""
+        """Coordinates (B, M) of ranks (B, N); zeros for NaN."""
         column, k, amplitude = self._pairs
-        angle = math.pi * k * rank[:, column]
+        known = ~rank.isnan()
+        angle = math.pi * k * torch.where(known, rank, 0.0)[:, column]
         found = torch.stack([angle.cos(), angle.sin()], 2) * amplitude[:, None]
-        return found.flatten(1).nan_to_num_(0.0)
+        return (found * known[:, column, None]).flatten(1)
+
+    @cached_property
+    def _at_knots(self) -> list[tuple[slice, Tensor]]:
+        """Of each column, where its coordinates lie and what they are at its knots (K, ·)."""
+        ends = (2 * self.harmonics.long()).cumsum(0).tolist()
+        places = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+        amplitude, frequency, phase = self.waves
+        return [
+            (own, amplitude[own] * torch.sin(frequency[own] * u[:, None] + phase[own]))
+            for own, u in zip(places, self.ranks, strict=True)
+        ]
+
+    @cached_property
+    def center(self) -> Tensor:
+        """Mean coordinates (M,) of the training rows, in each column of those that have a value."""
+        return torch.cat([m @ z for m, (_, z) in zip(self.mass, self._at_knots, strict=True)])
 
     def curves(self, w: Tensor) -> Tensor:
-        """Contributions (P, N, K) of each column to the products with w (P, M), at the knots."""
-        found = w.new_zeros(len(w), *self.ranks.shape, dtype=torch.float64)
-        for j, own in enumerate(
-            self.column == torch.arange(len(self.harmonics)).to(w.device)[:, None]
-        ):
-            if bool(own.any()):
-                at = self.ranks.new_full((self.ranks.shape[1], len(self.harmonics)), torch.nan)
-                at[:, j] = self.ranks[j]
-                found[:, j] = w[:, own].double() @ self.at(at)[:, own].T
-        return found
+        """Contributions (P, N, K) of each column to the products with w (P, M), at the knots.
 
-    def values(self, w: Tensor) -> Tensor:
-        """The value of each column (P, N) that resembles w (P, M) most, of those at the knots."""
-        best = self.curves(w).argmax(2)  # (P, N)
-        return self.knots.expand(len(w), -1, -1).gather(2, best[:, :, None])[:, :, 0]
+        Less their mean over the training rows, so that 0 is what the column contributes on average.
+        """
+        w, center = w.double(), self.center.to(w.device)
+        parts = [w[:, own] @ (z.to(w) - center[own]).T for own, z in self._at_knots]
+        return torch.stack(parts, 1)
+
+    def values(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
+        """The value of each column (P, N) that resembles w (P, M) most, of those at the knots.
+
+        categories: columns of zeros and ones of which one is 1.
+        """
+        parts = [(w[:, own].double() @ z.to(w.device).T).argmax(1) for own, z in self._at_knots]
+        best = torch.stack(parts, 1)
+        for place in categories:
+            own = self._at_knots[place]
+            gain = torch.stack(
+                [w[:, at].double() @ (z[-1] - z[0]).to(w.device) for at, z in own], 1
+            )
+            chosen = torch.zeros_like(best[:, place]).scatter_(1, gain.argmax(1, keepdim=True), 1)
+            best[:, place] = chosen * (self.knots.shape[1] - 1)
+        knots = self.knots.to(w.device).expand(len(w), -1, -1)
+        return knots.gather(2, best[:, :, None])[:, :, 0]
+
+    @property
+    def middle(self) -> Tensor:
+        """The value in the middle of each column, (N,)."""
+        at = (self.ranks - 0.5).abs().argmin(1, keepdim=True)
+        return self.knots.gather(1, at)[:, 0]
+
+    @property
+    def scale(self) -> Tensor:
+        """About the standard deviation of each column in the training rows, above 0, (N,)."""
+        peak = self.knots.abs().amax(1).clamp_min(1e-300)
+        value = self.knots / peak[:, None]
+        spread = (value - (self.mass * value).sum(1, keepdim=True)).square()
+        found = (self.mass * spread).sum(1).sqrt() * peak
+        return torch.where(found > 0, found, 1.0)
 
     def lengths(self, w: Tensor) -> Tensor:
         """How long the part of each column is in w (P, M): how much it matters, (P, N)."""
-        square = w.new_zeros(len(w), len(self.harmonics), dtype=torch.float64)
-        return square.index_add_(1, self.column, w.double().square()).sqrt()
+        return self.sums(w.double().square()).sqrt()
+
+    def sums(self, parts: Tensor) -> Tensor:
+        """Parts (…, M) of coordinates summed by column, (…, N)."""
+        found = parts.new_zeros(*parts.shape[:-1], len(self.harmonics))
+        return found.index_add_(-1, self.column.to(parts.device), parts)
 
     def check(self) -> Self:
         """Raise ValueError unless these are circles; return self."""
@@ -145,17 +210,27 @@ class Circles:
         order = (self.knots.diff(dim=1) >= 0).all() and (self.ranks.diff(dim=1) >= 0).all()
         if not bool(whole and order and (self.ranks > 0).all() and (self.ranks < 1).all()):
             raise ValueError("knots and ranks of circles must ascend, ranks between 0 and 1")
+        if not bool(((self.mass.sum(1) - 1).abs() < 1e-6).all()):
+            raise ValueError("shares of the rows at the knots of circles must add up to 1")
         if not 0 < int(self.harmonics.sum()) <= len(self.harmonics) * max(2, _MOST):
             raise ValueError(f"no circles with {int(self.harmonics.sum())} harmonics")
         return self
 
 
-def _ranks(column: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """(values, ascending, their ranks) of one column: the middle of the ranks of all that are equal."""
-    known = ~column.isnan()
+def _longer(values: Tensor, size: int, last: float) -> Tensor:
+    """Values (size,) whose last one, times `last`, is repeated."""
+    return torch.cat([values, last * values[-1:].expand(size - len(values))])
+
+
+def _ranks(column: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(values, ascending, their ranks, shares of rows) of one column.
+
+    A rank is the middle of the ranks of all values that are equal.
+    """
+    known = ~column.isnan() & (weight > 0)
     value, place = torch.unique(column[known], return_inverse=True)
     if len(value) == 0:
-        return column.new_zeros(1), column.new_full((1,), 0.5)
+        return column.new_zeros(1), column.new_full((1,), 0.5), column.new_ones(1)
     mass = torch.zeros_like(value).index_add_(0, place, weight[known])
     mass = mass / mass.sum()
     rank = (mass.cumsum(0) - mass / 2).clamp(1e-9, 1 - 1e-9)
@@ -164,5 +239,7 @@ def _ranks(column: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
             rank, torch.linspace(0, 1, KNOTS, dtype=rank.dtype, device=rank.device)
         )
         at = torch.unique(at.clamp(0, len(value) - 1))
+        nearest = torch.searchsorted((rank[at][1:] + rank[at][:-1]) / 2, rank)
+        mass = torch.zeros_like(rank[at]).index_add_(0, nearest, mass)
         value, rank = value[at], rank[at]
-    return value, rank
+    return value, rank, mass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
 import torch
@@ -41,13 +41,15 @@ _LEARNED = {  # what a model file may hold
     "metric": Array("D M", optional=True),
     "knots": Array("N K", optional=True),
     "ranks": Array("N K", low=math.ulp(0.0), optional=True),
+    "mass": Array("N K", low=0.0, optional=True),
     "harmonics": Array("N", low=0.0, optional=True),
 }
-_CIRCLES = ("knots", "ranks", "harmonics")
+_CIRCLES = ("knots", "ranks", "mass", "harmonics")
 _LOOKED_AT = 8  # chunks
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
 METRICS = ("whitened", "weighted")
 SCALED = ("standard", *METRICS)
+DENSE = (*METRICS, "circles")  # of which sparse rows come out dense
 _DENSE_NUMBERS = 1 << 20  # numbers of sparse rows that are held dense at a time
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
@@ -90,7 +92,7 @@ class Normalizer:
     scale: Tensor | None = None
     energy: Tensor | None = None  # (N,) each feature's mean share of a row's squared norm; else
     metric: Tensor | None = None  # (D, M) float64
-    circles: Circles | None = None
+    circles: Circles | None = field(default=None, kw_only=True)
 
     @classmethod
     def fit(
@@ -147,11 +149,19 @@ class Normalizer:
         metric = tensors.get("metric")
         if metric is not None and not (metric.numel() and 1e-30 < float(metric.abs().max()) < 1e30):
             raise ValueError("normalizer.metric is no map that a row could be seen through")
-        own = {name: tensors[name] for name in _CIRCLES if name in tensors}
-        if len(own) != len(_CIRCLES) * (kind == "circles"):
+        if sum(name in tensors for name in _CIRCLES) != len(_CIRCLES) * (kind == "circles"):
             raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
-        rest = {name: tensor for name, tensor in tensors.items() if name not in own}
-        return cls(kind, **rest, circles=Circles(**own).check() if own else None)
+        found = cls.of(kind, tensors)
+        if found.circles is not None:
+            found.circles.check()
+        return found
+
+    @classmethod
+    def of(cls, kind: str, tensors: Mapping[str, Tensor]) -> Self:
+        """The same of tensors that need no check, in double precision."""
+        every = {name: tensor.double() for name, tensor in tensors.items()}
+        own = {name: every.pop(name) for name in _CIRCLES if name in every}
+        return cls(kind, **every, circles=Circles(**own) if own else None)
 
     @property
     def extra(self) -> int:
@@ -164,6 +174,11 @@ class Normalizer:
             return self.circles.n_coordinates
         return n_features + self.extra if self.metric is None else self.metric.shape[0]
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether sparse rows come out dense."""
+        return self.metric is not None or self.circles is not None
+
     def with_metric(self, metric: Tensor) -> Self:
         """A copy that puts rows at Av/‖Av‖, v where they are put now; metrics multiply."""
         a = metric.double()
@@ -172,7 +187,8 @@ class Normalizer:
     @property
     def no_direction(self) -> str:
         """What a row without direction is, for messages."""
-        return {"center": "constant"}.get(self.kind, "empty" if self.extra else "all zeros")
+        empty = self.extra or self.circles is not None
+        return {"center": "constant"}.get(self.kind, "empty" if empty else "all zeros")
 
     def check_some_left(self, lost: Tensor) -> None:
         """Raise ValueError if no row has a direction."""
@@ -184,16 +200,16 @@ class Normalizer:
 
     def to(self, device: torch.device | str) -> Self:
         """A copy whose numbers are on another device."""
-        moved = {name: tensor.to(device) for name, tensor in self.to_tensors().items()}
-        own = {name: moved.pop(name) for name in _CIRCLES if name in moved}
-        return type(self)(self.kind, **moved, circles=Circles(**own) if own else None)
+        if self.circles is not None:
+            return replace(self, circles=self.circles.to(device))
+        return self.of(self.kind, {name: t.to(device) for name, t in self.to_tensors().items()})
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
         if isinstance(x, SparseRows):
-            if self.metric is None:
+            if not self.is_dense:
                 return sparse_unit_rows(x, self.kind, self.mean, self.scale)
-            # A metric mixes features, so few rows at a time become dense.
+            # Few rows at a time become dense.
             step = max(1, _DENSE_NUMBERS // x.shape[1])
             parts = [self(x[k : k + step].to_dense()) for k in range(0, x.shape[0], step)]
             return torch.cat([unit for unit, _ in parts]), torch.cat([lost for _, lost in parts])
@@ -210,9 +226,31 @@ class Normalizer:
     def coordinates(self, x: Tensor) -> Tensor:
         """Rows (B, M) before the metric and before they are divided by their norms.
 
-        Linear in the features.
+        Linear in the features, or each a function of one feature.
         """
         return self._directions(x.double())[0]
+
+    def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
+        """Parts (…, M) of coordinates as those of features (…, N), and of none of them (…,)."""
+        if self.circles is not None:
+            return self.circles.sums(parts), parts.new_zeros(parts.shape[:-1])
+        n = parts.shape[-1] - self.extra
+        return parts[..., :n], parts[..., n:].sum(-1)
+
+    def reference(self, x: Tensor) -> Tensor | None:
+        """What contributions of coordinates (B, M) of rows are measured from: the average row.
+
+        None: from what memories have there, since they are rows that could occur.
+        """
+        if self.circles is None:
+            return None
+        return self.circles.center * self.per_coordinate(~x.isnan())
+
+    def per_coordinate(self, of_features: Tensor, appended: float = 1) -> Tensor:
+        """What is said of features (B, N), of their coordinates (B, M)."""
+        if self.circles is not None:
+            return of_features[:, self.circles.column.to(of_features.device)]
+        return torch.nn.functional.pad(of_features, (0, self.extra), value=appended)
 
     def pull_back(self, w: Tensor) -> Tensor:
         """Points w of the sphere seen from `coordinates` v: ⟨pull_back(w), v⟩ = ⟨w, Av⟩.
@@ -262,7 +300,7 @@ class Normalizer:
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
         """Rows with a neutral value where `unknown`: one that becomes 0 on the sphere."""
         if self.circles is not None:
-            return torch.where(unknown, torch.nan, x.double())
+            return torch.where(unknown, torch.nan, x.double())  # which these are
         value = torch.zeros((), dtype=torch.float64, device=x.device)
         if self.kind == "center":  # the mean of the row is that of the features that are known
             known = torch.where(unknown, 0.0, x.double())
@@ -275,20 +313,28 @@ class Normalizer:
             filled = filled / torch.where(norm > 0, norm, 1.0)
         return filled
 
+    def average(self, x: Tensor) -> Tensor:
+        """Rows with an ordinary number in place of NaN."""
+        if self.circles is not None:
+            return torch.where(x.isnan(), self.circles.middle, x.double())
+        return self.fill(x, x.isnan())
+
     def with_gaps(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """As `__call__` of rows with NaN: these stay, and the rest has the norm it is likely to.
 
         On the sphere a row is known only where the norm of its unknown part is. With "standard"
         that is √m, since features have variance 1; with "unit" and "center" features have their
         mean shares of the squared norm; with "none" it is what the known part leaves of 1. A metric
-        mixes features, so there gaps are filled in neutrally. A row of nothing but NaN has no
-        direction.
+        mixes features, so there gaps are filled in neutrally; on circles they are zeros. A row of
+        nothing but NaN has no direction.
         """
+        if self.circles is not None:
+            return self(x)
         gaps = x.isnan()
         unit, lost = self(self.fill(x, gaps))
         empty = gaps.all(1)
         unit, lost = torch.where(empty[:, None], 0.0, unit), lost | empty
-        if self.metric is not None or self.circles is not None:
+        if self.metric is not None:
             return unit, lost
         n = x.shape[1]
         if self.kind in SCALED:
@@ -302,10 +348,33 @@ class Normalizer:
         unit = unit * torch.where(gaps.any(1), share, 1.0).sqrt()[:, None]
         return torch.where(gaps & ~lost[:, None], torch.nan, unit), lost
 
-    def restore(self, w: Tensor) -> Tensor:
-        """Points of the sphere as a user would read them: in the features' units if possible."""
+    @property
+    def units(self) -> Tensor | None:
+        """Standard deviations of the features (N,), about, if the kind knows them."""
+        return self.scale if self.circles is None else self.circles.scale
+
+    def positions(self, x: Tensor) -> Tensor:
+        """Where rows (n, N) in the features' units lie: their ranks on circles, else standard units."""
         if self.circles is not None:
-            return self.circles.values(w.reshape(-1, w.shape[-1])).reshape(*w.shape[:-1], -1)
+            return self.circles.rank(x)
+        if self.mean is None or self.scale is None:
+            raise ValueError(f"normalize={self.kind!r} knows no standard units")
+        return (x - self.mean.to(x.device)) / self.scale.to(x.device)
+
+    def distance(self, x: Tensor, other: Tensor) -> Tensor:
+        """How far rows are apart (n,): in ranks on circles, else in standard units or those of X."""
+        apart = other - x if self.units is None else self.positions(other) - self.positions(x)
+        found: Tensor = torch.linalg.vector_norm(apart, dim=1)
+        return found
+
+    def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
+        """Points of the sphere as a user would read them: in the features' units if possible.
+
+        categories: features of which one is 1, the others 0.
+        """
+        if self.circles is not None:
+            found = self.circles.values(w.reshape(-1, w.shape[-1]), categories)
+            return found.reshape(*w.shape[:-1], -1)
         if self.metric is not None:
             w = self.preimage(w)
         if self.mean is None or self.scale is None:

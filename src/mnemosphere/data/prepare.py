@@ -45,7 +45,7 @@ def on_sphere(
     rows: StoredRows, normalizer: Normalizer, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """(all unit rows (n, N'), which have no direction (n,)) on the device of `rows`."""
-    if isinstance(rows.values, SparseRows) and normalizer.metric is None:
+    if isinstance(rows.values, SparseRows) and not normalizer.is_dense:
         found = list(unit_chunks(rows, normalizer, dtype))
         parts = [unit for unit, _ in found if isinstance(unit, SparseRows)]
         return SparseRows.cat(parts), torch.cat([lost for _, lost in found])

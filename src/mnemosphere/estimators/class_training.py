@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, Dataset
-from mnemosphere.data.normalize import METRICS, SCALED, Normalizer
+from mnemosphere.data.normalize import DENSE, SCALED, Normalizer
 from mnemosphere.data.rows import StoredRows, in_order, merge_copies
 from mnemosphere.estimators import choice
 from mnemosphere.estimators.choice import Choice, Geometry, Sample, SearchTable
@@ -153,7 +153,7 @@ class ClassTraining:
         streamed: they are the first batch of a stream, which the joint likelihood follows.
         """
         settings = replace(self.settings, objective="joint") if streamed else self.settings
-        if stored.n_features < 2 and settings.normalize not in ("auto", *SCALED):
+        if stored.n_features < 2 and settings.normalize not in ("auto", *SCALED, "circles"):
             raise ValueError(
                 f"X has {stored.n_features} feature(s) after normalize={settings.normalize!r}, the "
                 "sphere needs 2: use normalize='standard'"
@@ -247,7 +247,7 @@ def _choose(
     """Decide what is "auto"."""
     settings.check()
     sample = Sample(rows, targets, weight, torch.float32)
-    if sample.is_sparse and settings.normalize in (*METRICS, "circles"):
+    if sample.is_sparse and settings.normalize in DENSE:
         raise ValueError(
             f"normalize={settings.normalize!r} would fill sparse rows: pass normalize='unit' or "
             "dense rows"

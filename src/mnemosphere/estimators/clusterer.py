@@ -48,7 +48,7 @@ def _centers(model: FittedModel) -> Floats:
     votes = model.votes
     means = votes.p[1:, :-1].T @ votes.w  # (C, P) (P, N)
     norm = means.norm(dim=1, keepdim=True).clamp_min(torch.finfo(means.dtype).tiny)
-    return as_numpy(model.normalizer.restore(means / norm))
+    return as_numpy(model.restore(means / norm))
 
 
 @register
@@ -82,7 +82,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Inverse temperature; a number is held fixed.
     smoothing : float in [0, 1)
         ε of Eq. (unsupervised_loss): how soft the labels of memories stay.
-    normalize : {"auto", "center", "unit", "standard", "none"}
+    normalize : {"auto", "center", "unit", "standard", "circles", "none"}
         How rows are put on the sphere. "auto": the one under which halves of the rows agree best
         on the clusters; "standard" where features are in unlike units (a tenth of them with
         standard deviations over 10 times the median), "unit" for sparse rows.
@@ -125,7 +125,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     memory_labels_ : ndarray of int of shape (P,)
         Clusters of the memories; n_clusters is "none of them".
     memories_ : ndarray of shape (P, N)
-        Unit vectors; with normalize="standard" in the features' units.
+        Unit vectors; with normalize="standard" and "circles" in the features' units.
     class_weights_ : ndarray of shape (P+1, C+1)
         Class weights p. Row 0 is the uniform component, the last column the class "none of them".
     memory_prior_ : ndarray of shape (P+1,)

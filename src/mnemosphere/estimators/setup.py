@@ -110,7 +110,7 @@ def put_on_sphere(
 ) -> tuple[Normalizer, Tensor, Tensor]:
     """(the normalizer, unit rows, which of the stored rows have no direction)."""
     normalizer = Normalizer.fit(kind, stored, weight)
-    if stored.n_features + normalizer.extra < 2:
+    if normalizer.n_coordinates(stored.n_features) < 2:
         raise ValueError(
             f"X has {stored.n_features} feature(s) after normalize={kind!r}, the sphere needs "
             "2: use normalize='standard'"

@@ -62,7 +62,7 @@ class DAMModule(nn.Module):
         learned = {k[4:]: t for k, t in buffers.items() if k.startswith("row_")}
         w, p, slope, offset, prior = (buffers[name] for name in _VOTES)
         votes = Votes(w, p, slope, offset, prior)
-        unit, lost = Normalizer(self.kind, **learned).with_gaps(x)
+        unit, lost = Normalizer.of(self.kind, learned).with_gaps(x)
         scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
         alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
         return torch.where(lost[:, None], alone, scores)[:, :-1].log_softmax(1)

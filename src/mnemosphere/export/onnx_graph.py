@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.circles import Circles
 from mnemosphere.data.windows import FLAT
 from mnemosphere.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.files import write_atomically
@@ -224,16 +225,39 @@ class _Point(NamedTuple):
 
     unit: str  # with 0 where a feature is not known
     lost: str  # which have no direction
-    gaps: str | None = None  # 1 where not known, else 0; None: with a metric gaps are filled in
+    gaps: str | None = None  # 1 where not known, else 0; None: they are at a place of their own
     missing: str = ""  # how many are not known
     room: str = ""  # the square of the norm that is left to them
     some: str = ""  # whether any feature of any row is not known
+
+
+def _on_circles(g: _Graph, circles: Circles, x: str) -> _Point:
+    """As `Circles`: a rank is a sum over the spaces between knots, each filled from 0 to 1."""
+    knots = circles.knots.cpu() / 2  # halves: the difference of two huge numbers is one too
+    width, rise = (t.diff(dim=1) for t in (knots, circles.ranks.cpu()))
+    safe = torch.where(width > 0, width, 1.0)
+    each = g("Unsqueeze", g("Mul", x, g.constant(0.5, np.float64)), g.constant([2], np.int64))
+    filled = g("Div", g("Sub", each, g.stored(knots[:, :-1])), g.stored(safe))
+    filled = g("Min", g("Max", filled, g.zero), g.one)  # (batch, N, K−1)
+    rise = torch.where(width > 0, rise, 0.0)
+    rank = g("ReduceSum", g("Mul", filled, g.stored(rise)), g.constant([2], np.int64), keepdims=0)
+    rank = g("Add", rank, g.stored(circles.ranks[:, 0]))
+    column = g.constant(circles.column.cpu().numpy(), np.int64)
+    amplitude, frequency, phase = (g.stored(t) for t in circles.waves)
+    angle = g("Add", g("Mul", g("Gather", rank, column, axis=1), frequency), phase)
+    unknown = g("Gather", g("IsNaN", x), column, axis=1)
+    found = g("Where", unknown, g.zero, g("Mul", g("Sin", angle), amplitude))
+    length = g.norms(found, 1)
+    lost = g("LessOrEqual", length, g.zero)
+    return _Point(g.quotient(found, length, lost, np.float64), lost)
 
 
 def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> _Point:
     """As `Normalizer.with_gaps`."""
     normalizer, n = model.normalizer, model.features.n_numbers
     x = g("Cast", rows, to=g.double)
+    if normalizer.circles is not None:
+        return _on_circles(g, normalizer.circles, x)
     unknown = g("IsNaN", x)
     gaps = g("Cast", unknown, to=g.double)
     count = g.total(gaps)

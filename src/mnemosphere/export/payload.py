@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.circles import Circles
 from mnemosphere.data.encoding import written
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
@@ -96,6 +97,7 @@ def payload(
             "scale": None if normalizer.scale is None else normalizer.scale.tolist(),
             "metric": None if normalizer.metric is None else _metric(normalizer.metric),
             "energy": None if normalizer.energy is None else pack(as_numpy(normalizer.energy)),
+            "circles": None if normalizer.circles is None else _circles(model, normalizer.circles),
         },
         "threshold": known["novelty_threshold"],
         "floor": _HEADROOM * tiny,
@@ -292,6 +294,13 @@ def _metric(metric: Tensor) -> dict[str, Any]:
     return {"rows": len(metric), "values": values, "inverse": inverse}
 
 
+def _circles(model: FittedModel, circles: Circles) -> dict[str, Any]:
+    """Knots, ranks and harmonics of each column, and where categories stand."""
+    tables = {name: pack(as_numpy(getattr(circles, name))) for name in ("knots", "ranks")}
+    categories = [[place.start, place.stop] for place in model.features.categories]
+    return {**tables, "harmonics": circles.harmonics.tolist(), "categories": categories}
+
+
 def _strong_features(model: FittedModel) -> list[int]:
     """Features by how much memories differ in them, the strongest first."""
     weight = model.votes.weights[1:].double().cpu()
@@ -299,6 +308,8 @@ def _strong_features(model: FittedModel) -> list[int]:
     weight = weight / weight.sum()
     mean = weight @ w
     spread: Tensor = weight @ (w - mean).square()
+    if model.normalizer.circles is not None:
+        spread = model.normalizer.circles.sums(spread)
     return [int(j) for j in spread.argsort(descending=True, stable=True)]
 
 

@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.circles import Circles
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import unit_chunks
 from mnemosphere.data.rows import StoredRows
@@ -124,9 +125,9 @@ class CertifiedRadius:
 def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     """Compute how far each row can move before its class can change: a proven bound.
 
-    The radius is the length of a change in the units of X, or in standard deviations of the features if
-    rows are standardized. `counterfactual` finds a row that does change the class: the two bracket the
-    true distance.
+    The radius is the length of a change in the units of X, in standard deviations of the features if
+    rows are standardized, or in ranks among the training rows with normalize="circles".
+    `counterfactual` finds a row that does change the class: the two bracket the true distance.
 
     Parameters
     ----------
@@ -160,13 +161,14 @@ def radius_of_rows(
     """Certified angles and radii of rows as a user stores them.
 
     precision: see `certified_angles`. A row without direction gets the radius 0. A row with
-    missing values gets NaN: its class is not that of one point of the sphere.
+    missing values gets NaN: its class is not that of one point of the sphere. On circles it is, and
+    the radius is about rows with the same values missing.
     """
     normalizer = normalizer.to(stored.device)
     found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     units = unit_chunks(stored, normalizer, torch.float64)
     for (_, raw), (unit, lost) in zip(stored.chunks(), units, strict=True):
-        partly = _partly_missing(raw)
+        partly = _partly_missing(raw) & (normalizer.circles is None)
         label, angle, other = certified_angles(params, unit, precision)
         if bool(partly.any()):
             label[partly] = log_joint(params, unit[partly].to(params.w))[:, :-1].argmax(1)
@@ -340,6 +342,8 @@ def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
     In standard deviations of the features if rows are standardized, else in the units of X. Exact
     without a metric; with one a lower bound.
     """
+    if normalizer.circles is not None:
+        return _rank_radius(normalizer.circles, x, angle)
     v, n, height = _coordinates(normalizer, x), x.shape[1], x.shape[1] ** 0.5
     low = angle.clamp_max(math.pi / 2).sin()
     if normalizer.metric is not None:
@@ -360,6 +364,25 @@ def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
     return found.masked_fill(angle.isnan(), torch.nan)
 
 
+def _rank_radius(circles: Circles, x: Tensor, angle: Tensor) -> Tensor:
+    """The least length of a change of ranks that turns rows x (n, N) by these angles (n,), at least.
+
+    All rows with m known columns lie on one sphere, of squared radius mρ². A change of one rank by Δ moves
+    a row by d(Δ)² = Σ_k 4a²/k² sin²(kπΔ/2), which is at most min(π²a²HΔ², π²a²(Δ − Δ²/2)): the first
+    since sin t ≤ t, the second since it is the sum of all terms. Both are concave in Δ², so of all
+    changes of length r one by r/√m in each rank moves a row the farthest.
+    """
+    amplitude, frequency, _ = circles.waves
+    steepest = (circles.sums((amplitude * frequency).square()) / 2).max().sqrt()  # πa√H
+    largest = (amplitude * frequency).square().max()  # π²a²
+    length = circles.sums(amplitude.square()) / 2  # ρ², 0: a constant column
+    m = (~x.isnan() & (length > 0)).sum(1).clamp_min(1)
+    moved = 4 * length.max() * (angle / 2).sin().square()  # of each column, on average
+    reach = 1 - (1 - 2 * moved / largest).clamp_min(0.0).sqrt()
+    found = m.sqrt() * torch.maximum(moved.sqrt() / steepest, reach) * (1 - 1e-9)
+    return torch.where(2 * moved > largest * (1 + 1e-9), torch.inf, found)
+
+
 def _coordinates(normalizer: Normalizer, x: Tensor) -> Tensor:
     """Rows (n, N) before the metric and the division by their norms, at their own length."""
     x = x.double()
@@ -370,12 +393,16 @@ def _coordinates(normalizer: Normalizer, x: Tensor) -> Tensor:
 
 
 def _unit(normalizer: Normalizer) -> str:
+    if normalizer.circles is not None:
+        return "ranks"
     return "units of X" if normalizer.mean is None else "standard units"
 
 
 def _meaning(normalizer: Normalizer) -> str:
     """What a radius measures, in two sentences."""
-    if normalizer.mean is None:
+    if normalizer.circles is not None:
+        unit = "the length of a change of the ranks among training rows, each from 0 to 1, a lower bound"
+    elif normalizer.mean is None:
         unit = "the length of a change of a row, in the units of X"
     else:
         unit = "the length of a change of a row, each feature in its standard deviations"

@@ -1,8 +1,8 @@
 """What would have to be different: the smallest change of a row that changes the predicted class.
 
 Let δ be a change of the features in standard units (standard deviations of the training rows with
-normalize='standard', else the root mean square of the row, so that a small ‖δ‖/√N is the angle
-along the sphere). Wanted is the shortest δ with
+normalize='standard' and 'circles', else the root mean square of the row, so that a small ‖δ‖/√N is the
+angle along the sphere). Wanted is the shortest δ with
 
     g(δ) = log P(y|x+δ) − max over other classes of log P(·|x+δ) ≥ margin.
 
@@ -57,8 +57,8 @@ class Counterfactual:
     """Rows that got another class by a small change.
 
     `counterfactual[row]` is a list of dicts, the largest change first, and `print` shows tables. A change
-    is in standard units: standard deviations of the features with normalize="standard", else the root
-    mean square of the row.
+    is in standard units: standard deviations of the features with normalize="standard" and "circles",
+    else the root mean square of the row.
 
     Attributes
     ----------
@@ -76,10 +76,10 @@ class Counterfactual:
         Whether `predict` gives the changed rows the wanted classes.
     change : ndarray of shape (n, N)
         The change in standard units.
+    lengths : ndarray of shape (n,)
+        Length of each change, in the unit of `certified_radius`.
     columns : Encoding
         How columns became numbers.
-    standard : bool
-        Whether features are standardized.
 
     Examples
     --------
@@ -95,8 +95,8 @@ class Counterfactual:
     wanted: NDArray[Any]
     found: NDArray[np.bool_]
     change: NDArray[Any]
+    lengths: NDArray[Any]
     columns: Encoding = field(repr=False)
-    standard: bool = False
 
     @property
     def distance(self) -> NDArray[Any]:
@@ -125,8 +125,7 @@ class Counterfactual:
         """
         if not self.found[row] or not self.change[row].any():
             return None
-        moved = self.change[row] if self.standard else self.after[row] - self.given[row]
-        return float(np.linalg.norm(moved))
+        return float(self.lengths[row])
 
     def __len__(self) -> int:
         return len(self.found)
@@ -306,8 +305,8 @@ def counterfactual(
         wanted=wanted,
         found=found,
         change=as_numpy(change),
+        lengths=as_numpy(search.normalizer.distance(x, after)),
         columns=columns,
-        standard=model.normalizer.scale is not None,
     )
 
 
@@ -424,7 +423,7 @@ class _Search:
             fewer = (best * unit).gather(1, place)
             fewer = (fewer - fewer.sign()).round() / unit.expand_as(x).gather(1, place)
             tried = best.scatter(1, place, torch.where(whole.gather(1, place), fewer, torch.nan))
-            kept = self.lead(x + tried * unit, target) >= 0  # NaN: not one to go back
+            kept = self.lead(x + tried * unit, target) >= 0
             best = torch.where(kept[:, None], tried, best)
         change = change.clone()
         change[bent] = best
@@ -443,8 +442,8 @@ class _Search:
 
     def unit(self, x: Tensor) -> Tensor:
         """What one standard unit of each feature is, (1, N) or (n, 1)."""
-        if self.normalizer.scale is not None:
-            return self.normalizer.scale[None]
+        if self.normalizer.units is not None:
+            return self.normalizer.units[None]
         length = torch.linalg.vector_norm(x - self._mean(x), dim=1, keepdim=True)
         unit: Tensor = torch.where(length > 0, length, 1.0) / x.shape[1] ** 0.5
         return unit
@@ -454,13 +453,16 @@ class _Search:
         return scores[:, :-1].log_softmax(1)
 
     def lead(self, x: Tensor, target: Tensor) -> Tensor:
-        """Log-odds of the target against the best other class, less the margin, (n,)."""
+        """Log-odds of the target against the best other class, less the margin, (n,).
+
+        −∞ for a change that is none, NaN: the model would take it for missing values.
+        """
         u, _ = self.normalizer(x)
         scores = self._log_proba(u)
         own = scores.gather(1, target[:, None])[:, 0]
         other = scores.scatter(1, target[:, None], -torch.inf).amax(1)
         lead: Tensor = own - other - self.margin
-        return lead
+        return lead.masked_fill(x.isnan().any(1), -torch.inf)
 
     def _rows(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         unit = self.unit(x)
@@ -497,7 +499,7 @@ class _Search:
         """Changes that lead to the nearest memories that are the target's themselves."""
         w = self.normalizer.restore(self.params.w).to(x)  # (P, N)
         offset, length = self._mean(x), torch.ones_like(x[:, :1])
-        if self.normalizer.scale is None:  # directions, at the length and mean of the row
+        if self.normalizer.units is None:  # directions, at the length and mean of the row
             length = torch.linalg.vector_norm(x - offset, dim=1, keepdim=True)
             length = torch.where(length > 0, length, 1.0)
         weight, gap = free / unit.square(), offset - x

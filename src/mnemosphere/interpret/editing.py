@@ -18,7 +18,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.data.normalize import DENSE, NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.features import Features
 from mnemosphere.fitted import (
@@ -169,8 +169,9 @@ def from_parameters(
     """
     p = torch.from_numpy(as_numpy(class_weights).astype(np.float64))
     given = torch.from_numpy(as_numpy(memories).astype(np.float64))
-    if normalize not in NORMALIZATIONS:
-        raise ValueError(f"normalize must be one of {', '.join(NORMALIZATIONS)}")
+    kinds = [kind for kind in NORMALIZATIONS if kind not in DENSE]  # these learn from rows
+    if normalize not in kinds:
+        raise ValueError(f"normalize must be one of {', '.join(kinds)}, got {normalize!r}")
     if normalize == "standard" and (mean is None or scale is None):
         raise ValueError("normalize='standard' needs the mean and scale of each feature")
     if given.ndim != 2 or p.ndim != 2 or len(p) != len(given) + 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.features import Line
 from mnemosphere.fitted import Exemplars, FittedModel, Floats, as_numpy, check_whole
 from mnemosphere.interpret.certify import certify
 from mnemosphere.model import kernel, metric
@@ -114,7 +115,8 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
         about), label and soft_label net of smoothing, purity (its largest entry), share of all rows,
         support (rows that the memory answers for), supported (False if that is less than one row),
         beta_split (NaN without rows), nearest memory and nearest_overlap, features (those of the
-        largest weight in the overlap), typical_rows (texts, names or numbers of rows).
+        largest weight in the overlap; with normalize="circles" and their values, as "price: 950"),
+        typical_rows (texts, names or numbers of rows).
 
     Examples
     --------
@@ -147,7 +149,8 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     names = [*model.classes.tolist(), None]
     called = [memory_name(m) for m in shown.tolist()]
     nearest, overlap = _nearest(model.votes.w[shown])
-    features, typical = _strongest(model, _TYPICAL)[1], behind.as_lists()
+    features, typical = _strongest(model, _TYPICAL), behind.as_lists()
+    on_circles = model.normalizer.circles is not None
     return pd.DataFrame(
         {
             "name": called,
@@ -164,7 +167,10 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
             "beta_split": beta_split[shown],
             "nearest": [None if k < 0 else called[k] for k in nearest],
             "nearest_overlap": overlap,
-            "features": [features[m] for m in shown],
+            "features": [
+                [f"{name}: {value}" if on_circles else name for name, _, value in features[m]]
+                for m in shown
+            ],
             "typical_rows": [typical[m] for m in shown],
         }
     ).set_index(shown)
@@ -199,40 +205,52 @@ def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
     -------
     pandas.DataFrame
         One line for each memory and feature: memory, label, rank, feature (name or number) and weight
-        in the overlap. A metric is taken into account.
+        in the overlap, value (what the memory stands for, as text). A metric is taken into account. With
+        normalize="circles" the weight is the length of the feature's part of the memory.
 
     Examples
     --------
     >>> mn.interpret.strongest_features(model, n_features=2).shape
-    (12, 5)
+    (12, 6)
     """
     import pandas as pd
 
     check_whole(n_features, "n_features", 1)
     soft = model.votes.p[1:]
     labels = [*model.classes.tolist(), None]
-    weights, names = _strongest(model, n_features)
     lines = [
-        (memory_name(m), labels[int(soft[m].argmax())], rank, name, value)
-        for m, (line, called) in enumerate(zip(weights, names, strict=True))
-        for rank, (value, name) in enumerate(zip(line, called, strict=True), start=1)
+        (memory_name(m), labels[int(soft[m].argmax())], rank, *line)
+        for m, found in enumerate(_strongest(model, n_features))
+        for rank, line in enumerate(found, start=1)
     ]
-    return pd.DataFrame(lines, columns=["memory", "label", "rank", "feature", "weight"])
+    return pd.DataFrame(lines, columns=["memory", "label", "rank", "feature", "weight", "value"])
 
 
-def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[list[Any]]]:
-    """(weights, names) of the features of the largest weight in the overlap with each memory.
+def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str]]]:
+    """Of each memory, (name, weight, value) of the features of the largest weight in the overlap.
 
     With a metric, weights are those of features, not of the coordinates behind it. Texts have none:
     numbers of a vector tell nobody anything.
     """
-    n = model.features.n_numbers
+    n, circles = model.features.n_numbers, model.normalizer.circles
     most = 0 if model.features.encoder is not None else most
-    called = model.features.names or range(n)
-    # Without the coordinate that "standard" appends.
-    w = model.normalizer.pull_back(model.votes.w)[:, :n]
-    order = w.abs().topk(min(most, n), dim=1).indices  # (P, k)
-    return w.gather(1, order).tolist(), [[called[j] for j in row] for row in order.tolist()]
+    names: Sequence[Any] = model.features.names or range(n)
+    lines = [Line(str(name), slice(i, i + 1)) for i, name in enumerate(names)]
+    if circles is None:  # without the coordinate that "standard" appends
+        w = model.normalizer.pull_back(model.votes.w)[:, :n]
+    else:
+        lines = model.features.lines
+        names = [line.name for line in lines]
+        square = circles.lengths(model.votes.w).square()
+        w = torch.stack([square[:, line.place].sum(1).sqrt() for line in lines], 1)
+    order = w.abs().topk(min(most, w.shape[1]), dim=1)  # (P, k)
+    weight, memories = w.gather(1, order.indices).tolist(), model.typical_values
+    memories = model.memories if memories is None else memories
+    return [
+        [(names[j], value, lines[j].written(memories[m]))
+         for j, value in zip(chosen, weight[m], strict=True)]
+        for m, chosen in enumerate(order.indices.tolist())
+    ]  # fmt: skip
 
 
 def relevances(model: FittedModel) -> Floats:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy, check_whole
 from mnemosphere.interpret.decision import spread
@@ -104,7 +105,8 @@ class Explanation:
     Attributes
     ----------
     rows : ndarray of shape (n, N)
-        Unit rows, in the features' units with normalize="standard"; sparse rows stay sparse.
+        Unit rows; in the features' units with normalize="standard" and "circles". Sparse rows stay
+        sparse.
     classes : ndarray of shape (C,)
         Labels.
     proba : ndarray of shape (n, C)
@@ -449,7 +451,9 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     """
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
-    stored = model.completed(given)
+    completed = model.completed(given)
+    # On circles a missing value has a place of its own.
+    stored = completed if model.normalizer.circles is None else given
     exact, lost = on_sphere(stored, model.normalizer, torch.float64)
     x = seen = exact.to(votes.w.dtype)
     if given.values is not stored.values and any(has_gaps(part) for _, part in given.chunks()):
@@ -459,7 +463,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     memory = as_numpy(nearest)
     names = model.features.names or [f"x{i}" for i in range(model.features.n_numbers)]
     return Explanation(
-        rows=x if isinstance(x, SparseRows) else as_numpy(model.normalizer.restore(x)),
+        rows=_rows(model, x, completed),
         classes=model.classes,
         proba=as_numpy(model.log_proba(given).exp()),
         memory=memory,
@@ -474,22 +478,17 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         source=Source(
             votes, model.normalizer, stored.values, given.values, list(map(str, names)),
-            model.features.kinds, _values_of_memories(model),
+            model.features.lines, model.typical_values,
         ),
         texts=model.features.texts(X),
     )  # fmt: skip
 
 
-def _values_of_memories(model: FittedModel) -> NDArray[Any] | None:
-    """(P, N) what memories stand for, in the features' units: means of rows, else memories.
-
-    Memories that tell classes apart point beyond the rows. None if rows have lost their units.
-    """
-    own = None if model.normalizer.scale is None else model.memories
-    means = None if model.exemplars is None else model.exemplars.means
-    if means is None or own is None:
-        return own if means is None else means
-    return np.where(np.isnan(means), own, means)
+def _rows(model: FittedModel, x: Tensor, completed: StoredRows) -> Any:
+    """Unit rows in the features' units."""
+    if model.normalizer.circles is not None:  # they are as they came
+        return as_numpy(completed.dense().values).astype(np.float64)
+    return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
 
 
 def _soft_labels(model: FittedModel, x: Tensor, lost: Tensor, shown: Tensor) -> Tensor:

@@ -13,11 +13,16 @@ difference of the squared distances; β_eff (m_a − m_b) is the gradient of F_a
 the rest of F_a − F_b: how heavy the memories are, how far apart, and their soft labels. The
 frequencies are what is left: they limit the odds. The sum is exact. If no memory has a class of its
 own, m_y is that of all memories with any of it.
+
+On circles a memory is a function of each column rather than a row that could occur. There the average
+training row takes the place of (m_a + m_b)/2: a column contributes as much as it differs from its
+average, and one that is missing contributes nothing. The parts of all coordinates of a column, and
+of all numbers of a category, are added.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
@@ -28,6 +33,8 @@ from torch import Tensor
 
 from mnemosphere.data.encoding import written
 from mnemosphere.data.normalize import Normalizer
+from mnemosphere.features import Line
+from mnemosphere.fitted import as_numpy
 from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.metric import relevances, strongest_pairs
@@ -37,6 +44,7 @@ from mnemosphere.model.votes import Votes
 from mnemosphere.text import format_table, html_table
 
 Floats = NDArray[np.float64]
+_RANK, _STANDARD = "rank among training rows", "standard units"
 _SHOWN = 10
 _PAIRS = 3
 _MANY, _TEN = 1000, 9.5  # odds that are not told closely; those that are whole numbers
@@ -49,8 +57,8 @@ class Source(NamedTuple):
     normalizer: Normalizer
     values: Tensor  # (n, N), missing values filled in
     given: Tensor  # (n, N), NaN where missing
-    feature_names: list[str]
-    kinds: list[str]  # what they are: numbers, dates, …
+    feature_names: list[str]  # of the numbers
+    lines: list[Line]  # features as a user has them
     typical: NDArray[Any] | None  # (P, N) values of the features that memories stand for
 
 
@@ -58,9 +66,10 @@ class Source(NamedTuple):
 class FeatureContributions:
     """One decision seen feature by feature: why the predicted class and not the runner-up.
 
-    Positions are in standard deviations of the training rows with normalize="standard", else in units
-    of the root mean square of the row. Memories are shown by the mean of the training rows that they stand
-    for, else as directions at the length of the row. `print` shows a table.
+    Positions are in standard deviations of the training rows with normalize="standard", ranks among the
+    training rows with normalize="circles", else in units of the root mean square of the row. Memories
+    are shown by the mean of the training rows that they stand for, else as directions at the length of
+    the row. A category is one feature, without a position. `print` shows a table.
 
     Attributes
     ----------
@@ -73,10 +82,14 @@ class FeatureContributions:
     memory : list of k str
         Names of the memories.
     value : ndarray of shape (N,)
-        The row as given. For a missing value it is NaN, and the other numbers are about the value that
-        the memories expect.
+        The row as given, NaN for a category. For a missing value it is NaN, and the other numbers are
+        about the value that the memories expect; with normalize="circles" it contributes nothing.
     written : list of N str
         The values as text.
+    typical : list of N pairs of str
+        `predicted_value` and `runner_up_value` as text; empty if they are not known.
+    unit : str
+        Unit of the positions.
     position : ndarray of shape (N,)
         Position of the row.
     memories : ndarray of shape (k, N)
@@ -128,6 +141,8 @@ class FeatureContributions:
     memory: list[str]
     value: Floats
     written: list[str]
+    typical: list[tuple[str, str]]
+    unit: str
     position: Floats
     memories: Floats
     predicted_position: Floats
@@ -144,7 +159,6 @@ class FeatureContributions:
     log_odds: float
     relevance: Floats
     pairs: list[tuple[str, str, float]]
-    kinds: list[str] = field(default_factory=list, repr=False)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """List the features as dicts, the largest difference first.
@@ -163,10 +177,10 @@ class FeatureContributions:
         return [
             {
                 "feature": self.names[i],
-                "value": None if np.isnan(self.value[i]) else float(self.value[i]),
-                "position": float(self.position[i]),
-                "predicted_position": float(self.predicted_position[i]),
-                "runner_up_position": float(self.runner_up_position[i]),
+                "value": self._value(i),
+                "position": _or_none(self.position[i]),
+                "predicted_position": _or_none(self.predicted_position[i]),
+                "runner_up_position": _or_none(self.runner_up_position[i]),
                 "difference": float(self.difference[i]),
                 "relevance": float(self.relevance[i]),
                 **{f"overlap_{m}": float(c[i]) for m, c in
@@ -174,6 +188,11 @@ class FeatureContributions:
             }
             for i in self.order()
         ]  # fmt: skip
+
+    def _value(self, i: int) -> float | str | None:
+        if not np.isnan(self.value[i]):
+            return float(self.value[i])
+        return None if self.written[i] == written(np.nan) else self.written[i]
 
     @property
     def relevance_rank(self) -> NDArray[np.int64]:
@@ -203,38 +222,28 @@ class FeatureContributions:
         shown, others = order[:most], order[most:]
         overlap = f"overlap {self.memory[0]}"
 
-        typical = not np.isnan(self.predicted_value).all()  # in the features' own units
-        heads = [*(["relevance rank"] if self.pairs else []), *([] if typical else ["input"])]
-        heads += ["predicted", "runner-up"]
+        heads = ["predicted", "runner-up"] if self.typical else ["input", "predicted", "runner-up"]
+        heads = ["relevance rank", *heads] if self.pairs else heads
 
-        def line(name: str, part: float | None, difference: float, *cells: str) -> dict[str, str]:
-            value, relevance, *positions = cells or ("",) * (4 if typical else 5)
-            shown = [*([relevance] if self.pairs else []), *positions]
+        def line(name: str, part: float | None, difference: float, i: int = -1) -> dict[str, str]:
+            cells = dict.fromkeys(["value", *heads], "")
+            if i >= 0:
+                places = self.position, self.predicted_position, self.runner_up_position
+                told = self.typical[i] if self.typical else [_told(at[i]) for at in places]
+                told = [*([str(self.relevance_rank[i])] if self.pairs else []), *told]
+                cells = dict(zip(cells, [self.written[i], *told], strict=True))
             return {
-                "feature": name, "value": value, **dict(zip(heads, shown, strict=True)),
+                "feature": name, **cells,
                 overlap: "" if part is None else f"{part:+.3f}", "difference": f"{difference:+.2f}",
             }  # fmt: skip
 
-        lines = [
-            line(
-                self.names[i], self.contribution[0, i], self.difference[i], self.written[i],
-                str(self.relevance_rank[i]),
-                *(
-                    (written(self.predicted_value[i], self.kinds[i]),
-                     written(self.runner_up_value[i], self.kinds[i]))
-                    if typical
-                    else (f"{self.position[i]:+.2f}", f"{self.predicted_position[i]:+.2f}",
-                          f"{self.runner_up_position[i]:+.2f}")
-                ),
-            )
-            for i in shown
-        ]  # fmt: skip
+        lines = [line(self.names[i], self.contribution[0, i], self.difference[i], i) for i in shown]
         if others:
             parts = self.contribution[0, others].sum(), self.difference[others].sum()
             lines.append(line(f"others ({len(others)})", *parts))
         if self.constant.any():
             lines.append(line("(being average)", self.constant[0], self.difference_constant))
-        lines.append(line("(soft labels)", None, self.difference_rest))
+        lines.append(line(f"({self.rest})", None, self.difference_rest))
         if abs(self.difference_frequencies) >= 0.005:
             lines.append(line("(class frequencies)", None, self.difference_frequencies))
         if self.difference_missing:
@@ -252,6 +261,11 @@ class FeatureContributions:
         return f"<p><b>{escape(self.title)}</b></p>{html_table(self.table())}{together}"
 
     @property
+    def rest(self) -> str:
+        """What `difference_rest` is called: on circles it is what an average row would get."""
+        return "average row" if self.unit == _RANK else "soft labels"
+
+    @property
     def together(self) -> str:
         """The pairs of features that count together most, in a line; empty without a metric."""
         said = (f"{a} {'+' if value > 0 else '−'} {b} ({value:+.2f})" for a, b, value in self.pairs)
@@ -264,6 +278,22 @@ class FeatureContributions:
             f"why {self.predicted} rather than {self.runner_up}: "
             f"odds {_odds(self.log_odds)}, log-odds {self.log_odds:+.2f}"
         )
+
+
+def _alone(values: Floats, lines: list[Line]) -> Floats:
+    """Values of numbers (k, N) as those of features; NaN for a category."""
+    found = [
+        np.nan * values[:, 0] if own.categories else values[:, own.place.start] for own in lines
+    ]
+    return np.stack(found, 1)
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _told(position: float) -> str:
+    return "" if np.isnan(position) else f"{position:+.2f}"
 
 
 def _odds(log_odds: float) -> str:
@@ -291,68 +321,81 @@ def feature_contributions(
     proba (C,) of the row as it is; features are those of the row with its missing values filled in.
     """
     votes, normalizer = source.votes.to(dtype=torch.float64), source.normalizer
-    x = source.values[row : row + 1].to(votes.w.device).to_dense()
+    x = source.values[row : row + 1].to(votes.w.device).to_dense().double()
     n = x.shape[1]
     u, lost = normalizer(x)
     v = torch.where(lost[:, None], 0.0, normalizer.coordinates(x))  # (1, N')
     length = (normalizer.pull_back(u) * v).sum()
-    unit = length if normalizer.extra and length > 0 else torch.full_like(length, n**0.5)
-    v = v / torch.where(length > 0, length, 1.0)
+    length = torch.where(length > 0, length, 1.0)
+    reference = normalizer.reference(x)
     back, own = normalizer.pull_back(votes.w), normalizer.preimage(votes.w)
     shown = torch.from_numpy(memory).to(u.device)
-    value: Floats = source.given[row].to_dense().double().cpu().numpy()
-    contribution = v * back[shown]  # (k, N')
-    toward, mean, said, values = [], [], [], []
-    typical = None if source.typical is None else torch.from_numpy(source.typical).to(u.device)
-    centre, scale, shown_at = normalizer.mean, normalizer.scale, unit * own[:, :n]
-    by_rows = typical is not None and centre is not None and scale is not None
-    if typical is not None and centre is not None and scale is not None:
-        shown_at = (typical - centre.to(u.device)) / scale.to(u.device)
+    given: Floats = source.given[row].to_dense().double().cpu().numpy()
+    contribution, constant = normalizer.per_feature(v / length * back[shown])  # (k, N), (k,)
+    toward, said, shares = [], [], []
     speaking = _without_frequencies(votes, order)
     for column in order:
         scores = Scores(speaking, column, 1)(u, slice(None))  # (1, P+1)
         share = scores.softmax(1)[:, 1:]
-        mean.append(share @ own)
-        toward.append(votes.slope * (share @ back) * (v - mean[-1] / 2))
+        start = (share @ own) / 2 if reference is None else reference / length
+        toward.append(votes.slope * (share @ back) * (v / length - start))
         said.append(float(scores.logsumexp(1)))
-        values.append(share / share.sum() if by_rows else share)
+        shares.append(share)
     log_joints = votes.prior.clamp_min(1e-300).log() if bool(lost) else log_joint(votes, u)[0]
     filled_odds = float(log_joints[order[0]] - log_joints[order[1]])
     top, second = np.log(np.maximum(proba[[*order]], 1e-300))
-    log_odds = float(top - second) if np.isnan(value).any() else filled_odds
-    difference = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
+    filled = np.isnan(given).any() and not bool(x.isnan().any())
+    log_odds = float(top - second) if filled else filled_odds
+    parts = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
+    difference, apart = normalizer.per_feature(parts)
     memories_odds = 0.0 if bool(lost) else said[0] - said[1]
+    lines, circles = source.lines, normalizer.circles
+    unit = length if normalizer.extra else n**0.5
 
-    def value_of(share: Tensor) -> Floats:
-        if typical is None:
-            return np.full(n, np.nan)
-        found: Floats = (share @ typical / share.sum())[0].cpu().numpy()
-        return found
+    def summed(values: Tensor) -> Floats:
+        """Parts of numbers (…, N) as those of features."""
+        found = values.cpu().numpy()
+        return np.stack([found[..., line.place].sum(-1) for line in lines], -1)
 
+    places, at = unit * own[:, :n], unit * v[:, :n] / length
+    values, typical = np.full((2, n), np.nan), []
+    share = torch.cat(shares)
+    if source.typical is not None:
+        known = torch.from_numpy(source.typical).to(share)
+        values = as_numpy(share @ known / share.sum(1, keepdim=True))
+        typical = [(line.written(values[0]), line.written(values[1])) for line in lines]
+        if normalizer.units is not None:
+            share = share / share.sum(1, keepdim=True)
+            places = normalizer.positions(known)
+    if circles is not None:
+        at = normalizer.positions(x)
+    position, (near, far) = _alone(as_numpy(at), lines), _alone(as_numpy(share @ places), lines)
     metric = None if normalizer.metric is None else normalizer.metric[:, :n]
+    relevance = np.ones(n) if metric is None else relevances(metric).cpu().numpy()
     called, pairs = source.feature_names, [] if metric is None else strongest_pairs(metric, _PAIRS)
     return FeatureContributions(
-        names=source.feature_names,
+        names=[line.name for line in lines],
         predicted=classes[order[0]],
         runner_up=classes[order[1]],
         memory=[memory_name(m) for m in memory],
-        value=value,
-        written=list(map(written, value.tolist(), source.kinds)),
-        position=(unit * v[0, :n]).cpu().numpy(),
-        memories=shown_at[shown].cpu().numpy(),
-        predicted_position=(values[0] @ shown_at)[0].cpu().numpy(),
-        runner_up_position=(values[1] @ shown_at)[0].cpu().numpy(),
-        predicted_value=value_of(values[0]),
-        runner_up_value=value_of(values[1]),
-        kinds=source.kinds,
-        contribution=contribution[:, :n].cpu().numpy(),
-        constant=contribution[:, n:].sum(1).cpu().numpy(),
-        difference=difference[:n].cpu().numpy(),
-        difference_constant=float(difference[n:].sum()),
-        difference_rest=memories_odds - float(difference.sum()),
+        value=_alone(given[None], lines)[0],
+        written=[line.written(given) for line in lines],
+        typical=typical,
+        unit=_STANDARD if circles is None else _RANK,
+        position=position[0],
+        memories=_alone(as_numpy(places[shown]), lines),
+        predicted_position=near,
+        runner_up_position=far,
+        predicted_value=_alone(values[:1], lines)[0],
+        runner_up_value=_alone(values[1:], lines)[0],
+        contribution=summed(contribution),
+        constant=constant.cpu().numpy(),
+        difference=summed(difference),
+        difference_constant=float(apart),
+        difference_rest=memories_odds - float(parts.sum()),
         difference_frequencies=filled_odds - memories_odds,
         difference_missing=log_odds - filled_odds,
         log_odds=log_odds,
-        relevance=np.ones(n) if metric is None else relevances(metric).cpu().numpy(),
+        relevance=np.array([relevance[line.place].mean() for line in lines]),
         pairs=[(called[i], called[j], value) for i, j, value in pairs],
     )

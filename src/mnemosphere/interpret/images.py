@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from mnemosphere.data.prepare import on_sphere
 from mnemosphere.encoder import FittedEncoder, as_plane, two_layers, wide
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.explanation import Explanation, explain
@@ -127,11 +126,14 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
     images = encoder.stored(X)
     features = encoder.encode(images, torch.empty(images.n_rows, encoder.n_out, dtype=wide(X)))
     found = explain(model, features, n_nearest)
-    x, lost = on_sphere(model.completed(features), model.normalizer, torch.float64)
-    w = model.votes.w.double()[torch.from_numpy(found.memory).to(x.device)]  # (n, k, d)
-    terms = torch.where(lost[:, None, None], 0.0, x[:, None] * w)
-    d = model.features.n_columns
-    cells = encoder.sum_cells(terms[..., :d])
+    normalizer, given = model.normalizer, model.completed(features).values
+    x, lost = normalizer(given)
+    v = normalizer.coordinates(given)
+    length = torch.where(lost, 1.0, (normalizer.pull_back(x) * v).sum(1))
+    w = normalizer.pull_back(model.votes.w)[torch.from_numpy(found.memory).to(x.device)]
+    parts = (v / length[:, None])[:, None] * w  # (n, k, N')
+    terms, elsewhere = normalizer.per_feature(torch.where(lost[:, None, None], 0.0, parts))
+    cells = encoder.sum_cells(terms)
     rows, columns, _ = as_plane(encoder.image_shape)
     pixels = encoder.spread_cells(cells).reshape(*found.memory.shape, rows, columns)
     grids = [
@@ -142,14 +144,14 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
     known |= {
         "rows": as_numpy(X).reshape(len(found), -1).astype(np.float64),
         "patterns": _pictures(encoder, model, np.unique(found.memory)),
-        "overlap": as_numpy(terms.sum(-1)),
+        "overlap": as_numpy(terms.sum(-1) + elsewhere),
     }
     return ImageExplanation(
         **known,
         image_shape=encoder.image_shape,
         agreement=as_numpy(pixels),
         cells=tuple(as_numpy(grid) for grid in grids),
-        elsewhere=as_numpy(terms[..., d:].sum(-1)),
+        elsewhere=as_numpy(elsewhere),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from mnemosphere.data.completion import fill_missing
 from mnemosphere.data.encoding import is_frame
 from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, check_whole, like
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import net_class_weights
@@ -86,8 +88,8 @@ def recall(
     >>> list(completed) == list(X_test), bool(completed.isna().any(axis=None))
     (True, False)
     """
-    found = _recall(model, X, y, known, steps, "nothing")
-    rows = model.normalizer.restore(found.x)
+    found, restore = _recall(model, X, y, known, steps, "nothing")
+    rows = restore(found.x)
     return _completed(model, X, known, as_numpy(rows)) if is_frame(X) else like(X, rows)
 
 
@@ -152,30 +154,43 @@ def recall_path(
     >>> path.rows.shape[1:], path.energies.shape == path.rows.shape[:2]
     ((2, 4), True)
     """
-    found = _recall(model, X, y, known, steps, "rows")
+    found, restore = _recall(model, X, y, known, steps, "rows")
     assert found.path is not None and found.energies is not None  # noqa: PT018
     return RecallPath(
-        rows=as_numpy(model.normalizer.restore(found.path)),
+        rows=as_numpy(restore(found.path)),
         energies=as_numpy(found.energies),
         steps=as_numpy(found.steps),
         converged=as_numpy(found.converged),
     )
 
 
-def _recall(model: FittedModel, X: Any, y: Any, known: Any, steps: int, record: str) -> Recall:
-    x, held = _with_gaps(model, X, known)
+def _recall(
+    model: FittedModel, X: Any, y: Any, known: Any, steps: int, record: str
+) -> tuple[Recall, Callable[[Tensor], Tensor]]:
+    """(the descent, what turns its points into rows)."""
+    values, mask = _known(model, X, known)
+    x = _start(model, values, mask)
+    held = None if mask is None else model.normalizer.per_coordinate(mask)
     index = None if y is None else model.columns_of(y)
     if index is not None and index.shape[0] != x.shape[0]:
         raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: one per row")
     metric = model.normalizer.metric
-    return descend(
+    found = descend(
         model.density, x, class_index=index, known=held, steps=steps, record=record,
         metric=None if metric is None else metric.to(x.device),
     )  # fmt: skip
 
+    def restore(points: Tensor) -> Tensor:
+        rows = model.restore(points)
+        if mask is None or model.normalizer.circles is None:
+            return rows
+        return torch.where(mask, values.to(rows), rows)  # ranks lie between knots
 
-def _with_gaps(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor | None]:
-    """Unit rows, NaN filled in neutrally, and the mask of the coordinates that are known."""
+    return found, restore
+
+
+def _known(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor | None]:
+    """(rows as numbers (n, N), which of them are known; None: all)."""
     stored = model.stored(X).dense()
     values = stored.values.to(stored.device).double()
     gaps = torch.isnan(values)
@@ -193,18 +208,23 @@ def _with_gaps(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor |
     empty = gaps.all(1)
     if bool(empty.any()):
         raise ValueError(f"row {int(empty.nonzero()[0])} of X has no known feature: drop it")
+    return values, mask
+
+
+def _start(model: FittedModel, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Unit rows, what is not known filled in neutrally."""
     normalizer = model.normalizer.to(values.device)
-    filled = type(stored)(normalizer.fill(values, gaps), stored.device)
-    filled.check_finite(model.features.names)
+    gaps = values.isnan() if mask is None else values.isnan() & ~mask
+    known = StoredRows(torch.where(gaps, 0.0, values), values.device)
+    known.check_finite(model.features.names)
+    filled = StoredRows(normalizer.fill(values, gaps), values.device)
     x, lost = on_sphere(filled, normalizer, model.density.w.dtype)
     if bool(lost.any()):
         raise ValueError(
             f"row {int(lost.nonzero()[0])} of X is {normalizer.no_direction} where it is known, so "
             "it has no direction to start from: drop it"
         )
-    if mask is not None and normalizer.extra:
-        mask = torch.cat([mask, mask.new_ones(mask.shape[0], 1)], dim=1)
-    return x, mask
+    return x
 
 
 def sample(
@@ -226,8 +246,8 @@ def sample(
     Returns
     -------
     rows : ndarray or pandas.DataFrame of shape (n_samples, N)
-        Rows, in the units of X where rows are standardized, else unit vectors. A frame if the model was
-        trained on one.
+        Rows, in the units of X where rows are standardized or on circles, else unit vectors. A frame if
+        the model was trained on one.
     labels : ndarray of shape (n_samples,)
         Their labels; None for "none of them".
 
@@ -246,7 +266,7 @@ def sample(
     x, drawn = retrieval.sample(density, int(n_samples), class_index=index, generator=generator)
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
-    rows: Floats = model.normalizer.to("cpu").restore(x).numpy()
+    rows: Floats = model.restore(x).numpy()
     framed = model.features.columns is not None and model.features.encoder is None
     return _table(model, rows) if framed else rows, labels
 

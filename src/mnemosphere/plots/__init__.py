@@ -1,6 +1,7 @@
 """Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
 from mnemosphere.plots.curves import coverage_curve, learning_curves, novelty_histogram, search
+from mnemosphere.plots.functions import memory_curves
 from mnemosphere.plots.gallery import (
     class_weights,
     memories,
@@ -22,6 +23,7 @@ __all__ = [
     "learning_curves",
     "lineage_tree",
     "memories",
+    "memory_curves",
     "memory_gallery",
     "novelty_histogram",
     "recall_strips",

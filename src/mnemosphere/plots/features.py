@@ -36,7 +36,8 @@ class Reasons(Protocol):
     runner_up: object
     memory: list[str]
     written: list[str]  # values of the features
-    position: Array  # (N,) of the row, in standard units
+    unit: str  # of positions
+    position: Array  # (N,) of the row; NaN for a category
     predicted_position: Array  # (N,) of the memories of the predicted class
     runner_up_position: Array
     contribution: Array  # (k, N) parts of overlaps
@@ -44,6 +45,7 @@ class Reasons(Protocol):
     difference: Array  # (N,) parts of the log-odds
     difference_constant: float
     difference_rest: float
+    rest: str  # what it is called
     difference_frequencies: float
     difference_missing: float
     log_odds: float
@@ -60,7 +62,7 @@ def feature_figure(
 ) -> Figure | SubFigure:
     """Where the row and the memories lie in each feature, what each adds to overlap and odds.
 
-    Positions are in standard units, with the value as given beside the name. The bars of overlap
+    Positions are in standard units or ranks, with the value as given beside the name. The bars of overlap
     and log-odds add up to what their titles say; relevance is what a metric gives each feature.
     """
     found: Reasons = reasons
@@ -76,7 +78,7 @@ def feature_figure(
         names.append("being average")
         overlap.append(found.constant[0])
         odds.append(found.difference_constant)
-    names += ["soft labels", "class frequencies"]
+    names += [found.rest, "class frequencies"]
     overlap += [0.0, 0.0]
     odds += [found.difference_rest, found.difference_frequencies]
     if found.difference_missing:
@@ -132,7 +134,7 @@ def _positions(
     ax.plot(near, y, "o", color=GREEN, label=predicted)
     ax.plot(far, y, "o", color=VERMILLION, zorder=1, label=runner)
     _lines(ax, n_lines)
-    ax.set_xlabel("standard units")
+    ax.set_xlabel(found.unit)
     ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=1, fontsize=9,
               handletextpad=0.2, columnspacing=0.8, borderpad=0.1)  # fmt: skip
 

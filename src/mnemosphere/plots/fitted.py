@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mnemosphere.fitted import FittedModel
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.features import memory_texts
+from mnemosphere.plots.functions import memory_curves, representative
 from mnemosphere.plots.gallery import class_weights, memory_gallery
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.latent import latent_classes
@@ -20,14 +21,7 @@ from mnemosphere.plots.recall import recall_strips
 from mnemosphere.text import readable
 
 Shape = tuple[int, ...] | None
-
-
-def representative(model: FittedModel, count: int) -> NDArray[np.intp]:
-    """Memories to show: of each class in turn the next one, in the order of the model."""
-    owner = model.votes.p[1:].argmax(1).cpu().numpy()
-    before = np.tril(owner[:, None] == owner, -1).sum(axis=1)  # of its class
-    shown: NDArray[np.intp] = np.lexsort((owner, before))[:count]
-    return shown
+_CURVES = 8  # memories in one panel
 
 
 def memories_of(
@@ -35,7 +29,8 @@ def memories_of(
 ) -> Figure | SubFigure | Axes:
     """Memories of a classifier above their class weights, or of a clusterer by cluster.
 
-    Where features have names that can be read, those of both by them; memories of texts by texts.
+    Where features have names that can be read, those of both by them; memories of texts by texts;
+    memories on circles as functions of the features.
 
     pictures (P, pixels): what memories look like, where they are not images themselves.
     """
@@ -48,12 +43,14 @@ def memories_of(
         return memory_texts(titles, [texts[m] for m in shown])
     w, normalizer = model.memories if pictures is None else pictures, model.normalizer
     unit = "coordinate on the sphere"
-    if normalizer.scale is not None and normalizer.mean is not None and pictures is None:
-        if shape is None:  # features as given are not alike
-            unit = "standard units"
-            w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
-        else:  # but pixels are: memories look like rows
+    if normalizer.units is not None and pictures is None:
+        if shape is not None:  # pixels are alike: memories look like rows
             w = w - w.mean(axis=1, keepdims=True)
+        elif normalizer.mean is not None:  # features as given are not
+            unit = "standard units"
+            w = (w - normalizer.mean.cpu().numpy()) / normalizer.units.cpu().numpy()
+        else:
+            return memory_curves(model, indices=representative(model, min(count, _CURVES)))
     parts = (w, _class_weights(model))
     names = [str(name) for name in model.features.names or []]
     named = shape is None and pictures is None and bool(names) and readable(names)
@@ -89,7 +86,7 @@ def tree_of(model: FittedModel, shape: Shape = None) -> Axes:
     for level, nodes in enumerate(tree.members):
         then = tree.at_level(level)
         p = then.p if model.is_classifier else tree.sum_up(level, model.density.p)
-        w[nodes.numpy()] = model.normalizer.restore(then.w).cpu().numpy()
+        w[nodes.numpy()] = model.restore(then.w).cpu().numpy()
         label[nodes.numpy()] = p[1:].argmax(1).cpu().numpy()
     names = [""] * tree.n_nodes
     for k, node in enumerate(tree.members[-1].tolist()):  # those that the model has

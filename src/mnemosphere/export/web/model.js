@@ -58,12 +58,93 @@ async function unpackMixture(stored) {
   return { ...stored, w: stored.w && (await unpackMemories(stored.w)), p: await unpack(stored.p) };
 }
 
+/** Columns on circles, as data/circles.py has them. */
+class Circles {
+  /** knots, ranks: (N·K), ascending in each column; harmonics (N); categories: [first, end] each. */
+  constructor({ knots, ranks, harmonics, categories }) {
+    Object.assign(this, { knots, ranks, categories });
+    this.size = knots.length / harmonics.length;
+    const whole = harmonics.map((h) => { let sum = 0; for (let k = 1; k <= h; k++) sum += 1 / (k * k); return sum; });
+    const most = Math.max(...whole);
+    this.column = []; // of each pair (cos, sin)
+    this.pairs = harmonics.map((h, j) => Array.from({ length: h }, (_, i) => {
+      this.column.push(j);
+      return { at: 2 * (this.column.length - 1), k: i + 1, amplitude: Math.sqrt(most / whole[j]) / (i + 1) };
+    }));
+  }
+
+  /** The rank of a value of column j: linear between knots. */
+  rank(j, value) {
+    const [first, last] = [j * this.size, (j + 1) * this.size - 1];
+    let right = first + 1;
+    while (right < last && this.knots[right] < value) right++;
+    right = Math.min(right, last);
+    const left = Math.max(right - 1, first);
+    const [a, b] = [this.knots[left], this.knots[right]];
+    const share = b > a ? Math.min(Math.max((value / 2 - a / 2) / (b / 2 - a / 2), 0), 1) : 1;
+    return this.ranks[left] + share * (this.ranks[right] - this.ranks[left]);
+  }
+
+  /** Coordinates of a row; zeros for NaN. */
+  coordinates(row) {
+    const out = new Float64Array(2 * this.column.length);
+    this.pairs.forEach((pairs, j) => {
+      if (Number.isNaN(row[j])) return;
+      const angle = Math.PI * this.rank(j, row[j]);
+      for (const { at, k, amplitude } of pairs) {
+        out[at] = amplitude * Math.cos(k * angle);
+        out[at + 1] = amplitude * Math.sin(k * angle);
+      }
+    });
+    return out;
+  }
+
+  /** What column j contributes to the product with w at its i-th knot. */
+  part(w, j, i) {
+    const angle = Math.PI * this.ranks[j * this.size + i];
+    let sum = 0;
+    for (const { at, k, amplitude } of this.pairs[j]) sum += amplitude * (w[at] * Math.cos(k * angle) + w[at + 1] * Math.sin(k * angle));
+    return sum;
+  }
+
+  /** The knot of column j that resembles w most. */
+  best(w, j) {
+    let [best, most] = [0, -Infinity];
+    for (let i = 0; i < this.size; i++) {
+      const value = this.part(w, j, i);
+      if (value > most) [best, most] = [i, value];
+    }
+    return j * this.size + best;
+  }
+
+  /** The value of each column that resembles w most; one of a category is 1. */
+  values(w) {
+    const out = Float64Array.from(this.pairs, (_, j) => this.knots[this.best(w, j)]);
+    for (const [first, end] of this.categories) {
+      const gain = [];
+      for (let j = first; j < end; j++) gain.push(this.part(w, j, this.size - 1) - this.part(w, j, 0));
+      const chosen = first + largest(gain, 1)[0];
+      for (let j = first; j < end; j++) out[j] = this.knots[j === chosen ? (j + 1) * this.size - 1 : j * this.size];
+    }
+    return out;
+  }
+
+  /** For each column whether w is at high (above 0) or low ranks, by how much it matters. */
+  tendency(w) {
+    return Float64Array.from(this.pairs, (pairs, j) => {
+      const length = Math.hypot(...pairs.flatMap(({ at }) => [w[at], w[at + 1]]));
+      return length * (2 * this.ranks[this.best(w, j)] - 1);
+    });
+  }
+}
+
 /** Puts rows on the sphere and back, as data/normalize.py does. */
 class Normalizer {
   /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D) }, or null; energy: each feature's
-      share of a squared norm, or null. */
-  constructor(kind, mean, scale, metric, energy) {
+      share of a squared norm, or null; circles: of columns, or null. */
+  constructor(kind, mean, scale, metric, energy, circles = null) {
     this.energy = energy;
+    this.circles = circles;
     this.standard = mean !== null;
     this.kind = kind;
     this.mean = mean;
@@ -77,6 +158,7 @@ class Normalizer {
     const known = Uint8Array.from(row, (v) => (Number.isNaN(v) ? 0 : 1));
     const count = known.reduce((sum, is) => sum + 1 - is, 0);
     if (count === row.length) return null;
+    if (this.circles !== null) return unit(this.circles.coordinates(row));
     const x = this.direction(count > 0 ? this.fill(row, known) : row);
     if (x === null || count === 0 || this.metric !== null) return x;
     const n = row.length;
@@ -121,6 +203,7 @@ class Normalizer {
 
   /** A point of the sphere as features are drawn: before the metric, at unit length. */
   shown(w) {
+    if (this.circles !== null && w !== null) return this.circles.tendency(w);
     if (this.metric === null || w === null) return w;
     const v = times(this.metric.inverse, this.metric.values.length / this.metric.rows, w);
     const length = norm(v) || 1;
@@ -130,6 +213,7 @@ class Normalizer {
   /** The row with a neutral value where it is not known: one that is 0 on the sphere. */
   fill(row, known) {
     const out = Float64Array.from(row);
+    if (this.circles !== null) return out.map((v, j) => (known[j] ? v : NaN));
     let value = 0;
     if (this.kind === "center") {
       let count = 0;
@@ -144,6 +228,7 @@ class Normalizer {
 
   /** A point of the sphere as a user would read it: in the features' units if possible. */
   restore(w) {
+    if (this.circles !== null) return this.circles.values(w);
     w = this.shown(w);
     if (!this.standard) return w;
     const n = w.length - 1;
@@ -155,6 +240,7 @@ class Normalizer {
 
   /** What recall may change: a function from a vector to the part of it that is free. */
   freePart(known) {
+    if (this.circles !== null) return (g) => g.map((v, m) => (known[this.circles.column[m >> 1]] ? 0 : v));
     if (this.metric === null) return (g) => g.map((v, j) => (known[j] ? 0 : v));
     // An orthonormal basis of the images of the free coordinates, each made orthogonal twice.
     const { rows, values } = this.metric;

