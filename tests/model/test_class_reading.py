@@ -8,7 +8,6 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
 from torch.testing import assert_close
 
 from class_formula import FLOOR, log_probabilities, log_shares, net_of_smoothing
@@ -137,32 +136,34 @@ def case_of(problem, seed, *, varsigma=1.0, flips=0.15, classes=3, **settings):
     return params, Batch(case.x, targets, case.sample_weight), index.numpy()
 
 
-def plain_search(pairs):
-    """log T by SciPy, and the summed loss as a function of it: up to three rows are added."""
-    n = sum(rows.n_rows for _, rows, _ in pairs)
+def plain_loss(pairs):
+    """Summed −log P of the labels as a function of log T, out of SciPy's sums, and the sum of weights."""
 
-    def loss(log_t, added=None):
+    def loss(log_t):
         total = 0.0
         for params, rows, index in pairs:
             p, w = params.p.numpy(), params.w.numpy()
             beta, x = float(params.beta), rows.x.numpy()
             shares = log_shares(w, p.sum(1), beta, params.varsigma, math.exp(log_t), x)
-            soft = p / p.sum(1, keepdims=True)
-            each = log_probabilities(shares, soft)
-            own, classes = each[np.arange(len(index)), index], params.n_columns - 1
-            few = min(classes, 3)
-            share = few / (n + few) if added is None else added
-            own = (1 - share) * own + share * each[:, :classes].mean(1)
+            each = log_probabilities(shares, p / p.sum(1, keepdims=True))
             weight = 1.0 if rows.sample_weight is None else rows.sample_weight.numpy()
-            total -= (weight * own).sum()
+            total -= (weight * each[np.arange(len(index)), index]).sum()
         return total
 
-    grid = np.linspace(math.log(0.1), math.log(50), 40)
-    start = grid[np.argmin([loss(g) for g in grid])]
-    found = minimize_scalar(
-        loss, bounds=(start - 0.2, start + 0.2), method="bounded", options={"xatol": 1e-9}
-    )
-    return found.x, loss
+    weights = [
+        np.ones(len(i)) if r.sample_weight is None else r.sample_weight.numpy() for _, r, i in pairs
+    ]
+    return loss, np.concatenate(weights)
+
+
+def posterior_mean(pairs):
+    """Of log T by the trapezoidal rule on a fine grid; rows count half, log T ~ N(0, 1)."""
+    loss, weight = plain_loss(pairs)
+    grid = np.linspace(-3.5, 3.5, 701)
+    effective = weight.sum() ** 2 / (weight**2).sum()  # so many rows of equal weight
+    score = np.array([-0.5 * (loss(g) / weight.sum() * effective + g * g) for g in grid])
+    density = np.exp(score - score.max())
+    return np.trapezoid(density * grid, grid) / np.trapezoid(density, grid)
 
 
 @pytest.mark.parametrize(
@@ -176,14 +177,11 @@ def plain_search(pairs):
     ],
     ids=["one", "weighted", "cold", "several", "many classes"],
 )
-def test_the_temperature_is_that_of_a_plain_search(problem, sizes):
+def test_the_temperature_is_the_posterior_mean(problem, sizes):
     pairs = [case_of(problem, 11 + k, **size) for k, size in enumerate(sizes)]
-    expected, loss = plain_search(pairs)
     found = math.log(best_temperature([(params, rows) for params, rows, _ in pairs]))
-    assert abs(expected) > 0.1  # not where the search starts
-    assert found == pytest.approx(expected, abs=5e-3)
-    assert loss(found) == pytest.approx(loss(expected), rel=1e-5)
-    assert loss(found) < loss(0.0)
+    assert found == pytest.approx(posterior_mean(pairs), abs=5e-3)
+    assert abs(found) > 0.02  # the rows have something to say
 
 
 @pytest.mark.parametrize("classes", [3, 43])
@@ -198,11 +196,9 @@ def test_losses_of_problems_side_by_side(problem, classes):
         Batch.stack([rows for _, rows, _ in pairs]),
     )
     for log_t in (-1.5, 0.0, 1.0, 2.5):
-        plain, spread = read(log_t)
+        losses = read(log_t)
         for k, pair in enumerate(pairs):
-            _, loss = plain_search([pair])
-            assert float(plain[k].sum()) == pytest.approx(loss(log_t, 0.0), rel=1e-9)
-            assert float(spread[k].sum()) == pytest.approx(loss(log_t, 1.0), rel=1e-9)
+            assert float(losses[k].sum()) == pytest.approx(plain_loss([pair])[0](log_t), rel=1e-9)
 
 
 def test_soft_labels_count_by_their_shares(problem):
@@ -210,27 +206,26 @@ def test_soft_labels_count_by_their_shares(problem):
     params, rows, _ = case_of(problem, 16, rows=31, memories=5)
     one, two = (soft_labels(torch.full((31,), k), 3, EPSILON, dtype=torch.float64) for k in (0, 2))
     mixed, first, second = (
-        label_log_loss(params, Batch(rows.x, targets))(0.3)[0]
+        label_log_loss(params, Batch(rows.x, targets))(0.3)
         for targets in (0.25 * one + 0.75 * two, one, two)
     )
     assert_close(mixed, 0.25 * first + 0.75 * second, rtol=1e-10, atol=0)
 
 
 def test_ends_are_finite(problem):
-    """Rows that are all right want a colder model than rows that are all wrong."""
+    """Rows that are all right want a colder model than rows that are all wrong; few rows say little."""
     params, rows, index = case_of(problem, 14, rows=101, memories=5, flips=0.0)
     wrong = soft_labels(torch.as_tensor((index + 1) % 3), 3, EPSILON, dtype=torch.float64)
     hot = best_temperature([(params, Batch(rows.x, wrong))])
-    assert 20 < hot < 2000
+    few = best_temperature([(params, Batch(rows.x[:2], wrong[:2]))])
     p = params.p.clone()
     p[0] = 0.0  # the nearest memory is always right, the uniform component is not
     sure = best_temperature([(params.replace(p=p), rows)])
-    assert 0.01 < sure < 5  # not colder: one row of each class is added to those that are right
-    assert sure < hot / 10
+    assert 0.03 < sure < 1 < few < hot < 40
 
 
-def test_where_no_temperature_is_better_it_is_one(problem):
+def test_if_no_temperature_is_better_it_is_one(problem):
     """Every memory has the same soft label: no share matters."""
     params, rows, _ = case_of(problem, 15, rows=31, memories=5)
     flat = params.replace(p=torch.outer(params.p_h, torch.tensor([0.5, 0.25, 0.25, 0.0]).double()))
-    assert best_temperature([(flat, rows)]) == 1.0
+    assert best_temperature([(flat, rows)]) == pytest.approx(1.0, abs=1e-9)

@@ -1,4 +1,4 @@
-"""Direct training of the conditional likelihood: starts, targets, stacked problems, density."""
+"""Direct training of the conditional likelihood: starts, targets, stacked problems."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import evaluate, log_joint
@@ -13,7 +14,9 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.conditional import class_targets, fit_density, start_conditional
+from mnemosphere.training.conditional import class_targets, start_conditional
+from mnemosphere.training.fit import fit
+from mnemosphere.training.joint import start_joint, start_memories
 
 
 def clusters(seed, rows=97, features=7, classes=3, per_class=2, spread=0.4):
@@ -125,28 +128,32 @@ def test_noise_is_on_the_first_problems_only():
     assert (noisy.w - alone.w).abs().max() > 1e-3
 
 
+def test_problems_side_by_side_train_as_fit_does():
+    """Few operations in place of the kernel and the solver: the same steps."""
+    batch, _ = labeled(5, rows=83)
+    own = Batch(batch.x, class_targets(batch.targets))
+    params, solver = start(batch, 7), Adam().scheduled(83, 5)
+    found = stacked.conditional(
+        params, own, solver, 0.0, noisy=0, generator=torch.Generator().manual_seed(3)
+    )
+    result = fit(
+        params, ArrayDataset(own), solver, rule=objectives.conditional, max_iter=5,
+        generator=torch.Generator().manual_seed(3),
+    )  # fmt: skip
+    votes = (p.replace(p=p.p / p.p.sum()) for p in (found, result.params))
+    one, two = (log_joint(p, batch.x)[:, :-1].log_softmax(1) for p in votes)
+    before = log_joint(params, batch.x)[:, :-1].log_softmax(1)
+    assert float((one - before).abs().max()) > 0.1
+    # Batches are drawn in another order.
+    assert float((one - two).abs().mean()) < 0.1 * float((one - before).abs().mean())
+
+
 def test_joint_problems_side_by_side_keep_the_loss_falling():
     batch, _ = labeled(8)
-    params = start(batch, 7)
-    first = fit_density(params, batch, uniform_weight=0.1, learn_beta=True)
+    w, labels = start_memories(batch, 7, own_labels=True, generator=torch.Generator())
+    first = start_joint(w, labels, batch, varsigma=0.9)
     losses = [
         evaluate(stacked.joint(first, batch, learn_beta=True, max_iter=n), batch, objectives.joint)
         for n in (1, 3, 9)
     ]
     assert losses[0] > losses[1] > losses[2]
-
-
-def test_the_density_has_the_same_memories_and_a_higher_likelihood():
-    """Against the likelihood of every β on a grid, weights refitted by the same steps."""
-    batch, _ = labeled(9)
-    params = start(batch, 7)
-    found = fit_density(params, batch, uniform_weight=0.1, learn_beta=True)
-    assert torch.equal(found.w, params.w)
-    assert found.varsigma == 1.0
-    found.check()
-    best = evaluate(found, batch, objectives.joint)
-    for factor in (0.5, 0.8, 1.25, 2.0):
-        other = found.replace(beta=factor * found.beta)
-        assert evaluate(other, batch, objectives.joint) > best
-    held = fit_density(params, batch, uniform_weight=0.1, learn_beta=False)
-    assert held.beta == params.beta

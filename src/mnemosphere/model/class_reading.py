@@ -32,7 +32,7 @@ __all__ = [
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
-LOG_T = tuple(0.5 * k for k in range(-4, 9))  # of the temperatures at which losses are taken
+LOG_T = tuple(0.5 * k for k in range(-7, 8))  # of the temperatures at which losses are taken
 _FINE = 241  # temperatures in between
 
 

@@ -1,0 +1,130 @@
+"""The automatic choice: what it finds on problems whose answer is known, and laws that it keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+
+from mnemosphere import DAMClassifier
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.estimators.choice import Evaluation, Sample, splits, usable
+
+
+def rings(n, seed):
+    """Two classes on rings around each other: no straight border parts them."""
+    rng = np.random.default_rng(seed)
+    y, angle = rng.permutation(n) % 2, rng.uniform(0, 2 * np.pi, n)
+    x = (1 + y)[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)
+    return x + 0.1 * rng.normal(size=x.shape), y
+
+
+def fitted(x, y, **settings):
+    return DAMClassifier(random_state=0, **settings).fit(x, y)
+
+
+def test_one_memory_per_class_where_classes_are_one_cluster_each():
+    rng = np.random.default_rng(0)
+    y = np.arange(211) % 3
+    x = 4 * np.eye(3, 5)[y] + rng.normal(size=(211, 5))
+    assert fitted(x, y).n_memories_ <= 12
+
+
+def test_more_memories_where_a_class_needs_them():
+    x, y = rings(401, 0)
+    clf, (fresh, truth) = fitted(x, y), rings(1009, 1)
+    assert clf.score(fresh, truth) > 0.97
+
+
+def test_columns_on_circles_where_units_and_shapes_differ():
+    """The class depends on the middle ranks of a column with heavy tails."""
+    rng = np.random.default_rng(1)
+    x = np.exp(2 * rng.normal(size=(1201, 3))) * [1, 1000, 1e-3]
+    y = (np.abs(np.log(x[:, 0])) < 1).astype(int)
+    clf = fitted(x[:601], y[:601])
+    assert clf.normalize_ == "circles"
+    assert clf.score(x[601:], y[601:]) > 0.95
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
+def test_defaults_on_small_tables(load):
+    """Better than class frequencies by far, and what the choice promised of held-out rows."""
+    x, y = load(return_X_y=True)
+    x, fresh, y, truth = train_test_split(x, y, random_state=0, stratify=y)
+    clf = fitted(x, y)
+    found = log_loss(truth, clf.predict_proba(fresh))
+    chance = log_loss(truth, np.tile(np.bincount(y) / len(y), (len(truth), 1)))
+    (chosen,) = [trial for trial in clf.search_ if trial["chosen"]]
+    assert found < chance / 5
+    assert found < chosen["log_loss"] + 4 * chosen["error"] + 0.02
+    assert (chosen["normalize"], chosen["objective"]) == (clf.normalize_, clf.objective_)
+
+
+def test_the_choice_does_not_depend_on_the_seed_nor_on_the_order_of_rows():
+    x, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    tables = [
+        [{k: v for k, v in t.items() if k not in ("log_loss", "error")} for t in clf.search_]
+        for clf in (
+            DAMClassifier(random_state=0).fit(x, y),
+            DAMClassifier(random_state=7).fit(x, y),
+            DAMClassifier(random_state=0).fit(x[order], y[order]),
+        )
+    ]
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_what_is_given_is_kept():
+    x, y = load_iris(return_X_y=True)
+    clf = fitted(x, y, n_memories=7, normalize="standard", objective="conditional")
+    assert (clf.n_memories_, clf.normalize_, clf.objective_) == (7, "standard", "conditional")
+    tried = {(t["n_memories"], t["normalize"], t["objective"]) for t in clf.search_}
+    assert tried == {(7, "standard", "conditional")}
+
+
+def test_without_a_search_the_preset_is_no_majority_vote():
+    rng = np.random.default_rng(2)
+    y = (rng.uniform(size=907) < 0.25).astype(int)
+    x = rng.normal(size=(907, 9)) + 1.5 * y[:, None] * np.eye(9)[0]
+    clf = fitted(x, y, search=None)
+    assert len(clf.search_) == 1
+    assert 0.05 < clf.predict(x).mean() < 0.5
+    assert log_loss(y, clf.predict_proba(x)) < 0.9 * log_loss(y, np.full(907, y.mean()))
+
+
+def test_held_out_parts_are_disjoint_and_have_every_class():
+    y = torch.arange(103) % 3
+    targets = torch.nn.functional.one_hot(y, 4).double()
+    rows = StoredRows.of(np.arange(206.0).reshape(103, 2), torch.device("cpu"))
+    parts = splits(Sample(rows, targets, None, torch.float64), 80, 20, 5)
+    held = torch.cat([part.held.rows.number for part in parts])
+    assert len(held.unique()) == 100
+    for part in parts:
+        own = set(part.held.rows.number.tolist())
+        assert not own & set(part.fitted.rows.number.tolist())
+        assert (part.held.targets.sum(0)[:3] >= 6).all()
+
+
+def test_rows_of_unlike_units_have_no_direction():
+    rng = np.random.default_rng(0)
+    x, targets = rng.normal(size=(97, 5)), torch.ones(97, 2).double()
+
+    def kinds(x):
+        rows = StoredRows.of(x, torch.device("cpu"))
+        return usable(Sample(rows, targets, None, torch.float64))
+
+    assert kinds(x) == ["unit", "center", "standard", "whitened", "circles"]
+    assert kinds(x * [1, 1, 1, 1e4, 1e4]) == ["standard", "whitened", "circles"]
+
+
+def test_standard_errors_are_those_of_the_difference():
+    rng = np.random.default_rng(0)
+    shared, weight = rng.normal(size=(997, 15)) ** 2, np.ones(997)
+    one = Evaluation(shared, weight)
+    assert Evaluation(shared + 0.01, weight).exceeds(one)  # by the same for every row: surely
+    noisy = Evaluation(shared + 0.01 + rng.normal(size=shared.shape), weight)
+    assert noisy.own.mean() > one.own.mean() - 0.2
+    assert not one.exceeds(one)
