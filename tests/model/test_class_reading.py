@@ -180,7 +180,7 @@ def posterior_mean(pairs):
 def test_the_temperature_is_the_posterior_mean(problem, sizes):
     pairs = [case_of(problem, 11 + k, **size) for k, size in enumerate(sizes)]
     found = math.log(best_temperature([(params, rows) for params, rows, _ in pairs]))
-    assert found == pytest.approx(posterior_mean(pairs), abs=5e-3)
+    assert found == pytest.approx(posterior_mean(pairs), abs=2e-2)
     assert abs(found) > 0.02  # the rows have something to say
 
 
