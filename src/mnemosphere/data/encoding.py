@@ -72,7 +72,18 @@ _FOUR_DIGITS, _WHOLE = 1e4, 1e15  # numbers between are written without a power 
 
 def is_frame(X: Any) -> bool:
     """Whether X has named columns of their own types, as pandas, polars and Arrow have them."""
-    return hasattr(X, "to_pandas") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
+    return hasattr(X, "columns") and (hasattr(X, "dtypes") or hasattr(X, "column_names"))
+
+
+def collected(X: Any, name: str = "X") -> Any:
+    """X as it is; a lazy frame is read. ValueError for what can be read only once."""
+    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
+        return X.collect()
+    if isinstance(X, Iterator):
+        raise ValueError(
+            f"{name} is a {type(X).__name__}, which can be read only once: pass a list or an array"
+        )
+    return X
 
 
 def check_names(names: Iterable[Any], where: str = "X") -> None:

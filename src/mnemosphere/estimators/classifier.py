@@ -46,7 +46,7 @@ from mnemosphere.interpret.certify import rows_to_certify
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
-from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
+from mnemosphere.labels import OUT_OF_SCOPE, Encoded, Labels, encode, row_weights, sample_weights
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
 from mnemosphere.schema import warn_user
@@ -561,7 +561,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         float
-            Share of rows whose class is right.
+            Share of the labeled rows whose class is right.
 
         Examples
         --------
@@ -570,8 +570,18 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         if isinstance(X, FileDataset):
             return accuracy(self._current(), X)
-        own: float = super().score(X, y, sample_weight)
-        return own
+        model = self._current()
+        stored = model.stored(X)
+        labels = Labels.of(y, stored.n_rows, unlabeled=self.unlabeled)
+        labels.check_like(model.classes)
+        best = as_numpy(model.log_proba(stored).argmax(1))
+        right = best == labels.among(model.classes, unknown=True)
+        weight = sample_weights(sample_weight, stored.n_rows, torch.device("cpu"))
+        each = np.ones(stored.n_rows) if weight is None else weight.numpy()
+        each = each * (labels.labeled | labels.outside)
+        if not each.sum() > 0:
+            raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
+        return float(np.average(right, weights=each))
 
     def decision_summary(self, X: ArrayLike) -> DecisionSummary:
         """Summarize how many memories decide about rows, and how often none does.

@@ -15,7 +15,7 @@ from mnemosphere.data.encoding import listed
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, Snapshot, Stream
 from mnemosphere.interpret.classes import extend
-from mnemosphere.labels import Encoded, as_labels, is_missing
+from mnemosphere.labels import Encoded, Labels
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -41,13 +41,11 @@ def known_classes(
             f"classes {given.tolist()} differ from the model's {model.classes.tolist()}"
         )
     known: NDArray[Any] = model.classes
-    labels = as_labels(y)
-    if labels.ndim != 1 or (isinstance(labels, Tensor) and labels.is_floating_point()):
+    if np.ndim(y) == 2:
         return known
-    found = labels.cpu().numpy() if isinstance(labels, Tensor) else labels
-    found = found[~is_missing(found, unlabeled) & ~is_missing(found, float("nan"))]
+    found = Labels.of(y, unlabeled=unlabeled).found
     alike = (found.dtype.kind in "biuf") == (known.dtype.kind in "biuf")
-    return np.unique(np.concatenate([known, np.unique(found)])) if alike and len(found) else known
+    return np.union1d(known, found) if alike and len(found) else known
 
 
 def with_new_classes(

@@ -131,7 +131,7 @@ _ROWS = {
 }  # fmt: skip
 _HELD_OUT = {
     "scale": Array("S"), "novelty": Array("n", nan=True), "rejection": Array("n", nan=True),
-    "label": Array("m"),
+    "label": Array("m"), "temperature": Array(low=0, optional=True),
 }  # fmt: skip
 _FEATURES = {
     "names": Array("bytes", "uint8", optional=True),
@@ -242,15 +242,19 @@ def _held_out_out(scores: HeldOut) -> dict[str, Tensor]:
     return {name: torch.where(t.isinf(), torch.nan, t) for name, t in found.items()}
 
 
-def _held_out_in(tensors: Mapping[str, Tensor]) -> HeldOut | None:
+def _held_out_in(tensors: Mapping[str, Tensor], default: float) -> HeldOut | None:
     if not tensors:
         return None
     check_tensors(tensors, _HELD_OUT, {"S": 3})
+    tensors = dict(tensors)
+    temperature = float(tensors.pop("temperature", default))
+    if not temperature > 0:
+        raise ValueError(f"temperature of its held-out scores is {temperature}")
     scores = {name: np.nan_to_num(t.numpy(), nan=np.inf) for name, t in tensors.items()}
     scale = scores.pop("scale")
     if not (scale > 0).all() or any((np.diff(s) < 0).any() for s in scores.values()):
         raise ValueError("its held-out scores are not sorted, or have no scale")
-    return HeldOut(scale, **scores)
+    return HeldOut(scale, **scores, temperature=temperature)
 
 
 def _features_out(features: Features) -> dict[str, Tensor | None]:
@@ -431,7 +435,7 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
         Calibration(
             float(own.get("temperature", 1.0)),
             kept["net_class_weights"].to(params.p) if "net_class_weights" in kept else None,
-            _held_out_in(strip_prefix(tensors, "held_out")),
+            _held_out_in(strip_prefix(tensors, "held_out"), float(own.get("temperature", 1.0))),
         ),
         label_mass=kept.get("label_mass"),
         density=Parameters.from_file(tensors, "density") if "density.w" in tensors else None,

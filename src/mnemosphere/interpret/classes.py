@@ -180,7 +180,7 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     >>> mn.interpret.remove_class(model, 1).classes
     array([0, 2])
     """
-    column, n_classes = int(model.columns_of(np.asarray([label]))[0]), len(model.classes)
+    column, n_classes = int(model.columns_of([label])[0]), len(model.classes)
     kept = as_numpy((model.net.p[1:, :-1].argmax(1) != column).nonzero()[:, 0])
     if n_classes == 1 or not kept.size:
         raise ValueError(f"every memory is of class {label!r}: none would be left")
@@ -222,7 +222,7 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
     >>> mn.interpret.merge_classes(model, [1, 2], 1).classes
     array([0, 1])
     """
-    columns = np.unique(as_numpy(model.columns_of(np.asarray(labels))))
+    columns = np.unique(as_numpy(model.columns_of(labels)))
     others = np.setdiff1d(np.arange(len(model.classes)), columns)
     names = model.classes[others].tolist()
     if into in names:

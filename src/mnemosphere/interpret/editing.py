@@ -30,6 +30,7 @@ from mnemosphere.fitted import (
     check_whole,
 )
 from mnemosphere.interpret.certify import labeled_rows
+from mnemosphere.labels import Labels
 from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.merge import merge
 from mnemosphere.model.parameters import Parameters
@@ -144,7 +145,7 @@ def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hol
     8
     """
     params, w = model.params, directed(model, X)
-    labels = list(y) if isinstance(y, (list, tuple)) else np.asarray(y).tolist()
+    labels = list(y) if isinstance(y, list | tuple) else Labels.of(y).tolist()
     if len(labels) != len(w):
         raise ValueError(f"X has {len(w)} rows but y has {len(labels)}: one label per memory")
     p = params.p.double()
@@ -309,7 +310,7 @@ def _prior_weights(
                 f"prior must name every class once, {names}, got {list(prior)}: "
                 "weights are relative, so pass all of them"
             )
-        index = as_numpy(model.columns_of(np.array(list(prior))))
+        index = as_numpy(model.columns_of(list(prior)))
         weights = np.empty(len(names))
         weights[index] = np.array(list(prior.values()), dtype=np.float64)
     else:
@@ -439,7 +440,7 @@ def _soft_row(model: FittedModel, label: object | Mapping[Any, float]) -> Tensor
     for name, weight in weights.items():
         if not (np.isfinite(weight) and weight >= 0):
             raise ValueError(f"weights of a soft label must be finite and >= 0, got {weight}")
-        column = n_classes if name is None else int(model.columns_of(np.asarray([name]))[0])
+        column = n_classes if name is None else int(model.columns_of([name])[0])
         soft[column] += weight
     if not soft.sum() > 0:
         raise ValueError(f"a soft label needs a positive weight, got {dict(weights)}")

@@ -223,7 +223,7 @@ def sample(
     """
     check_whole(n_samples, "n_samples", 1)
     generator = torch.Generator().manual_seed(draw_seed(random_state))
-    index = None if y is None else int(model.columns_of(np.asarray([y]))[0])
+    index = None if y is None else int(model.columns_of([y])[0])
     x, drawn = retrieval.sample(
         model.row_density.to(device="cpu"), int(n_samples), class_index=index, generator=generator
     )
