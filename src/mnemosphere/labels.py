@@ -269,9 +269,9 @@ def encode(
     if classes is None:
         classes = _classes(labels)
     index = torch.from_numpy(labels.among(classes)).to(device)
-    targets = soft_labels(index, len(classes), smoothing, dtype=torch.float64)
-    if OUT_OF_SCOPE not in classes.tolist() and labels.outside.any():
-        targets[torch.from_numpy(labels.outside).to(device), -1] = 1.0
+    none = torch.from_numpy(labels.outside).to(device) & (index < 0)
+    column = torch.where(none, len(classes), index)
+    targets = soft_labels(column, len(classes), smoothing, dtype=torch.float64)
     return Encoded(classes, index, targets)
 
 

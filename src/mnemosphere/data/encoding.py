@@ -87,7 +87,13 @@ def collected(X: Any, name: str = "X") -> Any:
 
 
 def check_names(names: Iterable[Any], where: str = "X") -> None:
-    """ValueError if two columns have one name."""
+    """ValueError if two columns have one name, or one is no valid text."""
+    names = list(names)
+    for name in names:
+        try:
+            str(name).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{where} has a column {name!r:.60}, no valid text: rename it") from error
     twice = [name for name, n in Counter(map(str, names)).items() if n > 1]
     if twice:
         raise ValueError(f"{where} has more than one column called {listed(twice)}: rename them")

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import TransformerTags
+from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils._set_output import _SetOutputMixin
 from torch import Tensor
 
@@ -92,6 +93,15 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         tags.transformer_tags = TransformerTags()
         return tags
+
+    def _validate_params(self) -> None:
+        """As scikit-learn does, but that True is no number."""
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, bool | np.bool_):
+                raise InvalidParameterError(
+                    f"The {name!r} parameter of {type(self).__name__} is no truth value, got {value}"
+                )
+        super()._validate_params()
 
     def _current(self) -> FittedModel:
         """The fitted model with the settings as they are now."""

@@ -29,7 +29,14 @@ from mnemosphere.estimators.from_files import (
 from mnemosphere.estimators.progress import looking
 from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
-from mnemosphere.estimators.setup import Trained, begin, kept_settings, learn_features, record_of
+from mnemosphere.estimators.setup import (
+    Trained,
+    begin,
+    kept_settings,
+    learn_features,
+    record_of,
+    sound,
+)
 from mnemosphere.estimators.streaming import known_classes, take_in_labeled, with_new_classes
 from mnemosphere.features import Features
 from mnemosphere.fitted import (
@@ -296,7 +303,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         with together(), operands(self.precision), reused():
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
             trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
-            self.model_ = _fitted(settings, rows, trained, rows.features.texts(X))
+            self.model_ = sound(_fitted(settings, rows, trained, rows.features.texts(X)))
         return self
 
     def partial_fit(
@@ -366,9 +373,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 weight = None if weight is None else weight[rest]
                 stored, targets = stored.take(rest), coded.targets[rest]
                 dataset = ArrayDataset(rows_to_certify(model, stored, targets, weight))
-            self.model_ = take_in_labeled(
-                model, dataset, self.solver, first=first, rehearses=rehearse
-            )
+            found = take_in_labeled(model, dataset, self.solver, first=first, rehearses=rehearse)
+            self.model_ = sound(found)
         return self
 
     # Answers.
@@ -703,7 +709,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         return self
 
     def discover(
-        self, X: ArrayLike, n_classes: int | str = "auto", *, random_state: int = 0
+        self, X: ArrayLike, n_classes: int | str = "auto", *, random_state: Any = 0
     ) -> list[interpret.ProposedClass]:
         """Propose classes that the model does not know, from rows that `predict_or_reject` rejected.
 

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.checks import check_model
 from mnemosphere.data.encoding import COLUMNS, Encoding
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.texts import TextEncoder
@@ -45,7 +46,6 @@ from mnemosphere.fitted import (
     Stream,
     trained_with,
 )
-from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import (
     Array,
@@ -86,7 +86,6 @@ _OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, S
 _LABEL_KINDS = "biufUO"
 _LONGEST_REASON = 200  # a value quoted from a file can be of any length
 _MOST_BYTES = 1 << 28  # of an array of labels
-_PROBED = 8  # memories whose probabilities must be numbers
 
 _COMMON: dict[str, Check] = {
     "estimator": text,
@@ -168,15 +167,25 @@ def write(model: Saved | Steps, path: str | Path, check_settings: SettingsCheck)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     try:  # what could not be read is not written
-        header, tensors = _take_apart(model)
-        header = json.loads(json.dumps(header))
-        _check_header(header, check_settings)
-        for each in [step for _, step in model] if isinstance(model, list) else [model]:
-            if isinstance(each, FittedModel):
-                _check_model(each)
+        header, tensors = check(model, check_settings)
     except ValueError as error:
         raise ValueError(f"this model cannot be saved: {error}") from error
     write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
+
+
+def check(
+    model: Saved | Steps, check_settings: SettingsCheck | None = None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """(header, tensors) of a model that `read` would give back; ValueError if it would refuse it."""
+    try:
+        header, tensors = _take_apart(model)
+        header = json.loads(json.dumps(header))
+        _check_header(header, check_settings or (lambda name, settings: None))
+        own = {name: t.detach().cpu() for name, t in tensors.items()}
+        _put_together(json.loads(json.dumps(header)), own)
+    except (KeyError, UnicodeError) as error:
+        raise ValueError(f"{error} is missing" if isinstance(error, KeyError) else error) from error
+    return header, tensors
 
 
 def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -446,48 +455,13 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
         record=dataclasses.replace(record, search=own.get("selection", [])),
         **trained_with(settings | {"objective": own.get("objective")}),
     )  # fmt: skip
-    _check_model(model)
-    return model
+    return check_model(model)
 
 
 def _check_parts(tensors: Mapping[str, Tensor], parts: tuple[str, ...]) -> None:
     unknown = [name for name in tensors if name.partition(".")[0] not in parts]
     if unknown:
         raise ValueError(f"the tensor {min(unknown)!r} is unknown")
-
-
-def _check_model(model: FittedModel) -> None:
-    """ValueError where parts of a model do not fit together, or its answers are no numbers."""
-    params, calibration = model.params, model.calibration
-    params.check()
-    wanted = model.normalizer.n_coordinates(model.features.n_numbers)
-    if params.n_features != wanted or params.n_columns != len(model.classes) + 1:
-        raise ValueError(f"it has {params.n_features} features, {params.n_columns} classes")
-    density = model.row_density
-    density.check()
-    if (density.n_features, density.n_columns) != (params.n_features, params.n_columns):
-        raise ValueError(f"its density has {density.n_features} features")
-    levels = () if model.lineage is None else model.lineage.models
-    if any(level.n_features != params.n_features for level in levels):
-        raise ValueError("a level of growth has another number of features")
-    if any(level.n_columns != params.n_columns for level in levels) and model.is_classifier:
-        raise ValueError("a level of growth has another number of classes")
-    n_clusters = len(model.classes)
-    if not model.is_classifier and (
-        model.classes.tolist() != list(range(n_clusters))
-        or (model.labels is not None and model.labels.max(initial=0) >= n_clusters)
-    ):
-        raise ValueError(f"its labels are none of {n_clusters} clusters")
-    if not 0 < calibration.temperature < math.inf:
-        raise ValueError(f"temperature is {calibration.temperature}")
-    if model.is_classifier:
-        net = calibration.class_weights
-        if net is None or not abs(float(net.double().sum()) - 1) <= 1e-3:
-            raise ValueError("net_class_weights do not sum to 1")
-    x = params.w[:_PROBED].to(model.class_params.w)
-    scores = [model.class_forward(x), *(log_joint(p, p.w[:_PROBED]) for p in (params, density))]
-    if not all(bool(torch.isfinite(each).all()) for each in scores):
-        raise ValueError("probabilities of its own memories are not finite")
 
 
 def _encoder(

@@ -20,6 +20,7 @@ from torch import Tensor
 from mnemosphere.fitted import FittedModel, Floats, as_numpy
 from mnemosphere.interpret.editing import directed
 from mnemosphere.interpret.exemplars import row_texts
+from mnemosphere.labels import OUT_OF_SCOPE, Labels
 from mnemosphere.model import retrieval
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.parameters import Parameters
@@ -46,7 +47,7 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     X : array-like of shape (n, N)
         Rows of the new class.
     label : object
-        Its name.
+        Its name; `mnemosphere.OUT_OF_SCOPE`: the rows belong to none of the classes.
 
     Returns
     -------
@@ -76,10 +77,12 @@ def extend(
     x, w = directed(model, X).double(), model.params.w
     near = _centers(x)
     new = _imprinted(near, x)
-    table = torch.eye(len(names) + 1, dtype=torch.float64)
-    table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
-    wide = _map_classes(model, _with_label(names, label, model.classes), table)
-    column = wide.classes.tolist().index(label)
+    wide, column = model, len(names)  # "none of them"
+    if label != OUT_OF_SCOPE:
+        table = torch.eye(len(names) + 1, dtype=torch.float64)
+        table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
+        wide = _map_classes(model, _with_label(names, label, model.classes), table)
+        column = wide.classes.tolist().index(label)
 
     def extended(p: Tensor, smoothing: float, weight: float) -> Tensor:
         soft = torch.full_like(p[0], smoothing / p.shape[1])
@@ -93,10 +96,14 @@ def extend(
         if texts is not None and behind.names is not None:
             order = as_numpy((near @ x.T).topk(min(behind.names.shape[1], len(x)), dim=1).indices)
             behind.names[model.n_memories :, : order.shape[1]] = row_texts(texts, order)
-    if mass is not None:  # smoothing is spread over one more column
-        total, spread = mass.sum(), model.smoothing * mass.sum() / (len(mass) - 1)
-        mass += model.smoothing * (total + len(x)) / len(mass) - spread
-        mass[column] += spread + (1 - model.smoothing) * len(x)
+    if mass is not None:
+        mass = mass.clone()
+        mass += model.smoothing * len(x) / len(mass)
+        mass[column] += (1 - model.smoothing) * len(x)
+        if wide is not model:  # smoothing is spread over one more column
+            total = model.smoothing * (wide.label_mass.sum() if wide.label_mass is not None else 0)
+            mass += total / len(mass) - total / (len(mass) - 1)
+            mass[column] += total / (len(mass) - 1)
     density = wide.density
     if density is not None:  # there the rows themselves are memories
         p = extended(density.p, model.smoothing, _average_weight(density.p))
@@ -271,10 +278,10 @@ def hide_class(model: FittedModel, label: object) -> FittedModel:
 
 def _with_label(names: list[Any], label: object, like: NDArray[Any]) -> NDArray[Any]:
     """Names and one more of the same kind."""
-    found = np.array([*names, label])
-    if found.dtype.kind != like.dtype.kind:
-        raise ValueError(f"a label must be like {like[0].item()!r}, got {label!r}")
-    return found
+    found = Labels.of([label]).found
+    if label == OUT_OF_SCOPE or not len(found) or found.dtype.kind != like.dtype.kind:
+        raise ValueError(f"a label must be like {like[0].item()!r}, got {label!r:.60}")
+    return np.array([*names, label])
 
 
 def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> FittedModel:

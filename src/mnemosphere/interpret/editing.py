@@ -282,13 +282,19 @@ def with_class_prior(
     >>> bool(sum(after == 0) <= sum(before == 0))
     True
     """
+    if memory_weights not in KINDS:
+        raise ValueError(f"memory_weights must be one of {', '.join(KINDS)}, got {memory_weights!r}")
     weights = _prior_weights(model, prior)
     p_q = model.params.p_q.double()
     new = torch.from_numpy(weights / weights.sum()).to(p_q) * p_q[:-1].sum()
     ratio = torch.cat([new / p_q[:-1].clamp_min(1e-300), p_q.new_ones(1)])
-    other = model.with_params(
-        change_prior(model.params, torch.cat([new, p_q[-1:]]), memory_weights)
-    )
+    try:
+        params = change_prior(model.params, torch.cat([new, p_q[-1:]]), memory_weights)
+    except RuntimeError as error:
+        raise ValueError(
+            "memories of one class each cannot keep their weights: use memory_weights='follow'"
+        ) from error
+    other = model.with_params(params)
 
     # The same change for the weights that classes are read from, and for the density.
     def changed(params: Parameters) -> Parameters:
@@ -421,9 +427,25 @@ def _settle(
                 "all: use class_prior='follow'"
             )
         p = p.clone()
-        p[~edited] = polytope.project(p[~edited], p[~edited].sum(1), left)
+        p[~edited] = _shared_out(p[~edited], left)
     p = (p / p.sum()).to(params.p)
     return params.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0)).check()
+
+
+def _shared_out(p: Tensor, left: Tensor) -> Tensor:
+    """Rows p (k, C+1) with column sums `left`: memories keep their weights if zeros allow it.
+
+    Memories of one class each have nothing to share out, so their weights change instead.
+    """
+    try:
+        return polytope.project(p, p.sum(1), left)
+    except RuntimeError as error:
+        total = p.sum(0)
+        if bool(((total == 0) & (left > 1e-12)).any()):
+            raise ValueError(
+                "a class would have no memory left: use class_prior='follow'"
+            ) from error
+        return p * torch.where(total > 0, left / total.clamp_min(1e-300), 0.0)
 
 
 def _edited(model: FittedModel, params: Parameters, behind: Exemplars | None) -> FittedModel:

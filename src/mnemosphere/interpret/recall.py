@@ -291,7 +291,11 @@ def decode(model: FittedModel, numbers: Any) -> Any:
     >>> mn.interpret.decode(model, clf.memories_)["alcohol"].shape
     (6,)
     """
-    numbers = np.asarray(numbers, dtype=np.float64)
+    numbers = as_numpy(numbers).astype(np.float64)
+    if numbers.ndim != 2 or numbers.shape[1] != model.features.n_numbers:
+        raise ValueError(
+            f"numbers must be (rows, {model.features.n_numbers}), got shape {numbers.shape}"
+        )
     if model.features.encoding is not None:
         return model.features.encoding.decode(numbers)
     names = model.features.names
