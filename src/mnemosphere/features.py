@@ -211,7 +211,9 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
         if "could not convert string" not in str(error):
             raise
         text = str(error).partition(": ")[2].removeprefix("np.str_(").removesuffix(")")
-        raise ValueError(f"X holds text ({text:.80}): pass a data frame, or drop the column") from error
+        raise ValueError(
+            f"X holds text ({text:.80}): pass a data frame, or drop the column"
+        ) from error
     if rows.dtype.kind not in "buif":
         raise ValueError(f"X must hold numbers, got dtype {rows.dtype}: convert its columns")
     return rows

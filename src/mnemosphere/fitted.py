@@ -50,7 +50,9 @@ Floats = NDArray[np.floating[Any]]
 class HeldOut:
     """Scores of rows that were not trained on, sorted: rates and coverages are kept by them."""
 
-    scale: NDArray[np.float64]  # (3,) standard deviations of the reasons for rejection, of drawn rows
+    scale: NDArray[
+        np.float64
+    ]  # (3,) standard deviations of the reasons for rejection, of drawn rows
     novelty: NDArray[np.float64]  # (n,) novelty scores
     rejection: NDArray[np.float64]  # (n,) rejection scores
     label: NDArray[np.float64]  # (m,) −log P(y|x) of the labels that are known

@@ -51,7 +51,9 @@ class Labels:
         if values.dtype.kind == "c":
             raise ValueError("Complex data not supported in y: pass labels")
         empty = _no_value(values)
-        missing = empty if unlabeled is not None and _differs(unlabeled) else _equal(values, unlabeled)
+        missing = (
+            empty if unlabeled is not None and _differs(unlabeled) else _equal(values, unlabeled)
+        )
         if bool((empty & ~missing).any()):
             raise ValueError(
                 f"label {np.flatnonzero(empty & ~missing)[0]} of y has no value: drop the row, or "
@@ -90,7 +92,9 @@ class Labels:
 
     def check_like(self, classes: NDArray[Any]) -> None:
         """ValueError if labels and classes are of two kinds, so that none can be right."""
-        if len(self.found) and (self.found.dtype.kind in _NUMBERS) != (classes.dtype.kind in _NUMBERS):
+        if len(self.found) and (self.found.dtype.kind in _NUMBERS) != (
+            classes.dtype.kind in _NUMBERS
+        ):
             raise ValueError(
                 f"the labels are like {self.found[0].item()!r}, the model's like "
                 f"{classes[0].item()!r}: choose labels of the same kind"
@@ -281,7 +285,9 @@ def _classes(labels: Labels) -> NDArray[Any]:
     check_classification_targets(np.repeat(found, 3))  # which warns of labels that occur once
     if not labels.outside.any():
         return found
-    return np.array([*found.tolist(), OUT_OF_SCOPE], dtype=None if found.dtype.kind == "U" else object)
+    return np.array(
+        [*found.tolist(), OUT_OF_SCOPE], dtype=None if found.dtype.kind == "U" else object
+    )
 
 
 def class_index(

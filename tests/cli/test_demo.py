@@ -5,13 +5,13 @@ import numpy as np
 
 import mnemosphere as mn
 from mnemosphere.cli import rows
-from mnemosphere.cli.table_rows import choose
-from mnemosphere.cli.tables import read_table
+from mnemosphere.cli.options import Columns
+from mnemosphere.cli.rows import open_rows
 
 
 def few_digits(*_):
     """The demonstration on a few small digits."""
-    everything = choose(read_table("digits"))
+    everything = open_rows("digits", Columns())
     at = np.flatnonzero(everything.is_test)[:100]
     return everything.take(np.concatenate([np.arange(150), at]))
 

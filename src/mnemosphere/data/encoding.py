@@ -93,7 +93,9 @@ def check_names(names: Iterable[Any], where: str = "X") -> None:
         try:
             str(name).encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"{where} has a column {name!r:.60}, no valid text: rename it") from error
+            raise ValueError(
+                f"{where} has a column {name!r:.60}, no valid text: rename it"
+            ) from error
     twice = [name for name, n in Counter(map(str, names)).items() if n > 1]
     if twice:
         raise ValueError(f"{where} has more than one column called {listed(twice)}: rename them")

@@ -113,6 +113,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         model = self.model_
         if not isinstance(X, FileDataset):
             return read(model, X)
+        if not X.is_numeric:
+            return iter([read(model, X.read()[0])])
         check_features(model.features, X)
         return (read(model, raw.rows) for raw in ahead(X.files.pieces()))
 
@@ -247,6 +249,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         (60,)
         """
         model = self._current()
+        if isinstance(X, FileDataset) and not X.is_numeric:
+            X, y, sample_weight = X.read()
         if isinstance(X, FileDataset):
             given = sample_rows(X, 0)
             with together() as group:
@@ -475,6 +479,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         6
         """
         model = self._current()
+        if isinstance(X, FileDataset) and not X.is_numeric:
+            X, y, sample_weight = X.read()
         if not isinstance(X, FileDataset):
             return interpret.certify(model, X, y, sample_weight, tol=tol, max_iter=max_iter)
         given = sample_rows(X, 0)

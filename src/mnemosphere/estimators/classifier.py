@@ -574,6 +574,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> clf.score(X_test, y_test) > 0.9
         True
         """
+        if isinstance(X, FileDataset) and not X.is_numeric:
+            X, y, sample_weight = X.read()
         if isinstance(X, FileDataset):
             return accuracy(self._current(), X)
         model = self._current()

@@ -283,7 +283,9 @@ def with_class_prior(
     True
     """
     if memory_weights not in KINDS:
-        raise ValueError(f"memory_weights must be one of {', '.join(KINDS)}, got {memory_weights!r}")
+        raise ValueError(
+            f"memory_weights must be one of {', '.join(KINDS)}, got {memory_weights!r}"
+        )
     weights = _prior_weights(model, prior)
     p_q = model.params.p_q.double()
     new = torch.from_numpy(weights / weights.sum()).to(p_q) * p_q[:-1].sum()

@@ -78,7 +78,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
             smoothing=model.smoothing, require_label=False, device=stored.device,
         )  # fmt: skip
         index = coded.index.cpu()
-        kept &= ((index >= 0) | (coded.targets.sum(1) == 0).cpu())  # the others are out of scope
+        kept &= (index >= 0) | (coded.targets.sum(1) == 0).cpu()  # the others are out of scope
         labeled = (kept & (index >= 0)).to(stored.device)
         if not bool(labeled.any()):
             raise ValueError("no row of y has a label: pass labeled rows to calibrate")
