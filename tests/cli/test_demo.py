@@ -9,7 +9,7 @@ from mnemosphere.cli.options import Columns
 from mnemosphere.cli.rows import open_rows
 
 
-def few_digits(*_):
+def few_digits(*_, **__):
     """The demonstration on a few small digits."""
     everything = open_rows("digits", Columns())
     at = np.flatnonzero(everything.is_test)[:100]
@@ -17,7 +17,7 @@ def few_digits(*_):
 
 
 def test_it_shows_and_writes_what_it_promises(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "load_rows", few_digits)
+    monkeypatch.setattr(rows, "open_rows", few_digits)
     out = tmp_path / "demo"
     text = run("demo", "--out", out).stdout
     record = json.loads((out / "results.json").read_text())

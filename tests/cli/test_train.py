@@ -6,8 +6,8 @@ import numpy as np
 
 import mnemosphere as mn
 from mnemosphere.cli import train as module
-from mnemosphere.cli.output import Folder
 from mnemosphere.cli.options import Columns
+from mnemosphere.cli.output import Folder
 from mnemosphere.cli.rows import open_rows
 
 

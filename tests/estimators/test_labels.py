@@ -312,7 +312,10 @@ WRONG = {
     "a number and its text": ([1, "1", 1, 1, 1, 1, 1], "mixes labels of types int, str"),
     "a number and a truth value": ([1, True, 0, 1, 0, 1, 0], "mixes labels of types bool, int"),
     "a generator": ((v for v in Y), "y is a generator, which can be read only once"),
-    "a NUL at the end": (["a", "a\0", "a", "b", "b", "a", "b"], r"ends in a NUL, which NumPy drops"),
+    "a NUL at the end": (
+        ["a", "a\0", "a", "b", "b", "a", "b"],
+        r"ends in a NUL, which NumPy drops",
+    ),
     "a lone surrogate": (["a", "\ud800", "a", "b", "b", "a", "b"], "is no valid text: rename it"),
     "only out of scope": ([mn.OUT_OF_SCOPE] * 7, "every row of y is out of scope: label some rows"),
     "None": ([None, "a", "b", "a", "b", "a", "b"], "label 0 of y has no value"),

@@ -169,7 +169,7 @@ def _described(error: Exception) -> tuple[str, int]:
     if hasattr(error, "tells"):  # of a process in a group
         cause = error.__cause__
         return text, describe(cause)[1] if isinstance(cause, Exception) else BAD_INPUT
-    if isinstance(error, ValueError | TypeError | OSError | FloatingPointError):
+    if isinstance(error, ValueError | TypeError | OSError | FloatingPointError | ImportError):
         return text or type(error).__name__, BAD_INPUT
     return (
         f"unexpected {type(error).__name__}: {text} "

@@ -12,7 +12,6 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -27,6 +26,7 @@ from mnemosphere.data.paths import IPC, MEMORY, SUFFIXES, TEXT, Paths, expand
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.tables import Dialect, read_table, suffix_of
 from mnemosphere.files import checksum
+from mnemosphere.machine import need
 from mnemosphere.model.sparse_rows import SparseRows
 
 _BLOCK_BYTES = 1 << 20
@@ -411,10 +411,7 @@ def _open(
 
 
 def _pyarrow(part: str = "") -> Any:
-    try:
-        return import_module(f"pyarrow.{part}" if part else "pyarrow")
-    except ImportError as error:
-        raise ValueError("needs pyarrow: pip install 'mnemosphere[app]'") from error
+    return need(f"pyarrow.{part}" if part else "pyarrow")
 
 
 # Rows of all files together.
@@ -662,8 +659,7 @@ class FileRows:
 
     def _frames(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
         """The same if columns have names and are of any kind: as pandas has them."""
-        import pandas as pd
-
+        pd = need("pandas")
         parts = list(zip(*(reader.frame() for reader in self.readers), strict=True))
         kept = self.numbers().numpy()
         frame = pd.concat(parts[0], ignore_index=True).iloc[kept].reset_index(drop=True)
@@ -676,8 +672,7 @@ class FileRows:
         """Rows as a frame with the names of the features, if they have names."""
         if self.names is None or len(self.names) != x.shape[1]:
             return x
-        import pandas as pd
-
+        pd = need("pandas")
         return pd.DataFrame(x, columns=self.names)
 
     def chunks_on(self, device: torch.device) -> _Chunks:

@@ -28,7 +28,7 @@ from mnemosphere.data.encoding import check_names, listed
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
 from mnemosphere.data.paths import IPC, TEXT, expand
-from mnemosphere.machine import check_memory
+from mnemosphere.machine import check_memory, need
 from mnemosphere.schema import warn_user
 
 SUFFIXES = (*TEXT, ".parquet", *IPC, ".npy", ".npz")
@@ -121,8 +121,7 @@ def read_tables(
     paths = list(sources) if alone else [str(path) for path in expand(sources)]
     if len(paths) == 1:
         return read_table(paths[0], max_rows, header=header)
-    import pandas as pd
-
+    pd = need("pandas")
     tables: list[Table] = []
     for path in paths:
         left = None if max_rows is None else max_rows - sum(len(t.row_names) for t in tables)
@@ -222,8 +221,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
-    import pandas as pd
-
+    pd = need("pandas")
     if max_rows is None:
         packed = path.name.lower().endswith(".gz")
         _check_size(path, path.stat().st_size * (_PACKED if packed else 1))
@@ -270,12 +268,9 @@ def _lines(path: Path, how: Dialect, n_rows: int) -> NDArray[np.int64]:
 
 
 def _from_columns(path: Path, suffix: str) -> Table:
-    import pandas as pd
-
-    try:
-        frame = (pd.read_parquet if suffix == ".parquet" else pd.read_feather)(path)
-    except ImportError as error:
-        raise ValueError("needs pyarrow: pip install 'mnemosphere[app]'") from error
+    pd = need("pandas")
+    need("pyarrow")
+    frame = (pd.read_parquet if suffix == ".parquet" else pd.read_feather)(path)
     names, kind = np.arange(len(frame)).astype(str), "row"
     if not isinstance(frame.index, pd.RangeIndex):
         names, kind = np.array([str(v) for v in frame.index]), str(frame.index.name or "row")
@@ -333,8 +328,7 @@ def _named(name: str) -> Table:
     is_test = np.repeat([False, True], [len(d.x_train), len(d.x_test)])
     values: Any = x
     if not d.image_shape:
-        import pandas as pd
-
+        pd = need("pandas")
         values = pd.DataFrame({"text": x})
     return Table(
         name, values, np.array(names), "row", f"sha256:{digest}", labels, is_test, d.image_shape

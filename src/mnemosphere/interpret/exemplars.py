@@ -16,6 +16,7 @@ from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import Exemplars, FittedModel, Floats, as_numpy, check_whole
 from mnemosphere.interpret.certify import certify
+from mnemosphere.machine import need
 from mnemosphere.model import kernel, metric
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.parameters import Parameters, memory_name
@@ -114,8 +115,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     >>> table["name"].tolist()
     ['#0', '#1', '#2', '#3', '#4', '#5']
     """
-    import pandas as pd
-
+    pd = need("pandas")
     params = model.params
     behind, beta_split = model.exemplars, np.full(params.n_memories, np.nan)
     if X is not None:
@@ -200,8 +200,7 @@ def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
     >>> mn.interpret.strongest_features(model, n_features=2).shape
     (12, 5)
     """
-    import pandas as pd
-
+    pd = need("pandas")
     check_whole(n_features, "n_features", 1)
     soft = model.class_params.p[1:]
     labels = [*model.classes.tolist(), None]
@@ -276,8 +275,7 @@ def strongest_pairs(model: FittedModel, n_pairs: int = 10) -> Any:
     >>> mn.interpret.strongest_pairs(clf.model_, n_pairs=3).shape
     (3, 3)
     """
-    import pandas as pd
-
+    pd = need("pandas")
     check_whole(n_pairs, "n_pairs", 1)
     a, n = model.normalizer.metric, model.features.n_numbers
     called = model.features.names or range(n)

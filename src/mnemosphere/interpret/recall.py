@@ -14,6 +14,7 @@ from torch import Tensor
 from mnemosphere.data.encoding import is_frame
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, check_whole, like
+from mnemosphere.machine import need
 from mnemosphere.model import retrieval
 from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
@@ -266,8 +267,7 @@ def encode(model: FittedModel, X: Any) -> Any:
     numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
     if not is_frame(X):
         return numbers
-    import pandas as pd
-
+    pd = need("pandas")
     return pd.DataFrame(numbers, columns=model.features.names, index=getattr(X, "index", None))
 
 
@@ -301,6 +301,5 @@ def decode(model: FittedModel, numbers: Any) -> Any:
     names = model.features.names
     if names is None:
         return numbers
-    import pandas as pd
-
+    pd = need("pandas")
     return pd.DataFrame(numbers, columns=names)

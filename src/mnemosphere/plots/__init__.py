@@ -1,22 +1,26 @@
 """Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
-from mnemosphere.plots.coverage import coverage_curve
-from mnemosphere.plots.gallery import (
+from mnemosphere.machine import need
+
+need("matplotlib")  # says how to install it
+
+from mnemosphere.plots.coverage import coverage_curve  # noqa: E402
+from mnemosphere.plots.gallery import (  # noqa: E402
     class_weight_histogram,
     class_weights,
     memories,
     memory_gallery,
 )
-from mnemosphere.plots.growth import lineage_tree, split_spectrum
-from mnemosphere.plots.latent import latent_classes
-from mnemosphere.plots.novelty import novelty_histogram
-from mnemosphere.plots.output import save
-from mnemosphere.plots.predictions import confusion_matrix
-from mnemosphere.plots.recall import recall_strips
-from mnemosphere.plots.search import search
-from mnemosphere.plots.style import figure_style
-from mnemosphere.plots.terminal import terminal_gallery
-from mnemosphere.plots.training import learning_curves
+from mnemosphere.plots.growth import lineage_tree, split_spectrum  # noqa: E402
+from mnemosphere.plots.latent import latent_classes  # noqa: E402
+from mnemosphere.plots.novelty import novelty_histogram  # noqa: E402
+from mnemosphere.plots.output import save  # noqa: E402
+from mnemosphere.plots.predictions import confusion_matrix  # noqa: E402
+from mnemosphere.plots.recall import recall_strips  # noqa: E402
+from mnemosphere.plots.search import search  # noqa: E402
+from mnemosphere.plots.style import figure_style  # noqa: E402
+from mnemosphere.plots.terminal import terminal_gallery  # noqa: E402
+from mnemosphere.plots.training import learning_curves  # noqa: E402
 
 __all__ = [
     "class_weight_histogram",
