@@ -390,7 +390,9 @@ def coverage_curve(model: FittedModel, X: Any, y: Any) -> list[dict[str, float]]
     """
     order = np.argsort(as_numpy(rejection_score(model, X)), kind="stable")
     best = as_numpy(model.log_proba(X).argmax(1))
-    right = (Labels.of(y, len(best)).among(model.classes, unknown=True) == best)[order]
+    labels = Labels.of(y, len(best))
+    labels.check_like(model.classes)
+    right = (labels.among(model.classes, unknown=True) == best)[order]
     shares = np.linspace(1.0, 0.0, _POINTS)[:-1]
     counts = np.maximum(np.round(shares * len(right)).astype(int), 1)
     return [
