@@ -79,7 +79,8 @@ class Labels:
     @property
     def outside(self) -> NDArray[np.bool_]:
         """Which rows are out of scope, (n,)."""
-        return self.place == _OUTSIDE
+        outside: NDArray[np.bool_] = self.place == _OUTSIDE
+        return outside
 
     def take(self, rows: NDArray[Any]) -> Labels:
         """Those of some rows."""
@@ -144,10 +145,13 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
 def _array(y: Any) -> NDArray[Any]:
     if isinstance(y, Tensor):
         y = y.detach()
-        return (y.float() if y.dtype == torch.bfloat16 else y).cpu().numpy()  # NumPy has none
+        plain = y.float() if y.dtype == torch.bfloat16 else y  # NumPy has none
+        return np.asarray(plain.cpu().numpy())
     if isinstance(y, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(y)
-        return np.where(masked, None, y.data.astype(object)) if masked.any() else y.data
+        values = y.data.astype(object) if masked.any() else y.data
+        values[masked] = None
+        return values
     if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
         y = y.to_pylist()
     elif type(y).__module__.startswith("polars") and not is_frame(y):
@@ -400,7 +404,7 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
     if not isinstance(given, Tensor):
         given = collected(given, "sample_weight")
         if isinstance(given, np.ma.MaskedArray):
-            given = given.astype(np.float64).filled(np.nan)
+            given = np.where(np.ma.getmaskarray(given), np.nan, given.data)
         try:
             weight = torch.from_numpy(np.array(given, dtype=np.float64))
         except (TypeError, ValueError) as error:

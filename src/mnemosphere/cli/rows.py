@@ -150,7 +150,8 @@ class Rows:
             return self
         if self.parts:
             return self.parts[chosen]
-        return self.take(self.is_test == (chosen == "test"))
+        assert self.is_test is not None
+        return self.take(self.is_test if chosen == "test" else ~self.is_test)
 
     def called(self, names: Sequence[str]) -> Self:
         """The rows that the user calls by these names."""

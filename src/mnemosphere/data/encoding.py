@@ -159,7 +159,12 @@ class Encoding:
         notes: list[str] = []
         frame = _pandas(frame)
         check_names(frame.columns)
-        found = [_learn(str(name), frame.iloc[:, k], notes) for k, name in enumerate(frame.columns)]
+        empty = frame.isna().all().to_numpy()
+        plain = [getattr(kind, "kind", "O") == "f" for kind in frame.dtypes] & ~empty
+        found = [
+            Column(str(name), "number") if plain[k] else _learn(str(name), frame.iloc[:, k], notes)
+            for k, name in enumerate(frame.columns)
+        ]
         return cls(tuple(found)), notes
 
     @property

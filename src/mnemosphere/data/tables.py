@@ -61,8 +61,9 @@ class Table:
         """The first rows alone; None: all of them."""
         if n_rows is None or len(self.row_names) <= n_rows:
             return self
-        parts = {name: getattr(self, name) for name in ("values", "row_names", "labels", "is_test")}
-        return replace(self, **{k: None if v is None else v[:n_rows] for k, v in parts.items()})
+        labels, is_test = (None if v is None else v[:n_rows] for v in (self.labels, self.is_test))
+        return replace(self, values=self.values[:n_rows], row_names=self.row_names[:n_rows],
+                       labels=labels, is_test=is_test)  # fmt: skip
 
 
 def suffix_of(path: Path) -> str:
@@ -175,7 +176,9 @@ class Dialect(NamedTuple):
         first = body.partition("\n")[0]
         tabs = ".tsv" in path.name.lower()
         mark = "\t" if tabs else max(",;\t", key=first.count)
-        names = [name.strip() for name in next(csv.reader([first], delimiter=mark), [])]
+        cells = next(csv.reader([first], delimiter=mark), [])
+        names: list[str] | None = [cell.strip() for cell in cells]
+        assert names is not None
         numbers = [name for name in names if _is_number(name)]
         counted = names == [str(k) for k in range(len(names))]  # as data frames without names have
         if not header or (numbers == names and not counted):

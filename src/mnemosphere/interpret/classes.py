@@ -155,8 +155,11 @@ def _likeliest_weight(model: FittedModel, x: Tensor) -> float:
     fold = torch.arange(len(x), device=x.device) % _FOLDS
     lost, won = log_odds(drawn.to(x), x), log_odds(x, x)
     if len(x) > 1:
-        parts = [log_odds(x[fold == k], x[fold != k]) for k in range(min(_FOLDS, len(x)))]
-        won = np.concatenate(parts)
+        folds = range(min(_FOLDS, len(x)))
+        apart = np.concatenate([log_odds(x[fold == k], x[fold != k]) for k in folds])
+        # Few rows are hard to predict from fewer, which is no reason to lose rows of other classes.
+        own = won[np.concatenate([np.flatnonzero(as_numpy(fold == k)) for k in folds])]
+        won = apart + (own - apart) / (len(x) / len(folds) + 1)
 
     def slope(log_weight: float) -> float:
         missed = expit(-won - log_weight).mean() / len(model.classes)

@@ -51,9 +51,9 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     voted: list[Votes] = []
     for X, given, names in parts:
         stored = model.stored(X)
-        labels = Labels.of(given, stored.n_rows)
-        labels.check_like(classes)
-        truth, y = labels.among(classes, unknown=True), np.array(labels.tolist(), dtype=object)
+        told = Labels.of(given, stored.n_rows)
+        told.check_like(classes)
+        truth, y = told.among(classes, unknown=True), np.array(told.tolist(), dtype=object)
         proba = as_numpy(model.log_proba(stored).exp())
         voted.append(votes(model, stored))
         best = proba.argmax(axis=1)
@@ -72,7 +72,7 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
         "log_loss": found["log_loss"],
         "calibration_error": found["calibration_error"],
         "decision": summarize(model, voted).as_dict(),
-        "most_frequent": max(Counter(labels).values()) / len(labels),
+        "most_frequent": max(Counter(labels.tolist()).values()) / len(labels),
         "rows": len(labels),
         "unknown_labels": int((~known).sum()),
         "classes": classes.tolist(),

@@ -90,8 +90,10 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     known, scored = index >= 0, model.recalibrate(temperature=fitted)
     own = -scored.log_proba(stored).cpu()[known, index[known]]
     reasons, scale = as_numpy(rejection_reasons(scored, stored)), _scale(scored)
-    scores = (reasons[:, 0], (reasons / scale).sum(1), as_numpy(own))
-    held = HeldOut(scale, *(np.sort(part) for part in scores), temperature=fitted)
+    held = HeldOut(
+        scale, np.sort(reasons[:, 0]), np.sort((reasons / scale).sum(1)), np.sort(as_numpy(own)),
+        fitted,
+    )  # fmt: skip
     return model.recalibrate(held_out=held)
 
 
