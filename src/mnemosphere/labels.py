@@ -149,7 +149,9 @@ def _array(y: Any) -> NDArray[Any]:
         return np.asarray(plain.cpu().numpy())
     if isinstance(y, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(y)
-        values = y.data.astype(object) if masked.any() else y.data
+        if not masked.any():
+            return y.data
+        values = y.data.astype(object)
         values[masked] = None
         return values
     if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats

@@ -30,7 +30,6 @@ N = len(Y)
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 HOLES = np.random.default_rng(0).random(X.shape) < 0.1
 HOLES[HOLES.all(1)] = False
-GAPS = np.where(HOLES, NAN, X)
 OUT = mn.OUT_OF_SCOPE
 
 
@@ -61,45 +60,52 @@ def opened(folder, write, name):
     return mn.Dataset.open(folder / name)
 
 
-# Kinds of rows: the first of each table is what the others are compared with.
-PLAIN = {
-    "array": lambda _: X,
-    "list": lambda _: X.tolist(),
-    "by columns": lambda _: np.asfortranarray(X),
-    "read-only": lambda _: np.broadcast_to(X, (1, *X.shape))[0],
-    "tensor": lambda _: torch.from_numpy(X),
-    "masked array, nothing hidden": lambda _: np.ma.array(X),
-    "array of objects": lambda _: X.astype(object),
-    "sparse": lambda _: sp.csr_matrix(X),
-    "sparse array": lambda _: sp.coo_array(X),
-    "sparse tensor": lambda _: torch.from_numpy(X).to_sparse_csr(),
-    ".npy file": lambda folder: opened(folder, lambda path: np.save(path, X), "x.npy"),
-}
-NAMED = {
-    "pandas": lambda _: frame(),
-    "pandas, nullable": lambda _: frame().astype("Float64"),
-    "polars": lambda _: pl.DataFrame(columns(X)),
-    "polars, lazy": lambda _: pl.LazyFrame(columns(X)),
-    "Arrow": lambda _: pa.table(columns(X)),
-    "Arrow batch": lambda _: pa.RecordBatch.from_pydict(columns(X)),
-    "CSV file": lambda folder: opened(folder, lambda p: frame().to_csv(p, index=False), "x.csv"),
-    "Parquet file": lambda folder: opened(folder, frame().to_parquet, "x.parquet"),
-}
-WITH_GAPS = {
-    "NaN in an array": lambda _: GAPS,
-    "NaN in a list": lambda _: GAPS.tolist(),
-    "NaN in a tensor": lambda _: torch.from_numpy(GAPS),
-    "masked array": lambda _: np.ma.array(np.where(HOLES, 1e9, X), mask=HOLES),
-    "None among objects": lambda _: objects(GAPS, None),
-    "NaN among objects": lambda _: objects(GAPS, NAN),
-}
-NAMED_GAPS = {
-    "NaN in pandas": lambda _: frame(GAPS),
-    "NA in pandas": lambda _: frame(GAPS).astype("Float64"),
-    "null in polars": lambda _: pl.DataFrame(columns(GAPS)),
-    "null in Arrow": lambda _: pa.table(columns(GAPS)),
-}
-ROWS = {"plain": PLAIN, "named": NAMED, "gaps": WITH_GAPS, "named gaps": NAMED_GAPS}
+def kinds_of(x):
+    """Kinds of rows: the first of each table is what the others are compared with."""
+    holes = HOLES[: len(x)]
+    gaps = np.where(holes, NAN, x)
+    plain = {
+        "array": lambda _: x,
+        "list": lambda _: x.tolist(),
+        "by columns": lambda _: np.asfortranarray(x),
+        "read-only": lambda _: np.broadcast_to(x, (1, *x.shape))[0],
+        "tensor": lambda _: torch.from_numpy(x),
+        "masked array, nothing hidden": lambda _: np.ma.array(x),
+        "array of objects": lambda _: x.astype(object),
+        "sparse": lambda _: sp.csr_matrix(x),
+        "sparse array": lambda _: sp.coo_array(x),
+        "sparse tensor": lambda _: torch.from_numpy(x).to_sparse_csr(),
+        ".npy file": lambda folder: opened(folder, lambda path: np.save(path, x), "x.npy"),
+    }
+    named = {
+        "pandas": lambda _: frame(x),
+        "pandas, nullable": lambda _: frame(x).astype("Float64"),
+        "polars": lambda _: pl.DataFrame(columns(x)),
+        "polars, lazy": lambda _: pl.LazyFrame(columns(x)),
+        "Arrow": lambda _: pa.table(columns(x)),
+        "Arrow batch": lambda _: pa.RecordBatch.from_pydict(columns(x)),
+        "CSV file": lambda folder: opened(
+            folder, lambda p: frame(x).to_csv(p, index=False), "x.csv"
+        ),
+        "Parquet file": lambda folder: opened(folder, frame(x).to_parquet, "x.parquet"),
+    }
+    with_gaps = {
+        "NaN in an array": lambda _: gaps,
+        "NaN in a list": lambda _: gaps.tolist(),
+        "NaN in a tensor": lambda _: torch.from_numpy(gaps),
+        "masked array": lambda _: np.ma.array(np.where(holes, 1e9, x), mask=holes),
+        "None among objects": lambda _: objects(gaps, None),
+        "NaN among objects": lambda _: objects(gaps, NAN),
+    }
+    named_gaps = {
+        "NaN in pandas": lambda _: frame(gaps),
+        "NA in pandas": lambda _: frame(gaps).astype("Float64"),
+        "null in polars": lambda _: pl.DataFrame(columns(gaps)),
+        "null in Arrow": lambda _: pa.table(columns(gaps)),
+    }
+    return {"plain": plain, "named": named, "gaps": with_gaps, "named gaps": named_gaps}
+
+
 BAD_ROWS = {
     "None": None,
     "a number": 3.0,
@@ -365,13 +371,16 @@ def test_no_verb_is_outside_the_gate():
 
 CELLS = [("classifier", v) for v in (*OF_ROWS, *OF_CLASSIFIER, *OF_LABELS)]
 CELLS += [("clusterer", v) for v in (*OF_ROWS, *OF_CLUSTERER)]
+HEAVY = {"explore", "export.explore", "counterfactual", "interpret.counterfactual"}
+FEW = [0, 4, 8]  # one row of each class, for verbs that take long
 SEEN: list[tuple[str, str, str]] = []
 
 
 def action_of(kind, verb, folder):
     own = {**OF_ROWS, **(OF_CLASSIFIER if kind == "classifier" else OF_CLUSTERER)}
     if kind == "classifier" and verb in OF_LABELS:
-        return lambda e, m, x: OF_LABELS[verb](e, m, x, Y, folder)
+        y = Y[FEW] if verb in HEAVY else Y
+        return lambda e, m, x: OF_LABELS[verb](e, m, x, y, folder)
     return lambda e, m, x: own[verb](e, m, x, folder)
 
 
@@ -379,7 +388,7 @@ def action_of(kind, verb, folder):
 @pytest.mark.filterwarnings("ignore")
 def test_rows_of_every_kind(tmp_path, kind, verb):
     act = action_of(kind, verb, tmp_path)
-    for family, table in ROWS.items():
+    for family, table in kinds_of(X[FEW] if verb in HEAVY else X).items():
         names = "named" in family
         model = default(kind, names)
         first = None

@@ -16,6 +16,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sklearn.utils._param_validation import validate_parameter_constraints
+
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.setup import SOLVERS
@@ -134,7 +136,9 @@ def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()
             raise ValueError(f"--class-prior must look like 3,2,1, got {shares}") from error
     found = kind(**own)
     try:
-        found._validate_params()
+        validate_parameter_constraints(
+            kind._parameter_constraints, found.get_params(deep=False), estimator
+        )
     except (TypeError, ValueError) as error:
         text = " ".join(str(error).split())
         for long in groups.values():

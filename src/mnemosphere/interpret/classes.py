@@ -159,7 +159,7 @@ def _likeliest_weight(model: FittedModel, x: Tensor) -> float:
         apart = np.concatenate([log_odds(x[fold == k], x[fold != k]) for k in folds])
         # Few rows are hard to predict from fewer, which is no reason to lose rows of other classes.
         own = won[np.concatenate([np.flatnonzero(as_numpy(fold == k)) for k in folds])]
-        won = apart + (own - apart) / (len(x) / len(folds) + 1)
+        won = apart + (own - apart) / len(x)
 
     def slope(log_weight: float) -> float:
         missed = expit(-won - log_weight).mean() / len(model.classes)
