@@ -158,7 +158,9 @@ def _array(y: Any) -> NDArray[Any]:
         y = y.to_pylist()
     elif type(y).__module__.startswith("polars") and not is_frame(y):
         y = y.to_list()
-    if isinstance(y, list | tuple) and not any(np.ndim(v) for v in y):
+    if isinstance(y, list | tuple) and not any(
+        isinstance(v, list | tuple) or getattr(v, "ndim", 0) for v in y
+    ):
         plain = np.empty(len(y), dtype=object)
         plain[:] = [v.item() if isinstance(v, Tensor) else v for v in y]
         return plain

@@ -310,6 +310,8 @@ def _streamed(
 
     if columns.text is not None:
         raise ValueError("memory does not hold these texts: take a part of them, with --max-rows")
+    if columns.no_header:
+        raise ValueError("memory does not hold these rows: they need names of columns in a header")
     names, source, label, used = column_names(files[0]), str(files[0]), columns.label, None
     named &= columns.id is not None
     if names:
