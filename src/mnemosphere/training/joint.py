@@ -62,9 +62,9 @@ def fit_joint(
 ) -> tuple[FitResult, Tensor | None]:
     """(the result, label weights (P+1, C+1) of the rows that each component answers for, in rows).
 
-    The second is None if the solver does not know. solver None: exact fixed-point steps on few rows, incremental ones on many. growth: memories to begin
-    with. unlabeled: rows without label take part. varsigma, beta, uniform_weight None: as they suit the
-    memories; β is learned then.
+    The second is None if the solver does not know. solver None: exact fixed-point steps on few rows,
+    incremental ones on many. growth: memories to begin with. unlabeled: rows without label take part.
+    varsigma, beta, uniform_weight None: as they suit the memories; β is learned then.
     """
     learn_beta = beta is None
     given = (
