@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -248,6 +249,9 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
         rows = validate_data(
             seen, X, reset=reset, dtype="numeric", ensure_all_finite=False, accept_sparse="csr"
         )
+        if rows.dtype.kind == "O":  # a column of nothing but missing values
+            with contextlib.suppress(TypeError):
+                rows = rows.astype(np.float64)
     except ValueError as error:
         if "could not convert string" not in str(error):
             raise
