@@ -32,7 +32,7 @@ print(
 mn.to_onnx(clf, "model.onnx")
 session = onnxruntime.InferenceSession("model.onnx")
 labels, probabilities, novelty = session.run(
-    None, {"rows": X_test.to_numpy(np.float32)}
+    None, {"rows": X_test.to_numpy(np.float64)}
 )
 difference = np.abs(probabilities - clf.predict_proba(X_test)).max()
 print("same answers:", difference < 1e-5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -225,3 +226,29 @@ def test_what_is_said_of_a_damaged_file_is_short(tmp_path):
     with pytest.raises(ValueError, match="is damaged or not a safetensors file") as caught:
         files.read_tensors(path, "kind", 7)
     assert len(str(caught.value)) < 300 + len(str(path))
+
+
+def test_links_are_followed_and_nothing_but_regular_files_is_replaced(tmp_path):
+    target, link = tmp_path / "there" / "file", tmp_path / "link"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for content in (b"one", b"two"):  # a name of nothing yet, then of a file
+        files.write_atomically(link, content)
+        assert link.is_symlink()
+        assert target.read_bytes() == content
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in (tmp_path / "pipe", tmp_path / "folder", Path("/dev/null")):
+        with pytest.raises(ValueError, match="is no regular file: choose another name"):
+            files.write_atomically(name, b"new")
+    assert Path("/dev/null").is_char_device()
+    assert [path.name for path in target.parent.iterdir()] == ["file"]
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"No space left on device: '.*model'"):
+        files.write_atomically(tmp_path / "model", b"new")

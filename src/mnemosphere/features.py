@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, sparse_csr, strided
 
 from mnemosphere.data.dataset import FileDataset
-from mnemosphere.data.encoding import Encoding, is_frame, written
+from mnemosphere.data.encoding import Encoding, collected, is_frame, written
 from mnemosphere.data.rows import StoredRows, as_given
 from mnemosphere.data.texts import PACKAGED, TextEncoder, texts_of
 from mnemosphere.schema import warn_user
@@ -107,15 +108,16 @@ class Features:
 
         encoded: columns of a frame that are no numbers are turned into some. encoder: of texts.
         """
+        X = collected(X)
         if encoder is not None:
             name = None if _are_vectors(X) else texts_of(X)[1]
             columns = None if name is None else (name,)
             found = cls(1, columns, owner=owner, encoder=TextEncoder.of(encoder))
             return found, found.check(X)
+        X = as_given(X)
         if isinstance(X, Tensor):
             _check_tensor(X)
             return cls(int(X.shape[1]), owner=owner), X
-        X = as_given(X)
         encoding = _learn_columns(X) if encoded and is_frame(X) else None
         seen = _estimator(owner)
         if encoding is None:
@@ -143,6 +145,7 @@ class Features:
                     f"{self.n_numbers} features as input"
                 )
             return X
+        X = collected(X)
         texts = self.texts(X)
         if texts is not None and self.encoder is not None:
             _check_not_empty(np.empty((len(texts), 1)))
@@ -241,16 +244,21 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
         raise ValueError("X holds dates: pass a data frame, or numbers, such as days")
     if not kinds.isdisjoint({"U", "S"}) and X.size > 0:
         word = next((v for v in X.reshape(-1).tolist() if not _is_number(v)), X.reshape(-1)[0])
-        raise ValueError(f"X holds text ({word!r}): pass a data frame, or drop the column")
+        raise ValueError(f"X holds text ({word!r:.80}): pass a data frame, or drop the column")
     try:
         rows = validate_data(
             seen, X, reset=reset, dtype="numeric", ensure_all_finite=False, accept_sparse="csr"
         )
+        if rows.dtype.kind == "O":  # a column of nothing but missing values
+            with contextlib.suppress(TypeError):
+                rows = rows.astype(np.float64)
     except ValueError as error:
         if "could not convert string" not in str(error):
             raise
         text = str(error).partition(": ")[2].removeprefix("np.str_(").removesuffix(")")
-        raise ValueError(f"X holds text ({text}): pass a data frame, or drop the column") from error
+        raise ValueError(
+            f"X holds text ({text:.80}): pass a data frame, or drop the column"
+        ) from error
     if rows.dtype.kind not in "buif":
         raise ValueError(f"X must hold numbers, got dtype {rows.dtype}: convert its columns")
     return rows
@@ -262,6 +270,11 @@ def _check_shape(X: Any) -> None:
     if getattr(X, "ndim", 2) == 1 and len(X) and isinstance(next(iter(X)), str):
         raise ValueError(
             f"X holds texts: pass encoder={PACKAGED!r} or another encoder, or a table of numbers"
+        )
+    if getattr(X, "ndim", 2) == 1 and hasattr(X, "iloc"):
+        raise ValueError(
+            f"X must be (rows, features), got a Series of shape {tuple(X.shape)}: pass a frame, such "
+            "as frame.iloc[[0]] for one row"
         )
     if getattr(X, "ndim", 2) == 1:
         raise ValueError(

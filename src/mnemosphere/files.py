@@ -41,7 +41,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes its name when all is written and nothing has failed."""
+    """A file to write to, which takes its name when all is written and nothing has failed.
+
+    Links are followed. ValueError for a name of anything but a regular file, such as a device.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no regular file: choose another name")
     remove_leftovers(path)
     while True:
         # An ordinary file, so that it gets the permissions the user's other files get.
@@ -62,8 +68,10 @@ def writing(path: Path) -> Iterator[BinaryIO]:
                 os.replace(temporary, path)
         if fcntl is None:  # where there are no such locks, open files keep their names
             os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = str(path)  # a full disk does not name it
         raise
 
 

@@ -28,7 +28,7 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere, unit_chunks
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.features import Features
-from mnemosphere.labels import as_labels, class_index
+from mnemosphere.labels import class_index
 from mnemosphere.model import kernel, objectives, retrieval
 from mnemosphere.model.class_reading import label_frequencies, net_class_weights, without_floor
 from mnemosphere.model.gaps import has_gaps
@@ -53,10 +53,11 @@ Floats = NDArray[np.floating[Any]]
 class Calibration:
     """Scores of rows that were not trained on, sorted: rates and coverages are kept by them."""
 
-    scale: NDArray[np.float64]  # (3,) standard deviations of the reasons for rejection
+    scale: NDArray[np.float64]  # (3,) deviations of the reasons for rejection, of drawn rows
     novelty: NDArray[np.float64]  # (n,) novelty scores
     rejection: NDArray[np.float64]  # (n,) rejection scores
     label: NDArray[np.float64]  # (m,) −log P(y|x) of the labels that are known
+    temperature: float = 1.0  # at which the scores were taken
 
 
 @dataclass(frozen=True)
@@ -288,7 +289,7 @@ class FittedModel:
     def columns_of(self, y: Any) -> Tensor:
         """The columns of p that these classes have, (n,)."""
         if self.is_classifier:
-            return class_index(as_labels(y).reshape(-1), self.classes, self.device)[1]
+            return class_index(y, self.classes, self.device)[1]
         index = y if isinstance(y, Tensor) else np.asarray(y)
         kind = as_numpy(index[:0] if index.ndim else index).dtype.kind
         if kind not in "iu" or bool(((index < 0) | (index >= len(self.classes))).any()):

@@ -1,10 +1,11 @@
-"""From a user's labels to class indices, label weights and class weights."""
+"""Labels and weights as users pass them, parsed once, before NumPy can turn one value into another."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,10 +14,230 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
+from mnemosphere.data.encoding import collected, is_frame
 from mnemosphere.model.objectives import soft_labels
 
 # The label of rows that are known to belong to none of the classes.
 OUT_OF_SCOPE = "out of scope"
+_MISSING, _OUTSIDE = -1, -2  # places of rows without label, and of rows out of scope
+_NAN = float("nan")
+_NUMBERS = "biuf"
+_SHAPE = "y must be (n,) labels or an (n, C) matrix of soft labels"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Plain labels of rows: which there are, and which each row has."""
+
+    found: NDArray[Any]  # (K,) distinct labels of one type, sorted
+    place: NDArray[np.int64]  # (n,) of each row in `found`; < 0: no label, or out of scope
+
+    @classmethod
+    def of(cls, y: Any, n_rows: int | None = None, *, unlabeled: object = _NAN) -> Self:
+        """Labels of one type in any container; ValueError names the first that is none.
+
+        unlabeled: the mark of rows without label, None: there must be none. NaN stands for None,
+        masked values and other marks of no value too.
+        """
+        values = _values(y, n_rows)
+        if values.ndim == 2:
+            values = _column(values)
+        return cls._parsed(values, unlabeled)
+
+    @classmethod
+    def _parsed(cls, values: NDArray[Any], unlabeled: object) -> Self:
+        if values.dtype.kind == "S":
+            raise TypeError("y holds bytes: turn them into texts, y.astype(str)")
+        if values.dtype.kind == "c":
+            raise ValueError("Complex data not supported in y: pass labels")
+        empty = _no_value(values)
+        missing = (
+            empty if unlabeled is not None and _differs(unlabeled) else _equal(values, unlabeled)
+        )
+        if bool((empty & ~missing).any()):
+            raise ValueError(
+                f"label {np.flatnonzero(empty & ~missing)[0]} of y has no value: drop the row, or "
+                "mark unlabeled rows by unlabeled=float('nan')"
+            )
+        outside = _equal(values, OUT_OF_SCOPE) & ~missing
+        known = ~missing & ~outside
+        typed = values[known]
+        typed = _typed(typed.tolist()) if typed.dtype.kind == "O" else typed
+        if typed.dtype.kind == "f" and np.isinf(typed).any():
+            row = np.flatnonzero(known)[np.flatnonzero(np.isinf(typed))[0]]
+            raise ValueError(f"label {row} of y is infinite: drop the row")
+        found, place = np.unique(typed, return_inverse=True)
+        places = np.where(outside, _OUTSIDE, _MISSING)
+        places[known] = place.reshape(-1)
+        return cls(found, places)
+
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """Which rows have a label that is no mark, (n,)."""
+        return self.place >= 0
+
+    @property
+    def outside(self) -> NDArray[np.bool_]:
+        """Which rows are out of scope, (n,)."""
+        outside: NDArray[np.bool_] = self.place == _OUTSIDE
+        return outside
+
+    def take(self, rows: NDArray[Any]) -> Labels:
+        """Those of some rows."""
+        return Labels(self.found, self.place[rows])
+
+    def tolist(self) -> list[Any]:
+        """The label of each row, None for no label."""
+        names = [*self.found.tolist(), OUT_OF_SCOPE, None]
+        return [names[place] for place in self.place.tolist()]
+
+    def check_like(self, classes: NDArray[Any]) -> None:
+        """ValueError if labels and classes are of two kinds, so that none can be right."""
+        if len(self.found) and (self.found.dtype.kind in _NUMBERS) != (
+            classes.dtype.kind in _NUMBERS
+        ):
+            raise ValueError(
+                f"the labels are like {self.found[0].item()!r}, the model's like "
+                f"{classes[0].item()!r}: choose labels of the same kind"
+            )
+
+    def among(self, classes: NDArray[Any], *, unknown: bool = False) -> NDArray[np.int64]:
+        """The place of each row's class, (n,); −1: no label, or none of these.
+
+        unknown: labels that are not among the classes are −1 too, and otherwise a ValueError. Rows
+        out of scope have a place if the classes hold that mark.
+        """
+        names = classes.tolist()
+        inside = [k for k, name in enumerate(names) if name != OUT_OF_SCOPE]
+        own = _typed([names[k] for k in inside])
+        alike = (self.found.dtype.kind in _NUMBERS) == (own.dtype.kind in _NUMBERS)
+        is_known = np.isin(self.found, own) if alike else np.zeros(len(self.found), dtype=bool)
+        if not unknown and not is_known.all():
+            raise ValueError(
+                f"y has labels {self.found[~is_known].tolist()} that are not among the classes "
+                f"{own.tolist()}: drop those rows, or fit with them"
+            )
+        order = np.argsort(own, kind="stable")  # those of a frame need not be sorted
+        table = np.full(len(self.found) + 2, -1, dtype=np.int64)  # the last two are of no class
+        if is_known.any():
+            at = order[np.searchsorted(own, self.found[is_known], sorter=order)]
+            table[:-2][is_known] = np.array(inside)[at]
+        if OUT_OF_SCOPE in names:
+            table[_OUTSIDE] = names.index(OUT_OF_SCOPE)
+        return table[self.place]
+
+
+def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
+    """Y as an array of one type, or of objects as they came; (n,) or (n, C)."""
+    if y is None:
+        raise ValueError(
+            "requires y to be passed, but the target y is None: pass labels, and mark "
+            "unlabeled rows with unlabeled="
+        )
+    found = _array(collected(y, "y"))
+    if found.ndim not in (1, 2):
+        raise ValueError(f"{_SHAPE}, got shape {found.shape}")
+    if n_rows is not None and len(found) != n_rows:
+        raise ValueError(f"X has {n_rows} rows but y has {len(found)}: pass one label per row")
+    return found
+
+
+def _array(y: Any) -> NDArray[Any]:
+    if isinstance(y, Tensor):
+        y = y.detach()
+        plain = y.float() if y.dtype == torch.bfloat16 else y  # NumPy has none
+        return np.asarray(plain.cpu().numpy())
+    if isinstance(y, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(y)
+        if not masked.any():
+            return y.data
+        values = y.data.astype(object)
+        values[masked] = None
+        return values
+    if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
+        y = y.to_pylist()
+    elif type(y).__module__.startswith("polars") and not is_frame(y):
+        y = y.to_list()
+    if isinstance(y, list | tuple) and not any(
+        isinstance(v, list | tuple) or getattr(v, "ndim", 0) for v in y
+    ):
+        plain = np.empty(len(y), dtype=object)
+        plain[:] = [v.item() if isinstance(v, Tensor) else v for v in y]
+        return plain
+    try:
+        return np.asarray(y)
+    except ValueError as error:
+        raise ValueError(f"{_SHAPE}, got rows of unlike lengths") from error
+
+
+def _column(values: NDArray[Any]) -> NDArray[Any]:
+    if values.shape[1] != 1:
+        raise ValueError(f"y must be one label per row, got shape {values.shape}")
+    return np.asarray(column_or_1d(values, warn=True))
+
+
+def _typed(labels: list[Any]) -> NDArray[Any]:
+    """Labels (n,) as an array; ValueError unless they are of one type."""
+    plain = [v.item() if isinstance(v, np.generic) and v.dtype.kind != "M" else v for v in labels]
+    kinds = {type(v).__name__ for v in plain}
+    odd = next((v for v in plain if not isinstance(v, str | Real | date | np.datetime64)), None)
+    if odd is not None:
+        raise TypeError(
+            f"labels must be numbers, texts, truth values or dates, got {type(odd).__name__}"
+        )
+    if len(kinds) > 1 and kinds != {"int", "float"}:
+        raise ValueError(f"y mixes labels of types {', '.join(sorted(kinds))}: make them one type")
+    if kinds == {"str"}:
+        _check_texts(plain)
+    if plain and isinstance(plain[0], date):
+        return np.array(plain, dtype="datetime64")
+    return np.array(plain) if plain else np.zeros(0, dtype=np.int64)
+
+
+def _check_texts(labels: list[str]) -> None:
+    for label in set(labels):
+        if label.endswith("\0"):
+            raise ValueError(f"label {label!r:.60} ends in a NUL, which NumPy drops: rename it")
+        try:
+            label.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"label {label!r:.60} is no valid text: rename it") from error
+
+
+def _equal(values: NDArray[Any], mark: object) -> NDArray[np.bool_]:
+    """Which values are the mark, (n,); none if that is None."""
+    if mark is None or (isinstance(mark, str) and values.dtype.kind not in "UO"):
+        return np.zeros(len(values), dtype=bool)
+    if values.dtype.kind == "O":
+        kind = type(mark)  # True is not 1
+        return np.array([_is(v, mark) and isinstance(v, bool) == (kind is bool)
+                         for v in values.tolist()], dtype=bool)  # fmt: skip
+    return np.asarray(values == mark, dtype=bool) & np.ones(len(values), dtype=bool)
+
+
+def _is(value: Any, mark: object) -> bool:
+    try:
+        return bool(value == mark)
+    except (TypeError, ValueError):  # missing values of frames do not compare
+        return False
+
+
+def _no_value(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where there is None, NaN, NaT or a data frame's missing value, (n,)."""
+    if values.dtype.kind == "O":
+        return np.array([v is None or _differs(v) for v in values.tolist()], dtype=bool)
+    return np.asarray(values != values)
+
+
+def _differs(value: Any) -> bool:
+    """Whether a value is unequal to itself, or does not compare: a mark of no value."""
+    try:
+        return not bool(value == value)
+    except (TypeError, ValueError):
+        return True
+
+
+# Labels as training takes them.
 
 
 @dataclass(frozen=True)
@@ -26,19 +247,6 @@ class Encoded:
     classes: NDArray[Any]  # (C,)
     index: Tensor  # (n,) int64: the class of each row, −1 where unknown
     targets: Tensor  # (n, C+1) float64 label weights, smoothed
-
-
-def as_labels(y: Any) -> Any:
-    """Y as a NumPy array, or the tensor it is; class names of a frame of soft labels are lost."""
-    if isinstance(y, Tensor):
-        # NumPy, which holds the classes, knows no bfloat16.
-        return y.detach().float() if y.dtype == torch.bfloat16 else y.detach()
-    try:
-        return np.asarray(y)
-    except ValueError as error:
-        raise ValueError(
-            "y must be (n,) labels or an (n, C) matrix of soft labels, got rows of unlike lengths"
-        ) from error
 
 
 def encode(
@@ -53,41 +261,56 @@ def encode(
 ) -> Encoded:
     """Plain labels (n,) or soft ones (n, C); classes None: those found.
 
-    require_label: at least one row must have a label; without it `classes` must be given.
+    require_label: at least one row must have a label; without it `classes` must be given. Rows out
+    of scope are a class of their own among those found, and "none of them" among given classes.
     """
-    if y is None:
-        raise ValueError(
-            "requires y to be passed, but the target y is None: pass labels, and mark "
-            "unlabeled rows with unlabeled="
-        )
     names = list(y.columns) if hasattr(y, "columns") else None
-    y = as_labels(y)
-    if y.ndim not in (1, 2):
-        raise ValueError(
-            f"y must be (n,) labels or an (n, C) matrix of soft labels, got shape {tuple(y.shape)}"
-        )
-    if y.is_complex() if isinstance(y, Tensor) else y.dtype.kind == "c":
-        raise ValueError("Complex data not supported in y: pass labels")
-    if y.shape[0] != n_rows:
-        raise ValueError(f"X has {n_rows} rows but y has {y.shape[0]}: pass one label per row")
-    if y.ndim == 2 and y.shape[1] > 1:
-        return _encode_soft(y, classes, names, smoothing, device)
-    if isinstance(y, Tensor):
+    if isinstance(y, Tensor) and y.ndim == 2 and y.shape[1] == 1:
         y = y.reshape(-1)
-        missing = _is_missing_tensor(y, unlabeled)
-    else:
-        y = column_or_1d(y, warn=True)
-        missing = torch.from_numpy(is_missing(y, unlabeled))
-    index = torch.full((n_rows,), -1, dtype=torch.long, device=device)
-    if not bool(missing.all()):
-        present = ~missing
-        known = y[present] if isinstance(y, Tensor) else y[present.numpy()]
-        classes, found = class_index(known, classes, device)
-        index[present.to(device)] = found
-    elif classes is None or require_label:
-        raise ValueError("every row of y is unlabeled: label some rows of each class")
-    targets = soft_labels(index, classes.shape[0], smoothing, dtype=torch.float64)
+    values = y if isinstance(y, Tensor) else _values(y, n_rows)
+    if values.ndim == 2:
+        if len(values) != n_rows:
+            raise ValueError(f"X has {n_rows} rows but y has {len(values)}: pass one label per row")
+        if values.shape[1] > 1:
+            return _encode_soft(values, classes, names, smoothing, device)
+        values = column_or_1d(values, warn=True)
+    labels = Labels.of(values, n_rows, unlabeled=unlabeled)
+    if not labels.labeled.any() and (classes is None or require_label):
+        what = "out of scope" if labels.outside.any() else "unlabeled"
+        raise ValueError(f"every row of y is {what}: label some rows of each class")
+    if classes is None:
+        classes = _classes(labels)
+    index = torch.from_numpy(labels.among(classes)).to(device)
+    none = torch.from_numpy(labels.outside).to(device) & (index < 0)
+    column = torch.where(none, len(classes), index)
+    targets = soft_labels(column, len(classes), smoothing, dtype=torch.float64)
     return Encoded(classes, index, targets)
+
+
+def _classes(labels: Labels) -> NDArray[Any]:
+    """The labels that were found, and the mark of rows out of scope if there are some."""
+    found = labels.found
+    check_classification_targets(np.repeat(found, 3))  # which warns of labels that occur once
+    if not labels.outside.any():
+        return found
+    return np.array(
+        [*found.tolist(), OUT_OF_SCOPE], dtype=None if found.dtype.kind == "U" else object
+    )
+
+
+def class_index(
+    y: Any, classes: NDArray[Any] | None, device: torch.device
+) -> tuple[NDArray[Any], Tensor]:
+    """(classes, the index of each label among them); classes None: those found, sorted.
+
+    ValueError names labels that are missing, of unlike types, or not among the classes.
+    """
+    labels = Labels.of(y, unlabeled=None)
+    if classes is None:
+        classes = _classes(labels)
+    elif labels.outside.any() and OUT_OF_SCOPE not in classes.tolist():
+        raise ValueError(f"{OUT_OF_SCOPE!r} is none of the classes {classes.tolist()}")
+    return classes, torch.from_numpy(labels.among(classes)).to(device)
 
 
 def _encode_soft(
@@ -97,8 +320,10 @@ def _encode_soft(
     smoothing: float,
     device: torch.device,
 ) -> Encoded:
+    if y.is_complex() if isinstance(y, Tensor) else y.dtype.kind == "c":
+        raise ValueError("Complex data not supported in y: pass labels")
     try:
-        q = y if isinstance(y, Tensor) else torch.from_numpy(np.array(y, dtype=np.float64))
+        q = y.detach() if isinstance(y, Tensor) else torch.from_numpy(y.astype(np.float64))
     except (TypeError, ValueError) as error:
         raise ValueError(
             "a two-dimensional y must be a numeric (n, C) matrix of soft labels: "
@@ -150,106 +375,7 @@ def _columns_of(classes: NDArray[Any], names: list[Any]) -> list[int]:
     return [place[str(label)] for label in classes.tolist()]
 
 
-def is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
-    """Which labels are missing. The marker NaN stands for None and other marks of no value too."""
-    if unlabeled is None:
-        return np.zeros(y.shape[0], dtype=bool)
-    if _differs_from_itself(unlabeled):
-        return _no_value(y)
-    return np.asarray(y == unlabeled, dtype=bool) & np.ones(y.shape[0], dtype=bool)
-
-
-def _is_missing_tensor(y: Tensor, unlabeled: object) -> Tensor:
-    if unlabeled is None:
-        return torch.zeros(y.shape[0], dtype=torch.bool, device=y.device)
-    if _differs_from_itself(unlabeled):
-        return torch.isnan(y)
-    return (y == unlabeled) & torch.ones_like(y, dtype=torch.bool)
-
-
-def in_scope(y: Any) -> NDArray[np.bool_]:
-    """Which labels are not `OUT_OF_SCOPE`, (n,); all soft ones."""
-    labels = np.zeros(len(y)) if isinstance(y, Tensor) else np.asarray(y)
-    if labels.ndim != 1 or labels.dtype.kind not in "UO":
-        return np.ones(len(labels), dtype=bool)
-    return np.array([label != OUT_OF_SCOPE for label in labels.tolist()], dtype=bool)
-
-
-def _no_value(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where y is None, NaN, NaT or a data frame's missing value."""
-    if y.dtype.kind == "O":
-        # Of all values, only those compare unequal to themselves, or do not compare at all.
-        return np.array([v is None or _differs_from_itself(v) for v in y.tolist()], dtype=bool)
-    return np.asarray(y != y)
-
-
-def _differs_from_itself(value: Any) -> bool:
-    try:
-        return not bool(value == value)
-    except TypeError:
-        return True
-
-
-def class_index(
-    y: Any, classes: NDArray[Any] | None, device: torch.device
-) -> tuple[NDArray[Any], Tensor]:
-    """(classes, the index of each label among them); classes None: those found, sorted.
-
-    ValueError names labels that are missing, of unlike types, or not among the classes.
-    """
-    if isinstance(y, Tensor):
-        values, inverse = torch.unique(y, return_inverse=True)
-        found: NDArray[Any] = values.cpu().numpy()
-        if found.dtype.kind == "f" and not np.isfinite(found).all():
-            raise ValueError("y holds a label that is NaN or infinite: drop such rows")
-        index = inverse.to(device)
-    else:
-        found, plain = _unique_labels(y)
-        index = torch.from_numpy(plain).to(device)
-    if classes is None:  # each three times: scikit-learn warns of labels that occur once
-        inside = in_scope(found)
-        known = found if inside.all() else np.asarray(found[inside].tolist())
-        check_classification_targets(np.repeat(known, 3))
-        return found, index
-    # "1" is not 1: NumPy would compare them as strings.
-    alike = (found.dtype.kind in "biuf") == (classes.dtype.kind in "biuf")
-    unknown = found[~np.isin(found, classes)] if alike else found
-    if unknown.size:
-        raise ValueError(
-            f"y has labels {unknown.tolist()} that are not among the classes {classes.tolist()}: "
-            "drop those rows, or fit with them"
-        )
-    order = np.argsort(classes, kind="stable")  # those of a frame need not be sorted
-    place = order[np.searchsorted(classes, found, sorter=order)]
-    return classes, torch.from_numpy(place).to(device)[index]
-
-
-def _unique_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """(the distinct labels, the index of each label among them)."""
-    missing = _no_value(y)
-    if missing.any():
-        raise ValueError(
-            f"label {np.flatnonzero(missing)[0]} of y has no value: drop the row, or mark "
-            "unlabeled rows by unlabeled=float('nan')"
-        )
-    if y.dtype.kind == "f" and np.isinf(y).any():
-        raise ValueError(f"label {np.flatnonzero(np.isinf(y))[0]} of y is infinite: drop the row")
-    inside = np.ones(len(y), dtype=bool)
-    if y.dtype.kind == "O":
-        inside = in_scope(y)
-        kinds = sorted({type(v).__name__ for v in y[inside].tolist()})
-        if len(kinds) > 1:
-            raise ValueError(f"y mixes labels of types {', '.join(kinds)}: make them one type")
-        inside |= kinds == ["str"]  # sorted with the others
-        y = np.asarray(y[inside].tolist())
-    found, known = np.unique(y, return_inverse=True)
-    index = np.full(len(inside), len(found), dtype=np.int64)
-    index[inside] = known
-    if not inside.all():
-        found = np.array([*found.tolist(), OUT_OF_SCOPE], dtype=object)
-    return found, index
-
-
+# Weights.
 def class_weights(
     setting: dict[Any, float] | str,
     classes: NDArray[Any],
@@ -278,11 +404,16 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
     """sample_weight (n,) in float64 on the device; None stays None."""
     if given is None:
         return None
-    try:
-        weight = torch.as_tensor(given if isinstance(given, Tensor) else np.array(given, float))
-    except (TypeError, ValueError) as error:
-        raise ValueError("sample_weight must be numbers, one per row") from error
-    weight = weight.to(device).double()
+    weight = given
+    if not isinstance(given, Tensor):
+        given = collected(given, "sample_weight")
+        if isinstance(given, np.ma.MaskedArray):
+            given = np.where(np.ma.getmaskarray(given), np.nan, given.data)
+        try:
+            weight = torch.from_numpy(np.array(given, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise ValueError("sample_weight must be numbers, one per row") from error
+    weight = weight.detach().to(device).double()
     if weight.ndim == 0:
         weight = weight.expand(n_rows)
     if weight.shape != (n_rows,):

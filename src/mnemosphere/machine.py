@@ -8,8 +8,9 @@ import math
 import os
 import platform
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,13 +19,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POWERS_OF_2_ARE_FAST", "SUBNORMALS_ARE_SLOW", "available_memory", "check_memory",
-    "core_cache", "device_name", "pick_device", "versions",
+    "core_cache", "device_name", "need", "pick_device", "versions",
 ]  # fmt: skip
 
 # Numbers so small that they lose digits take x86 processors some fifty times as long, Arm's not.
 SUBNORMALS_ARE_SLOW = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 # PyTorch takes a third less for 2^x than for e^x there.
 POWERS_OF_2_ARE_FAST = platform.machine().lower() in ("aarch64", "arm64")
+
+
+def need(package: str) -> Any:
+    """A package of the extra `app`, or a part of one; ImportError says how to install it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        raise ImportError(f"this needs {name}: pip install 'mnemosphere[app]'") from error
 
 
 # `import torch` takes longer than to predict a few rows, which needs no device: it waits until it

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from rich.cells import cell_len, set_cell_size
-
 _ALL_SHOWN = 50  # features that are shown even if their names say nothing
+
+
+def cell_len(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.category(c) in ("Mn", "Me", "Cf") for c in text)
 
 
 def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
@@ -35,7 +42,7 @@ def _block(
         parts = (
             " " * (wide[n] - cell_len(row[n])) + row[n]
             if n in right
-            else set_cell_size(row[n], wide[n])
+            else row[n] + " " * (wide[n] - cell_len(row[n]))
             for n in names
         )
         lines.append("  ".join(parts).rstrip())

@@ -5,19 +5,19 @@ import numpy as np
 
 import mnemosphere as mn
 from mnemosphere.cli import rows
-from mnemosphere.cli.table_rows import choose
-from mnemosphere.cli.tables import read_table
+from mnemosphere.cli.options import Columns
+from mnemosphere.cli.rows import open_rows
 
 
-def few_digits(*_):
+def few_digits(*_, **__):
     """The demonstration on a few small digits."""
-    everything = choose(read_table("digits"))
+    everything = open_rows("digits", Columns())
     at = np.flatnonzero(everything.is_test)[:100]
     return everything.take(np.concatenate([np.arange(150), at]))
 
 
 def test_it_shows_and_writes_what_it_promises(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "load_rows", few_digits)
+    monkeypatch.setattr(rows, "open_rows", few_digits)
     out = tmp_path / "demo"
     text = run("demo", "--out", out).stdout
     record = json.loads((out / "results.json").read_text())

@@ -97,7 +97,7 @@ def test_many_classes_are_told_in_few_lines(run, tmp_path):
     true = sorted(100 * recall_score(y, model.predict(x), average=None))
     np.testing.assert_allclose(recall, true[:10], atol=0.051)
     rows = [tmp_path / "model.safetensors", tmp_path / "rows.npz"]
-    text = run("predict", *rows, "--nearest", "0").stdout
+    text = run("predict", *rows, "--top", "0").stdout
     assert len(text.splitlines()) == 22
     best = f"{model.predict_proba(x[:1]).max():.4g}"
     assert best in text.splitlines()[2].split()

@@ -7,7 +7,7 @@ import mnemosphere as mn
 def test_rows_are_called_by_the_id_column_of_training_or_by_line(
     run, tmp_path, trained, table, kit
 ):
-    arguments = [trained, "--nearest", "3", "--json"]
+    arguments = [trained, "--top", "3", "--json"]
     by_id = run("explain", *arguments, table, "--row", "bug-7", "--row", "bug-2").json["rows"]
     lines = tmp_path / "lines.csv"
     kit.frame().drop(columns="tag").to_csv(lines, index=False)
@@ -63,8 +63,8 @@ def test_text_from_data_cannot_command_the_terminal(run, tmp_path, kit):
 
 def test_what_would_have_to_change(run, trained, table, kit):
     arguments = ["explain", trained, table, "--id", "tag", "--row", "bug-7"]
-    told = run(*arguments, "--instead", "cat", "--hold", "length0,length4", "--json").json
-    change = told["rows"][0]["instead"]
+    told = run(*arguments, "--counterfactual", "cat", "--fixed", "length0,length4", "--json").json
+    change = told["rows"][0]["counterfactual"]
     assert change["found"]
     row = kit.frame().set_index("tag").loc[["bug-7"], kit.names]
     for feature in change["changes"]:
@@ -72,10 +72,10 @@ def test_what_would_have_to_change(run, trained, table, kit):
         assert row[feature["feature"]].item() == feature["from"]
         row[feature["feature"]] = feature["to"]
     assert mn.load(trained / "model.safetensors").predict(row) == ["cat"]
-    text = run(*arguments, "--instead", "next").stdout
+    text = run(*arguments, "--counterfactual", "next").stdout
     assert "tag bug-7: bee → " in text
-    error = run(*arguments, "--instead", "dog", code=2).error
-    assert "--instead dog is no class: use next or one of ant, bee, cat" in error
+    error = run(*arguments, "--counterfactual", "dog", code=2).error
+    assert "--counterfactual must be one of 'ant', 'bee', 'cat'" in error
 
 
 def test_a_proven_radius_and_a_row_beyond_it(run, trained, table, kit):
@@ -83,12 +83,12 @@ def test_a_proven_radius_and_a_row_beyond_it(run, trained, table, kit):
     model = mn.load(trained / "model.safetensors")
     row = kit.frame().set_index("tag").loc[["bug-7"], kit.names]
     (radius,) = model.certified_radius(row).radius
-    found = run(*arguments, "--instead", "next", "--json").json["rows"][0]
+    found = run(*arguments, "--counterfactual", "next", "--json").json["rows"][0]
     assert found["certified_radius"] == radius
     assert found["certified_unit"] == "standard units"
-    away = found["instead"]["distance"]
+    away = found["counterfactual"]["distance"]
     assert 0 < radius < away
     proven = f"no row within {radius:.3g} standard units changes this prediction"
     assert proven in run(*arguments).stdout.replace("\n", " ")
-    text = run(*arguments, "--instead", "next").stdout.replace("\n", " ")
+    text = run(*arguments, "--counterfactual", "next").stdout.replace("\n", " ")
     assert f"{proven}; this one, {away:.3g} away, does" in text

@@ -59,7 +59,7 @@ def test_every_command_explains_itself(run, command):
         (["train", "--memorise", "3"], "--memorise"),
         (["plot", "faces", "m"], "'faces' is not one of"),
         (["predict"], "MODEL"),
-        (["explain", "m", "d", "--nearest", "0"], "--nearest"),
+        (["explain", "m", "d", "--top", "0"], "--top"),
     ],
 )
 def test_wrong_usage_is_one_line(run, arguments, part):

@@ -10,7 +10,7 @@ import pytest
 
 from mnemosphere import machine
 from mnemosphere.cli.table_writer import table_writer, write_table
-from mnemosphere.cli.tables import read_table
+from mnemosphere.data.tables import read_table
 
 # Spreadsheets' mark and line ends, a blank first line, pandas' column of counts, a name over two
 # lines, a blank line, a line of commas, no end of line at the end.
@@ -204,7 +204,7 @@ def test_the_rest_of_a_text_file_is_not_read(tmp_path):
         read_table(str(path))
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".npz", ".npy"])
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".npy"])
 def test_more_than_fits_is_refused(tmp_path, monkeypatch, suffix):
     path = tmp_path / f"table{suffix}"
     x = np.zeros((5000, 3))
@@ -272,3 +272,28 @@ def test_columns_of_one_name(tmp_path):
     with pytest.warns(UserWarning, match=r"the later ones are called 'a\.1'"):
         table = read(tmp_path, "a.csv", "a,b,a\n1,2,3\n4,5,6\n")
     assert table.columns == ["a", "b", "a.1"]
+
+
+def test_a_first_line_that_may_be_a_row_is_said(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n7.0,3.2,versicolor\n")
+    with pytest.warns(UserWarning, match=r"though '5\.1' is a number: if it is a row, pass --no-h"):
+        assert len(read_table(str(path)).values) == 2
+    whole = read_table(str(path), header=False)
+    assert whole.values.shape == (3, 3)
+    assert whole.row_names.tolist() == ["1", "2", "3"]
+
+
+def test_no_header_on_the_command_line(run, tmp_path, kit):
+    kit.frame().drop(columns="tag").to_csv(tmp_path / "a.csv", index=False, header=False)
+    words = ["train", tmp_path / "a.csv", *kit.fast, "--no-header", "--out", tmp_path / "run", "-q"]
+    run(*words)
+    found = run("predict", tmp_path / "run", tmp_path / "a.csv", "--no-header", "--json").json
+    assert len(found["predictions"]) == kit.n_rows
+    assert found["predictions"][0]["line"] == "1"
+
+
+def test_arrow_files(run, tmp_path, kit):
+    kit.frame().to_feather(tmp_path / "a.arrow")
+    words = ["--label", "kind", "--drop", "tag", *kit.fast, "--out", tmp_path / "run", "-q"]
+    run("train", tmp_path / "a.arrow", *words)

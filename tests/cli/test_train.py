@@ -6,9 +6,9 @@ import numpy as np
 
 import mnemosphere as mn
 from mnemosphere.cli import train as module
+from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import Folder
-from mnemosphere.cli.table_rows import choose
-from mnemosphere.cli.tables import read_table
+from mnemosphere.cli.rows import open_rows
 
 
 def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):
@@ -26,7 +26,7 @@ def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):
 
 
 def test_the_model_is_that_of_python_on_the_rows_that_were_not_held_out(trained, table, kit):
-    rows = choose(read_table(str(table)), label="kind", id="tag").hold_out(0.2, 0)
+    rows = open_rows(str(table), Columns(label="kind", id="tag")).hold_out(0.2, 0)
     kept = rows.take(~rows.is_test)
     # A fifth of each class is held out: 31, 30 and 30 rows.
     assert sorted(np.unique(rows.y[rows.is_test], return_counts=True)[1]) == [6, 6, 6]
@@ -163,7 +163,7 @@ def test_rows_without_direction_are_named_by_their_lines(run, tmp_path, kit):
 
 def test_test_file_and_shrinking(run, tmp_path, table, kit):
     kit.frame(5, 41).to_csv(tmp_path / "test.csv", index=False)
-    arguments = ["train", table, "--label", "kind", "--drop", "tag", *kit.fast, "--shrink", "4"]
+    arguments = ["train", table, "--label", "kind", "--drop", "tag", *kit.fast, "--merge-to", "4"]
     found = run(*arguments, "--test", tmp_path / "test.csv", "--out", tmp_path / "r", "--json").json
     assert found["rows"] == 41
     assert found["chosen"]["memories"] == mn.load(tmp_path / "r/model.safetensors").n_memories_ == 4

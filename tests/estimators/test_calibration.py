@@ -332,3 +332,11 @@ def test_gaps_that_cannot_be_filled(noisy):
         model.recall(gaps, known=np.ones_like(gaps, dtype=bool))
     with pytest.raises(ValueError, match="row 0 of X is infinite"):
         model.recall(np.where(np.arange(5) == 0, np.inf, held.x[:3]))
+
+
+def test_few_rows_set_no_temperature(data):
+    model = mn.DAMClassifier(4, normalize="unit", search=None, random_state=0).fit(*data)
+    before = model.temperature_
+    with pytest.warns(UserWarning, match="3 labeled rows are too few to set the temperature by"):
+        model.calibrate(data.x[:3], data.y[:3])
+    assert model.temperature_ == before

@@ -151,3 +151,20 @@ def test_numbers_that_are_no_model(changes, text):
     given = {"memories": np.eye(2), "class_weights": np.ones((3, 3)), "beta": 2.0} | changes
     with pytest.raises(ValueError, match=text):
         mn.as_estimator(mn.interpret.from_parameters(**given))
+
+
+def test_memories_of_one_class_each_can_be_edited(data):
+    """Without smoothing there is nothing to share out, so the weights of memories change."""
+    model = mn.DAMClassifier(
+        9, objective="joint", label_smoothing=0.0, normalize="unit", varsigma=0.9, random_state=0
+    ).fit(*data)
+    for edit in (
+        lambda m: mn.interpret.without_memories(m, [0]),
+        lambda m: mn.interpret.relabel_memory(m, 0, 1),
+        lambda m: mn.interpret.with_memories(m, data.x[:1], [2]),
+    ):
+        found = edit(model.model_)
+        torch.testing.assert_close(found.params.p.sum(0), model.params_.p_q, rtol=1e-6, atol=1e-9)
+        assert np.isfinite(mn.as_estimator(found).predict_proba(data.x)).all()
+    with pytest.raises(ValueError, match="use memory_weights='follow'"):
+        mn.interpret.with_class_prior(model.model_, [1, 2, 3], memory_weights="hold")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 
@@ -62,6 +64,10 @@ CONTAINERS = {
     "with a graph": lambda y: torch.from_numpy(y).double().requires_grad_(),
     "read-only": lambda y: np.broadcast_to(y, (1, 7))[0],
     "backwards": lambda y: y[::-1].copy()[::-1],
+    "Arrow": pa.array,
+    "Arrow in chunks": lambda y: pa.chunked_array([y[:3], y[3:]]),
+    "masked, nothing hidden": np.ma.array,
+    "tensors in a list": lambda y: list(torch.from_numpy(y)),
 }
 
 
@@ -143,6 +149,9 @@ MISSING = {
     "NaT": (NAN, lambda y: np.where(GONE, np.datetime64("NaT"), np.datetime64("2020") + y)),
     "text with NaN": (NAN, lambda y: pd.Series([f"c{v}" for v in y]).mask(GONE)),
     "text with None": (NAN, lambda y: without([f"c{v}" for v in y])),
+    "masked": (NAN, lambda y: np.ma.array(y, mask=GONE)),
+    "NaN in a list": (NAN, lambda y: [NAN if g else f"c{v}" for v, g in zip(y, GONE, strict=True)]),
+    "Arrow null": (NAN, lambda y: pa.array(without(y.tolist()))),
     "?": ("?", lambda y: np.where(GONE, "?", y.astype(str))),
     "empty text": ("", lambda y: np.where(GONE, "", y.astype(str))),
 }  # fmt: skip
@@ -166,6 +175,22 @@ def test_no_label_at_all():
     found = coded(y, unlabeled=-1, classes=np.arange(3), require_label=False)
     assert found.index.tolist() == [-1] * 7
     assert not found.targets.any()
+
+
+def test_numbers_stay_numbers_beside_rows_out_of_scope():
+    y = [0, mn.OUT_OF_SCOPE, 1, 1, 2, 0, 2]
+    found = coded(y)
+    assert found.classes.tolist() == [0, 1, 2, mn.OUT_OF_SCOPE]
+    assert found.index.tolist() == [0, 3, 1, 1, 2, 0, 2]
+    among = coded(y, classes=np.arange(3))  # of a model, they are "none of them"
+    assert among.index.tolist() == [0, -1, 1, 1, 2, 0, 2]
+    assert among.targets[1].tolist() == [0, 0, 0, 1]
+
+
+def test_dates_stay_dates():
+    days = [datetime.date(2020, 1, 1 + v) for v in Y]
+    assert coded(days).classes.tolist() == sorted(set(days))
+    assert coded(pd.Series(pd.to_datetime(days))).classes.dtype.kind == "M"
 
 
 # soft labels
@@ -281,7 +306,18 @@ WRONG = {
     "a target of regression": (np.linspace(0, 1, 7), "[Uu]nknown label type"),
     "tensor of regression": (torch.linspace(0, 1, 7), "[Uu]nknown label type"),
     "NaN": (np.where(GONE, NAN, Y), "label 1 of y has no value: drop the row, or mark unlabeled"),
-    "NaN tensor": (torch.tensor([NAN, 0, 1, 1, 2, 0, 2]), "label that is NaN or infinite"),
+    "NaN tensor": (torch.tensor([NAN, 0, 1, 1, 2, 0, 2]), "label 0 of y has no value"),
+    "NaN in a list of texts": (["a", NAN, "b", "a", "b", "a", "b"], "label 1 of y has no value"),
+    "masked": (np.ma.array(Y, mask=GONE), "label 1 of y has no value"),
+    "a number and its text": ([1, "1", 1, 1, 1, 1, 1], "mixes labels of types int, str"),
+    "a number and a truth value": ([1, True, 0, 1, 0, 1, 0], "mixes labels of types bool, int"),
+    "a generator": ((v for v in Y), "y is a generator, which can be read only once"),
+    "a NUL at the end": (
+        ["a", "a\0", "a", "b", "b", "a", "b"],
+        r"ends in a NUL, which NumPy drops",
+    ),
+    "a lone surrogate": (["a", "\ud800", "a", "b", "b", "a", "b"], "is no valid text: rename it"),
+    "only out of scope": ([mn.OUT_OF_SCOPE] * 7, "every row of y is out of scope: label some rows"),
     "None": ([None, "a", "b", "a", "b", "a", "b"], "label 0 of y has no value"),
     "infinite": (np.where(GONE, np.inf, Y), "label 1 of y is infinite: drop the row"),
     "mixed": (np.array(["a", 1, 1, "a", 1, 1, 1], dtype=object), "mixes labels of types int, str"),

@@ -199,3 +199,11 @@ def test_a_model_with_another_class_prior(fitted, fresh, tmp_path, how):
     model = mn.as_estimator(changed)
     model.save(tmp_path / "m.safetensors")
     assert_same_model(model, mn.load(tmp_path / "m.safetensors"), fresh.x)
+
+
+def test_what_load_would_refuse_is_never_written(tmp_path):
+    """Rows that are all alike leave nothing that a metric could be learned from."""
+    model = mn.DAMClassifier(2, normalize="whitened", search=None, random_state=0)
+    with pytest.raises(ValueError, match="came to no model"):
+        model.fit(np.ones((40, 3)), np.repeat([0, 1], 20)).save(tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())

@@ -1,6 +1,9 @@
 """Streams: classes that appear, classes that stop coming, a past that fades."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -156,3 +159,33 @@ def test_the_half_life_is_in_rows(model):
     torch.testing.assert_close(after["w_bar"], (before["w_bar"] + stats.w_bar / 50) / 2)
     with pytest.raises(ValueError, match="half_life must be > 0"):
         FixedPoint(half_life=0)
+
+
+def test_a_stream_begins_with_more_than_one_class():
+    model = mn.DAMClassifier(P, random_state=0)
+    with pytest.raises(ValueError, match="the first batch has one class, 'a': begin with rows of"):
+        model.partial_fit(*rows([0], 30, 0))
+    with pytest.raises(ValueError, match="the first batch has one class"):
+        model.partial_fit(*rows([0], 30, 0), classes=["a", "b"])
+
+
+def test_batches_of_one_class_each_are_learned():
+    model = mn.DAMClassifier(P, normalize="none", random_state=0).partial_fit(*rows([0, 1], 60, 0))
+    for seed, label in enumerate([2, 3, 0, 1, 2, 3]):
+        model.partial_fit(*rows([label], 40, seed))
+        assert np.isfinite(model.memories_).all()
+    x, y = rows([0, 1, 2, 3], 300, 99)
+    assert model.score(x, y) > 0.9
+
+
+@pytest.mark.parametrize("container", [list, pd.Series, lambda y: y.astype(object)])
+def test_a_new_class_in_any_container(container):
+    model = mn.DAMClassifier(P, normalize="none", search=None, random_state=0)
+    x, y = rows([0, 1], 60, 0)
+    model.fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a model of the conditional likelihood leaves out
+        x, y = rows([2], 20, 1)
+        model.partial_fit(x, container(y))
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert np.mean(model.predict(x) == "c") > 0.8

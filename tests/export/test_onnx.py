@@ -30,7 +30,7 @@ def run(model, path, x):
     mn.to_onnx(model, path)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(None, {"rows": x}), strict=True))
+    return dict(zip(names, session.run(None, {"rows": x.astype(np.float64)}), strict=True))
 
 
 def fit(kind, y=None, **settings):
@@ -136,13 +136,13 @@ def test_two_layers_give_the_same_answers(precision, normalize, tmp_path):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     for rows in (fresh, fresh[:1]):
-        found = dict(zip(names, session.run(None, {"rows": rows}), strict=True))
+        found = dict(zip(names, session.run(None, {"rows": rows.astype(np.float64)}), strict=True))
         wanted = pipeline.predict_proba(rows)
         np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-5, rtol=0)
         np.testing.assert_array_equal(found["label"], pipeline.predict(rows))
         scores = model.novelty_score(features[: len(rows)])
         np.testing.assert_allclose(found["novelty_score"], scores, atol=2e-4, rtol=1e-5)
-    found = dict(zip(names, session.run(None, {"rows": fresh}), strict=True))
+    found = dict(zip(names, session.run(None, {"rows": fresh.astype(np.float64)}), strict=True))
     if normalize == "center":
         assert (
             (found["novelty_score"] == found["novelty_score"].max()).sum()
@@ -208,3 +208,12 @@ def test_the_torch_module_can_be_exported(kind):
     torch.testing.assert_close(exported(more), model.model_.log_proba(more), rtol=0, atol=1e-9)
     huge = more * 1e200 if kind == "center" else more
     torch.testing.assert_close(exported(huge), module(huge), rtol=0, atol=1e-12)
+
+
+def test_times_in_seconds_keep_their_digits(tmp_path):
+    """Rows far from zero, whose differences single precision does not hold."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=200)
+    x = np.c_[1.7e9 + 30 * y + rng.normal(size=200), rng.normal(size=200)]
+    model = mn.DAMClassifier(4, normalize="standard", search=None, random_state=0).fit(x, y)
+    assert run(model, tmp_path / "m.onnx", x)["label"].tolist() == model.predict(x).tolist()

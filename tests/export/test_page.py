@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -63,6 +64,19 @@ def test_every_part_opens_without_a_request_or_a_complaint(browser, page, width)
     )
     browser.evaluate("document.getElementById('theme').click()")
     assert silent(browser)
+
+
+def test_nothing_is_printed_that_is_no_value(browser, page):
+    """Neither null nor NaN, no rounding errors, and one accuracy."""
+    browser.open(page)
+    for tab in TABS:
+        browser.evaluate(f"mnemosphere.openTab('{tab}')")
+        browser.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
+        text = browser.evaluate("document.body.innerText")
+        for word in ("null", "NaN", "undefined", "[object", "Infinity"):
+            assert word not in text, (tab, word)
+        assert not re.search(r"e[-−](1\d|[2-9]\d)\b", text), tab
+        assert len({*re.findall(r"accuracy\s+([\d.]+%)|([\d.]+%)\s+accuracy", text)}) <= 1, tab
 
 
 def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, image_model, digits):

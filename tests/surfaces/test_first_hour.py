@@ -68,7 +68,7 @@ def test_the_first_hour(tmp_path, name):
     run(tmp_path, "predict", name, data)
     run(tmp_path, "predict", name, data, "--out", "p.csv")
     run(tmp_path, "explain", name, data)
-    run(tmp_path, "explain", name, data, "--instead", "next")
+    run(tmp_path, "explain", name, data, "--counterfactual", "next")
     run(tmp_path, "explore", name, data, "--out", "page.html")
     run(tmp_path, "export", name, data, "--out", "card.md")
     run(tmp_path, "export", name, "--out", "graph.onnx")

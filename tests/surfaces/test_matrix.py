@@ -81,7 +81,7 @@ def check_graph(f, _):
     mn.to_onnx(f.whole, path)
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    rows = f.raw().astype(np.float32)
+    rows = f.raw().astype(np.float64)
     found = dict(zip(names, session.run(None, {"rows": rows}), strict=True))
     model, given = f.model.model_, rows
     if f.rows.encoder is not None:

@@ -134,12 +134,12 @@ class Model(RuleBasedStateMachine):
     def export(self):
         path = Path(self.folder.name) / "m.onnx"
         mn.to_onnx(self.model, path)
-        rows = as_given("missing", slice(130, 150)).astype(np.float32)
+        rows = as_given("missing", slice(130, 150)).astype(np.float64)
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         found = session.run(["probabilities", "novelty_score"], {"rows": rows})
-        wanted = self.model.predict_proba(rows.astype(np.float64))
+        wanted = self.model.predict_proba(rows)
         np.testing.assert_allclose(found[0], wanted, atol=1e-5)
-        score = self.model.novelty_score(rows.astype(np.float64))
+        score = self.model.novelty_score(rows)
         np.testing.assert_allclose(found[1], score, rtol=1e-5, atol=1e-5)
 
     @rule()

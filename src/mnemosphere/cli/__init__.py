@@ -12,7 +12,10 @@ import os
 import sys
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except ImportError:
+    sys.exit("error: the command line needs more packages: pip install 'mnemosphere[app]'")
 
 from mnemosphere.cli import (
     cluster,

@@ -22,7 +22,7 @@ from mnemosphere.cli.settings import given_settings
 from mnemosphere.cli.shell import Interrupted, Terminal, cells, command_line
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.table_rows import LargeRows, Rows
+    from mnemosphere.cli.rows import Rows
 
 _OUT = option("Folder for model, rows with their clusters, record, picture.", "--out", "-o")
 _LABELS = 3  # that are named of a cluster
@@ -48,8 +48,8 @@ def cluster(
     """
     from mnemosphere import plots
     from mnemosphere.cli import report
-    from mnemosphere.cli.estimator_settings import build, resolve
-    from mnemosphere.cli.rows import about_data, text_encoder
+    from mnemosphere.cli.estimator_settings import build, settings_of
+    from mnemosphere.cli.rows import about_data, open_rows, parse_shape, text_encoder
     from mnemosphere.cli.train import fit
     from mnemosphere.data.texts import PACKAGED
     from mnemosphere.plots.fitted import memories_of
@@ -61,10 +61,12 @@ def cluster(
     if folder is not None and folder.finished:
         terminal.note(f"{out} was finished before the fault")
         return
-    settings = resolve("DAMClusterer", given_settings(request.ctx))
-    rows = _load(request, data, max_memory)
-    shape = _shape(rows, image_shape)
-    model = build("DAMClusterer", settings)
+    model, columns = build("DAMClusterer", given_settings(request.ctx)), request.columns
+    named = columns.id is not None and columns.label is None
+    rows = open_rows(data, columns, max_memory, guess="named", named=named)
+    rows = rows.part(request.split, "train")
+    shape = parse_shape(image_shape, rows.n_features) or rows.image_shape
+    settings = settings_of(model)
     if request.columns.text is not None:
         model.encoder = text_encoder(request.columns.encoder or PACKAGED)
     model.random_state = seed
@@ -105,26 +107,6 @@ def cluster(
         terminal.prose("", folder.told())
     if model.status_ == "interrupted":
         raise Interrupted("interrupted: the clusters are those of the memories so far")
-
-
-def _load(request: Request, data: list[str], memory: float | None) -> Rows | LargeRows:
-    from mnemosphere.cli.rows import large, load_files, load_rows
-
-    columns = request.columns
-    files = large(data, columns, memory)
-    if files is None:
-        return load_rows(data, columns, "named").part(request.split, "train")
-    if request.split is not None:
-        raise ValueError(f"{files[0]} has no split of its own: drop --split")
-    named = columns.id is not None and columns.label is None
-    return load_files(files, columns, memory, guess_label="named", named=named)
-
-
-def _shape(rows: Rows | LargeRows, given: str | None) -> tuple[int, ...] | None:
-    from mnemosphere.cli.table_rows import parse_shape
-
-    n_features = rows.x.shape[1] if rows.in_memory else rows.x.n_features
-    return parse_shape(given, n_features) or rows.table.image_shape
 
 
 def _typical(model: Any, cluster: int) -> str:
@@ -183,7 +165,7 @@ class _Found:
         return 1.0 if most == chance else (both - chance) / (most - chance)
 
 
-def _look(model: Any, rows: Rows | LargeRows, terminal: Terminal, path: Path | None) -> _Found:
+def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> _Found:
     """Go over all rows once more, and write the cluster of each as it goes."""
     import numpy as np
     import pandas as pd

@@ -11,7 +11,7 @@ from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.shell import Terminal, command_line
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.table_rows import Rows
+    from mnemosphere.cli.rows import Rows
     from mnemosphere.interpret import Explanation
 
 _DATA = "mnist-small"
@@ -34,10 +34,10 @@ def demo(
     folder, terminal = Folder(out, overwrite=overwrite), request.terminal
     from mnemosphere import DAMClassifier
     from mnemosphere.cli import report
-    from mnemosphere.cli.rows import about_data, load_rows
+    from mnemosphere.cli.rows import about_data, open_rows
     from mnemosphere.cli.train import fit
 
-    rows = load_rows(_DATA, Columns(), "named")
+    rows = open_rows(_DATA, Columns(), guess="named")
     assert rows.is_test is not None
     train, test = rows.take(~rows.is_test), rows.take(rows.is_test)
     terminal.note(f"{len(train)} handwritten digits to learn, {len(test)} held out")
@@ -59,7 +59,7 @@ def demo(
         why, one = _pictures(model, test, draft)
         folder.finish(content)
     terminal.result(content)
-    _show_memories(terminal, model, rows.table.image_shape)
+    _show_memories(terminal, model, rows.image_shape)
     terminal.say("")
     explain.show(terminal, why, one, 0, "why? ")
     accuracy = f"{content['accuracy']:.2%} of {content['rows']} test digits"
@@ -77,7 +77,7 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
     from mnemosphere.interpret import recall_path
     from mnemosphere.plots.fitted import memories_of, recall_of
 
-    shape = test.table.image_shape
+    shape = test.image_shape
     plots.save(memories_of(model.model_, shape), folder / "memories.png")
     found = model.explain(test.x)
     right = found.predicted == test.y

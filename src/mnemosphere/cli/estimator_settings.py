@@ -1,8 +1,8 @@
-"""The settings of an estimator as data: names, defaults, what is allowed, help.
+"""The settings of an estimator as data: names, defaults and help, read off the estimator itself.
 
-They are written once, in the estimators: names and defaults come from the signature and from the
-dataclasses of solvers, types from annotations, words and ranges from scikit-learn's
-constraints, help from docstrings. Command lines and configuration files are made from them.
+Names and defaults come from the signature and from the dataclasses of solvers, help from
+docstrings. What is allowed is checked by the estimator and the solver. Command lines and
+configuration files are made from them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import dataclasses
 import functools
 import inspect
 import tomllib
-import types
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
-from sklearn.utils._param_validation import make_constraint
+from sklearn.utils._param_validation import validate_parameter_constraints
 
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
@@ -28,216 +27,105 @@ ESTIMATORS: dict[str, type[Any]] = {kind.__name__: kind for kind in (DAMClassifi
 _KEYS = {"n_memories": "memories", "n_clusters": "clusters"}
 # Settled by the caller, by the data, or by another setting.
 _NOT_SETTINGS = {
-    "callbacks",
-    "encoder",
-    "random_state",
-    "unlabeled",
-    "learn_beta",
-    "learn_weights",
-    "once_per_pass",
-    "steps",
-    "decay",
-}
+    "callbacks", "encoder", "random_state", "unlabeled", "learn_beta", "learn_weights",
+    "once_per_pass", "steps", "decay",
+}  # fmt: skip
 _FREE_FORM = {"class_prior": "auto|NUMBERS", "class_weight": "none|balanced|LABEL=NUMBER,…"}
-_IN_USE = {
-    "FixedPoint": "solver fixed-point",
-    "SGD": "solver sgd",
-    "Adam": "solver adam",
-}
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One parameter of an estimator, or one field of its solver."""
 
     name: str
-    key: str  # of the flag and of the configuration file
-    owner: str  # the class it belongs to
+    owner: type[Any]
     default: Any
+    kind: str  # as the docstring has it
     help: str
-    kinds: frozenset[type]  # of int, float and str
-    words: tuple[str, ...]  # "none" stands for None
-    constraints: tuple[Any, ...] = ()  # scikit-learn's; a dataclass checks its fields itself
-
-    @property
-    def flag(self) -> str:
-        """As it is typed."""
-        return "--" + self.key.replace("_", "-")
-
-    @property
-    def metavar(self) -> str:
-        """What may stand there."""
-        kinds = [k.__name__.upper() for k in (int, float) if k in self.kinds]
-        free = ["TEXT"] if str in self.kinds and not self.words else []
-        return _FREE_FORM.get(self.name, "|".join([*kinds, *free, *self.words]))
-
-    def read(self, value: Any) -> Any:
-        """A value of the parameter from the text of a flag or a value of TOML."""
-        try:
-            found = self._convert(value)
-        except (ValueError, TypeError):
-            allowed = False
-        else:
-            rules = [make_constraint(c) for c in self.constraints if self.name not in _FREE_FORM]
-            allowed = not rules or any(rule.is_satisfied_by(found) for rule in rules)
-        if allowed:
-            return found
-        ranges = [str(c) for c in self.constraints if hasattr(c, "closed")]  # intervals
-        ranges = ranges or [k.__name__ for k in (int, float) if k in self.kinds]
-        raise ValueError(f"{self.flag} must be {' or '.join([*ranges, *self.words])}, got {value}")
-
-    def _convert(self, value: Any) -> Any:
-        if value == "none" and ("none" in self.words or self.name in _FREE_FORM):
-            return None
-        if value in self.words or self.name in _FREE_FORM:
-            return value
-        if isinstance(value, bool):
-            raise TypeError
-        if int in self.kinds and (isinstance(value, str) or int(value) == value):
-            return int(value)
-        if float in self.kinds:
-            return float(value)
-        if str in self.kinds and not self.words and isinstance(value, str):
-            return value
-        raise ValueError
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
-    """The members of a union, literals as their values."""
-    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    parts = (get_args(m) if get_origin(m) is Literal else (m,) for m in members)
-    return tuple(value for part in parts for value in part)
-
-
-def parameter_help(kind: type) -> dict[str, str]:
-    """The texts under "Parameters" in the docstring of a class, in numpydoc's form."""
+def parameter_help(kind: type) -> dict[str, tuple[str, str]]:
+    """(type, text) of what stands under "Parameters" in a docstring, in numpydoc's form."""
     lines = inspect.cleandoc(kind.__doc__ or "").splitlines()
-    found: dict[str, list[str]] = {}
-    current: list[str] = []
+    found: dict[str, tuple[str, str]] = {}
+    name = ""
     body = lines[lines.index("Parameters") + 2 :] if "Parameters" in lines else []
     for line, after in zip(body, [*body[1:], ""], strict=True):
         if after.startswith("---"):
             break
         if line and not line.startswith(" "):
-            current = found.setdefault(line.partition(" : ")[0], [])
+            name, _, own = line.partition(" : ")
+            found[name] = own, ""
         elif line:
-            current.append(line.strip())
-    return {name: " ".join(text) for name, text in found.items()}
-
-
-@functools.cache
-def settings_of(estimator: str) -> tuple[Setting, ...]:
-    """All settings of an estimator, its own first."""
-    kind = ESTIMATORS[estimator]
-    hints, help = get_type_hints(kind.__init__), parameter_help(kind)
-    found: list[Setting] = []
-    parts: list[Any] = []
-    for name, parameter in inspect.signature(kind).parameters.items():
-        if name in _NOT_SETTINGS:
-            continue
-        given = kind._parameter_constraints[name]
-        constraints = () if isinstance(given, str) else tuple(given)
-        members = _members(hints[name])
-        parts += [m for m in members if dataclasses.is_dataclass(m) and m not in parts]
-        words = sorted({w for c in constraints for w in getattr(c, "options", ())})
-        found.append(
-            Setting(
-                name, _KEYS.get(name, name), estimator, parameter.default, help.get(name, ""),
-                frozenset({int, float, str} & set(members)),
-                (*words, *(["none"] if None in constraints else [])), constraints,
-            )
-        )  # fmt: skip
-    own = {setting.name for setting in found}
-    for part in parts:
-        hints, help = get_type_hints(part), parameter_help(part)
-        for field in dataclasses.fields(part):
-            members = _members(hints[field.name])
-            prefix = f"{part.__name__.lower()}_" if field.name in own else ""
-            words = [m for m in members if isinstance(m, str)]
-            words += [field.default] if str in members else []
-            setting = Setting(
-                field.name, prefix + field.name, part.__name__, field.default,
-                help.get(field.name, ""), frozenset({int, float} & set(members)),
-                (*words, *(["none"] if type(None) in members else [])),
-            )  # fmt: skip
-            found += [] if field.name in _NOT_SETTINGS else [setting]
-    return tuple(found)
-
-
-def setting_groups(estimator: str) -> dict[str, list[Setting]]:
-    """Settings by key; those of the same name in several solvers share one."""
-    found: dict[str, list[Setting]] = {}
-    for setting in settings_of(estimator):
-        found.setdefault(setting.key, []).append(setting)
+            own, text = found[name]
+            found[name] = own, f"{text} {line.strip()}".strip()
     return found
 
 
-def where(group: Iterable[Setting]) -> str:
-    """What brings these settings into play."""
-    return ", ".join(f"--{_IN_USE[s.owner]}" for s in group)
+@functools.cache
+def setting_groups(estimator: str) -> dict[str, list[Setting]]:
+    """Settings by key, the estimator's own first; those of the same name in solvers share one."""
+    kind = ESTIMATORS[estimator]
+    known = [(name, kind, p.default) for name, p in inspect.signature(kind).parameters.items()]
+    given = kind._parameter_constraints["solver"]
+    for solver in (type(s) for s in SOLVERS.values() if type(s) in given):
+        known += [(f.name, solver, f.default) for f in dataclasses.fields(solver)]
+    found: dict[str, list[Setting]] = {}
+    for name, owner, default in known:
+        if name not in _NOT_SETTINGS:
+            own = _KEYS.get(name, name)
+            key = own if owner is kind or own not in inspect.signature(kind).parameters else (
+                f"{owner.__name__.lower()}_{own}"
+            )  # fmt: skip
+            about = parameter_help(owner).get(name, ("", ""))
+            found.setdefault(key, []).append(Setting(name, owner, default, *about))
+    return found
 
 
 def described(estimator: str) -> dict[str, dict[str, str]]:
     """What a command line shows of each setting, by its key."""
     found = {}
     for key, group in setting_groups(estimator).items():
-        own = group[0].owner == estimator
+        own = group[0].owner is ESTIMATORS[estimator]
         defaults = dict.fromkeys("none" if s.default is None else str(s.default) for s in group)
-        texts = [*dict.fromkeys(s.help for s in group), *([] if own else [f"({where(group)})"])]
+        texts = [*dict.fromkeys(s.help for s in group), *([] if own else [f"({_where(group)})"])]
+        kinds = dict.fromkeys(s.kind.replace('"', "") for s in group)
         found[key] = {
             "help": " ".join(texts),
             "show_default": " or ".join(defaults),
-            "metavar": "|".join(dict.fromkeys(w for s in group for w in s.metavar.split("|"))),
+            "metavar": _FREE_FORM.get(key, " or ".join(kinds) or "VALUE"),
             "rich_help_panel": "Model and training" if own else "Solver",
         }
     return found
 
 
-def resolve(estimator: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting in use, by its key, checked: what a configuration file says.
+def _where(group: Iterable[Setting]) -> str:
+    """What brings these settings into play."""
+    names = {type(solver): name for name, solver in SOLVERS.items()}
+    return ", ".join(f"--solver {names[s.owner]}" for s in group)
 
-    values: by key, text of flags or values of TOML; what is not named has its default.
-    """
-    groups = setting_groups(estimator)
+
+def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()) -> Any:
+    """The estimator that settings by key describe, checked; classes: labels that they may name."""
+    groups, kind = setting_groups(estimator), ESTIMATORS[estimator]
     unknown = next((key for key in values if key not in groups), None)
     if unknown is not None:
         near = get_close_matches(unknown, groups, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(groups)}"
         raise ValueError(f"unknown setting {unknown!r}: {hint}")
-    found: dict[str, Any] = {}
-    owners = {estimator}
-    for key, group in groups.items():  # the estimator's own come first and tell the other owners
-        setting = next((s for s in group if s.owner in owners), None)
-        if setting is None and group[0].owner != estimator and len(owners) == 1:
-            owners |= _owners(found)
-            setting = next((s for s in group if s.owner in owners), None)
-        if setting is not None:
-            found[key] = setting.read(values[key]) if key in values else setting.default
-        elif key in values:
-            raise ValueError(f"{group[0].flag} is a setting of {where(group)}: add that")
-    build(estimator, found)  # a solver checks its fields where it is made
-    return found
-
-
-def _owners(found: Mapping[str, Any]) -> set[str]:
-    """The parts that these settings bring into play."""
-    solver = found["solver"]
-    if solver == "auto":  # known as soon as the objective is
-        objective = found.get("objective", "")
-        solver = {"joint": "fixed-point", "conditional": "adam"}.get(objective, solver)
-    return {type(SOLVERS[solver]).__name__} if solver in SOLVERS else set()
-
-
-def build(estimator: str, found: Mapping[str, Any], classes: Iterable[Any] = ()) -> Any:
-    """The estimator that `resolve`d settings describe; classes: the labels they may name."""
-    solvers = {type(solver).__name__: type(solver) for solver in SOLVERS.values()}
-    parts: dict[str, dict[str, Any]] = {estimator: {}}
-    for setting in settings_of(estimator):
-        if setting.key in found and setting.owner in {estimator, *_owners(found)}:
-            parts.setdefault(setting.owner, {})[setting.name] = found[setting.key]
-    own = parts.pop(estimator)
-    for owner, fields in parts.items():
-        own["solver"] = solvers[owner](**fields)
+    own = {s.name: _value(values[key], kind._parameter_constraints[s.name])
+           for key, (s, *_) in groups.items() if s.owner is kind and key in values}  # fmt: skip
+    name = own.get("solver", inspect.signature(kind).parameters["solver"].default)
+    if name == "auto":  # known as soon as the objective is
+        name = {"joint": "fixed-point", "conditional": "adam"}.get(own.get("objective", ""), name)
+    solver, fields = type(SOLVERS[name]) if name in SOLVERS else None, {}
+    for key, group in groups.items():
+        if key in values and group[0].owner is not kind:
+            setting = next((s for s in group if s.owner is solver), None)
+            if setting is None:
+                raise ValueError(f"--{_flag(key)} is a setting of {_where(group)}: add that")
+            fields[setting.name] = _value(values[key], ())
+    if solver is not None and fields:
+        own["solver"] = solver(**fields)
     weights, shares = own.get("class_weight"), own.get("class_prior", "auto")
     if weights not in (None, "balanced"):
         own["class_weight"] = label_numbers(str(weights), classes, "--class-weight")
@@ -246,7 +134,53 @@ def build(estimator: str, found: Mapping[str, Any], classes: Iterable[Any] = ())
             own["class_prior"] = [float(number) for number in str(shares).split(",")]
         except ValueError as error:
             raise ValueError(f"--class-prior must look like 3,2,1, got {shares}") from error
-    return ESTIMATORS[estimator](**own)
+    found = kind(**own)
+    try:
+        validate_parameter_constraints(
+            kind._parameter_constraints, found.get_params(deep=False), estimator
+        )
+    except (TypeError, ValueError) as error:
+        text = " ".join(str(error).split())
+        for long in groups.values():
+            text = text.replace(f"The {long[0].name!r} parameter of {estimator}",
+                                f"--{_flag(_KEYS.get(long[0].name, long[0].name))}")  # fmt: skip
+        raise ValueError(text) from error
+    return found
+
+
+def _flag(key: str) -> str:
+    return key.replace("_", "-")
+
+
+def _value(given: Any, constraints: Iterable[Any]) -> Any:
+    """A value from the text of a flag, or as TOML has it."""
+    words = {word for c in constraints for word in getattr(c, "options", ())}
+    if not isinstance(given, str) or given in words:
+        return given
+    if given == "none":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(given)
+        except ValueError:
+            continue
+    return given
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """All settings of an estimator by key: what a configuration file says."""
+    found: dict[str, Any] = {}
+    names = {type(solver): name for name, solver in SOLVERS.items()}
+    for key, group in setting_groups(type(model).__name__).items():
+        owner = next((o for o in (model, model.solver) for s in group if type(o) is s.owner), None)
+        if owner is not None:
+            value = getattr(owner, group[0].name)
+            found[key] = names.get(type(value), value)
+    if isinstance(found.get("class_weight"), dict):
+        found["class_weight"] = ",".join(f"{k}={v:g}" for k, v in found["class_weight"].items())
+    if not isinstance(found.get("class_prior", ""), str):
+        found["class_prior"] = ",".join(f"{share:g}" for share in found["class_prior"])
+    return found
 
 
 def label_numbers(text: str, classes: Iterable[Any], flag: str) -> dict[Any, float]:
@@ -290,7 +224,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, int | float):
-        return str(value)
+        return str(value).lower()
     text = "none" if value is None else str(value)
     return '"' + "".join(
         c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text

@@ -21,8 +21,7 @@ from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.shell import Terminal, cell, cells
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Opened
-    from mnemosphere.cli.table_rows import LargeRows, Rows
+    from mnemosphere.cli.rows import Opened, Rows
 
 _SHOWN = 10  # memories of a certificate, confusions, classes where there are many
 _CLASSES = 30
@@ -48,25 +47,18 @@ def evaluate(
     """
     from mnemosphere import plots
     from mnemosphere.cli import report
-    from mnemosphere.cli.rows import files_for, large, open_model, rows_for
+    from mnemosphere.cli.rows import open_model, rows_for
 
     terminal = request.terminal
     if out is not None:
         check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
     opened = open_model(model, request.columns.encoder, labeled=True)
-    every: Rows | LargeRows
-    rows: Rows | LargeRows
-    trained: Rows | LargeRows
-    files = large(data, request.columns, max_memory)
-    if files is None:
-        every = whole = rows_for(opened, data, request.columns, "all", labels=True, measured=True)
-        rows, trained = whole.part(request.split), whole.part(request.split, "train")
-    else:
-        every = read = files_for(opened, files, request.columns, max_memory, labels=True)
-        rows, trained = _parts(opened, read, request.split)
+    every = rows_for(opened, data, request.columns, "all", memory=max_memory, labels=True,
+                     measured=True)  # fmt: skip
+    rows, trained = every.part(request.split), every.part(request.split, "train")
     if request.split is None and len(rows) < len(every):
         terminal.note(f"{len(rows)} held-out rows of {len(every)} (--split all for every row)")
-    found = {"model": opened.path, "data": every.table.name, **report.score(opened.model, rows)}
+    found = {"model": opened.path, "data": every.name, **report.score(opened.model, rows)}
     if found["unknown_labels"]:
         terminal.note(f"{found['unknown_labels']} rows have labels the model does not know: they "
                       "count as wrong, and are left out of log-loss and tables")  # fmt: skip
@@ -82,20 +74,7 @@ def evaluate(
         terminal.say("", f"wrote {out}")
 
 
-def _parts(
-    opened: Opened, files: LargeRows, split: str | None
-) -> tuple[Rows | LargeRows, Rows | LargeRows]:
-    """(rows to measure on, rows trained on) of files; all where it was trained on others."""
-    about = opened.record.get("data", {})
-    if split == "all" or about.get("checksum") != files.table.checksum:
-        if split in ("train", "test"):
-            raise ValueError(f"{files.table.name} has no {split} rows of its own: drop --split")
-        return files, files
-    trained, held = files.hold_out(about["test_fraction"], about["seed"])
-    return (trained if split == "train" or held is None else held), trained
-
-
-def _novelty(opened: Opened, rows: Rows | LargeRows, other: str) -> dict[str, Any]:
+def _novelty(opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
     """How well novelty tells rows of another kind apart."""
     import numpy as np
     from sklearn.metrics import roc_auc_score
@@ -116,7 +95,7 @@ def _novelty(opened: Opened, rows: Rows | LargeRows, other: str) -> dict[str, An
     return found
 
 
-def _certificate(model: Any, rows: Rows | LargeRows) -> dict[str, Any]:
+def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
     """Residual and curvature of every memory."""
     model.unlabeled = math.nan if rows.y is not None and rows.y.dtype == object else None
     return {"rows": len(rows), **model.certify(rows.x, rows.y).as_dict()}

@@ -20,16 +20,15 @@ from mnemosphere.cli.options import (
 from mnemosphere.cli.output import PICTURES, check_file
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Opened
+    from mnemosphere.cli.rows import Opened, Rows
     from mnemosphere.cli.shell import Terminal
-    from mnemosphere.cli.table_rows import Rows
     from mnemosphere.interpret import Explanation
 
 _MOST = 12  # rows of one picture
-_INSTEAD = option("What would have to change for this class; next: the runner-up.", metavar="LABEL")
+_OTHER = option("What would have to change for this class; next: the runner-up.", metavar="LABEL")
 _FEATURES = ("input, predicted, runner-up: the row and the memories of both classes, in standard "
              "units; difference: part of the log-odds")  # fmt: skip
-_HOLD = option("Columns that --instead must leave as they are, as a,b.", metavar="COLUMNS")
+_FIXED = option("Columns that --counterfactual must leave as they are, as a,b.", metavar="COLUMNS")
 
 
 @command(rows=True, split=True)
@@ -38,9 +37,9 @@ def explain(
     model: Model,
     data: Data,
     row: RowNames = None,
-    nearest: Annotated[int, option("How many memories to show.", min=1)] = 5,
-    instead: Annotated[str | None, _INSTEAD] = None,
-    hold: Annotated[list[str] | None, _HOLD] = None,
+    top: Annotated[int, option("How many memories to show.", min=1)] = 5,
+    counterfactual: Annotated[str | None, _OTHER] = None,
+    fixed: Annotated[list[str] | None, _FIXED] = None,
     out: Picture = None,
     overwrite: Overwrite = False,
     image_shape: ImageShape = None,
@@ -48,7 +47,7 @@ def explain(
     """Why did this row get its class, and what would have to change for another?
 
     The memories that decided, their shares and labels, the training rows like them, and what each
-    feature did. --instead finds the smallest change that changes the predicted class.
+    feature did. --counterfactual finds the smallest change that changes the predicted class.
     """
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model, rows_for
@@ -64,10 +63,10 @@ def explain(
     if out is not None and len(rows) > _MOST:
         raise ValueError(f"a picture shows {_MOST} rows at most, got {len(rows)}: ask for fewer")
     if opened.encoder is None:
-        found = opened.model.explain(rows.x, nearest)
+        found = opened.model.explain(rows.x, top)
     else:
-        found = explain_images(opened.whole, rows.images, nearest)
-    other = None if instead is None else _other(opened, rows, instead, hold)
+        found = explain_images(opened.whole, rows.images, top)
+    other = None if counterfactual is None else _other(opened, rows, counterfactual, fixed)
     readable = opened.encoder is None and not opened.takes_texts
     proven = opened.model.certified_radius(rows.x) if readable else None
     if out is not None:
@@ -80,8 +79,8 @@ def explain(
                 record["certified_unit"] = proven.unit
             if other is not None:
                 changes = {"found": other.found[k], "changes": other[k]}
-                record["instead"] = {"class": other.wanted[k], **changes}
-                record["instead"]["distance"] = other.length(k)
+                changes |= {"class": other.wanted[k], "distance": other.length(k)}
+                record["counterfactual"] = changes
         terminal.result({"model": opened.path, "data": data, "rows": records})
     for k in range(len(rows)):
         show(terminal, found, rows, k)
@@ -99,15 +98,10 @@ def explain(
         terminal.say(f"wrote {out}")
 
 
-def _other(opened: Opened, rows: Rows, instead: str, hold: list[str] | None) -> Any:
+def _other(opened: Opened, rows: Rows, wanted: str, fixed: list[str] | None) -> Any:
     """The smallest changes that would change the predicted classes."""
-    label = None
-    if instead != "next":
-        if instead not in opened.classes:
-            known = ", ".join(opened.classes[:_MOST])
-            raise ValueError(f"--instead {instead} is no class: use next or one of {known}")
-        label = opened.model.classes_[opened.classes.index(instead)]
-    return opened.of_rows("--instead").counterfactual(rows.x, label, hold=names_in(hold))
+    label = None if wanted == "next" else opened.label(wanted, "--counterfactual")
+    return opened.of_rows("--counterfactual").counterfactual(rows.x, label, hold=names_in(fixed))
 
 
 def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:

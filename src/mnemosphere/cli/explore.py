@@ -17,8 +17,7 @@ from mnemosphere.cli.options import (
 from mnemosphere.cli.output import check_file
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Opened
-    from mnemosphere.cli.table_rows import Rows
+    from mnemosphere.cli.rows import Opened, Rows
 
 _Page = Annotated[Path, option("The page.", "--out", "-o", metavar="FILE")]
 _File = Annotated[Path, option(".onnx for a graph, .md for a card.", "--out", "-o", metavar="FILE")]

@@ -28,14 +28,14 @@ def _complete_data(incomplete: str) -> list[str]:
 
 
 _DATA = typer.Argument(
-    help="A .csv, .tsv, .parquet, .feather, .npy, .npz or IDX file, or mnist-small, digits, …",
+    help="A .csv, .tsv, .parquet, .feather, .arrow, .npy, .npz or IDX file, or mnist-small, digits, …",
     show_default=False,
     autocompletion=_complete_data,
 )
 Data = Annotated[str, _DATA]
 OptionalData = Annotated[str | None, _DATA]
 _FILES = typer.Argument(
-    help="A .csv, .tsv, .parquet, .feather, .npy, .npz or IDX file, several of one kind, a pattern "
+    help="A .csv, .tsv, .parquet, .feather, .arrow, .npy, .npz or IDX file, several of one kind, a pattern "
     "such as 'rows/*.parquet', or mnist-small, digits, …",
     show_default=False,
     autocompletion=_complete_data,
@@ -82,6 +82,11 @@ _OF_ROWS = {
     "features": (list[str] | None, _of_rows("Columns to use alone, as a,b."), None),
     "text": (str | None, _of_rows(_TEXT, "COLUMN"), None),
     "encoder": (str | None, _of_rows(_ENCODER, "patches|MODULE:NAME"), None),
+    "no_header": (
+        bool,
+        option("The first line of a text file is a row.", "--no-header", rich_help_panel=_ROWS),
+        False,
+    ),
     "max_rows": (
         int | None,
         option("Read so many rows at most, the first ones.", min=1, rich_help_panel=_ROWS),
@@ -106,6 +111,7 @@ class Columns:
     max_rows: int | None = None
     text: str | None = None
     encoder: str | None = None
+    no_header: bool = False
 
     @classmethod
     def given(cls, options: dict[str, Any]) -> Columns:
@@ -116,7 +122,7 @@ class Columns:
         return cls(
             options.get("label"), options.get("id"), names_in(options.get("drop")),
             features if text is None else (text,), options.get("max_rows"), text,
-            options.get("encoder"),
+            options.get("encoder"), bool(options.get("no_header")),
         )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from mnemosphere.cli.shell import cells
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mnemosphere.cli.table_rows import Rows
+    from mnemosphere.cli.rows import Rows
 
 _SHOWN, _DRAWN = 10, 6
 _HALVES = ("top", "bottom", "left", "right")
@@ -69,14 +69,8 @@ def recall(
     rows = rows_for(opened, data, request.columns, part)
     rows = rows.called(row) if row else rows
     shape = opened.shape(image_shape, rows)
-    rows = replace(rows, table=replace(rows.table, image_shape=shape))
-    y = None
-    if of_class is not None:
-        if of_class not in opened.classes:
-            raise ValueError(
-                f"--class must be one of {', '.join(opened.classes)}, got {of_class!r}"
-            )
-        y = np.repeat(opened.model.classes_[opened.classes.index(of_class)], len(rows))
+    rows = replace(rows, image_shape=shape)
+    y = None if of_class is None else np.repeat(opened.label(of_class, "--class"), len(rows))
     fitted = opened.model.model_
     numbers = encode(fitted, rows.x)
     columns = getattr(numbers, "columns", None)
@@ -130,7 +124,7 @@ def _known(rows: Rows, hide: str | None, seed: int) -> NDArray[Any]:
     """Which features are neither missing nor hidden, (n, N)."""
     import numpy as np
 
-    x, shape = rows.x, rows.table.image_shape
+    x, shape = rows.x, rows.image_shape
     hidden = np.zeros(x.shape, dtype=bool)
     if hide in _HALVES:
         if shape is None:
@@ -152,7 +146,7 @@ def _known(rows: Rows, hide: str | None, seed: int) -> NDArray[Any]:
             hidden[np.arange(len(x)), extreme] = False  # a constant row would have no direction
     known: NDArray[Any] = ~np.isnan(x) & ~hidden
     if known.all():
-        raise ValueError(f"no value is missing in {rows.table.name}: hide features with --hide")
+        raise ValueError(f"no value is missing in {rows.name}: hide features with --hide")
     empty = np.flatnonzero(~known.any(axis=1))
     if len(empty):
         raise ValueError(f"{rows.kind} {rows.names[empty[0]]} has no known feature: leave it out")

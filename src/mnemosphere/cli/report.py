@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from mnemosphere.cli.table_rows import LargeRows, Rows
+from mnemosphere.cli.rows import Rows
 from mnemosphere.interpret import evaluate
 from mnemosphere.machine import device_name, versions
 from mnemosphere.text import short_text
@@ -15,13 +15,13 @@ _TRIALS = 5  # of the search that are shown
 _ENDED = {"max_iter": "as many as allowed", "stable": "no memory is a saddle any more"}
 
 
-def score(model: Any, rows: Rows | LargeRows) -> dict[str, Any]:
+def score(model: Any, rows: Rows) -> dict[str, Any]:
     """What `interpret.evaluate` finds on the labeled rows, with the worst of them by name."""
     labeled = (part.take(part.labeled) for part in rows.batches())
     parts = ((part.x, part.y, part.names) for part in labeled if part.y is not None and len(part))
     found = evaluate(model.model_, parts, _WORST)
     texts = {}
-    if rows.in_memory and rows.text:
+    if rows.text:
         texts = {name: short_text(t) for name, t in zip(rows.names, rows.texts, strict=True)}
     worst = found["worst_rows"]
     named = [{rows.kind: str(row.pop("row"))} for row in worst]
@@ -103,7 +103,8 @@ def choice(model: Any) -> str:
     number, why = chosen["n_memories"], "the simplest within one standard error of the best"
     if any("failed" in trial for trial in model.search_):
         number, why = model.n_memories_, "the runner-up, as the first choice failed on all rows"
+    merged = "" if number == model.n_memories_ else f" (merged to {model.n_memories_})"
     return (
-        f"The search chose {number} memories, normalization {model.normalize_!r} and the "
+        f"The search chose {number} memories{merged}, normalization {model.normalize_!r} and the "
         f"{model.objective_} likelihood: {why}."
     )

@@ -162,7 +162,9 @@ def _described(error: Exception) -> tuple[str, int]:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "not enough memory: use fewer --memories, fewer rows or --device cpu", BAD_INPUT
     lost = type(error).__name__ == "DistributedError"  # another process says why
-    if lost or isinstance(error, ValueError | TypeError | OSError | FloatingPointError):
+    if lost or isinstance(
+        error, ValueError | TypeError | OSError | FloatingPointError | ImportError
+    ):
         return text or type(error).__name__, BAD_INPUT
     return (
         f"unexpected {type(error).__name__}: {text} "

@@ -30,11 +30,11 @@ from mnemosphere.cli.settings import given_settings
 from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.table_rows import LargeRows, Rows
+    from mnemosphere.cli.rows import Rows
 
 _NAMED = 5  # classes of the first line
-_OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows",
-        "max_memory", "image_shape", "seed", "shrink", "text", "encoder")  # fmt: skip
+_OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows", "no_header",
+        "max_memory", "image_shape", "seed", "merge_to", "text", "encoder")  # fmt: skip
 
 
 @command(rows=True)
@@ -48,7 +48,7 @@ def train(
     test: Annotated[str | None, option("Held-out rows.", metavar="DATA")] = None,
     test_fraction: Annotated[float, option("Share of the rows to hold out.")] = 0.2,
     seed: Seed = 0,
-    shrink: Annotated[int | None, option("Merge memories down to so many.", min=1)] = None,
+    merge_to: Annotated[int | None, option("Merge memories down to so many.", min=1)] = None,
     yes: Annotated[bool, option("Go on where it would ask.", "--yes", "-y")] = False,
     max_memory: MaxMemory = None,
     image_shape: ImageShape = None,
@@ -60,10 +60,10 @@ def train(
     without a label are used unlabeled if that lowers the loss of held-out rows, else left out.
     Held-out rows tell the accuracy and what counts as novel.
     Ctrl-C leaves OUT.partial, from which --resume goes on. Files that memory does not hold
-    (Parquet, Feather, CSV, .npy, IDX) are read again in every pass; all their rows need a label,
+    (Parquet, Arrow, CSV, .npy) are read again in every pass; all their rows need a label,
     and at most 20,000 are held out.
     """
-    from mnemosphere.cli.estimator_settings import read_config, resolve, to_toml
+    from mnemosphere.cli.estimator_settings import build, read_config, settings_of, to_toml
     from mnemosphere.files import write_atomically
 
     ctx, terminal = request.ctx, request.terminal
@@ -77,18 +77,23 @@ def train(
     own |= {n: ctx.params[n] for n in _OWN if n not in own or was_given(ctx, n)}
     if not own["data"]:
         raise ValueError("no data: give DATA, or data in the file of --config")
-    settings = resolve("DAMClassifier", stored | given_settings(ctx))
+    settings = stored | given_settings(ctx)
+    build("DAMClassifier", settings)  # says what is wrong before a file is read
     rows, held_out = _load(own)
-    first = _encoder(own, settings, rows)
-    model = _model(own, settings, rows)
-    _describe(terminal, rows)
-    _ask(model, rows, yes)
-    text = to_toml(_absolute(own) | settings, "train again: mnemosphere train --config config.toml")
+    classes, counts = _classes(rows)
+    model = build("DAMClassifier", settings, classes.tolist())
+    first = _encoder(own, model, rows)
+    model.random_state = own["seed"]
+    _describe(terminal, rows, classes, counts)
+    text = to_toml(
+        _absolute(own) | settings_of(model), "train again: mnemosphere train --config config.toml"
+    )
+    _ask(model, len(classes), int(counts.sum()), yes)
     with folder.writing() as draft:
         # Resumed, it stays as it is until the settings prove to be of that run.
         if folder.writes and not folder.resume:
             write_atomically(draft / CONFIG, text.encode())
-        model, content = _run(terminal, folder, own, first, model, rows, held_out)
+        content = _run(terminal, folder, own, first, model, rows, held_out)
         if folder.writes:
             write_atomically(draft / CONFIG, text.encode())
         content["command"] = command_line(ctx)
@@ -97,126 +102,40 @@ def train(
     _show(terminal, model, content, folder, own)
 
 
-def _load(own: dict[str, Any]) -> tuple[Rows | LargeRows, Rows | None]:
+def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
     """(rows to train on, held-out rows), checked."""
-    from mnemosphere.cli.rows import large, load_files, load_rows
-    from mnemosphere.cli.table_rows import parse_shape
+    from mnemosphere.cli.rows import open_rows, parse_shape
 
     columns = Columns.given(own)
-    files = large(own["data"], columns, own["max_memory"])
-    if files is not None:
-        return _load_files(load_files(files, columns, own["max_memory"]), own, columns)
-    rows = load_rows(own["data"], columns, "last")
-    y = rows.take(rows.labeled).y
-    if y is None or not len(y):
-        raise ValueError(f"{rows.table.name} has no labels: name their column with --label")
+    rows = open_rows(own["data"], columns, own["max_memory"])
+    if not rows.labeled.any() if rows.in_memory else rows.label is None:
+        raise ValueError(f"{rows.name} has no labels: name their column with --label")
+    if own["encoder"] is not None and not rows.in_memory:
+        raise ValueError("--encoder needs images that memory holds: leave it out")
+    shape = parse_shape(own["image_shape"], rows.n_features) or rows.image_shape
+    rows = replace(rows, image_shape=shape)
+    found, _ = _classes(rows)
     where = "labels" if rows.label is None else f"column {rows.label!r}, taken for the label,"
-    if columns.label is None and len(y) > 1 and len(set(y.tolist())) == 1:
-        raise ValueError(
-            f"{where} says {str(y[0])!r} in every row: name the label column with --label"
-        )
-    if y.dtype.kind == "f":
-        raise ValueError(
-            f"{where} holds measured numbers such as {y[0]}: name the label column with --label"
-        )
-    shape = parse_shape(own["image_shape"], rows.x.shape[1]) or rows.table.image_shape
-    rows = replace(rows, table=replace(rows.table, image_shape=shape))
+    hint = "name the label column with --label"
+    if columns.label is None and len(found) == 1 and len(rows) > 1:
+        raise ValueError(f"{where} says {str(found[0])!r} in every row: {hint}")
+    if found.dtype.kind == "f" and (found % 1).any():
+        raise ValueError(f"{where} holds measured numbers such as {found[0]}: {hint}")
     if own["test"] is None:
         if rows.is_test is None:
             rows = rows.hold_out(own["test_fraction"], own["seed"])
-        assert rows.is_test is not None
-        return rows.take(~rows.is_test), rows.take(rows.is_test) if rows.is_test.any() else None
-    used = tuple(map(str, getattr(rows.x, "columns", columns.features)))
-    held_out = load_rows(own["test"], replace(columns, label=rows.label, features=used), "last")
-    if held_out.x.shape[1] != rows.x.shape[1]:
-        raise ValueError(f"{own['test']} has {held_out.x.shape[1]} features, {own['data']} "
-                         f"{rows.x.shape[1]}: use the same columns")  # fmt: skip
-    return rows, held_out
+        held = rows.part(None)
+        return rows.part(None, "train"), None if held is rows else held
+    names = rows.x.columns if hasattr(rows.x, "columns") else getattr(rows.x, "names", None) or ()
+    used = tuple(map(str, names)) or columns.features
+    held = open_rows(own["test"], replace(columns, label=rows.label, features=used), 1e12)
+    if held.n_features != rows.n_features:
+        raise ValueError(f"{own['test']} has {held.n_features} features, {own['data']} "
+                         f"{rows.n_features}: use the same columns")  # fmt: skip
+    return rows, held
 
 
-def _load_files(
-    files: LargeRows, own: dict[str, Any], columns: Columns
-) -> tuple[LargeRows, Rows | None]:
-    """The same for files that memory does not hold."""
-    from mnemosphere.cli.rows import load_rows
-    from mnemosphere.cli.table_rows import parse_shape
-
-    if own["encoder"] is not None:
-        raise ValueError("--encoder needs images that memory holds: leave it out")
-    if files.label is None:
-        raise ValueError(f"{files.table.name} has no labels: name them with --label")
-    shape = parse_shape(own["image_shape"], files.x.n_features)
-    files = replace(files, table=replace(files.table, image_shape=shape))
-    if own["test"] is None:
-        return files.hold_out(own["test_fraction"], own["seed"])
-    used = tuple(files.x.names or ())
-    return files, load_rows(own["test"], replace(columns, label=files.label, features=used), "last")
-
-
-def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows | LargeRows) -> Any:
-    """The encoder of images, not fitted yet, or None."""
-    from mnemosphere import PatchEncoder
-
-    if own["encoder"] is None or own["text"] is not None:
-        return None
-    if own["encoder"] != "patches":
-        raise ValueError(f"--encoder must be patches, got {own['encoder']!r}: texts need --text")
-    if settings["normalize"] == "auto":
-        settings["normalize"] = "unit"  # soft counts of patches lie on the sphere
-    return PatchEncoder(rows.table.image_shape, device=settings["device"], random_state=own["seed"])
-
-
-def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows | LargeRows) -> Any:
-    """The classifier, not fitted yet."""
-    from mnemosphere.cli.estimator_settings import build
-    from mnemosphere.cli.rows import text_encoder
-    from mnemosphere.data.texts import PACKAGED
-    from mnemosphere.machine import pick_device
-
-    pick_device(settings["device"])
-    model = build("DAMClassifier", settings, _classes(rows)[0].tolist())
-    model.random_state = own["seed"]
-    if own["text"] is not None:
-        model.encoder = text_encoder(own["encoder"] or PACKAGED)
-    if rows.y is not None and rows.y.dtype == object:
-        model.unlabeled = math.nan
-    return model
-
-
-def _describe(terminal: Terminal, rows: Rows | LargeRows) -> None:
-    """Rows, features and classes, in one line."""
-    import numpy as np
-
-    from mnemosphere.estimators.progress import size_of
-
-    found, counts = _classes(rows)
-    order = np.argsort(-counts, kind="stable")[:_NAMED]
-    some = ", ".join(f"{found[k]} {counts[k] / counts.sum():.0%}" for k in order)
-    more = ", …" if len(found) > _NAMED else ""
-    where, n_features = "", _n_features(rows.x) if rows.in_memory else rows.x.n_features
-    if not rows.in_memory:
-        n = len(rows.x.files.readers)
-        where = f" in {n} file{'s' if n > 1 else ''} of {size_of(rows.x.n_bytes)}"
-    label = f" in {rows.label!r}" if rows.label else ""
-    features = f"{n_features} feature{'' if n_features == 1 else 's'}"
-    if rows.in_memory and rows.text:
-        features = f"texts in {rows.text!r}"
-    classes = f"{len(found)} class{'' if len(found) == 1 else 'es'}"
-    terminal.note(
-        f"{len(rows)} rows to train on{where}, {features}, {classes}{label}: {some}{more}"
-    )
-
-
-def _n_features(x: Any) -> int:
-    """Columns of a table or an array; of lists of numbers, these."""
-    first = [x.iloc[0, k] for k in range(x.shape[1])] if hasattr(x, "iloc") else []
-    lists = [
-        len(value) for value in first if not isinstance(value, str) and hasattr(value, "__len__")
-    ]
-    return int(x.shape[1]) + sum(lists) - len(lists)
-
-
-def _classes(rows: Rows | LargeRows) -> tuple[Any, Any]:
+def _classes(rows: Rows) -> tuple[Any, Any]:
     """(the labels there are, how many rows have each)."""
     import numpy as np
 
@@ -225,27 +144,64 @@ def _classes(rows: Rows | LargeRows) -> tuple[Any, Any]:
     if rows.in_memory:
         return np.unique(np.asarray(rows.take(rows.labeled).y), return_counts=True)
     found = scan(rows.x, None)
-    if found.classes.dtype.kind == "f" and (found.classes % 1).any():
-        raise ValueError(f"column {rows.label!r}, taken for the label, holds measured numbers such "
-                         f"as {found.classes[0]}: name the label column with --label")  # fmt: skip
     return found.classes, found.mass.numpy()
 
 
-def _ask(model: Any, rows: Rows | LargeRows, yes: bool) -> None:
+def _encoder(own: dict[str, Any], model: Any, rows: Rows) -> Any:
+    """The encoder of images, not fitted yet, or None; that of texts goes to the model."""
+    from mnemosphere import PatchEncoder
+    from mnemosphere.cli.rows import text_encoder
+    from mnemosphere.data.texts import PACKAGED
+    from mnemosphere.machine import pick_device
+
+    pick_device(model.device)
+    if rows.y is not None and rows.y.dtype == object:
+        model.unlabeled = math.nan
+    if own["text"] is not None:
+        model.encoder = text_encoder(own["encoder"] or PACKAGED)
+    if own["encoder"] is None or own["text"] is not None:
+        return None
+    if own["encoder"] != "patches":
+        raise ValueError(f"--encoder must be patches, got {own['encoder']!r}: texts need --text")
+    if model.normalize == "auto":
+        model.normalize = "unit"  # soft counts of patches lie on the sphere
+    return PatchEncoder(rows.image_shape, device=model.device, random_state=own["seed"])
+
+
+def _describe(terminal: Terminal, rows: Rows, classes: Any, counts: Any) -> None:
+    """Rows, features and classes, in one line."""
+    import numpy as np
+
+    from mnemosphere.estimators.progress import size_of
+
+    order = np.argsort(-counts, kind="stable")[:_NAMED]
+    some = ", ".join(f"{classes[k]} {counts[k] / counts.sum():.0%}" for k in order)
+    where, n = "", rows.n_features
+    if not rows.in_memory:
+        n_files = len(rows.x.files.readers)
+        where = f" in {n_files} file{'s' * (n_files > 1)} of {size_of(rows.x.n_bytes)}"
+    elif hasattr(rows.x, "iloc"):  # lists of numbers are as many features
+        lists = [v for v in rows.x.iloc[0] if not isinstance(v, str) and hasattr(v, "__len__")]
+        n += sum(map(len, lists)) - len(lists)
+    label = f" in {rows.label!r}" if rows.label else ""
+    features = f"texts in {rows.text!r}" if rows.text else f"{n} feature{'s' * (n != 1)}"
+    named = f"{len(classes)} class{'es' * (len(classes) != 1)}"
+    more = ", …" if len(classes) > _NAMED else ""
+    terminal.note(f"{len(rows)} rows to train on{where}, {features}, {named}{label}: {some}{more}")
+
+
+def _ask(model: Any, n_classes: int, n_rows: int, yes: bool) -> None:
     """Hundreds of classes of a few rows have to be wanted."""
     from mnemosphere.estimators.remarks import check_worth_it
 
-    found, counts = _classes(rows)
-    n_rows, n_classes = int(counts.sum()), len(found)
     if model.n_memories != "auto":
         return
     try:
         check_worth_it(n_classes, n_rows)
     except ValueError as error:
         if not yes and not (sys.stdin.isatty() and typer.confirm(f"{error}. Go on?", err=True)):
-            raise ValueError(str(error).partition(";")[0] + ": check --label, or pass --yes") from (
-                None
-            )
+            told = str(error).partition(";")[0]
+            raise ValueError(f"{told}: check --label, or pass --yes") from None
         model.n_memories = n_classes
 
 
@@ -264,9 +220,7 @@ def _absolute(own: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def fit(
-    model: Any, rows: Rows | LargeRows, terminal: Terminal, checkpoint: Path | None = None
-) -> float:
+def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = None) -> float:
     """Fit with a progress bar; returns the seconds. Rows are named as the user does."""
     import numpy as np
 
@@ -282,7 +236,7 @@ def fit(
         model.fit(rows.x, rows.y)
     seconds = time.perf_counter() - began
     model.callbacks = ()
-    if model.typical_rows_ is not None and not (rows.in_memory and rows.text):
+    if model.typical_rows_ is not None and not rows.text:
         model.model_ = name_rows(model.model_, rows.names_of(model.typical_rows_))
     for warning in caught:
         text = str(warning.message)
@@ -295,10 +249,10 @@ def fit(
 
 
 def _run(
-    terminal: Terminal, folder: Folder, own: dict[str, Any], first: Any, model: Any,
-    rows: Rows | LargeRows,    held_out: Rows | None,
-) -> tuple[Any, dict[str, Any]]:  # fmt: skip
-
+    terminal: Terminal, folder: Folder, own: dict[str, Any], first: Any, model: Any, rows: Rows,
+    held_out: Rows | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Fit, measure and write to the draft; what the record says."""
     from mnemosphere import plots
     from mnemosphere.cli import report
     from mnemosphere.cli.rows import Opened, about_data
@@ -309,7 +263,7 @@ def _run(
     from mnemosphere.training.few_labels import PHASE
 
     began = time.perf_counter()
-    if first is not None and rows.in_memory:
+    if first is not None:
         first.fit(rows.x)
         rows, held_out = rows.encoded(first), None if held_out is None else held_out.encoded(first)
     seconds = time.perf_counter() - began
@@ -326,19 +280,19 @@ def _run(
             f"interrupted after {model.n_iter_} passes: the model so far is in "
             f"{folder.shown}.partial, go on with: mnemosphere train --resume --out {folder.shown}"
         )
-    if own["shrink"] is not None:
+    if own["merge_to"] is not None:
         x, y = (rows.x, rows.y) if rows.in_memory else sample_rows(rows.x, 0)[:2]
-        model.model_ = shrink(model.model_, x, y, n_memories=own["shrink"])
+        model.model_ = shrink(model.model_, x, y, n_memories=own["merge_to"])
     content = report.score(model, rows if held_out is None else held_out)
     if held_out is not None:
         model.calibrate(held_out.x)
     if folder.writes:
         opened = Opened(model, {}, path, first)
         save(opened.whole, path)
-        gallery = memories_of(model.model_, rows.table.image_shape, pictures=opened.pictures)
+        gallery = memories_of(model.model_, rows.image_shape, pictures=opened.pictures)
         plots.save(gallery, folder.draft / "memories.png")
         plots.save(plots.learning_curves(model.history_), folder.draft / "history.png")
-    return model, {
+    return {
         **content,
         "measured_on": "training rows" if held_out is None else "held-out rows",
         "seconds": seconds,

@@ -88,19 +88,22 @@ class Dataset(ABC):
     ) -> FileDataset:
         """Open files of one kind: Parquet, Arrow (.feather, .arrow), CSV, .npy, .npz or IDX.
 
+        Folders of images and data sets by their names are opened too. Columns of any kind are taken if
+        all rows fit in `memory`, and encoded as those of a frame; files that do not fit need numbers.
+
         Parameters
         ----------
         paths : str, path or list of these
-            The files, or a pattern such as "rows/*.parquet". They must not be compressed as a whole.
+            The files, or a pattern such as "rows/*.parquet".
         label : str or list of str, default None
             Column of the labels; for arrays, their file, files or pattern.
         weight : str or list of str, default None
             Column of the sample weights; for arrays, their file, files or pattern.
         features : list of str, default None
-            Columns to use, numbers or lists of numbers; None: all others.
+            Columns to use; None: all others.
         classes : array-like of shape (C,), default None
             All labels, which saves a first pass over the label column.
-        memory : int, default 1 GiB
+        memory : int, default 256 MiB
             Bytes of rows to hold at a time. Smaller data are read once and treated as arrays.
 
         Returns
@@ -136,7 +139,7 @@ class Dataset(ABC):
             within what `memory` holds, so data in order, such as by class, should come shuffled.
         classes : array-like of shape (C,), default None
             All labels, which saves a first pass.
-        memory : int, default 1 GiB
+        memory : int, default 256 MiB
             Bytes of rows to hold at a time.
 
         Returns
@@ -552,6 +555,11 @@ class FileDataset(Dataset):
     def fits(self) -> bool:
         """Whether all rows together fit in `memory`."""
         return self.files.fits
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all features are numbers; others are read into memory, as a frame."""
+        return not self.files.other
 
     @property
     def n_bytes(self) -> int:

@@ -24,6 +24,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemosphere.machine import need
 from mnemosphere.schema import check_fields, items, one_of, text, warn_user, whole
 
 _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out")
@@ -72,11 +73,30 @@ _FOUR_DIGITS, _WHOLE = 1e4, 1e15  # numbers between are written without a power 
 
 def is_frame(X: Any) -> bool:
     """Whether X has named columns of their own types, as pandas, polars and Arrow have them."""
-    return hasattr(X, "to_pandas") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
+    return hasattr(X, "columns") and (hasattr(X, "dtypes") or hasattr(X, "column_names"))
+
+
+def collected(X: Any, name: str = "X") -> Any:
+    """X as it is; a lazy frame is read. ValueError for what can be read only once."""
+    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
+        return X.collect()
+    if isinstance(X, Iterator):
+        raise ValueError(
+            f"{name} is a {type(X).__name__}, which can be read only once: pass a list or an array"
+        )
+    return X
 
 
 def check_names(names: Iterable[Any], where: str = "X") -> None:
-    """ValueError if two columns have one name."""
+    """ValueError if two columns have one name, or one is no valid text."""
+    names = list(names)
+    for name in names:
+        try:
+            str(name).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"{where} has a column {name!r:.60}, no valid text: rename it"
+            ) from error
     twice = [name for name, n in Counter(map(str, names)).items() if n > 1]
     if twice:
         raise ValueError(f"{where} has more than one column called {listed(twice)}: rename them")
@@ -139,7 +159,12 @@ class Encoding:
         notes: list[str] = []
         frame = _pandas(frame)
         check_names(frame.columns)
-        found = [_learn(str(name), frame.iloc[:, k], notes) for k, name in enumerate(frame.columns)]
+        empty = frame.isna().all().to_numpy()
+        plain = [getattr(kind, "kind", "O") == "f" for kind in frame.dtypes] & ~empty
+        found = [
+            Column(str(name), "number") if plain[k] else _learn(str(name), frame.iloc[:, k], notes)
+            for k, name in enumerate(frame.columns)
+        ]
         return cls(tuple(found)), notes
 
     @property
@@ -182,8 +207,7 @@ class Encoding:
 
     def decode(self, x: NDArray[Any]) -> Any:
         """Numbers (n, N) as a pandas frame of the user's columns, without those left out."""
-        import pandas as pd
-
+        pd = need("pandas")
         found: dict[str, Any] = {}
         for column, place in self.places():
             part = np.asarray(x[:, place], dtype=np.float64)
@@ -239,8 +263,7 @@ def written(value: float, kind: str = "number") -> str:
 
 def _pandas(X: Any, names: Sequence[str] = ()) -> Any:
     """A pandas frame; of an array with these names."""
-    import pandas as pd
-
+    pd = need("pandas")
     if isinstance(X, pd.DataFrame):
         return X
     return X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X, columns=list(names))
@@ -248,8 +271,7 @@ def _pandas(X: Any, names: Sequence[str] = ()) -> Any:
 
 def _learn(name: str, values: Any, notes: list[str]) -> Column:
     """What a column becomes."""
-    import pandas as pd
-
+    pd = need("pandas")
     (kind, format), n = _kind(values), len(values)
     if values.isna().all():
         notes.append(f"column {name!r} has no value, so it is left out")
@@ -312,8 +334,7 @@ def _note_format(name: str, kind: str, format: str, values: Any, notes: list[str
 
 def _is_typed(values: Any) -> bool:
     """Whether the type of a column tells what it is, so that its texts need no look."""
-    import pandas as pd
-
+    pd = need("pandas")
     types = pd.api.types
     return bool(types.is_numeric_dtype(values.dtype) or types.is_datetime64_any_dtype(values.dtype)
                 or types.is_timedelta64_dtype(values.dtype))  # fmt: skip
@@ -404,8 +425,7 @@ def _iso_date(word: str | None, format: str) -> str | None:
 
 def _kind(values: Any) -> tuple[str, str]:
     """(kind, format) of a column, by its type and, if that is text, by its texts."""
-    import pandas as pd
-
+    pd = need("pandas")
     types, kind = pd.api.types, values.dtype
     if types.is_complex_dtype(kind):
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
@@ -450,8 +470,7 @@ def _texts(values: Any) -> NDArray[Any]:
 
 def _names_rows(name: str, values: Any) -> bool:
     """Whether whole numbers, all different, are called an id or count the rows."""
-    import pandas as pd
-
+    pd = need("pandas")
     if not pd.api.types.is_integer_dtype(values.dtype) or len(values) < _FEW_ROWS:
         return False
     if values.isna().any() or not values.is_unique:
@@ -462,8 +481,7 @@ def _names_rows(name: str, values: Any) -> bool:
 
 def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]]:
     """(numbers (n, width) of a column, categories that are not known)."""
-    import pandas as pd
-
+    pd = need("pandas")
     if column.kind == "category":
         texts = _texts(values)
         missing = np.array([text is None for text in texts], dtype=bool)
@@ -487,8 +505,7 @@ def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]
 
 
 def _dates(column: Column, values: Any) -> NDArray[np.float64]:
-    import pandas as pd
-
+    pd = need("pandas")
     if pd.api.types.is_numeric_dtype(values.dtype):  # days already
         return np.asarray(values, dtype=np.float64)
     if pd.api.types.is_timedelta64_dtype(values.dtype):
@@ -509,8 +526,7 @@ def _as_written(word: str, format: str) -> str:
 
 
 def _numbers(column: Column, values: Any) -> NDArray[np.float64]:
-    import pandas as pd
-
+    pd = need("pandas")
     if pd.api.types.is_numeric_dtype(values.dtype):
         return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     texts = pd.Series(_texts(values), dtype=object)

@@ -12,7 +12,6 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -23,12 +22,13 @@ from torch import Tensor
 
 from mnemosphere.data.encoding import check_names, listed
 from mnemosphere.data.idx import read_idx
-from mnemosphere.data.paths import MEMORY, SUFFIXES, Paths, expand
+from mnemosphere.data.paths import IPC, MEMORY, SUFFIXES, TEXT, Paths, expand
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.tables import Dialect, read_table, suffix_of
 from mnemosphere.files import checksum
+from mnemosphere.machine import need
 from mnemosphere.model.sparse_rows import SparseRows
 
-_IPC, _TEXT = (".feather", ".arrow", ".ipc"), (".csv", ".tsv")
 _BLOCK_BYTES = 1 << 20
 _UNEVEN = 1.25  # the largest shard of whole blocks, in units of the mean
 _CPU = torch.device("cpu")
@@ -62,6 +62,7 @@ class Reader(ABC):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.names: list[str] | None = None  # of the features
+        self.other: list[str] = []  # those of them that are not numbers
         self.n_features = 0
         self.blocks: list[int] = []  # rows of each
         self._stat = self._look()
@@ -94,6 +95,10 @@ class Reader(ABC):
     @abstractmethod
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]: ...
 
+    def frame(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+        """Rows as a frame of any kind of columns, labels and weights."""
+        raise NotImplementedError
+
 
 def _unreadable(path: Path, error: Exception) -> ValueError:
     text = " ".join(str(error).split())
@@ -101,26 +106,26 @@ def _unreadable(path: Path, error: Exception) -> ValueError:
 
 
 class _ArrayReader(Reader):
-    """An array (n, …), with labels and weights in files of their own or in the same .npz."""
+    """An array (n, …) in a .npy file, of which any rows are read; labels and weights beside it."""
 
     def __init__(self, path: Path, label: str | None, weight: str | None) -> None:
         super().__init__(path)
-        stored = _Array.open(path, "x", "X", "data", "x_train", "X_train")
-        beside = [None if name is None else _Array.open(Path(name)) for name in (label, weight)]
-        if path.suffix == ".npz" and label is None:
-            beside[0] = _Array.open(path, "y", "Y", "labels", "y_train", needed=False)
-        assert stored is not None
-        n = len(stored)
-        for part in beside:
-            if part is not None and part.shape != (n,):
-                raise ValueError(f"labels or weights of shape {part.shape} for its {n} rows")
-        if len(stored.shape) < 2 or stored.dtype.kind not in "buif":
+        try:
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        except ValueError as error:
+            if "mmap length" in str(error):
+                raise ValueError("truncated: it has fewer rows than its header says") from error
+            raise
+        if not mapped.flags.c_contiguous:
+            raise ValueError("it is stored by columns: save np.ascontiguousarray(X)")
+        if mapped.ndim < 2 or mapped.dtype.kind not in "buif":
             raise ValueError(
-                f"its rows must be numbers (n, features), got {stored.dtype} {stored.shape}"
+                f"its rows must be numbers (n, features), got {mapped.dtype} {mapped.shape}"
             )
-        self._x, self._beside = stored, beside
-        self.n_features = int(np.prod(stored.shape[1:]))
-        self._step = max(1, _BLOCK_BYTES // max(1, self.n_features * stored.dtype.itemsize))
+        n, self.n_features = len(mapped), int(np.prod(mapped.shape[1:]))
+        self._dtype, self._offset = mapped.dtype, mapped.offset
+        self._beside = [None if name is None else _column(name, n) for name in (label, weight)]
+        self._step = max(1, _BLOCK_BYTES // max(1, self.n_features * mapped.dtype.itemsize))
         self.blocks = [min(self._step, n - first) for first in range(0, n, self._step)]
 
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
@@ -128,57 +133,68 @@ class _ArrayReader(Reader):
         end = first + self.blocks[block]
         for start in range(first, end, piece_rows):
             stop = min(start + piece_rows, end)
-            y, weight = (None if c is None else c.rows(start, stop) for c in self._beside)
-            x = np.empty((stop - start, 0)) if labels_only else self._x.rows(start, stop)
-            yield Piece(x.reshape(stop - start, -1), y, weight)
+            y, weight = (None if c is None else c[start:stop] for c in self._beside)
+            x = np.empty((stop - start, 0)) if labels_only else self._rows(start, stop)
+            yield Piece(x, y, weight)
+
+    def _rows(self, first: int, last: int) -> NDArray[Any]:
+        """By plain reads: pages of a mapped file count as memory in use."""
+        offset = self._offset + first * self.n_features * self._dtype.itemsize
+        flat = np.fromfile(self.path, self._dtype, (last - first) * self.n_features, offset=offset)
+        native = flat.astype(self._dtype.newbyteorder("="), copy=False)
+        return native.reshape(last - first, -1)
 
 
-class _Array(NamedTuple):
-    """An array in a .npy file, of which any rows are read; or one that memory holds."""
+def _column(name: str, n_rows: int) -> NDArray[Any]:
+    """Labels or weights (n,) from a .npy or an IDX file."""
+    path = Path(name)
+    found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_idx(path)
+    if found.shape != (n_rows,):
+        raise ValueError(f"labels or weights of shape {found.shape} for its {n_rows} rows")
+    return np.asarray(found)
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    path: Path
-    offset: int
-    held: NDArray[Any] | None
 
-    @classmethod
-    def open(cls, path: Path, *keys: str, needed: bool = True) -> _Array | None:
-        """From .npy, by header; .npz (the first of these arrays) and IDX are read into memory."""
-        if path.suffix == ".npy":
-            try:
-                mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-            except ValueError as error:
-                if "mmap length" in str(error):
-                    raise ValueError("truncated: it has fewer rows than its header says") from error
-                raise
-            if not mapped.flags.c_contiguous:
-                raise ValueError("it is stored by columns: save np.ascontiguousarray(X)")
-            return cls(mapped.shape, mapped.dtype, path, mapped.offset, None)
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as stored:
-                name = next((key for key in keys if key in stored.files), None)
-                if name is None and not needed:
-                    return None
-                if name is None:
-                    raise ValueError(f"it has no array called {', '.join(keys)}")
-                held = stored[name]
-        else:
-            held = read_idx(path)
-        return cls(held.shape, held.dtype, path, 0, held)
+class _TableReader(Reader):
+    """What is read as a whole: .npz, IDX, compressed text, folders of images, data sets by name."""
 
-    def __len__(self) -> int:
-        return self.shape[0]
+    def __init__(
+        self, path: Path, label: str | None, weight: str | None, features: Sequence[str] | None
+    ) -> None:
+        table = read_table(str(path))
+        self._sized = path.stat().st_size if path.is_file() else 1
+        super().__init__(path)
+        self._x, self._beside = table.values, [table.labels, None]
+        n, columns = len(table.row_names), table.columns
+        for k, name in enumerate((label, weight)):
+            if name is not None:
+                known = self._x[name].to_numpy() if name in columns else _column(name, n)
+                self._beside[k] = known
+        if columns:
+            apart = {label, weight}
+            self.names = list(features or [c for c in columns if c not in apart])
+            self._x = self._x[self.names]
+        self.other = _no_numbers(self._x) if columns else []
+        self.n_features, self.blocks = self._x.shape[1], [n]
 
-    def rows(self, first: int, last: int) -> NDArray[Any]:
-        """Rows first to last. By plain reads: pages of a mapped file count as memory in use."""
-        if self.held is not None:
-            return self.held[first:last]
-        each = int(np.prod(self.shape[1:]))
-        offset = self.offset + first * each * self.dtype.itemsize
-        flat = np.fromfile(self.path, self.dtype, (last - first) * each, offset=offset)
-        native = flat.astype(self.dtype.newbyteorder("="), copy=False)
-        return native.reshape(last - first, *self.shape[1:])
+    def _look(self) -> tuple[int, int]:
+        return self._sized, 0
+
+    def frame(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+        """Rows as they are, labels and weights."""
+        return (self._x, *self._beside)
+
+    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
+        for start in range(0, self.n_rows, piece_rows):
+            part = slice(start, start + piece_rows)
+            x = np.empty((len(self._x[part]), 0))
+            if not labels_only:
+                x = np.asarray(self._x[part], dtype=None if self.names is None else np.float64)
+            yield Piece(x, *(None if c is None else c[part] for c in self._beside))
+
+
+def _no_numbers(frame: Any) -> list[str]:
+    """Columns that are not numbers."""
+    return [str(c) for c in frame.columns if getattr(frame[c].dtype, "kind", "O") not in "buif"]
 
 
 class _ArrowReader(Reader):
@@ -194,7 +210,8 @@ class _ArrowReader(Reader):
         super().__init__(path)
         self._apart = label, weight
         self._types: dict[str, Any] = {}  # of CSV
-        file = _open_arrow(path)
+        self._how = Dialect.of(path) if path.suffix.lower() in TEXT else None
+        file = _open_arrow(path, self._how)
         schema = _schema(file)
         given = [str(name) for name in schema.names]
         check_names(given, str(path))
@@ -206,7 +223,7 @@ class _ArrowReader(Reader):
         if path.suffix.lower() == ".parquet":
             about = file.metadata
             self.blocks = [about.row_group(k).num_rows for k in range(file.num_row_groups)]
-        elif path.suffix.lower() in _IPC:
+        elif path.suffix.lower() in IPC:
             many = range(file.num_record_batches)
             self.blocks = [file.get_batch(k).num_rows for k in many]
         else:
@@ -216,18 +233,21 @@ class _ArrowReader(Reader):
                 f.name: pa.float64() if f.name in self.names and pa.types.is_integer(f.type)
                 else f.type for f in schema
             }  # fmt: skip
-            self.blocks = [sum(batch.num_rows for batch in _open_arrow(path, self._types))]
-        if self.n_rows:
+            every = _open_arrow(path, self._how, self._types)
+            self.blocks = [sum(batch.num_rows for batch in every)]
+        self.other = [n for n in self.names if not _holds_numbers(schema.field(n).type)]
+        self.n_features = len(self.names)
+        if self.n_rows and not self.other:
             full = next(k for k, n in enumerate(self.blocks) if n)
             self.n_features = next(self._read(full, 1, False)).x.shape[1]
 
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
         apart = [name for name in self._apart if name is not None]
         wanted = apart if labels_only else [*(self.names or []), *apart]
-        file = _open_arrow(self.path, self._types)
+        file = _open_arrow(self.path, self._how, self._types)
         if self.path.suffix.lower() == ".parquet":
             batches = file.iter_batches(piece_rows, row_groups=[block], columns=wanted)
-        elif self.path.suffix.lower() in _IPC:
+        elif self.path.suffix.lower() in IPC:
             batches = iter([file.get_batch(block)])
         else:
             batches = iter(file)
@@ -243,27 +263,36 @@ class _ArrowReader(Reader):
                         x = np.concatenate(columns, axis=1)
                     yield Piece(x, *beside)
 
+    def frame(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+        """Rows as they are, labels and weights."""
+        values = read_table(str(self.path)).values
+        y, weight = (None if name is None else values[name].to_numpy() for name in self._apart)
+        return values[self.names], y, weight
 
-def _open_arrow(path: Path, types: dict[str, Any] | None = None) -> Any:
-    """A file as pyarrow reads it; types: of the columns of a CSV file."""
+
+def _open_arrow(path: Path, how: Dialect | None = None, types: dict[str, Any] | None = None) -> Any:
+    """A file as pyarrow reads it; how, types: of a text file and its columns."""
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _pyarrow("parquet").ParquetFile(path)
-    if suffix in _IPC:
+    if suffix in IPC:
         return _pyarrow("ipc").open_file(_pyarrow().OSFile(str(path)))
     csv = _pyarrow("csv")
-    with path.open("rb") as file:
-        quoted = b'"' in file.read(_BLOCK_BYTES)  # a cell in quotes may hold the end of a line
+    assert how is not None
+    encoding = "utf8" if how.encoding.startswith("utf-8") else how.encoding
     return csv.open_csv(
         path,
-        read_options=csv.ReadOptions(block_size=_BLOCK_BYTES),
-        parse_options=csv.ParseOptions(
-            delimiter="\t" if suffix == ".tsv" else ",",
-            newlines_in_values=quoted,
-            ignore_empty_lines=False,
+        read_options=csv.ReadOptions(
+            block_size=_BLOCK_BYTES, encoding=encoding, skip_rows=how.skipped,
+            autogenerate_column_names=how.names is None,
         ),
-        convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True),
-    )
+        parse_options=csv.ParseOptions(
+            delimiter=how.separator, newlines_in_values=how.quoted, ignore_empty_lines=False
+        ),
+        convert_options=csv.ConvertOptions(
+            column_types=types, strings_can_be_null=True, decimal_point=how.decimal
+        ),
+    )  # fmt: skip
 
 
 def _schema(file: Any) -> Any:
@@ -275,6 +304,14 @@ def _values(column: Any) -> NDArray[Any]:
     if _pyarrow().types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _holds_numbers(kind: Any) -> bool:
+    """Whether a column of this type is numbers, or lists of them."""
+    types = _pyarrow().types
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _holds_numbers(kind.value_type)
+    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind))
 
 
 def _matrix(column: Any, name: str) -> NDArray[Any]:
@@ -292,9 +329,10 @@ def _matrix(column: Any, name: str) -> NDArray[Any]:
         return _matrix(flat, name).reshape(n, -1)
     if types.is_boolean(column.type):
         column = column.cast(_pyarrow().uint8())
-    elif not (types.is_integer(column.type) or types.is_floating(column.type)):
+    elif not _holds_numbers(column.type):
         raise ValueError(
-            f"column {name!r} holds {column.type}, not numbers: leave it out of features="
+            f"column {name!r} holds {column.type}, not numbers: leave it out of features=, or hold "
+            "all rows in memory="
         )
     return _values(column)[:, None]
 
@@ -344,10 +382,11 @@ def _batch(given: Any) -> Piece:
 
 def column_names(path: Path) -> list[str]:
     """Names of all columns of a file, in order; none of an array."""
-    if path.suffix.lower() not in (".parquet", *_IPC, *_TEXT):
+    if path.suffix.lower() not in (".parquet", *IPC, *TEXT):
         return []
     try:
-        return [str(name) for name in _schema(_open_arrow(path)).names]
+        how = Dialect.of(path) if path.suffix.lower() in TEXT else None
+        return [str(name) for name in _schema(_open_arrow(path, how)).names]
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 
@@ -356,29 +395,23 @@ def _open(
     path: Path, label: str | None, weight: str | None, features: Sequence[str] | None
 ) -> Reader:
     """The reader of a file, by its suffix."""
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     try:
-        if suffix in (".npy", ".npz") or "ubyte" in path.name:
-            if features is not None:
-                raise ValueError("it has no names of columns: leave features away")
+        if features is not None and suffix in (".npy", ".npz"):
+            raise ValueError("it has no names of columns: leave features away")
+        if suffix == ".npy":
             return _ArrayReader(path, label, weight)
-        if suffix in (".parquet", *_IPC, *_TEXT):
+        if suffix in SUFFIXES:
             return _ArrowReader(path, label, weight, features)
+        return _TableReader(path, label, weight, features)
     except FileNotFoundError as error:
         raise ValueError(f"no file {error.filename or path}: check the path") from error
     except (OSError, ValueError, EOFError) as error:
         raise _unreadable(path, error) from error
-    raise ValueError(
-        f"{path}: cannot stream files of type {path.suffix!r}, try {', '.join(SUFFIXES)}, .npz or "
-        "IDX (…-ubyte), not compressed"
-    )
 
 
 def _pyarrow(part: str = "") -> Any:
-    try:
-        return import_module(f"pyarrow.{part}" if part else "pyarrow")
-    except ImportError as error:
-        raise ValueError("needs pyarrow: pip install 'mnemosphere[parquet]'") from error
+    return need(f"pyarrow.{part}" if part else "pyarrow")
 
 
 # Rows of all files together.
@@ -419,6 +452,7 @@ class FileRows:
         self.readers, self.memory = list(readers), int(memory)
         first = self.readers[0]
         self.n_features, self.names = first.n_features, first.names
+        self.other = sorted({name for reader in self.readers for name in reader.other})
         for reader in self.readers:
             if reader.n_rows == 0:
                 raise ValueError(f"{reader.path} has no rows: leave it out")
@@ -615,18 +649,30 @@ class FileRows:
 
     def read(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
         """All rows (a frame if features have names), labels and weights."""
+        if self.names is not None and len(self.names) == self.n_features:
+            return self._frames()
         raw = next(_gather(self.pieces(), self.n_rows + 1))
         x: Any = raw.rows.values
         if isinstance(x, SparseRows):
             return x.to_scipy(), raw.y, raw.weight
         return self.framed(x.numpy()), raw.y, raw.weight
 
+    def _frames(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+        """The same if columns have names and are of any kind: as pandas has them."""
+        pd = need("pandas")
+        parts = list(zip(*(reader.frame() for reader in self.readers), strict=True))
+        kept = self.numbers().numpy()
+        frame = pd.concat(parts[0], ignore_index=True).iloc[kept].reset_index(drop=True)
+        numbers = [name for name in frame.columns if name not in self.other]
+        frame = frame.astype(dict.fromkeys(numbers, "float64"))  # they were asked for: no ids
+        y, weight = (None if part[0] is None else np.concatenate(part)[kept] for part in parts[1:])
+        return frame, y, weight
+
     def framed(self, x: NDArray[Any]) -> Any:
         """Rows as a frame with the names of the features, if they have names."""
         if self.names is None or len(self.names) != x.shape[1]:
             return x
-        import pandas as pd
-
+        pd = need("pandas")
         return pd.DataFrame(x, columns=self.names)
 
     def chunks_on(self, device: torch.device) -> _Chunks:
@@ -708,8 +754,8 @@ def _beside(name: str | Sequence[str] | None, files: list[Path]) -> list[str | N
     """One column name, or one file of labels, for each file."""
     if name is None:
         return [None] * len(files)
-    first = files[0].name.lower()
-    if isinstance(name, str) and not first.endswith((".npy", ".npz")) and "ubyte" not in first:
+    tables = (".parquet", *IPC, *TEXT)
+    if isinstance(name, str) and (suffix_of(files[0]) in tables or files[0].is_dir()):
         return [name] * len(files)
     found = [str(path) for path in expand(name)]
     if len(found) != len(files):

@@ -8,7 +8,8 @@ from os import PathLike
 from pathlib import Path
 
 MEMORY = 256 << 20  # bytes of rows that are held at a time
-SUFFIXES = (".parquet", ".feather", ".arrow", ".ipc", ".csv", ".tsv", ".npy")  # read in pieces
+IPC, TEXT = (".feather", ".arrow", ".ipc"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+SUFFIXES = (".parquet", *IPC, ".csv", ".tsv", ".npy")  # read in pieces
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 

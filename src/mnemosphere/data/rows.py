@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from mnemosphere.data.encoding import check_names, is_frame
+from mnemosphere.data.encoding import check_names, collected, is_frame
 from mnemosphere.data.sparse_normalize import largest
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows, take_rows
@@ -27,10 +27,15 @@ _WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
 
 
 def as_given(x: Any) -> Any:
-    """Rows as a user passes them: what a masked array masks is missing, NaN.
+    """Rows as a user passes them: what a masked array masks is missing, NaN; a lazy frame is read.
 
-    ValueError if two columns of a frame have one name.
+    ValueError if two columns of a frame have one name, or for what has no rows and columns.
     """
+    x = collected(x)
+    if isinstance(x, Mapping | Set):
+        raise ValueError(
+            f"X must be (rows, features), got a {type(x).__name__}: pass an array, a frame or a tensor"
+        )
     if isinstance(x, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(x)
         if not masked.any() or x.dtype.kind not in "buif":
@@ -38,8 +43,10 @@ def as_given(x: Any) -> Any:
         wide = x.data.astype(np.promote_types(x.dtype, np.float32), copy=True)
         wide[masked] = np.nan
         return wide
-    if is_frame(x) and not hasattr(x, "column_names"):  # of Arrow, names come with the frame
-        check_names(x.columns)
+    if is_frame(x):
+        check_names(x.column_names if hasattr(x, "column_names") else x.columns)
+    elif hasattr(x, "to_numpy") and not hasattr(x, "iloc"):  # a column of polars or Arrow
+        return np.asarray(x)
     return x
 
 

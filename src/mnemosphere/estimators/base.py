@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import TransformerTags
+from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils._set_output import _SetOutputMixin
 from torch import Tensor
 
@@ -92,6 +93,15 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         tags.transformer_tags = TransformerTags()
         return tags
 
+    def _validate_params(self) -> None:
+        """As scikit-learn does, but that True is no number."""
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, bool | np.bool_):
+                raise InvalidParameterError(
+                    f"The {name!r} parameter of {type(self).__name__} is no truth value, got {value}"
+                )
+        super()._validate_params()
+
     def _current(self) -> FittedModel:
         """The fitted model with the settings as they are now."""
         model, settings = self.model_, kept_settings(self.get_params(deep=False))
@@ -102,6 +112,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         model = self.model_
         if not isinstance(X, FileDataset):
             return read(model, X)
+        if not X.is_numeric:
+            return iter([read(model, X.read()[0])])
         check_features(model.features, X)
         return (read(model, raw.rows) for raw in ahead(X.files.pieces()))
 
@@ -236,6 +248,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         (60,)
         """
         model = self._current()
+        if isinstance(X, FileDataset) and not X.is_numeric:
+            X, y, sample_weight = X.read()
         if isinstance(X, FileDataset):
             given = sample_rows(X, 0)
             with process_group() as group:
@@ -457,6 +471,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         6
         """
         model = self._current()
+        if isinstance(X, FileDataset) and not X.is_numeric:
+            X, y, sample_weight = X.read()
         if not isinstance(X, FileDataset):
             return interpret.certify(model, X, y, sample_weight, tol=tol, max_iter=max_iter)
         given = sample_rows(X, 0)

@@ -29,7 +29,14 @@ from mnemosphere.estimators.from_files import (
 from mnemosphere.estimators.progress import looking
 from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
-from mnemosphere.estimators.setup import Trained, begin, kept_settings, learn_features, record_of
+from mnemosphere.estimators.setup import (
+    Trained,
+    begin,
+    kept_settings,
+    learn_features,
+    record_of,
+    sound,
+)
 from mnemosphere.estimators.streaming import known_classes, take_in_labeled, with_new_classes
 from mnemosphere.features import Features
 from mnemosphere.fitted import (
@@ -45,7 +52,7 @@ from mnemosphere.interpret.certify import rows_to_certify
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
-from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
+from mnemosphere.labels import OUT_OF_SCOPE, Encoded, Labels, encode, row_weights, sample_weights
 from mnemosphere.model.products import operands, scratch_buffers
 from mnemosphere.model.votes import Votes
 from mnemosphere.schema import warn_user
@@ -294,7 +301,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         with process_group(), operands(self.precision), scratch_buffers():
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
             trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
-            self.model_ = _fitted(settings, rows, trained, rows.features.texts(X))
+            self.model_ = sound(_fitted(settings, rows, trained, rows.features.texts(X)))
         return self
 
     def partial_fit(
@@ -364,9 +371,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 weight = None if weight is None else weight[rest]
                 stored, targets = stored.take(rest), coded.targets[rest]
                 dataset = ArrayDataset(rows_to_certify(model, stored, targets, weight))
-            self.model_ = take_in_labeled(
-                model, dataset, self.solver, first=first, rehearses=rehearse
-            )
+            found = take_in_labeled(model, dataset, self.solver, first=first, rehearses=rehearse)
+            self.model_ = sound(found)
         return self
 
     # Answers.
@@ -559,17 +565,29 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         float
-            Share of rows whose class is right.
+            Share of the labeled rows whose class is right.
 
         Examples
         --------
         >>> clf.score(X_test, y_test) > 0.9
         True
         """
+        if isinstance(X, FileDataset) and not X.is_numeric:
+            X, y, sample_weight = X.read()
         if isinstance(X, FileDataset):
             return accuracy(self._current(), X)
-        own: float = super().score(X, y, sample_weight)
-        return own
+        model = self._current()
+        stored = model.stored(X)
+        labels = Labels.of(y, stored.n_rows, unlabeled=self.unlabeled)
+        labels.check_like(model.classes)
+        best = as_numpy(model.log_proba(stored).argmax(1))
+        right = best == labels.among(model.classes, unknown=True)
+        weight = sample_weights(sample_weight, stored.n_rows, torch.device("cpu"))
+        each = np.ones(stored.n_rows) if weight is None else weight.numpy()
+        each = each * (labels.labeled | labels.outside)
+        if not each.sum() > 0:
+            raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
+        return float(np.average(right, weights=each))
 
     def decision_summary(self, X: ArrayLike) -> DecisionSummary:
         """Summarize how many memories decide about rows, and how often none does.
@@ -691,7 +709,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         return self
 
     def discover(
-        self, X: ArrayLike, n_classes: int | str = "auto", *, random_state: int = 0
+        self, X: ArrayLike, n_classes: int | str = "auto", *, random_state: Any = 0
     ) -> list[interpret.ProposedClass]:
         """Propose classes that the model does not know, from rows that `predict_or_reject` rejected.
 

@@ -21,7 +21,7 @@ from mnemosphere.estimators.cluster_training import ClusterTraining
 from mnemosphere.estimators.from_files import features_of, gathered, learn_rows
 from mnemosphere.estimators.progress import looking
 from mnemosphere.estimators.saving import register
-from mnemosphere.estimators.setup import begin, learn_features, record_of
+from mnemosphere.estimators.setup import begin, learn_features, record_of, sound
 from mnemosphere.estimators.streaming import take_in
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like, trained_with
 from mnemosphere.interpret import score_samples
@@ -261,7 +261,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         """
         self._validate_params()
         with process_group(), operands(self.precision), scratch_buffers():
-            self.model_ = self._fit(X, sample_weight)
+            self.model_ = sound(self._fit(X, sample_weight))
             labels = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
             self.model_ = self.model_.replace(labels=as_numpy(labels))
         _warn_degenerate(self.model_)
@@ -328,7 +328,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self._validate_params()
         with operands(self.precision), scratch_buffers():
             rows = ArrayDataset(labeled_rows(self.model_, X, None, sample_weight))
-            self.model_ = take_in(self.model_, rows, objectives.marginal, self.solver)
+            self.model_ = sound(take_in(self.model_, rows, objectives.marginal, self.solver))
             self.model_ = self.model_.replace(labels=as_numpy(self.predict(X)))
         return self
 

@@ -24,7 +24,7 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import merge_copies
 from mnemosphere.features import Features
 from mnemosphere.fitted import FittedModel, as_numpy
-from mnemosphere.labels import class_index, class_weights, encode, is_missing
+from mnemosphere.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
 from mnemosphere.machine import pick_device
 from mnemosphere.model.objectives import soft_labels
 from mnemosphere.training.distributed import current, process_group
@@ -96,18 +96,21 @@ class _Count:
             raise ValueError(
                 f"{path} has no column of labels: pass label= (soft labels are for rows in memory)"
             )
-        missing = is_missing(y, self._unlabeled)
-        none = np.flatnonzero(is_missing(y, float("nan")) & ~missing)
-        if none.size:
-            path, row = self._source.files.where(int(number[none[0]]))
-            raise ValueError(
-                f"{path}: row {row} has no label: drop the row, or mark rows without label by "
-                "unlabeled=float('nan')"
-            )
-        self._partly |= bool(missing.any())
-        found, place = np.unique(y[~missing], return_inverse=True)
-        mass = np.bincount(place, each[~missing], minlength=len(found))
-        for name, share in zip(found.tolist(), mass.tolist(), strict=True):
+        labels = Labels.of(y)
+        if self._unlabeled is None or self._unlabeled == self._unlabeled:
+            none = np.flatnonzero(labels.place == -1)
+            if none.size:
+                path, row = self._source.files.where(int(number[none[0]]))
+                raise ValueError(
+                    f"{path}: row {row} has no label: drop the row, or mark rows without label by "
+                    "unlabeled=float('nan')"
+                )
+            labels = Labels.of(y, unlabeled=self._unlabeled)
+        self._partly |= bool((labels.place == -1).any())
+        names = [*labels.found.tolist(), *([OUT_OF_SCOPE] if labels.outside.any() else [])]
+        place = np.where(labels.outside, len(labels.found), labels.place)
+        mass = np.bincount(place[place >= 0], each[place >= 0], minlength=len(names))
+        for name, share in zip(names, mass.tolist(), strict=True):
             self._mass[name] = self._mass.get(name, 0.0) + share
 
     def told(self) -> Scan:
@@ -120,8 +123,7 @@ class _Count:
                 count[name] = count.get(name, 0.0) + share
         if not count:
             raise ValueError("every row is unlabeled: label some rows of each class")
-        names = np.array(list(count)).repeat(3)  # scikit-learn warns of labels that occur once
-        classes = class_index(names, None, _CPU)[0]
+        classes = class_index(list(count), None, _CPU)[0]
         if self._source.classes is not None:
             class_index(classes, self._source.classes, _CPU)  # says which are not among them
             classes = self._source.classes
@@ -268,9 +270,10 @@ def accuracy(model: FittedModel, source: FileDataset) -> float:
         if raw.y is None:
             raise ValueError(f"{source.files.readers[0].path} has no labels: pass label=")
         weight = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
-        weight = np.where(is_missing(raw.y, unlabeled), 0.0, weight)
-        best = model.classes[as_numpy(model.log_proba(raw.rows).argmax(1))]
-        right += float(weight[best == raw.y].sum())
+        labels = Labels.of(raw.y, unlabeled=unlabeled)
+        weight = np.where(labels.place == -1, 0.0, weight)
+        best = as_numpy(model.log_proba(raw.rows).argmax(1))
+        right += float(weight[best == labels.among(model.classes, unknown=True)].sum())
         total += float(weight.sum())
     sums = current().sum(torch.tensor([right, total], dtype=torch.float64))[0].tolist()
     return float(sums[0] / sums[1])

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from typing import TYPE_CHECKING, Any
 
 from mnemosphere.data.dataset import FileDataset
+from mnemosphere.machine import need
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, Run, SplitRecord
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _WIDE = 72  # columns that the whole line takes
 
@@ -45,7 +41,7 @@ def track(what: str, n_rows: int, n_bytes: int, *, shown: bool) -> Iterator[Call
     if not shown:
         yield lambda n: None
         return
-    bar = _bar(Console(stderr=True), narrow=False)
+    bar = _bar(_standard_error(), narrow=False)
     task, done = bar.add_task(what, total=float(n_rows), note=""), 0
 
     def advance(n: int) -> None:
@@ -57,12 +53,17 @@ def track(what: str, n_rows: int, n_bytes: int, *, shown: bool) -> Iterator[Call
         yield advance
 
 
-def _bar(console: Console, *, narrow: bool) -> Progress:
-    return Progress(
-        TextColumn("[progress.description]{task.description}"),
-        *([] if narrow else [BarColumn(bar_width=16)]),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(compact=True),
+def _standard_error() -> Any:
+    return need("rich.console").Console(stderr=True)
+
+
+def _bar(console: Console, *, narrow: bool) -> Any:
+    rich = need("rich.progress")
+    return rich.Progress(
+        rich.TextColumn("[progress.description]{task.description}"),
+        *([] if narrow else [rich.BarColumn(bar_width=16)]),
+        rich.TextColumn("{task.fields[note]}"),
+        rich.TimeRemainingColumn(compact=True),
         console=console,
         transient=True,
     )
@@ -93,10 +94,10 @@ class ProgressBar(Callback):
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True)
-        self._bar: Progress | None = None
+        self._console = console or _standard_error()
+        self._bar: Any = None
         self._note = ""
-        self._task = TaskID(0)
+        self._task: Any = 0
 
     @property
     def _narrow(self) -> bool:

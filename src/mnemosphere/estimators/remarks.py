@@ -37,7 +37,8 @@ def about_labels(
         )
         return notes
     if len(classes) == 1:
-        notes.append(f"y says {str(classes[0])!r} in every row, so every prediction will")
+        name = repr(str(classes[0]))
+        notes.append(f"y says {name} in every row, so every prediction will be {name}")
     if classes.dtype.kind in "if" and len(classes) > 1 and classes[0] == -1 and classes[1] >= 0:
         notes.append(
             "the label -1 counts as a class: if it marks missing labels, pass unlabeled=-1, or "

@@ -13,6 +13,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from mnemosphere.checks import check_model
 from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
@@ -21,7 +22,7 @@ from mnemosphere.estimators.progress import looking
 from mnemosphere.export.files import to_plain
 from mnemosphere.features import Features
 from mnemosphere.files import checksum
-from mnemosphere.fitted import Record
+from mnemosphere.fitted import FittedModel, Record
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.machine import check_memory, pick_device
 from mnemosphere.model.parameters import Parameters
@@ -175,6 +176,17 @@ def record_of(
         kept_settings(settings), [record.as_dict() for record in trained.history], trained.status,
         trained.status in _ENDED, list(search),
     )  # fmt: skip
+
+
+def sound(model: FittedModel) -> FittedModel:
+    """The model; ValueError if its parts do not fit together, or its answers are no numbers."""
+    try:
+        check_model(model)
+    except ValueError as error:
+        raise ValueError(
+            f"training of X came to no model ({error}): scale X, or use other settings"
+        ) from error
+    return model
 
 
 def kept_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from mnemosphere.data.encoding import listed
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, Snapshot, Stream
 from mnemosphere.interpret.classes import extend
-from mnemosphere.labels import Encoded, as_labels, is_missing
+from mnemosphere.labels import Encoded, Labels
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -33,21 +33,32 @@ def known_classes(
 
     classes: those to come, which count on a fresh model alone.
     """
-    given = None if classes is None else np.unique(np.asarray(classes))
+    given = None if classes is None else Labels.of(classes, unlabeled=None).found
     if model is None:
-        return given
+        return _first_classes(y, given, unlabeled)
     if given is not None and not set(model.classes.tolist()) <= set(given.tolist()):
         raise ValueError(
             f"classes {given.tolist()} differ from the model's {model.classes.tolist()}"
         )
     known: NDArray[Any] = model.classes
-    labels = as_labels(y)
-    if labels.ndim != 1 or (isinstance(labels, Tensor) and labels.is_floating_point()):
+    if np.ndim(y) == 2:
         return known
-    found = labels.cpu().numpy() if isinstance(labels, Tensor) else labels
-    found = found[~is_missing(found, unlabeled) & ~is_missing(found, float("nan"))]
+    found = Labels.of(y, unlabeled=unlabeled).found
     alike = (found.dtype.kind in "biuf") == (known.dtype.kind in "biuf")
-    return np.unique(np.concatenate([known, np.unique(found)])) if alike and len(found) else known
+    return np.union1d(known, found) if alike and len(found) else known
+
+
+def _first_classes(y: Any, given: NDArray[Any] | None, unlabeled: object) -> NDArray[Any] | None:
+    """The classes of a fresh model; ValueError if its first batch has fewer than two of them."""
+    if np.ndim(y) == 2:
+        return given
+    labels = Labels.of(y, unlabeled=unlabeled)
+    if len(labels.found) == 1:
+        raise ValueError(
+            f"the first batch has one class, {labels.found[0].item()!r}: begin with rows of all "
+            "classes, since they settle the normalization and the first memories, or with fit"
+        )
+    return labels.found if given is None and labels.outside.any() else given
 
 
 def with_new_classes(
@@ -134,7 +145,7 @@ def take_in_labeled(
             "all rows, or with objective='joint' before"
         )
     classes, smoothing = model.classes, model.smoothing
-    counts = torch.zeros(len(classes), dtype=torch.float64)
+    counts = torch.zeros(len(classes) + 1, dtype=torch.float64)
     if not first:
         assert model.label_mass is not None
         counts = _counts(model.label_mass, smoothing)
@@ -145,15 +156,16 @@ def take_in_labeled(
     stream = model.stream
     late = frozenset() if stream is None else stream.late
     if not first:
-        arrived = ((new > 0.5) & (counts < 0.5)).tolist()
+        arrived = ((new > 0.5) & (counts < 0.5))[:-1].tolist()
         late |= {label for label, here in zip(classes.tolist(), arrived, strict=True) if here}
     counts = counts + new
-    names = len(classes)
-    soft = objectives.soft_labels(torch.arange(names), names, smoothing, dtype=torch.float64)
+    n_classes = len(classes)
+    columns = torch.arange(n_classes + 1)  # the last is "none of them", of rows out of scope
+    soft = objectives.soft_labels(columns, n_classes, smoothing, dtype=torch.float64)
     mass = counts @ soft
     params, state = old, None if stream is None else stream.state
     if late:
-        due = torch.cat([counts / counts.sum() * old.n_memories, torch.zeros(1)]).to(old.p)
+        due = (counts / counts.sum() * old.n_memories).to(old.p)
         places = [classes.tolist().index(label) for label in late]
         state = FixedPoint().resume(old) if state is None else state
         params, state = give_memories(old, state, dataset.rows, due, places)
@@ -198,15 +210,15 @@ def _rehearsed(
 
 
 def _counts(mass: Tensor, smoothing: float) -> Tensor:
-    """Rows of each class (C,) whose smoothed label weights sum to `mass` (C+1,)."""
-    counts: Tensor = ((mass - smoothing / len(mass) * mass.sum()) / (1 - smoothing))[:-1]
-    return counts.clamp_min(0)
+    """Rows of each class, and of none, whose smoothed label weights sum to `mass`, (C+1,)."""
+    counts: Tensor = (mass - smoothing / len(mass) * mass.sum()) / (1 - smoothing)
+    return torch.where(counts < 1e-9 * mass.sum(), 0.0, counts)
 
 
 def _class_prior(mass: Tensor, smoothing: float) -> Tensor:
     """Column sums of p (C+1,) for summed label weights."""
     # A class not seen yet keeps a sliver, so that it can still be learned.
     p_q = mass + 1e-6 * mass.sum()
-    if smoothing == 0:
-        p_q[-1] = 0.0  # no label weight ever goes to "none of them"
+    if smoothing == 0 and not mass[-1] > 0:
+        p_q[-1] = 0.0  # no label weight goes to "none of them"
     return p_q

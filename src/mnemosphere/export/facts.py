@@ -15,6 +15,7 @@ from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.decision import decision_summary
 from mnemosphere.interpret.evaluation import measures
 from mnemosphere.interpret.rejection import novelty_threshold
+from mnemosphere.labels import Labels
 from mnemosphere.machine import versions
 from mnemosphere.model.sparse_rows import SparseRows
 
@@ -26,15 +27,6 @@ _PAIRS = 10  # most confused pairs that are named
 def show(value: object) -> str:
     """A label as text."""
     return str(plain(value))
-
-
-def label_columns(model: FittedModel, y: Any) -> NDArray[np.int64]:
-    """The class of each label as its place among the classes; −1 where y has none of them."""
-    place = {show(name): column for column, name in enumerate(model.classes.tolist())}
-    labels = as_numpy(y)
-    if labels.ndim != 1:
-        raise ValueError(f"y must be (n,) labels, got shape {labels.shape}: pass the plain labels")
-    return np.array([place.get(show(v), -1) for v in labels.tolist()], dtype=np.int64)
 
 
 def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
@@ -64,13 +56,14 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     }
     if X is not None:
         X = model.stored(X)
+        y = None if y is None else Labels.of(y, X.n_rows)
         found["rows"] = {"n": X.n_rows, "checksum": checksum(X, y)}
     if X is not None and y is not None and model.is_classifier:
         found["measured"] = _measure(model, X, y)
     return found
 
 
-def checksum(X: StoredRows, y: Any) -> str:
+def checksum(X: StoredRows, y: Labels | None) -> str:
     """SHA-256 of the numbers of X in float64, dense, and of the labels as text."""
     digest = hashlib.sha256()
     for _, x in X.chunks():
@@ -80,14 +73,13 @@ def checksum(X: StoredRows, y: Any) -> str:
             dense = part.to_dense() if isinstance(part, SparseRows) else part
             digest.update(np.ascontiguousarray(as_numpy(dense), dtype="<f8").tobytes())
     if y is not None:
-        digest.update("\0".join(show(v) for v in as_numpy(y).tolist()).encode(errors="replace"))
+        digest.update("\0".join(show(v) for v in y.tolist()).encode(errors="replace"))
     return digest.hexdigest()
 
 
-def _measure(model: FittedModel, X: Any, y: Any) -> dict[str, Any]:
+def _measure(model: FittedModel, stored: StoredRows, y: Labels) -> dict[str, Any]:
     """Accuracy, log-loss, confusion, calibration and how few memories decide."""
-    truth = label_columns(model, y)
-    stored = model.stored(X)
+    truth = y.among(model.classes, unknown=True)
     proba = as_numpy(model.log_proba(stored).exp())
     labeled = truth >= 0
     truth, proba = truth[labeled], proba[labeled]

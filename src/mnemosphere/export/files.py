@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.checks import check_model
 from mnemosphere.data.encoding import COLUMNS, Encoding
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.texts import TextEncoder
@@ -36,7 +37,6 @@ from mnemosphere.fitted import (
     Stream,
     trained_with,
 )
-from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
 from mnemosphere.schema import (
@@ -78,7 +78,6 @@ _OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, S
 _LABEL_KINDS = "biufUO"
 _LONGEST_REASON = 200  # a value quoted from a file can be of any length
 _MOST_BYTES = 1 << 28  # of an array of labels
-_PROBED = 8  # memories whose probabilities must be numbers
 
 
 # The fields of a file.
@@ -190,6 +189,7 @@ class ModelFile(_File):
     held_out_novelty: Annotated[Tensor | None, Array("held", nan=True)] = None
     held_out_rejection: Annotated[Tensor | None, Array("held", nan=True)] = None
     held_out_label: Annotated[Tensor | None, Array("labeled")] = None
+    held_out_temperature: Annotated[Tensor | None, Array(low=0)] = None
     typical: Annotated[Tensor | None, Array("P 3", "int64", low=-1)] = None
     support: Annotated[Tensor | None, Array("P", low=0, nan=True)] = None
     row_means: Annotated[Tensor | None, Array("P numbers", nan=True)] = None
@@ -210,7 +210,7 @@ class ModelFile(_File):
 
 _FILES: dict[str, type[_File]] = dict.fromkeys(_KINDS, ModelFile) | {_ENCODER: EncoderFile}
 _STATE = ("w_bar", "p_bar", "col_multipliers", "row_multipliers", "passes")
-_SCORES = ("scale", "novelty", "rejection", "label")
+_SCORES = ("scale", "novelty", "rejection", "label", "temperature")
 
 
 def estimator_of(model: Saved) -> str:
@@ -229,12 +229,23 @@ def write(model: Saved | Steps, path: str | Path, check_settings: SettingsCheck)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     try:  # what could not be read is not written
-        header, tensors = _take_apart(model)
-        header = json.loads(json.dumps(header))
-        _put_together(header, tensors, check_settings)
+        header, tensors = check(model, check_settings)
     except ValueError as error:
         raise ValueError(f"this model cannot be saved: {error}") from error
     write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
+
+
+def check(
+    model: Saved | Steps, check_settings: SettingsCheck | None = None
+) -> tuple[dict[str, Any], Tensors]:
+    """(header, tensors) of a model that `read` would give back; ValueError if it would refuse it."""
+    try:
+        header, tensors = _take_apart(model)
+        header = json.loads(json.dumps(header))
+        _put_together(header, tensors, check_settings or (lambda name, settings: None))
+    except (KeyError, UnicodeError) as error:
+        raise ValueError(f"{error} is missing" if isinstance(error, KeyError) else error) from error
+    return header, tensors
 
 
 def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], Tensors]:
@@ -297,7 +308,7 @@ def _described(model: Saved) -> _File:
 
 def _scores_out(scores: Calibration) -> dict[str, Any]:
     # The score of a row without direction is infinite; files hold finite numbers and NaN.
-    found = {f"held_out_{k}": torch.tensor(v) for k, v in vars(scores).items()}
+    found = {f"held_out_{k}": torch.tensor(v, dtype=torch.float64) for k, v in vars(scores).items()}
     return {name: torch.where(t.isinf(), torch.nan, t) for name, t in found.items()}
 
 
@@ -441,54 +452,20 @@ def _model(found: ModelFile, record: Record) -> FittedModel:
         record=dataclasses.replace(record, search=found.search),
         **trained_with(record.settings | {"objective": found.objective}),
     )  # fmt: skip
-    _check_model(model)
-    return model
-
-
-def _check_model(model: FittedModel) -> None:
-    """ValueError where parts of a model do not fit together, or its answers are no numbers."""
-    votes, density, features, n_classes = (
-        model.votes,
-        model.density,
-        model.features,
-        len(model.classes),
-    )
-    wanted = (model.normalizer.n_coordinates(features.n_numbers), n_classes + 1)
-    for mixture in (votes, density):
-        if (mixture.n_features, mixture.n_columns) != wanted:
-            raise ValueError(f"it has {mixture.n_features} features, {mixture.n_columns} classes")
-    if votes.w.dtype != density.w.dtype:
-        raise ValueError(f"its votes are of {votes.w.dtype}, its density of {density.w.dtype}")
-    means = None if model.exemplars is None else model.exemplars.means
-    seen = None if features.observed is None else features.observed[0]
-    for told in (features.named, seen, None if means is None else means[0]):
-        if told is not None and len(told) != features.n_numbers:
-            raise ValueError(f"it says something of {len(told)} features")
-    levels = () if model.lineage is None else model.lineage.models
-    if any(level.n_features != votes.n_features for level in levels):
-        raise ValueError("a level of growth has another number of features")
-    if any(level.n_columns != votes.n_columns for level in levels) and model.is_classifier:
-        raise ValueError("a level of growth has another number of classes")
-    if model.is_classifier and model.label_mass is None:
-        raise ValueError("the tensor 'label_mass' is missing")
-    if not model.is_classifier and (
-        model.classes.tolist() != list(range(n_classes)) or not model.is_joint
-        or (model.labels is not None and model.labels.max(initial=0) >= n_classes)
-    ):  # fmt: skip
-        raise ValueError(f"its labels are none of {n_classes} clusters")
-    scores = (log_joint(m, m.w[:_PROBED]) for m in (model.precise_votes, votes, density))
-    if not all(bool(torch.isfinite(each).all()) for each in scores):
-        raise ValueError("probabilities of its own memories are not finite")
+    return check_model(model)
 
 
 def _calibration(found: ModelFile) -> Calibration | None:
     parts = [getattr(found, f"held_out_{name}") for name in _SCORES]
     if parts[0] is None:
         return None
-    scale, *scores = (np.nan_to_num(_there(t, "held_out").numpy(), nan=np.inf) for t in parts)
-    if not (scale > 0).all() or any((np.diff(s) < 0).any() for s in scores):
+    *given, temperature = (_there(t, "held_out").numpy() for t in parts)
+    scale, novelty, rejection, label = (np.nan_to_num(t, nan=np.inf) for t in given)
+    if not (scale > 0).all() or any((np.diff(s) < 0).any() for s in (novelty, rejection, label)):
         raise ValueError("its held-out scores are not sorted, or have no scale")
-    return Calibration(scale, *scores)
+    if not temperature > 0:
+        raise ValueError(f"temperature of its held-out scores is {temperature}")
+    return Calibration(scale, novelty, rejection, label, float(temperature))
 
 
 def _exemplars(found: ModelFile) -> Exemplars | None:

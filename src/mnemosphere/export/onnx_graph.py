@@ -32,7 +32,7 @@ _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest
 def to_onnx(model: object, path: str | PathLike[str]) -> None:
     """Write a fitted model, or a pipeline of a `PatchEncoder` and a model, as an ONNX graph.
 
-    The graph takes raw rows, float32 (batch, N), and returns label (batch,), probabilities (batch, C),
+    The graph takes raw rows, float64 (batch, N), and returns label (batch,), probabilities (batch, C),
     novelty_score (batch,) and, after `calibrate`, is_novel (batch,). It needs the package onnx.
 
     Parameters
@@ -47,7 +47,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     >>> mn.to_onnx(clf, "wine.onnx")
     >>> import onnxruntime
     >>> session = onnxruntime.InferenceSession("wine.onnx")
-    >>> session.run(["label"], {"rows": X_test[:3].to_numpy("float32")})[0].tolist()
+    >>> session.run(["label"], {"rows": X_test[:3].to_numpy("float64")})[0].tolist()
     [0, 2, 1]
     """
     path = Path(path)
@@ -60,7 +60,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
 def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:
     """The graph as an onnx.ModelProto.
 
-    Input: rows, float32 (batch, n_features), pixels with an encoder. Outputs: label (batch,) of
+    Input: rows, float64 (batch, n_features), pixels with an encoder. Outputs: label (batch,) of
     the type of the classes; probabilities (batch, C) float32, those of `predict_proba`;
     novelty_score (batch,) float32; is_novel (batch,) after `calibrate`.
     """
@@ -78,7 +78,7 @@ def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:
         helper.make_graph(
             graph.nodes,
             "mnemosphere",
-            [helper.make_tensor_value_info("rows", 1, ["batch", taken])],
+            [helper.make_tensor_value_info("rows", graph.double, ["batch", taken])],
             [
                 helper.make_tensor_value_info(
                     name, kinds.get(name, graph.bool), shapes.get(name, ["batch"])
@@ -182,7 +182,7 @@ class _Graph:
 def _encoded(g: _Graph, encoder: FittedEncoder) -> str:
     """Soft counts of patch memories, in the precision of the encoder, as `PatchEncoder` does it."""
     dtype = np.float32 if encoder.dtype == torch.float32 else np.float64
-    images = "rows" if dtype is np.float32 else g("Cast", "rows", to=g.double)
+    images = g("Cast", "rows", to=g.float) if dtype is np.float32 else "rows"
     power = g.constant(encoder.power, dtype)
     parts = []
     for layer in encoder.layers:

@@ -14,7 +14,7 @@ from mnemosphere.data.circles import Circles
 from mnemosphere.data.encoding import written
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.export.facts import facts, label_columns, show
+from mnemosphere.export.facts import facts, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
@@ -23,6 +23,7 @@ from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.counterfactual import counterfactual
 from mnemosphere.interpret.editing import at_level
 from mnemosphere.interpret.rejection import is_rejected
+from mnemosphere.labels import Labels
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Votes
@@ -66,6 +67,7 @@ def payload(
     chosen = packed = unit = None
     if X is not None:
         X = model.stored(X)
+        y = None if y is None else Labels.of(y, X.n_rows)
         chosen = _choose_rows(model, X.n_rows, y, max_rows)
         some = X.take(torch.from_numpy(chosen)).dense()
         packed, unit = as_numpy(some.values).astype(np.float64), _unit_rows(model, some)
@@ -79,7 +81,7 @@ def payload(
         certificate = _certificate(model, X, y)
     normalizer = model.normalizer
     tiny = float(torch.finfo(model.votes.p.dtype).tiny)
-    known = facts(model, X, y)
+    known = facts(model, X, None if y is None else y.tolist())
     return {
         "format": "mnemosphere-page",
         "version": 2,
@@ -178,7 +180,7 @@ def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
     }
 
 
-def _choose_rows(model: FittedModel, n_rows: int, y: Any, most: int) -> NDArray[np.int64]:
+def _choose_rows(model: FittedModel, n_rows: int, y: Labels | None, most: int) -> NDArray[np.int64]:
     """Rows to pack, in order; of each class its share, so that accuracy stays what it is."""
     if most < 1:
         raise ValueError(f"max_rows must be at least 1, got {most}")
@@ -187,7 +189,7 @@ def _choose_rows(model: FittedModel, n_rows: int, y: Any, most: int) -> NDArray[
     rng = np.random.default_rng(0)
     order = rng.permutation(n_rows)
     if y is not None:
-        order = order[np.argsort(label_columns(model, y)[order], kind="stable")]
+        order = order[np.argsort(y.among(model.classes, unknown=True)[order], kind="stable")]
     # Every so-manieth of the rows sorted by class, from a random order within each.
     return np.sort(order[np.floor((np.arange(most) + 0.5) * n_rows / most).astype(int)])
 
@@ -243,7 +245,7 @@ def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]
 
 def _rows(
     model: FittedModel, texts: list[str | None] | None, packed: NDArray[Any],
-    chosen: NDArray[np.int64] | None, y: Any,
+    chosen: NDArray[np.int64] | None, y: Labels | None,
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
     known, rejected = model.calibration, None
@@ -252,9 +254,9 @@ def _rows(
         rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
     labels = None
     if y is not None and model.is_classifier:
-        labels = label_columns(model, y)[chosen].tolist()
+        labels = y.among(model.classes, unknown=True)[chosen].tolist()
     elif y is not None:  # of a clusterer: names to show, not to score
-        labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
+        labels = [show(v) for v in y.take(chosen).tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
     quick = texts is None and _is_quick(model, _AS_MANY * len(packed))
     robust = _robust(model, packed) if quick else None
@@ -313,13 +315,14 @@ def _strong_features(model: FittedModel) -> list[int]:
     return [int(j) for j in spread.argsort(descending=True, stable=True)]
 
 
-def _certificate(model: FittedModel, X: Any, y: Any) -> Certificate | None:
+def _certificate(model: FittedModel, X: Any, y: Labels | None) -> Certificate | None:
     """Of all rows given, where that takes seconds; a classifier needs their labels."""
     if X is None or (y is None and model.is_classifier):
         return None
-    if model.is_classifier and (label_columns(model, y) < 0).any():
+    if y is not None and model.is_classifier and (y.among(model.classes, unknown=True) < 0).any():
         return None
-    return certify(model, X, y) if _is_quick(model, X.n_rows) else None
+    labels = None if y is None else y.tolist()
+    return certify(model, X, labels) if _is_quick(model, X.n_rows) else None
 
 
 def _typical(model: FittedModel) -> list[list[Any]] | None:

@@ -1,5 +1,6 @@
 """Functions of a fitted model, and of rows: reasons, counterfactuals, memories, edits, recall."""
 
+from mnemosphere.checks import checked
 from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.classes import (
@@ -42,6 +43,21 @@ from mnemosphere.interpret.rejection import (
     rejection_score,
     rejection_threshold,
 )
+
+# Functions that change a model: whatever they return is a model that can be saved.
+add_class = checked(add_class)
+merge_classes = checked(merge_classes)
+remove_class = checked(remove_class)
+rename_class = checked(rename_class)
+at_level = checked(at_level)
+from_parameters = checked(from_parameters)
+relabel_memory = checked(relabel_memory)
+shrink = checked(shrink)
+with_class_prior = checked(with_class_prior)
+without_memories = checked(without_memories)
+name_features = checked(name_features)
+name_rows = checked(name_rows)
+calibrate = checked(calibrate)
 
 __all__ = [
     "Certificate",

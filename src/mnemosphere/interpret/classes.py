@@ -20,6 +20,7 @@ from torch import Tensor
 from mnemosphere.fitted import FittedModel, Floats, as_numpy
 from mnemosphere.interpret.editing import directed
 from mnemosphere.interpret.exemplars import row_texts
+from mnemosphere.labels import OUT_OF_SCOPE, Labels
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import label_frequencies
 from mnemosphere.model.kernel import exponents, log_joint
@@ -46,7 +47,7 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     X : array-like of shape (n, N)
         Rows of the new class.
     label : object
-        Its name.
+        Its name; `mnemosphere.OUT_OF_SCOPE`: the rows belong to none of the classes.
 
     Returns
     -------
@@ -76,10 +77,12 @@ def extend(
     x = directed(model, X).double()
     near = _centers(x)
     new = _imprinted(near, x)
-    table = torch.eye(len(names) + 1, dtype=torch.float64)
-    table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
-    wide = _map_classes(model, _with_label(names, label, model.classes), table)
-    column = wide.classes.tolist().index(label)
+    wide, column = model, len(names)  # "none of them"
+    if label != OUT_OF_SCOPE:
+        table = torch.eye(len(names) + 1, dtype=torch.float64)
+        table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
+        wide = _map_classes(model, _with_label(names, label, model.classes), table)
+        column = wide.classes.tolist().index(label)
 
     def extended(p: Tensor, smoothing: float, weight: float) -> Tensor:
         soft = torch.full_like(p[0], smoothing / p.shape[1])
@@ -93,10 +96,12 @@ def extend(
         if texts is not None and behind.names is not None:
             order = as_numpy((near @ x.T).topk(min(behind.names.shape[1], len(x)), dim=1).indices)
             behind.names[model.n_memories :, : order.shape[1]] = row_texts(texts, order)
-    if mass is not None:  # smoothing is spread over one more column
-        total, spread = mass.sum(), model.smoothing * mass.sum() / (len(mass) - 1)
-        mass += model.smoothing * (total + len(x)) / len(mass) - spread
-        mass[column] += spread + (1 - model.smoothing) * len(x)
+    if mass is not None:
+        mass, total = mass + model.smoothing * len(x) / len(mass), model.smoothing * mass.sum()
+        mass[column] += (1 - model.smoothing) * len(x)
+        if wide is not model:  # smoothing is spread over one more column
+            mass += total / len(mass) - total / (len(mass) - 1)
+            mass[column] += total / (len(mass) - 1)
     votes, density = wide.votes, wide.density
     p = extended(density.p, model.smoothing, _average_weight(model.density.p))
     rows = new if model.is_joint else near  # a density of its own holds rows as they are
@@ -147,8 +152,11 @@ def _likeliest_weight(model: FittedModel, x: Tensor) -> float:
     fold = torch.arange(len(x), device=x.device) % _FOLDS
     lost, won = log_odds(drawn.to(x), x), log_odds(x, x)
     if len(x) > 1:
-        parts = [log_odds(x[fold == k], x[fold != k]) for k in range(min(_FOLDS, len(x)))]
-        won = np.concatenate(parts)
+        folds = range(min(_FOLDS, len(x)))
+        apart = np.concatenate([log_odds(x[fold == k], x[fold != k]) for k in folds])
+        # Few rows are hard to predict from fewer, which is no reason to lose rows of other classes.
+        own = won[np.concatenate([np.flatnonzero(as_numpy(fold == k)) for k in folds])]
+        won = apart + (own - apart) / len(x)
 
     def slope(log_weight: float) -> float:
         missed = expit(-won - log_weight).mean() / len(model.classes)
@@ -179,7 +187,7 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     >>> mn.interpret.remove_class(model, 1).classes
     array([0, 2])
     """
-    column, n_classes = int(model.columns_of(np.asarray([label]))[0]), len(model.classes)
+    column, n_classes = int(model.columns_of([label])[0]), len(model.classes)
     kept = _of_others(model.votes.p, column)
     if n_classes == 1 or not len(kept):
         raise ValueError(f"every memory is of class {label!r}: none would be left")
@@ -227,7 +235,7 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
     >>> mn.interpret.merge_classes(model, [1, 2], 1).classes
     array([0, 1])
     """
-    columns = np.unique(as_numpy(model.columns_of(np.asarray(labels))))
+    columns = np.unique(as_numpy(model.columns_of(labels)))
     others = np.setdiff1d(np.arange(len(model.classes)), columns)
     names = model.classes[others].tolist()
     if into in names:
@@ -276,10 +284,10 @@ def hide_class(model: FittedModel, label: object) -> FittedModel:
 
 def _with_label(names: list[Any], label: object, like: NDArray[Any]) -> NDArray[Any]:
     """Names and one more of the same kind."""
-    found = np.array([*names, label])
-    if found.dtype.kind != like.dtype.kind:
-        raise ValueError(f"a label must be like {like[0].item()!r}, got {label!r}")
-    return found
+    found = Labels.of([label]).found
+    if label == OUT_OF_SCOPE or not len(found) or found.dtype.kind != like.dtype.kind:
+        raise ValueError(f"a label must be like {like[0].item()!r}, got {label!r:.60}")
+    return np.array([*names, label])
 
 
 def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> FittedModel:

@@ -259,7 +259,7 @@ def counterfactual(
     if y is None:
         target = order[:, min(1, proba.shape[1] - 1)]
     else:
-        target = model.columns_of(np.atleast_1d(as_numpy(y))).expand(len(x))
+        target = model.columns_of(y if np.ndim(y) else [y]).expand(len(x))
     search = _Search(model.precise_votes, model.normalizer.to(x.device), observed)
     most = x.shape[1] if max_features is None else max_features
     check_whole(most, "max_features", 1)

@@ -12,6 +12,7 @@ from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from mnemosphere.fitted import FittedModel, as_numpy, check_whole
+from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model.kmeans import Partition, spherical_kmeans
 
 _ROWS_EACH = 20  # of a proposed class, on average, if their number is to be found
@@ -44,7 +45,7 @@ class ProposedClass:
 
 
 def discover(
-    model: FittedModel, X: Any, n_classes: int | str = "auto", *, random_state: int = 0
+    model: FittedModel, X: Any, n_classes: int | str = "auto", *, random_state: Any = 0
 ) -> list[ProposedClass]:
     """Group rows by spherical k-means in the geometry of the model, to propose new classes.
 
@@ -56,7 +57,7 @@ def discover(
         Rows, such as those that were rejected.
     n_classes : int or "auto", default "auto"
         How many; "auto": the number with the best silhouette, up to one per twenty rows.
-    random_state : int, default 0
+    random_state : int, RandomState or None, default 0
         Seed of the starts.
 
     Returns
@@ -69,10 +70,11 @@ def discover(
     >>> len(mn.interpret.discover(model, X_test, n_classes=2))
     2
     """
-    x, lost = model.on_sphere(X, torch.float64)
+    stored = model.completed(X).dense()
+    x, lost = model.on_sphere(stored, torch.float64)
     kept = (~lost).nonzero()[:, 0]
     x = x[kept]
-    generator = torch.Generator(x.device).manual_seed(random_state)
+    generator = torch.Generator(x.device).manual_seed(draw_seed(random_state))
     if n_classes == "auto":
         n_classes = _best_number(x, generator)
     check_whole(n_classes, "n_classes", 1)
@@ -80,7 +82,7 @@ def discover(
         raise ValueError(f"{len(x)} rows cannot make {n_classes} classes: pass more rows")
     label, centers = spherical_kmeans(x, int(n_classes), generator=generator)
     overlap = (x * centers[label]).sum(1)
-    best = model.log_proba(X).argmax(1)[kept]
+    best = model.log_proba(stored).argmax(1)[kept]
     found = []
     for k in range(len(centers)):
         own = (label == k).nonzero()[:, 0]

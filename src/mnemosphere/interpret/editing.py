@@ -240,6 +240,10 @@ def with_class_prior(
     >>> bool(sum(after == 0) <= sum(before == 0))
     True
     """
+    if memory_weights not in KINDS:
+        raise ValueError(
+            f"memory_weights must be one of {', '.join(KINDS)}, got {memory_weights!r}"
+        )
     weights = _prior_weights(model, prior)
     votes, density = model.votes, model.density
     old = votes.prior.double()
@@ -247,10 +251,15 @@ def with_class_prior(
     new = torch.cat([new, old[-1:]])
     ratio = torch.where(old > 0, new / old.clamp_min(1e-300), 1.0)
     own = torch.where(old > 0, votes.p.double().sum(0) * ratio, new)
-    p = reweighted(votes.p, own, memory_weights)
+    try:
+        p = reweighted(votes.p, own, memory_weights)
+        density = change_prior(density, density.p.double().sum(0) * ratio, memory_weights)
+    except RuntimeError as error:
+        raise ValueError(
+            "memories of one class each cannot keep their weights: use memory_weights='follow'"
+        ) from error
     return model.replace(
-        votes=votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p)),
-        density=change_prior(density, density.p.double().sum(0) * ratio, memory_weights),
+        votes=votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p)), density=density,
         calibration=None, exemplars=None, lineage=None, stream=None,
     )  # fmt: skip
 
@@ -265,7 +274,7 @@ def _prior_weights(
                 f"prior must name every class once, {names}, got {list(prior)}: "
                 "weights are relative, so pass all of them"
             )
-        index = as_numpy(model.columns_of(np.array(list(prior))))
+        index = as_numpy(model.columns_of(list(prior)))
         weights = np.empty(len(names))
         weights[index] = np.array(list(prior.values()), dtype=np.float64)
     else:
@@ -404,8 +413,24 @@ def _settle(
                 "all: use class_prior='follow'"
             )
         p = p.clone()
-        p[others] = polytope.project(p[others], p[others].sum(1), left)
+        p[others] = _shared_out(p[others], left)
     return w, (p / p.sum()).to(mixture.p)
+
+
+def _shared_out(p: Tensor, left: Tensor) -> Tensor:
+    """Rows p (k, C+1) with column sums `left`: memories keep their weights if zeros allow it.
+
+    Memories of one class each have nothing to share out, so their weights change instead.
+    """
+    try:
+        return polytope.project(p, p.sum(1), left)
+    except RuntimeError as error:
+        total = p.sum(0)
+        if bool(((total == 0) & (left > 1e-12)).any()):
+            raise ValueError(
+                "a class would have no memory left: use class_prior='follow'"
+            ) from error
+        return p * torch.where(total > 0, left / total.clamp_min(1e-300), 0.0)
 
 
 def _soft_label(model: FittedModel, label: object | Mapping[Any, float]) -> Tensor:
@@ -416,7 +441,7 @@ def _soft_label(model: FittedModel, label: object | Mapping[Any, float]) -> Tens
     for name, weight in weights.items():
         if not (np.isfinite(weight) and weight >= 0):
             raise ValueError(f"weights of a soft label must be finite and >= 0, got {weight}")
-        column = n_classes if name is None else int(model.columns_of(np.asarray([name]))[0])
+        column = n_classes if name is None else int(model.columns_of([name])[0])
         soft[column] += weight
     if not float(soft.sum()) > 0:
         raise ValueError(f"a soft label needs a positive weight, got {dict(weights)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.decision import Spread, spread, summarize
+from mnemosphere.labels import Labels
 
 _BINS = 15  # of the calibration error
 Labeled = tuple[Any, NDArray[Any], Any]  # rows, their labels and their names
@@ -43,27 +45,22 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     >>> found["rows"], found["confusion"].shape, found["accuracy"] > 0.9
     (60, (3, 3), True)
     """
-    classes, order = model.classes, np.argsort(model.classes, kind="stable")
+    classes = model.classes
     seen: list[tuple[NDArray[Any], ...]] = []  # truth, prediction, probabilities of both
     worst: list[tuple[float, Any, Any, Any]] = []
     voted: list[Spread] = []
     for X, given, names in parts:
-        y = np.array(as_numpy(given).tolist())
-        if (classes.dtype.kind in "US") != (y.dtype.kind in "US"):
-            raise ValueError(
-                f"the labels are like {y[0].item()!r}, the model's like {classes[0].item()!r}: "
-                "choose labels of the same kind"
-            )
         stored = model.stored(X)
+        told = Labels.of(given, stored.n_rows)
+        told.check_like(classes)
+        truth, y = told.among(classes, unknown=True), np.array(told.tolist(), dtype=object)
         proba = as_numpy(model.log_proba(stored).exp())
         voted.append(spread(model, stored))
-        best, known = proba.argmax(axis=1), np.isin(y, classes)
-        truth = np.full(len(y), -1)
-        truth[known] = order[np.searchsorted(classes, y[known], sorter=order)]
-        own = np.where(known, proba[np.arange(len(y)), truth], 0.0)
+        best = proba.argmax(axis=1)
+        own = np.where(truth >= 0, proba[np.arange(len(y)), truth], 0.0)
         seen.append((y, truth, best, own, proba.max(axis=1)))
         at = np.argsort(own, kind="stable")[:n_worst]
-        worst += [(float(own[k]), names[k], y[k].item(), classes[best[k]].item()) for k in at]
+        worst += [(float(own[k]), names[k], y[k], classes[best[k]].item()) for k in at]
         worst = sorted(worst, key=lambda row: row[0])[:n_worst]
     if not seen:
         raise ValueError("no row has a label: name the column with --label")
@@ -75,7 +72,7 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
         "log_loss": found["log_loss"],
         "calibration_error": found["calibration_error"],
         "decision": summarize(model, voted).as_dict(),
-        "most_frequent": float(np.unique(labels, return_counts=True)[1].max() / len(labels)),
+        "most_frequent": max(Counter(labels.tolist()).values()) / len(labels),
         "rows": len(labels),
         "unknown_labels": int((~known).sum()),
         "classes": classes.tolist(),

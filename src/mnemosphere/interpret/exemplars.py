@@ -17,6 +17,7 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.features import Line
 from mnemosphere.fitted import Exemplars, FittedModel, Floats, as_numpy, check_whole
 from mnemosphere.interpret.certify import certify
+from mnemosphere.machine import need
 from mnemosphere.model import kernel, metric
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.parameters import memory_name
@@ -124,8 +125,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     >>> table["name"].tolist()
     ['#0', '#1', '#2', '#3', '#4', '#5']
     """
-    import pandas as pd
-
+    pd = need("pandas")
     n_memories = model.n_memories
     behind, beta_split = model.exemplars, np.full(n_memories, np.nan)
     if X is not None:
@@ -213,8 +213,7 @@ def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
     >>> mn.interpret.strongest_features(model, n_features=2).shape
     (12, 6)
     """
-    import pandas as pd
-
+    pd = need("pandas")
     check_whole(n_features, "n_features", 1)
     soft = model.votes.p[1:]
     labels = [*model.classes.tolist(), None]

@@ -17,6 +17,7 @@ from mnemosphere.data.encoding import is_frame
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, check_whole, like
+from mnemosphere.machine import need
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.recall import Recall
@@ -259,16 +260,24 @@ def sample(
     """
     check_whole(n_samples, "n_samples", 1)
     generator = torch.Generator().manual_seed(draw_seed(random_state))
-    index = None if y is None else int(model.columns_of(np.asarray([y]))[0])
+    index = None if y is None else int(model.columns_of([y])[0])
+    rows, drawn = draw(model, int(n_samples), index, generator)
+    names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
+    labels = names if None in names.tolist() else names.astype(model.classes.dtype)
+    framed = model.features.columns is not None and model.features.encoder is None
+    return _table(model, rows) if framed else rows, labels
+
+
+def draw(
+    model: FittedModel, n_samples: int, column: int | None, generator: torch.Generator
+) -> tuple[Floats, Tensor]:
+    """Rows (n, N) as numbers, and the columns of their classes (n,); column None: of any class."""
     density = model.density.to(device="cpu")
     if model.is_classifier:  # labels as rows have them, not smoothed
         density = density.replace(p=net_class_weights(density, model.smoothing))
-    x, drawn = retrieval.sample(density, int(n_samples), class_index=index, generator=generator)
-    names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
-    labels = names if None in names.tolist() else names.astype(model.classes.dtype)
+    x, drawn = retrieval.sample(density, n_samples, class_index=column, generator=generator)
     rows: Floats = model.restore(x).numpy()
-    framed = model.features.columns is not None and model.features.encoder is None
-    return _table(model, rows) if framed else rows, labels
+    return rows, drawn
 
 
 def draw_seed(random_state: Any) -> int:
@@ -304,8 +313,7 @@ def encode(model: FittedModel, X: Any) -> Any:
     numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
     if not is_frame(X):
         return numbers
-    import pandas as pd
-
+    pd = need("pandas")
     return pd.DataFrame(numbers, columns=model.features.names, index=getattr(X, "index", None))
 
 
@@ -329,12 +337,15 @@ def decode(model: FittedModel, numbers: Any) -> Any:
     >>> mn.interpret.decode(model, clf.memories_)["alcohol"].shape
     (6,)
     """
-    numbers = np.asarray(numbers, dtype=np.float64)
+    numbers = as_numpy(numbers).astype(np.float64)
+    if numbers.ndim != 2 or numbers.shape[1] != model.features.n_numbers:
+        raise ValueError(
+            f"numbers must be (rows, {model.features.n_numbers}), got shape {numbers.shape}"
+        )
     if model.features.encoding is not None:
         return model.features.encoding.decode(numbers)
     names = model.features.names
     if names is None:
         return numbers
-    import pandas as pd
-
+    pd = need("pandas")
     return pd.DataFrame(numbers, columns=names)

@@ -3,8 +3,10 @@
 There are three reasons to reject a row: it resembles no memory (its novelty score is high), it is
 undecided between classes (the largest probability is low: doubt, its negative logarithm), or no
 class is far ahead of an average one (the centered largest logit is low, as in Hendrycks et al.
-2022). The rejection score is the sum of all, each in units of its standard deviation among held-out
-rows. A study of BANKING77 and CLINC150 compares it with parts of it, the larger of two ranks and
+2022). The rejection score is the sum of all, each in units of its standard deviation among rows
+drawn from the model. Scores are taken at the temperature that the model had before `calibrate`: they
+depend on no held-out row but their own, so those of held-out rows and of new rows are exchangeable.
+A study of BANKING77 and CLINC150 compares it with parts of it, the larger of two ranks and
 thresholds per class (docs/open-world.md).
 """
 
@@ -17,15 +19,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import Calibration, FittedModel, Floats, as_numpy, like
-from mnemosphere.interpret.certify import labeled_rows
-from mnemosphere.labels import encode, in_scope
+from mnemosphere.interpret.certify import rows_to_certify
+from mnemosphere.interpret.recall import draw
+from mnemosphere.labels import Encoded, Labels, encode, row_weights, sample_weights
 from mnemosphere.model.class_reading import best_temperature
+from mnemosphere.schema import warn_user
 
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _POINTS = 21  # of a coverage–accuracy curve
+_LEAST_ROWS = 20  # labeled rows that set a temperature
+_DRAWN = 1000  # rows that tell how much reasons for rejection vary
 
 
 # Held-out rows.
@@ -35,7 +42,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     """Keep the scores of held-out rows, by which rates and coverages hold.
 
     Without labels the temperature stays as it is, and there are no prediction sets. Rows labeled
-    `OUT_OF_SCOPE` are left out: rates and coverages are about the others.
+    `OUT_OF_SCOPE` and rows of weight 0 are left out: rates and coverages are about the others.
 
     Parameters
     ----------
@@ -46,7 +53,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     y : array-like of shape (n,), default None
         Their labels.
     sample_weight : array-like of shape (n,), default None
-        Weights of the rows; None: all 1.
+        Weights of the rows in the temperature; None: all 1.
 
     Returns
     -------
@@ -60,31 +67,68 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     (60,)
     """
     stored = model.stored(X)
+    weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+    kept = torch.ones(stored.n_rows, dtype=torch.bool) if weight is None else (weight > 0).cpu()
     index = torch.full((stored.n_rows,), -1)
+    fitted = model.votes.temperature
     if y is not None and model.is_classifier:
-        kept = in_scope(y)
-        if not kept.all():
-            stored = stored.take(torch.from_numpy(kept.nonzero()[0]).to(stored.device))
-            y = np.asarray(y)[kept]
-            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[kept]
-        rows = labeled_rows(model, stored, y, sample_weight)
-        labeled = rows.targets.sum(1) > 0
+        settings = model.record.settings
+        coded = encode(
+            y, stored.n_rows, model.classes, unlabeled=settings.get("unlabeled"),
+            smoothing=model.smoothing, require_label=False, device=stored.device,
+        )  # fmt: skip
+        index = coded.index.cpu()
+        kept &= (index >= 0) | (coded.targets.sum(1) == 0).cpu()  # the others are out of scope
+        labeled = (kept & (index >= 0)).to(stored.device)
         if not bool(labeled.any()):
             raise ValueError("no row of y has a label: pass labeled rows to calibrate")
-        trained = model.votes.at(1.0)
-        found = best_temperature([(trained, rows.take(labeled))])
-        model = model.replace(votes=trained.at(found))
-        settings = model.record.settings
-        index = encode(
-            y, stored.n_rows, model.classes, unlabeled=settings.get("unlabeled"), smoothing=0.0,
-            require_label=False, device=model.device,
-        ).index  # fmt: skip
-    known = index >= 0
-    own = -model.log_proba(stored)[known, index[known]]
-    reasons = as_numpy(rejection_reasons(model, stored))
-    scale = np.array([_deviation(part) for part in reasons.T])
-    scores = (reasons[:, 0], (reasons / scale).sum(1), as_numpy(own))
-    return model.replace(calibration=Calibration(scale, *(np.sort(part) for part in scores)))
+        model = _with_temperature(model, stored, coded, labeled, weight)
+    rows = kept.nonzero()[:, 0]
+    if not len(rows):
+        raise ValueError("no row is left to calibrate by: pass rows of the known classes")
+    stored, index = stored.take(rows.to(stored.device)), index[rows]
+    known, scored = index >= 0, _at(model, fitted)
+    own = -scored.log_proba(stored).cpu()[known, index[known]]
+    reasons, scale = as_numpy(rejection_reasons(scored, stored)), _scale(scored)
+    found = Calibration(
+        scale, np.sort(reasons[:, 0]), np.sort((reasons / scale).sum(1)), np.sort(as_numpy(own)),
+        fitted,
+    )  # fmt: skip
+    return model.replace(calibration=found)
+
+
+def _with_temperature(
+    model: FittedModel, stored: StoredRows, coded: Encoded, labeled: Tensor, weight: Tensor | None
+) -> FittedModel:
+    """The model at the temperature with the least log-loss of these rows, if they are enough."""
+    if int(labeled.sum()) < _LEAST_ROWS:
+        warn_user(
+            f"{int(labeled.sum())} labeled rows are too few to set the temperature by: it stays "
+            f"{model.votes.temperature:.3g}; pass {_LEAST_ROWS} or more"
+        )
+        return model
+    setting = model.record.settings.get("class_weight")
+    each = row_weights(coded, setting, weight)
+    at = labeled.nonzero()[:, 0]
+    rows = rows_to_certify(
+        model, stored.take(at), coded.targets[at], None if each is None else each[at]
+    )
+    return _at(model, best_temperature([(model.votes.at(1.0), rows)]))
+
+
+def _at(model: FittedModel, temperature: float) -> FittedModel:
+    return model.replace(votes=model.votes.at(temperature))
+
+
+def _scale(model: FittedModel) -> NDArray[np.float64]:
+    """Standard deviations of the reasons for rejection, (3,), of rows that the model draws.
+
+    They depend on the model alone, so that the scores of held-out rows are exchangeable with those
+    of new rows.
+    """
+    rows, _ = draw(model, _DRAWN, None, torch.Generator().manual_seed(0))
+    reasons = as_numpy(rejection_reasons(model, StoredRows.of(rows, model.device)))
+    return np.array([_deviation(part) for part in reasons.T])
 
 
 def _deviation(scores: Floats) -> float:
@@ -220,7 +264,7 @@ def rejection_reasons(model: FittedModel, X: Any) -> Tensor:
 
 
 def rejection_score(model: FittedModel, X: Any) -> Floats:
-    """Compute the sum of the reasons to reject each row, in standard deviations of held-out rows.
+    """Compute the sum of the reasons to reject each row, in standard deviations of drawn rows.
 
     Parameters
     ----------
@@ -240,8 +284,10 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     >>> mn.interpret.rejection_score(model, X_test).shape
     (60,)
     """
-    scale = torch.from_numpy(held_out(model).scale).to(model.device)
-    found: Floats = like(X, (rejection_reasons(model, X) / scale).sum(1))
+    held = held_out(model)
+    scale = torch.from_numpy(held.scale).to(model.device)
+    reasons = rejection_reasons(_at(model, held.temperature), X)
+    found: Floats = like(X, (reasons / scale).sum(1))
     return found
 
 
@@ -311,12 +357,13 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
-    known = held_out(model).label
+    held = held_out(model)
+    known = held.label
     if not known.size:
         raise ValueError("the held-out rows had no labels: call calibrate(X, y) with labels")
     rank = int(np.ceil(coverage * (known.size + 1) * (1 - 1e-12)))
     limit = np.inf if rank > known.size else known[rank - 1] + _margin(known)
-    log_p = as_numpy(model.log_proba(X))
+    log_p = as_numpy(_at(model, held.temperature).log_proba(X))
     order = np.argsort(-log_p, axis=1, kind="stable")
     sizes = (-log_p <= limit).sum(1)
     return [model.classes[line[:size]] for line, size in zip(order, sizes, strict=True)]
@@ -348,8 +395,10 @@ def coverage_curve(model: FittedModel, X: Any, y: Any) -> list[dict[str, float]]
     (1.0, 1.0)
     """
     order = np.argsort(as_numpy(rejection_score(model, X)), kind="stable")
-    best = model.classes[as_numpy(model.log_proba(X).argmax(1))]
-    right = (as_numpy(y) == best)[order]
+    best = as_numpy(model.log_proba(X).argmax(1))
+    labels = Labels.of(y, len(best))
+    labels.check_like(model.classes)
+    right = (labels.among(model.classes, unknown=True) == best)[order]
     shares = np.linspace(1.0, 0.0, _POINTS)[:-1]
     counts = np.maximum(np.round(shares * len(right)).astype(int), 1)
     return [

@@ -1,18 +1,18 @@
 """Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
-from mnemosphere.plots.curves import coverage_curve, learning_curves, novelty_histogram, search
-from mnemosphere.plots.functions import memory_curves
-from mnemosphere.plots.gallery import (
-    class_weights,
-    memories,
-    memory_gallery,
-)
-from mnemosphere.plots.growth import lineage_tree, split_spectrum
-from mnemosphere.plots.latent import latent_classes
-from mnemosphere.plots.output import save
-from mnemosphere.plots.predictions import confusion_matrix
-from mnemosphere.plots.recall import recall_strips
-from mnemosphere.plots.style import figure_style
+from mnemosphere.machine import need
+
+need("matplotlib")  # says how to install it
+
+from mnemosphere.plots.curves import coverage_curve, learning_curves, novelty_histogram, search  # noqa: E402
+from mnemosphere.plots.functions import memory_curves  # noqa: E402
+from mnemosphere.plots.gallery import class_weights, memories, memory_gallery  # noqa: E402
+from mnemosphere.plots.growth import lineage_tree, split_spectrum  # noqa: E402
+from mnemosphere.plots.latent import latent_classes  # noqa: E402
+from mnemosphere.plots.output import save  # noqa: E402
+from mnemosphere.plots.predictions import confusion_matrix  # noqa: E402
+from mnemosphere.plots.recall import recall_strips  # noqa: E402
+from mnemosphere.plots.style import figure_style  # noqa: E402
 
 __all__ = [
     "class_weights",

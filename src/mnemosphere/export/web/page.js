@@ -65,6 +65,7 @@ function number(v, digits = 3) {
   if (v === null || v === undefined || Number.isNaN(v)) return "–";
   if (!Number.isFinite(v)) return v > 0 ? "∞" : "−∞";
   const size = Math.abs(v);
+  if (size < 1e-9) return "0"; // rounding of sums
   const text = size !== 0 && (size >= 1e5 || size < 1e-3) ? v.toExponential(2) : String(Number(v.toPrecision(digits)));
   return text.replace("-", "−");
 }
@@ -389,7 +390,9 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
       if (!said[state.level]) return ["evaluating rows …"];
       if (data.kind === "classifier" && y) {
         const labeled = y.filter((v) => v >= 0).length;
-        return ["accuracy ", make("b", {}, percent(found.right(state.level) / labeled, 1)), ` on ${labeled} rows here`];
+        const measured = data.report.measured; // on all rows, of which the page holds some
+        if (measured && asSaved()) return ["accuracy ", make("b", {}, percent(measured.accuracy, 1)), ` on ${measured.n} rows`];
+        return ["accuracy ", make("b", {}, percent(found.right(state.level) / labeled, 1)), ` on ${labeled} rows here, with these knobs`];
       }
       if (isText && !y) return [make("b", {}, String(n)), ` rows here${rejected ? `, ${rejected.filter(Boolean).length} rejected` : ""}`];
       const same = said[state.level].filter((s, r) => s.predicted === found.first[r]).length;
@@ -664,7 +667,7 @@ function showAnswer() {
   const right = state.row !== null && rows.y && data.kind === "classifier" && rows.y[state.row] >= 0 ? rows.y[state.row] === y : null;
   $("answer").replaceChildren(
     make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, "What the model says"), make("small", {}, source)),
-    isText && state.row !== null ? quote(rows.text[state.row], 400) : null,
+    ...(isText && state.row !== null ? [quote(rows.text[state.row], 400)] : []),
     make("p", { class: "predicted" },
       make("strong", { id: "predicted", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
       make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, "rejected") : "")),
@@ -675,9 +678,14 @@ function showAnswer() {
   say(empty ? "nothing drawn" : `${name}, ${percent(answer.proba[y])}`);
 }
 
+/** Whether the knobs are as the model was saved. */
+function asSaved() {
+  return state.level === data.levels.length - 1 && state.temperature === null && state.odds === null;
+}
+
 /** How far the row may move, proven for the model as it was saved. */
 function proven() {
-  const saved = state.level === data.levels.length - 1 && state.temperature === null && state.odds === null;
+  const saved = asSaved();
   const told = saved && state.row !== null && data.rows?.robust ? data.rows.robust[state.row] : null;
   return told ? [make("p", { class: "muted" }, `${told[0].toUpperCase()}${told.slice(1)}.`)] : [];
 }

@@ -4,9 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mnemosphere.cli.table_rows import choose, parse_shape
-from mnemosphere.cli.tables import Table
+from mnemosphere.cli import rows as module
+from mnemosphere.cli.options import Columns
+from mnemosphere.cli.rows import parse_shape
 from mnemosphere.data.completion import fill_missing
+from mnemosphere.data.tables import Table
+
+
+def choose(given, guess_label="last", **columns):
+    columns = {k: tuple(v) if isinstance(v, list) else v for k, v in columns.items()}
+    return module.choose(given, Columns(**columns), guess_label)
 
 
 def table(frame, **more):

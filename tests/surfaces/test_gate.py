@@ -1,0 +1,528 @@
+"""One gate: every public verb takes every kind of rows and labels alike, on default models.
+
+A verb that takes rows or labels and is not in the tables below fails the first test.
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import warnings
+from functools import cache
+from itertools import chain
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.datasets import load_iris
+
+import mnemosphere as mn
+from mnemosphere import export, interpret
+
+NAN = float("nan")
+TRAIN, LEARNED = (part[::5] for part in load_iris(return_X_y=True))
+X, Y = TRAIN[::3], LEARNED[::3]  # ten rows to ask about
+N = len(Y)
+NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
+HOLES = np.random.default_rng(0).random(X.shape) < 0.1
+HOLES[HOLES.all(1)] = False
+OUT = mn.OUT_OF_SCOPE
+
+
+def frame(x=X):
+    return pd.DataFrame(x, columns=NAMES)
+
+
+def objects(x, mark):
+    found = x.astype(object)
+    found[np.isnan(x)] = mark
+    return found
+
+
+def columns(x):
+    return {
+        name: [None if np.isnan(v) else v for v in c] for name, c in zip(NAMES, x.T, strict=True)
+    }
+
+
+def gpu(x):
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    return torch.from_numpy(x).cuda()
+
+
+def opened(folder, write, name):
+    write(folder / name)
+    return mn.Dataset.open(folder / name)
+
+
+def kinds_of(x):
+    """Kinds of rows: the first of each table is what the others are compared with."""
+    holes = HOLES[: len(x)]
+    gaps = np.where(holes, NAN, x)
+    plain = {
+        "array": lambda _: x,
+        "list": lambda _: x.tolist(),
+        "by columns": lambda _: np.asfortranarray(x),
+        "read-only": lambda _: np.broadcast_to(x, (1, *x.shape))[0],
+        "tensor": lambda _: torch.from_numpy(x),
+        "masked array, nothing hidden": lambda _: np.ma.array(x),
+        "array of objects": lambda _: x.astype(object),
+        "sparse": lambda _: sp.csr_matrix(x),
+        "sparse array": lambda _: sp.coo_array(x),
+        "sparse tensor": lambda _: torch.from_numpy(x).to_sparse_csr(),
+        ".npy file": lambda folder: opened(folder, lambda path: np.save(path, x), "x.npy"),
+    }
+    named = {
+        "pandas": lambda _: frame(x),
+        "pandas, nullable": lambda _: frame(x).astype("Float64"),
+        "polars": lambda _: pl.DataFrame(columns(x)),
+        "polars, lazy": lambda _: pl.LazyFrame(columns(x)),
+        "Arrow": lambda _: pa.table(columns(x)),
+        "Arrow batch": lambda _: pa.RecordBatch.from_pydict(columns(x)),
+        "CSV file": lambda folder: opened(
+            folder, lambda p: frame(x).to_csv(p, index=False), "x.csv"
+        ),
+        "Parquet file": lambda folder: opened(folder, frame(x).to_parquet, "x.parquet"),
+    }
+    with_gaps = {
+        "NaN in an array": lambda _: gaps,
+        "NaN in a list": lambda _: gaps.tolist(),
+        "NaN in a tensor": lambda _: torch.from_numpy(gaps),
+        "masked array": lambda _: np.ma.array(np.where(holes, 1e9, x), mask=holes),
+        "None among objects": lambda _: objects(gaps, None),
+        "NaN among objects": lambda _: objects(gaps, NAN),
+    }
+    named_gaps = {
+        "NaN in pandas": lambda _: frame(gaps),
+        "NA in pandas": lambda _: frame(gaps).astype("Float64"),
+        "null in polars": lambda _: pl.DataFrame(columns(gaps)),
+        "null in Arrow": lambda _: pa.table(columns(gaps)),
+    }
+    return {"plain": plain, "named": named, "gaps": with_gaps, "named gaps": named_gaps}
+
+
+BAD_ROWS = {
+    "None": None,
+    "a number": 3.0,
+    "one row": X[0],
+    "a Series": frame().iloc[0],
+    "a generator": (row for row in X),
+    "a dict": dict(columns(X)),
+    "too few columns": X[:, :3],
+    "text": np.full((5, 4), "x" * 100_000),
+    "infinite": np.where(HOLES, np.inf, X),
+    "three axes": X[:, :, None],
+    "dates": np.full(X.shape, np.datetime64("2020-01-01")),
+    "complex": X + 1j,
+}
+
+LABELS = {
+    "array": Y,
+    "list": Y.tolist(),
+    "tuple": tuple(Y.tolist()),
+    "array of objects": Y.astype(object),
+    "floats": Y.astype(float),
+    "Series": pd.Series(Y, index=range(7, 7 + N)),
+    "categorical": pd.Series(Y, dtype="category"),
+    "nullable": pd.Series(Y, dtype="Int64"),
+    "polars": pl.Series(Y),
+    "Arrow": pa.array(Y),
+    "tensor": torch.from_numpy(Y),
+    "masked array, nothing hidden": np.ma.array(Y),
+    "list of tensors": list(torch.from_numpy(Y)),
+}
+BAD_LABELS = {
+    "NaN in a list": [NAN, *Y[1:].tolist()],
+    "None in a list": [None, *Y[1:].tolist()],
+    "NaN among texts": [NAN, *map(str, Y[1:])],
+    "masked": np.ma.array(Y, mask=Y == 1),
+    "1 and '1'": ["1", *Y[1:].tolist()],
+    "1 and True": [True, *Y[1:].tolist()],
+    "numbers and dates": [datetime.date(2020, 1, 1), *Y[1:].tolist()],
+    "too few": Y[:-1],
+    "a generator": (v for v in Y),
+    "three axes": Y[:, None, None],
+    "a word": "setosa",
+    "bytes": Y.astype("S1"),
+    "lone surrogates": ["\ud800", *map(str, Y[1:])],
+}
+
+
+@cache
+def default(kind, names):
+    """A default model, by the search, calibrated; with names of columns or without."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if kind == "clusterer":
+            return mn.DAMClusterer(3, random_state=0).fit(frame(TRAIN) if names else TRAIN).model_
+        found = mn.DAMClassifier(random_state=0).fit(frame(TRAIN) if names else TRAIN, LEARNED)
+        return found.calibrate(frame(TRAIN) if names else TRAIN, LEARNED).model_
+
+
+@cache
+def images():
+    """An encoder of small pictures, and some."""
+    x = np.random.default_rng(0).random((N, 16))
+    first = mn.PatchEncoder((4, 4), n_memories=3, patch=(2, 2), max_iter=1, random_state=0).fit(x)
+    return first.model_, x
+
+
+def fresh(model):
+    """An estimator that may be changed."""
+    return mn.as_estimator(model)
+
+
+def quick():
+    """What is fitted anew: the default objective with little to search."""
+    return mn.DAMClassifier(4, normalize="standard", random_state=0, search=None, max_iter=3)
+
+
+def page(model, path, *rows):
+    model.explore(path, *rows, layout="pca")
+    return path.read_text()
+
+
+def edited(model):
+    return model.params.w, model.params.p
+
+
+# Verbs that take rows alone: (estimator, model, rows, folder) → what is compared.
+OF_ROWS = {
+    "predict": lambda e, m, x, _: e.predict(x),
+    "predict_proba": lambda e, m, x, _: e.predict_proba(x),
+    "transform": lambda e, m, x, _: e.transform(x),
+    "novelty_score": lambda e, m, x, _: e.novelty_score(x),
+    "calibrate": lambda e, m, x, _: e.calibrate(x).model_.calibration.held_out.novelty,
+    "certified_radius": lambda e, m, x, _: e.certified_radius(x).radius,
+    "counterfactual": lambda e, m, x, _: e.counterfactual(x).found,
+    "explain": lambda e, m, x, _: e.explain(x).share,
+    "explore": lambda e, m, x, folder: page(e, folder / "p.html", x),
+    "memory_table": lambda e, m, x, _: e.memory_table(x, Y)["support"],
+    "recall": lambda e, m, x, _: e.recall(x, steps=3),
+    "interpret.certified_radius": lambda e, m, x, _: interpret.certified_radius(m, x).radius,
+    "interpret.counterfactual": lambda e, m, x, _: interpret.counterfactual(m, x).found,
+    "interpret.encode": lambda e, m, x, _: np.asarray(interpret.encode(m, x)),
+    "interpret.explain": lambda e, m, x, _: interpret.explain(m, x).proba,
+    "interpret.is_novel": lambda e, m, x, _: interpret.is_novel(
+        interpret.calibrate(m, X if m.features.columns is None else frame()), x, 0.1
+    ),
+    "interpret.novelty": lambda e, m, x, _: interpret.novelty(m, x),
+    "interpret.recall": lambda e, m, x, _: interpret.recall(m, x, steps=3),
+    "interpret.recall_path": lambda e, m, x, _: interpret.recall_path(m, x, steps=2).rows[-1],
+    "interpret.score_samples": lambda e, m, x, _: interpret.score_samples(m, x),
+    "export.explore": lambda e, m, x, folder: export.explore(m, folder / "p.html", x, layout="pca"),
+    "export.model_card": lambda e, m, x, _: export.model_card(m, x),
+}
+OF_CLASSIFIER = {
+    "add_class": lambda e, m, x, _: e.add_class(x, 3).predict_proba(x),
+    "decision_function": lambda e, m, x, _: e.decision_function(x),
+    "decision_summary": lambda e, m, x, _: e.decision_summary(x).memories_for_90,
+    "discover": lambda e, m, x, _: [len(found.rows) for found in e.discover(x, 2)],
+    "predict_log_proba": lambda e, m, x, _: e.predict_log_proba(x),
+    "predict_or_reject": lambda e, m, x, _: e.predict_or_reject(x, 0.1),
+    "predict_set": lambda e, m, x, _: [len(s) for s in listed(e.predict_set(x))],
+    "interpret.add_class": lambda e, m, x, _: edited(interpret.add_class(m, x, 3)),
+    "interpret.decision_summary": lambda e, m, x, _: interpret.decision_summary(m, x).as_dict()[
+        "memories_for_90"
+    ],
+    "interpret.discover": lambda e, m, x, _: len(interpret.discover(m, x, 2)),
+    "interpret.is_rejected": lambda e, m, x, _: interpret.is_rejected(m, x, 0.1),
+    "interpret.predict_set": lambda e, m, x, _: [len(s) for s in interpret.predict_set(m, x, 0.9)],
+    "interpret.rejection_score": lambda e, m, x, _: interpret.rejection_score(m, x),
+}
+OF_CLUSTERER = {
+    "aic": lambda e, m, x, _: e.aic(x),
+    "bic": lambda e, m, x, _: e.bic(x),
+    "score": lambda e, m, x, _: e.score(x),
+    "score_samples": lambda e, m, x, _: e.score_samples(x),
+    "fit": lambda e, m, x, _: mn.DAMClusterer(3, n_memories=3, normalize="standard",
+                                              random_state=0).fit(x).labels_,
+    "fit_predict": lambda e, m, x, _: mn.DAMClusterer(3, n_memories=3, normalize="standard",
+                                                      random_state=0).fit_predict(x),
+    "fit_transform": lambda e, m, x, _: mn.DAMClusterer(3, n_memories=3, normalize="standard",
+                                                        random_state=0).fit_transform(x),
+    "partial_fit": lambda e, m, x, _: e.partial_fit(x).labels_,
+    "certify": lambda e, m, x, _: e.certify(x, max_iter=0).beta_split,
+    "interpret.certify": lambda e, m, x, _: interpret.certify(m, x, max_iter=0).beta_split,
+    "interpret.calibrate": lambda e, m, x, _: interpret.calibrate(m, x).calibration.held_out.novelty,
+    "interpret.shrink": lambda e, m, x, _: edited(interpret.shrink(m, x, n_memories=2)),
+}  # fmt: skip
+# Verbs of a classifier that take labels too: (estimator, model, rows, labels, folder).
+OF_LABELS = {
+    "fit": lambda e, m, x, y, _: quick().fit(x, y).memories_,
+    "fit_transform": lambda e, m, x, y, _: quick().fit_transform(x, y),
+    "partial_fit": lambda e, m, x, y, _: quick().partial_fit(x, y).memories_,
+    "calibrate": lambda e, m, x, y, _: e.calibrate(x, y).model_.calibration.held_out.label,
+    "score": lambda e, m, x, y, _: e.score(x, y),
+    "certify": lambda e, m, x, y, _: e.certify(x, y, max_iter=0).beta_split,
+    "explore": lambda e, m, x, y, folder: page(e, folder / "p.html", x, y),
+    "memory_table": lambda e, m, x, y, _: e.memory_table(x, y)["support"],
+    "interpret.calibrate": lambda e, m, x, y, _: interpret.calibrate(m, x, y).calibration.temperature,
+    "interpret.certify": lambda e, m, x, y, _: interpret.certify(m, x, y, max_iter=0).beta_split,
+    "interpret.coverage_curve": lambda e, m, x, y, _: [
+        point["accuracy"] for point in interpret.coverage_curve(m, x, y)
+    ],
+    "interpret.evaluate": lambda e, m, x, y, _: interpret.evaluate(m, [(x, y, range(N))])["log_loss"],
+    "interpret.memory_table": lambda e, m, x, y, _: interpret.memory_table(m, x, y)["support"],
+    "interpret.shrink": lambda e, m, x, y, _: edited(interpret.shrink(m, x, y, n_memories=2)),
+    "export.explore": lambda e, m, x, y, folder: export.explore(m, folder / "p.html", x, y,
+                                                                layout="pca"),
+    "export.model_card": lambda e, m, x, y, _: export.model_card(m, x, y),
+}  # fmt: skip
+# Verbs whose y is the class that is asked for.
+OF_WANTED = {
+    "recall": lambda e, m, x, y: e.recall(x, y, steps=3),
+    "counterfactual": lambda e, m, x, y: e.counterfactual(x, y).found,
+    "interpret.recall": lambda e, m, x, y: interpret.recall(m, x, y, steps=3),
+    "interpret.recall_path": lambda e, m, x, y: interpret.recall_path(m, x, y, steps=2).energies[
+        -1
+    ],
+    "interpret.counterfactual": lambda e, m, x, y: interpret.counterfactual(m, x, y).found,
+    "interpret.with_memories": lambda e, m, x, y: edited(interpret.with_memories(m, x, y)),
+}
+# Of images, of one class, or of nothing that a user passes as rows.
+APART = {
+    "PatchEncoder.fit", "PatchEncoder.fit_transform", "PatchEncoder.transform",
+    "PatchEncoder.inverse_transform", "interpret.explain_images", "DAMClassifier.sample",
+    "DAMClusterer.sample", "interpret.sample", "export.push_to_hub",
+}  # fmt: skip
+IN_FILES = {  # verbs that take a Dataset
+    "predict", "predict_proba", "transform", "novelty_score", "calibrate", "decision_function",
+    "predict_log_proba", "predict_or_reject", "predict_set", "score", "score_samples", "aic", "bic",
+    "fit", "fit_predict", "fit_transform", "certify",
+}  # fmt: skip
+FILES = {".npy file", "CSV file", "Parquet file"}
+
+
+def listed(answer):
+    """Answers to a `Dataset`, which come batch by batch, as those to an array."""
+    if hasattr(answer, "__next__"):
+        parts = list(answer)
+        return [*chain(*parts)] if isinstance(parts[0], list) else np.concatenate(parts)
+    return answer
+
+
+def numbers(answer):
+    """What a verb answers, as arrays."""
+    answer = listed(answer)
+    if isinstance(answer, torch.Tensor):
+        return [answer.detach().cpu().numpy()]
+    if isinstance(answer, tuple):
+        return [part for each in answer for part in numbers(each)]
+    if isinstance(answer, str):  # a page or a card: as long, but for the digits of numbers
+        return [np.array(round(len(answer), -4))]
+    return [np.asarray(answer)]
+
+
+def assert_same(found, wanted, told):
+    for one, other in zip(numbers(found), numbers(wanted), strict=True):
+        if one.dtype.kind in "OUS":
+            assert one.tolist() == other.tolist(), told
+        else:
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, err_msg=told)
+
+
+def assert_clear(action, told):
+    """One line of ours, or that of scikit-learn's for columns."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        action()
+    text = str(caught.value)
+    assert 0 < len(text) < 700, (told, text[:200])
+    assert "\n" not in text.strip(), (told, text)
+    raw = (
+        "object is not",
+        "has no attribute",
+        "unsupported operand",
+        "not supported between",
+        "ufunc",
+    )
+    assert not any(words in text for words in raw), (told, text)
+
+
+def verbs(kind):
+    """Public callables that take rows or labels."""
+    for name, function in inspect.getmembers(kind, callable):
+        if not name.startswith("_") and (
+            inspect.isfunction(function) or inspect.ismethod(function)
+        ):
+            parameters = inspect.signature(function).parameters
+            if {"X", "y"} & set(parameters):
+                yield name
+
+
+def test_no_verb_is_outside_the_gate():
+    classifier = {*OF_ROWS, *OF_CLASSIFIER, *OF_LABELS, *OF_WANTED}
+    clusterer = {*OF_ROWS, *OF_CLUSTERER, *OF_WANTED}
+    known = {f"DAMClassifier.{name}" for name in classifier}
+    known |= {f"DAMClusterer.{name}" for name in clusterer}
+    known |= {name for name in {*classifier, *clusterer} if "." in name} | APART
+    found = {f"{c.__name__}.{n}" for c in (mn.DAMClassifier, mn.DAMClusterer, mn.PatchEncoder)
+             for n in verbs(c)}  # fmt: skip
+    for module in (interpret, export):
+        public = {n for n in verbs(module) if n in module.__all__}
+        found |= {f"{module.__name__.rpartition('.')[2]}.{n}" for n in public}
+    assert found <= known, sorted(found - known)
+
+
+CELLS = [("classifier", v) for v in dict.fromkeys((*OF_ROWS, *OF_CLASSIFIER, *OF_LABELS))]
+CELLS += [("clusterer", v) for v in dict.fromkeys((*OF_ROWS, *OF_CLUSTERER))]
+HEAVY = {"explore", "export.explore", "counterfactual", "interpret.counterfactual"}
+FEW = [4]  # for verbs that take long
+SEEN: list[tuple[str, str, str]] = []
+
+
+def action_of(kind, verb, folder):
+    own = {**OF_ROWS, **(OF_CLASSIFIER if kind == "classifier" else OF_CLUSTERER)}
+    if kind == "classifier" and verb in OF_LABELS:
+        y = Y[FEW] if verb in HEAVY else Y
+        return lambda e, m, x: OF_LABELS[verb](e, m, x, y, folder)
+    return lambda e, m, x: own[verb](e, m, x, folder)
+
+
+@pytest.mark.parametrize(("kind", "verb"), CELLS)
+@pytest.mark.filterwarnings("ignore")
+def test_rows_of_every_kind(tmp_path, kind, verb):
+    act = action_of(kind, verb, tmp_path)
+    for family, table in kinds_of(X[FEW] if verb in HEAVY else X).items():
+        names = "named" in family
+        model = default(kind, names)
+        first = None
+        for name, make in table.items():
+            rows, told = make(tmp_path), f"{verb} of a {kind}, {name}"
+            SEEN.append((kind, verb, name))
+            if name in FILES and verb not in IN_FILES:
+                assert_clear(lambda r=rows, m=model: act(fresh(m), m, r), told)
+                continue
+            if name in FILES and kind == "classifier" and verb in OF_LABELS:
+                continue  # labels of a Dataset are its own: below
+            found = act(fresh(model), model, rows)
+            if first is None:
+                first = numbers(found)
+            else:
+                assert_same(found, tuple(first), told)
+
+
+@pytest.mark.parametrize(("kind", "verb"), CELLS)
+@pytest.mark.filterwarnings("ignore")
+def test_rows_that_cannot_be_used(tmp_path, kind, verb):
+    act, model = action_of(kind, verb, tmp_path), default(kind, False)
+    optional = {"explore", "memory_table", "export.explore", "export.model_card",
+                "interpret.memory_table"}  # fmt: skip
+    new = {"fit", "fit_predict", "fit_transform", "partial_fit"}
+    for name, rows in BAD_ROWS.items():
+        skipped = (name == "None" and verb in optional) or (
+            name == "too few columns" and verb in new
+        )
+        if not skipped:
+            SEEN.append((kind, verb, name))
+            assert_clear(lambda r=rows: act(fresh(model), model, r), f"{verb}, {name}")
+
+
+@pytest.mark.parametrize("verb", OF_LABELS)
+@pytest.mark.filterwarnings("ignore")
+def test_labels_of_every_kind(tmp_path, verb):
+    model, act, first = default("classifier", False), OF_LABELS[verb], None
+    for name, y in LABELS.items():
+        SEEN.append(("labels", verb, name))
+        found = act(fresh(model), model, X, y, tmp_path)
+        first = numbers(found) if first is None else first
+        assert_same(found, tuple(first), f"{verb}, {name}")
+    for name, y in BAD_LABELS.items():
+        SEEN.append(("labels", verb, name))
+        shown = verb in ("score", "explore", "export.explore", "export.model_card",
+                         "interpret.evaluate", "interpret.coverage_curve")  # fmt: skip
+        if shown and name in ("NaN in a list", "None in a list", "masked"):
+            if verb != "score":  # rows without label are not measured
+                act(fresh(model), model, X, y, tmp_path)
+            continue
+        assert_clear(lambda y=y: act(fresh(model), model, X, y, tmp_path), f"{verb}, {name}")
+
+
+@pytest.mark.parametrize("verb", OF_LABELS)
+@pytest.mark.filterwarnings("ignore")
+def test_rows_out_of_scope_are_no_class(tmp_path, verb):
+    y = [OUT if k % 5 == 0 else label for k, label in enumerate(Y.tolist())]
+    model = default("classifier", False)
+    estimator = quick() if verb in ("fit", "fit_transform", "partial_fit") else fresh(model)
+    if verb in ("fit", "partial_fit"):
+        assert getattr(estimator, verb)(X, y).classes_.tolist() == [0, 1, 2]
+        assert np.isfinite(estimator.predict_proba(X)).all()
+    else:
+        OF_LABELS[verb](estimator, model, X, y, tmp_path)
+
+
+@pytest.mark.parametrize("verb", OF_WANTED)
+@pytest.mark.filterwarnings("ignore")
+def test_wanted_classes_of_every_kind(verb):
+    model, first = default("classifier", False), None
+    for name, y in LABELS.items():
+        SEEN.append(("wanted", verb, name))
+        found = OF_WANTED[verb](fresh(model), model, X[::2], y[::2])
+        first = numbers(found) if first is None else first
+        assert_same(found, tuple(first), f"{verb}, {name}")
+    for name in ("1 and '1'", "1 and True", "NaN in a list", "bytes"):
+        some = BAD_LABELS[name][::2]
+        assert_clear(lambda y=some: OF_WANTED[verb](fresh(model), model, X[::2], y), name)
+
+
+WEIGHTED = {
+    "fit": lambda e, x, y, w: quick().fit(x, y, w).memories_,
+    "calibrate": lambda e, x, y, w: e.calibrate(x, y, w).model_.calibration.held_out.label,
+    "score": lambda e, x, y, w: e.score(x, y, w),
+    "certify": lambda e, x, y, w: e.certify(x, y, w, max_iter=0).beta_split,
+}
+
+
+@pytest.mark.parametrize("verb", WEIGHTED)
+@pytest.mark.filterwarnings("ignore")
+def test_rows_of_weight_zero_count_for_nothing(verb):
+    kept = np.arange(N) % 4 > 0
+    model, act = default("classifier", False), WEIGHTED[verb]
+    wrong = np.where(kept, Y, 2 - Y)
+    wanted = act(fresh(model), X[kept], Y[kept], None)
+    kinds = (kept.astype(float), kept.tolist(), torch.from_numpy(kept), pd.Series(kept * 1.0))
+    for weight in kinds:
+        assert_same(act(fresh(model), X, wrong, weight), tuple(numbers(wanted)), verb)
+    masked = np.ma.array(np.ones(N), mask=~kept)
+    for weight in (masked, np.ones(N - 1), -np.ones(N), ["heavy"] * N, np.zeros(N)):
+        assert_clear(lambda w=weight: act(fresh(model), X, Y, w), verb)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_files_are_frames(tmp_path):
+    """Categories, dates and missing values in a file that memory holds are those of a frame."""
+    table = frame().assign(color=np.array(["red", "green", "blue"])[Y], kind=Y)
+    table.loc[3, "sepal width"] = None
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    rows = mn.Dataset.open(tmp_path / "rows.csv", label="kind")
+    model = quick().fit(rows)
+    plain = quick().fit(table.drop(columns="kind"), Y)
+    np.testing.assert_allclose(model.memories_, plain.memories_)
+    assert model.score(rows) == plain.score(table.drop(columns="kind"), Y)
+    assert np.array_equal(listed(model.predict(rows)), plain.predict(table.drop(columns="kind")))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_images():
+    first, x = images()
+    encoder, pipeline = fresh(first), [x.tolist(), torch.from_numpy(x), np.ma.array(x), frame_of(x)]
+    wanted = encoder.transform(x)
+    for rows in pipeline:
+        assert_same(encoder.transform(rows), (wanted,), type(rows).__name__)
+    for rows in (x[0], x[:, :5], None, (row for row in x)):
+        assert_clear(lambda r=rows: encoder.transform(r), type(rows).__name__)
+
+
+def frame_of(x):
+    return pa.table({str(k): column for k, column in enumerate(x.T)})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _count():
+    yield
+    print(f"\n{len(set(SEEN))} cells")  # shown with -s

@@ -1,0 +1,74 @@
+"""Arrays need no more than the required packages; what is missing is named in one line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BLOCK = """
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"typer", "rich", "matplotlib", "pandas", "pyarrow", "PIL"}:
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Block())
+"""
+
+
+def run(code):
+    """Standard output of Python without the packages of `app`; AssertionError if it fails."""
+    found = subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_the_extra_holds_what_is_blocked():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extra = {re.match(r"\w+", line)[0] for line in project["optional-dependencies"]["app"]}
+    assert extra == {"typer", "rich", "matplotlib", "pandas", "pyarrow"}
+    needed = {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}
+    assert needed == {"torch", "numpy", "scipy", "scikit-learn", "safetensors"}
+
+
+def test_the_first_example_of_the_readme():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.+?)```", text, re.DOTALL)[1]
+    assert float(run(code)) > 0.9
+
+
+NEEDS = {
+    "mn.Dataset.open('rows.parquet')": "pyarrow",
+    "mn.ProgressBar()": "rich",
+    "mn.plots.memories": "matplotlib",
+    "mn.interpret.memory_table(model)": "pandas",
+}
+
+
+def test_what_is_missing_is_named(tmp_path):
+    code = f"""
+import os
+os.chdir({str(tmp_path)!r})
+open("rows.parquet", "wb").write(b"PAR1")
+import mnemosphere as mn
+model = mn.interpret.from_parameters([[1, 0], [0, 1]], [[0, 0, 0], [1, 0, 0], [0, 1, 0]], beta=5.0)
+for line in {list(NEEDS)!r}:
+    try:
+        eval(line)
+    except ImportError as error:
+        print(error)
+"""
+    told = run(code).splitlines()
+    assert told == [f"this needs {name}: pip install 'mnemosphere[app]'" for name in NEEDS.values()]
+
+
+def test_the_command_line_says_what_it_needs():
+    code = "import runpy; runpy.run_module('mnemosphere', run_name='__main__')"
+    found = subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True)
+    assert found.returncode != 0
+    assert found.stderr.strip().splitlines()[-1].endswith("pip install 'mnemosphere[app]'")
