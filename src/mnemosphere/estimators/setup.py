@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -41,6 +42,7 @@ SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is None
 _ENDED = ("converged", "stopped early", "grown", "stable")
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
+_WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 # Settings that may change when a run goes on: they change nothing, or only how long it takes. An
 # encoder is known by the rows it makes.
@@ -78,9 +80,11 @@ def learn_features(
 
 
 def device_of(X: Any, setting: str) -> torch.device:
-    """Where to train: "auto" is where a tensor X lies, else a GPU if there is one."""
-    on_gpu = isinstance(X, Tensor) and X.is_cuda and setting == "auto"
-    return X.device if on_gpu else pick_device(setting)
+    """Where to train: "auto" is where a tensor X lies, else a GPU if there is one and X is large."""
+    if isinstance(X, Tensor) and X.is_cuda and setting == "auto":
+        return X.device
+    few = math.prod(getattr(X, "shape", (math.inf,))) < _WORTH_A_GPU
+    return torch.device("cpu") if few and setting == "auto" else pick_device(setting)
 
 
 def precision_of(setting: str, n_numbers: int, few: int = 1_000_000) -> torch.dtype:
