@@ -76,7 +76,8 @@ class SphereNoise:
             g = _normal(n, x, there)
             drawn.append(g[max(first - start, 0) : last - start])
         g = torch.cat(drawn) if len(drawn) > 2 else drawn[-1]
-        known, gaps = split(x)
+        # A GPU is not asked whether there are gaps: that would wait for it.
+        known, gaps = (x.nan_to_num(0.0), x) if x.is_cuda else split(x)
         u = sphere.to_tangent(known, g)
         norm = torch.linalg.vector_norm(u, dim=1, keepdim=True)
         across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)
