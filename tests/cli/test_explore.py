@@ -43,7 +43,7 @@ def test_a_graph_answers_as_the_model_does(run, tmp_path, trained, kit):
     graph = tmp_path / "model.onnx"
     run("export", trained, "--out", graph)
     rows = kit.frame()
-    x = rows[kit.names].to_numpy(np.float32)
+    x = rows[kit.names].to_numpy(np.float64)
     session = runtime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     (proba,) = session.run(["probabilities"], {"rows": x})
     model = mn.load(trained / "model.safetensors")
