@@ -78,7 +78,7 @@ def best_trials(model: Any) -> list[dict[str, str]]:
     trials = list(model.search_)
     if len(trials) < 2:
         return []  # nothing was compared
-    last = [t for t in trials if t["rows"] == trials[-1]["rows"] and "failed" not in t]
+    last = [t for t in trials if t["rows"] == trials[-1]["rows"]]
     last.sort(key=lambda trial: (float(trial["log_loss"]), not trial["chosen"]))
     shown = last[:_TRIALS]
     if not any(trial["chosen"] for trial in shown):
@@ -88,7 +88,6 @@ def best_trials(model: Any) -> list[dict[str, str]]:
             "normalization": trial["normalize"],
             "memories": str(trial["n_memories"]),
             "objective": trial["objective"] + (" + unlabeled" if trial["unlabeled"] else ""),
-            "ς ratio": f"{trial['sharing']:g}" if "sharing" in trial else "",
             "noise": f"{trial['noise']:g}" if trial["objective"] == "conditional" else "",
             "log-loss": f"{trial['log_loss']:.4f} ± {trial['error']:.4f}",
             "": "chosen" if trial["chosen"] else "",
@@ -100,11 +99,9 @@ def best_trials(model: Any) -> list[dict[str, str]]:
 def choice(model: Any) -> str:
     """What the search decided, in one sentence."""
     chosen = next(trial for trial in model.search_ if trial["chosen"])
-    number, why = chosen["n_memories"], "the simplest within one standard error of the best"
-    if any("failed" in trial for trial in model.search_):
-        number, why = model.n_memories_, "the runner-up, as the first choice failed on all rows"
+    number = chosen["n_memories"]
     merged = "" if number == model.n_memories_ else f" (merged to {model.n_memories_})"
     return (
         f"The search chose {number} memories{merged}, normalization {model.normalize_!r} and the "
-        f"{model.objective_} likelihood: {why}."
+        f"{model.objective_} likelihood, by the log-loss of held-out rows."
     )

@@ -123,8 +123,6 @@ class FeatureContributions:
         How much each feature counts in the metric, 1 on average.
     pairs : list of (str, str, float)
         The features that count together most in the metric, if there is one.
-    kinds : list of N str
-        What the features are: numbers, dates, ….
 
     Examples
     --------
