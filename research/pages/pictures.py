@@ -22,7 +22,7 @@ from research.benchmarks import conditional
 
 @figure_style()
 def search() -> Figure:
-    """The last rung of a search with default settings."""
+    """The trials of a search with default settings."""
     model = DAMClassifier(random_state=0).fit(*load_breast_cancer(return_X_y=True))
     figure = new_figure(9.0, 4.4)
     plots.search(model.search_, ax=figure.subplots())
