@@ -14,7 +14,7 @@ from runs import Break
 # Another value of every setting that tells runs apart; a new one must be added here.
 OTHER = {
     "DAMClassifier": {
-        "n_memories": 6, "objective": "conditional", "search": 3, "growth": 2, "varsigma": 0.5,
+        "n_memories": 6, "objective": "conditional", "search": None, "growth": 2, "varsigma": 0.5,
         "beta": 3.0,
         "normalize": "center", "solver": mn.FixedPoint(16), "label_smoothing": 0.2,
         "uniform_weight": 2.0, "unlabeled": 7, "class_weight": {0: 1.0, 1: 2.0, 2: 1.0},

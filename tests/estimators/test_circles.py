@@ -168,7 +168,7 @@ def test_files_graphs_and_layers_say_the_same(model, rows, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     mn.to_onnx(model, tmp_path / "m.onnx")
     session = runtime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    given = numbers.to_numpy(dtype=np.float32)
+    given = numbers.to_numpy(dtype=np.float64)
     (found,) = session.run(["probabilities"], {"rows": given})
     np.testing.assert_allclose(found, model.predict_proba(given.astype(float)), atol=1e-6)
 

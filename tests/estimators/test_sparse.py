@@ -71,10 +71,10 @@ def test_classifier_as_with_dense_rows(data, never_dense, kind):
     b = mn.DAMClassifier(P, **settings).fit(rows, y)
     np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-10)
     np.testing.assert_allclose(b.class_weights_, a.class_weights_, rtol=0, atol=1e-10)
-    assert b.temperature_ == pytest.approx(a.temperature_, rel=1e-10)
+    assert b.temperature_ == pytest.approx(a.temperature_, rel=1e-5)  # trials are in float32
     for name in ("predict_proba", "transform", "novelty_score"):
         one, other = getattr(a, name)(x), getattr(b, name)(rows)
-        np.testing.assert_allclose(other, one, rtol=0, atol=1e-10, err_msg=name)
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-5, err_msg=name)
     assert (a.predict(x) == b.predict(rows)).all()
     assert b.score(rows, y) == a.score(x, y)
     one, other = a.explain(x[:3]), b.explain(rows[:3])

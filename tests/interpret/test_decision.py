@@ -129,7 +129,7 @@ def test_features_explain_odds_of_rows_that_the_model_is_sure_of():
     found = model.explain(x)
     for row in np.argsort(-found.probability)[:20]:
         why = found.features(int(row))
-        assert why.difference.sum() + why.difference_constant > 0.8 * why.log_odds
+        assert why.difference.sum() + why.difference_constant > 0.5 * why.log_odds
         assert abs(why.difference_rest) < 0.5 * why.log_odds
         assert found.remark(int(row)) == ""
 

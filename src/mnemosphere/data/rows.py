@@ -32,7 +32,7 @@ def as_given(x: Any) -> Any:
     ValueError if two columns of a frame have one name, or for what has no rows and columns.
     """
     x = collected(x)
-    if isinstance(x, Mapping | Set):
+    if isinstance(x, Mapping | Set) and not sparse.issparse(x):  # a dict of keys is both
         raise ValueError(
             f"X must be (rows, features), got a {type(x).__name__}: pass an array, a frame or a tensor"
         )

@@ -427,7 +427,7 @@ def choose(
     screen = [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
     least = 2 if n_labeled == sample.n_rows else FOLDS
     if n_labeled < least * max(2, n_classes):  # nothing can be held out
-        return Choice(_alone(plain[0] if joint else kinds[0], widths[0], objectives, sample))
+        return Choice(_alone(plain[0] if joint else kinds[0], n_memories, objectives, sample))
     if conditional:
         trials.run(screen)
         plain = [kind for kind in trials.geometries("conditional") if kind in plain][:TOP] or plain
@@ -463,11 +463,13 @@ def choose(
     return Choice(best, found[best], SearchTable(table))
 
 
-def _alone(kind: str, width: int, objectives: Sequence[str], sample: Sample) -> Candidate:
+def _alone(
+    kind: str, n_memories: int | None, objectives: Sequence[str], sample: Sample
+) -> Candidate:
     """What is taken if no row can be held out."""
     unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind not in METRICS
-    width = max(width, min(sample.n_rows, ROWS)) if unlabeled else width
-    return Candidate(kind, width, objectives[0], unlabeled=unlabeled)
+    width = min(sample.n_rows, ROWS) if unlabeled else sample.n_classes
+    return Candidate(kind, n_memories or width, objectives[0], unlabeled=unlabeled)
 
 
 class _Trial(NamedTuple):

@@ -100,7 +100,7 @@ def fit_joint(
         passes, phase_iter = _SGD_PASSES, 100
         if steps.validation_fraction * dataset.n_rows >= _LEAST_HELD:
             dataset, validation = dataset.split(steps.validation_fraction, generator=generator)
-            patience = steps.patience
+            patience = None if validation is None else steps.patience
     if growth is not None:
         result = grow(
             params, dataset, steps, max_memories=n_memories, rule=rule, phase_iter=phase_iter,
