@@ -38,7 +38,7 @@ def train(method: str, rows: Batch, validation: Batch, width: int, args: object,
     sgd, split = method.startswith("sgd"), method.endswith("split")
     n = min(first, width) if split else width
     if sgd:
-        solver = fits.sgd(learning_rate=RATE, batch_size=batch, tolerance=None)
+        solver = fits.sgd(learning_rate=RATE, batch_size=batch)
         start = fits.uniform_start(rows, n, generator=generator)
         limits = {"validation": validation, "patience": 1, "tol": 1e-3 if split else 0.0}
     else:
