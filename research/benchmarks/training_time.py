@@ -38,7 +38,7 @@ def train(method: str, rows: Batch, validation: Batch, width: int, args: object,
     sgd, split = method.startswith("sgd"), method.endswith("split")
     n = min(first, width) if split else width
     if sgd:
-        solver = fits.sgd(learning_rate=RATE, batch_size=batch, sweeps=10)
+        solver = fits.sgd(learning_rate=RATE, batch_size=batch)
         start = fits.uniform_start(rows, n, generator=generator)
         limits = {"validation": validation, "patience": 1, "tol": 1e-3 if split else 0.0}
     else:
@@ -123,7 +123,11 @@ def main(argv: list[str]) -> None:
     for width in args.memories:
         for method in args.methods:
             for seed in range(args.seeds):
-                line = train(method, rows, validation, width, args, seed)
+                try:
+                    line = train(method, rows, validation, width, args, seed)
+                except ValueError as error:  # class weights that SGD left off their marginals
+                    print(width, method, seed, f"failed: {error}", flush=True)
+                    continue
                 runs.append({"width": width, "method": method, "seed": seed, **line})
                 print({k: v if isinstance(v, str) else round(v, 4) for k, v in runs[-1].items() if v is not None},
                       flush=True)  # fmt: skip

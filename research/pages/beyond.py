@@ -228,24 +228,20 @@ def time_table() -> str:
     lines = [
         [_TIMED_NAMES[law["method"]],
          *(f"{law[k]['slope']:.2f} ({law[k]['low']:.2f} to {law[k]['high']:.2f})".translate(MINUS)
-           for k in ("passes", "pass_seconds", "work", "seconds"))]
+           for k in ("passes", "work"))]
         for law in run["laws"]
     ]  # fmt: skip
-    head = ["method", "passes", "seconds of a full pass", "arithmetic", "seconds in all"]
+    head = ["method", "exponent of the passes", "exponent of the arithmetic"]
     return f"{markdown(head, lines)}\n\n{source(run)}"
 
 
 @figure_style()
 def time_curves() -> Figure:
-    """Passes, cost of a pass and arithmetic against the number of memories."""
+    """Passes and arithmetic against the number of memories."""
     runs = read("training_time")["runs"]
-    figure = new_figure(10.2, 3.6)
-    panels = figure.subplots(1, 3)
-    shown = (
-        ("passes", "passes"),
-        ("pass_seconds", "seconds of a full pass"),
-        ("work", "passes of the full width"),
-    )
+    figure = new_figure(8.4, 3.6)
+    panels = figure.subplots(1, 2)
+    shown = (("passes", "passes"), ("work", "arithmetic, in passes of the full width"))
     for ax, (key, label) in zip(panels, shown, strict=True):
         for k, method in enumerate(TIMED):
             own = [r for r in runs if r["method"] == method]
@@ -259,6 +255,8 @@ def time_curves() -> Figure:
             )  # fmt: skip
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
+        ax.set_yticks([10, 20, 30, 50, 70], ["10", "20", "30", "50", "70"])
+        ax.minorticks_off()
         ticks = sorted({r["width"] for r in runs})
         ax.set_xticks(ticks, [str(t) for t in ticks])
         ax.set_xlabel("memories P")
