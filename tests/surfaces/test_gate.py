@@ -188,7 +188,7 @@ def page(model, path, *rows):
 
 
 def edited(model):
-    return model.params.w, model.params.p
+    return model.votes.w, model.votes.p
 
 
 # Verbs that take rows alone: (estimator, model, rows, folder) → what is compared.
@@ -197,7 +197,7 @@ OF_ROWS = {
     "predict_proba": lambda e, m, x, _: e.predict_proba(x),
     "transform": lambda e, m, x, _: e.transform(x),
     "novelty_score": lambda e, m, x, _: e.novelty_score(x),
-    "calibrate": lambda e, m, x, _: e.calibrate(x).model_.calibration.held_out.novelty,
+    "calibrate": lambda e, m, x, _: e.calibrate(x).model_.calibration.novelty,
     "certified_radius": lambda e, m, x, _: e.certified_radius(x).radius,
     "counterfactual": lambda e, m, x, _: e.counterfactual(x).found,
     "explain": lambda e, m, x, _: e.explain(x).share,
@@ -249,7 +249,7 @@ OF_CLUSTERER = {
     "partial_fit": lambda e, m, x, _: e.partial_fit(x).labels_,
     "certify": lambda e, m, x, _: e.certify(x, max_iter=0).beta_split,
     "interpret.certify": lambda e, m, x, _: interpret.certify(m, x, max_iter=0).beta_split,
-    "interpret.calibrate": lambda e, m, x, _: interpret.calibrate(m, x).calibration.held_out.novelty,
+    "interpret.calibrate": lambda e, m, x, _: interpret.calibrate(m, x).calibration.novelty,
     "interpret.shrink": lambda e, m, x, _: edited(interpret.shrink(m, x, n_memories=2)),
 }  # fmt: skip
 # Verbs of a classifier that take labels too: (estimator, model, rows, labels, folder).
@@ -257,12 +257,12 @@ OF_LABELS = {
     "fit": lambda e, m, x, y, _: quick().fit(x, y).memories_,
     "fit_transform": lambda e, m, x, y, _: quick().fit_transform(x, y),
     "partial_fit": lambda e, m, x, y, _: quick().partial_fit(x, y).memories_,
-    "calibrate": lambda e, m, x, y, _: e.calibrate(x, y).model_.calibration.held_out.label,
+    "calibrate": lambda e, m, x, y, _: e.calibrate(x, y).model_.calibration.label,
     "score": lambda e, m, x, y, _: e.score(x, y),
     "certify": lambda e, m, x, y, _: e.certify(x, y, max_iter=0).beta_split,
     "explore": lambda e, m, x, y, folder: page(e, folder / "p.html", x, y),
     "memory_table": lambda e, m, x, y, _: e.memory_table(x, y)["support"],
-    "interpret.calibrate": lambda e, m, x, y, _: interpret.calibrate(m, x, y).calibration.temperature,
+    "interpret.calibrate": lambda e, m, x, y, _: interpret.calibrate(m, x, y).votes.temperature,
     "interpret.certify": lambda e, m, x, y, _: interpret.certify(m, x, y, max_iter=0).beta_split,
     "interpret.coverage_curve": lambda e, m, x, y, _: [
         point["accuracy"] for point in interpret.coverage_curve(m, x, y)
@@ -283,7 +283,6 @@ OF_WANTED = {
         -1
     ],
     "interpret.counterfactual": lambda e, m, x, y: interpret.counterfactual(m, x, y).found,
-    "interpret.with_memories": lambda e, m, x, y: edited(interpret.with_memories(m, x, y)),
 }
 # Of images, of one class, or of nothing that a user passes as rows.
 APART = {
@@ -472,7 +471,7 @@ def test_wanted_classes_of_every_kind(verb):
 
 WEIGHTED = {
     "fit": lambda e, x, y, w: quick().fit(x, y, w).memories_,
-    "calibrate": lambda e, x, y, w: e.calibrate(x, y, w).model_.calibration.held_out.label,
+    "calibrate": lambda e, x, y, w: e.calibrate(x, y, w).model_.calibration.label,
     "score": lambda e, x, y, w: e.score(x, y, w),
     "certify": lambda e, x, y, w: e.certify(x, y, w, max_iter=0).beta_split,
 }

@@ -240,10 +240,6 @@ def with_class_prior(
     >>> bool(sum(after == 0) <= sum(before == 0))
     True
     """
-    if memory_weights not in KINDS:
-        raise ValueError(
-            f"memory_weights must be one of {', '.join(KINDS)}, got {memory_weights!r}"
-        )
     weights = _prior_weights(model, prior)
     votes, density = model.votes, model.density
     old = votes.prior.double()

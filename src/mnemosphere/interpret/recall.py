@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from mnemosphere.data.completion import fill_missing
-from mnemosphere.data.encoding import is_frame
+from mnemosphere.data.encoding import collected, is_frame
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, check_whole, like
@@ -89,6 +89,7 @@ def recall(
     >>> list(completed) == list(X_test), bool(completed.isna().any(axis=None))
     (True, False)
     """
+    X = collected(X)
     found, restore = _recall(model, X, y, known, steps, "nothing")
     rows = restore(found.x)
     return _completed(model, X, known, as_numpy(rows)) if is_frame(X) else like(X, rows)

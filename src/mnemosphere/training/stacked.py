@@ -12,6 +12,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows, take_rows
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.noise import SphereNoise
 
@@ -53,7 +54,7 @@ def conditional(
 ) -> Parameters:
     """The steps of `solver`, by the conditional likelihood, on all problems at once.
 
-    What `fit` does with the kernel, for dense rows with a label each and memories of one class each, in few
+    What `fit` does with the kernel, for rows with a label each and memories of one class each, in few
     operations: on small problems their number is what costs. noisy: how many of the problems, the first ones,
     have noise on their rows.
     """
@@ -61,9 +62,10 @@ def conditional(
     x, q, weight = rows.x, rows.targets[..., :-1], rows.sample_weight
     w, p, beta = params.w, params.p[..., 1:, :-1], params.beta
     if x.ndim == 2:
-        x, q, w, p, beta = x[None], q[None], w[None], p[None], beta[None]
+        q, w, p, beta = q[None], w[None], p[None], beta[None]
+        x = x if isinstance(x, SparseRows) else x[None]
         weight = None if weight is None else weight[None]
-    n_rows, size = x.shape[1], solver.batch_size
+    n_rows, size = x.shape[-2], solver.batch_size
     log_weight, log_beta = p.sum(-1).log(), beta.log()
     label = p / p.sum(-1, keepdim=True)  # (K, P, C)
     label_t = label.mT.contiguous()
@@ -77,7 +79,7 @@ def conditional(
         if step % each == 0:
             order = torch.randperm(n_rows, generator=generator).to(x.device)
         some = order[step % each * size : (step % each + 1) * size]
-        batch, goal = (x, q) if each == 1 else (x[:, some], q[:, some])
+        batch, goal = (_dense(x), q) if each == 1 else (_dense(x, some), q[:, some])
         if laid is not None:
             batch = _with_noise(batch, laid, noisy, generator)
         scaled = (w * log_beta.exp()[:, None, None]).mT.contiguous()  # else slow
@@ -108,6 +110,13 @@ def conditional(
         w=w.reshape(params.w.shape), p=found, p_h=found.sum(-1), p_q=found.sum(-2),
         beta=log_beta.exp().reshape(params.beta.shape),
     )  # fmt: skip
+
+
+def _dense(x: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Some rows of each problem, (K, B, N); sparse ones are of one problem."""
+    if isinstance(x, SparseRows):
+        return (x if rows is None else take_rows(x, rows)).to_dense()[None]
+    return x if rows is None else x[:, rows]
 
 
 def _with_noise(x: Tensor, laid: SphereNoise, noisy: int, generator: torch.Generator) -> Tensor:
