@@ -101,7 +101,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         products of training take operands rounded to it, sums and all else are float32; a
         processor with AMX is faster by that too, others only round. Predictions are not touched.
     device : str
-        "auto" (the device of a tensor X, else a GPU if there is one), "cpu", "cuda", …
+        "auto" (the device of a tensor X, else a GPU if there is one and X has a million numbers), "cpu", "cuda", …
     random_state : int or RandomState or None
         Seed of all draws; None: another one each time.
     callbacks : sequence of Callback

@@ -97,7 +97,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     precision : {"auto", "float32", "float64"}
         "auto": float64 up to a million numbers, where it costs little, else float32.
     device : str
-        "auto" (the device of a tensor X, else a GPU if there is one), "cpu", "cuda", …
+        "auto" (the device of a tensor X, else a GPU if there is one and X has a million numbers), "cpu", "cuda", …
     random_state : int or RandomState or None
         Seed of all draws; None: another one each time.
     callbacks : sequence of Callback
