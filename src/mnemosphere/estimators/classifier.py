@@ -351,16 +351,17 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         settings, model = self.get_params(deep=False), self.__dict__.get("model_")
         first = model is None
         with operands(self.precision), scratch_buffers():
-            known = known_classes(model, y, classes, self.unlabeled)
             if model is None:
                 features, stored = learn_features(
                     X, self.device, type(self).__name__, encoder=self.encoder
                 )
+                known = known_classes(model, y, classes, self.unlabeled)
                 coded = _encode(settings, y, stored, known, require_label=True)
                 weight = row_weights(coded, self.class_weight, sample_weight)
                 model, dataset = _begin_stream(settings, features, stored, coded, weight)
             else:
                 stored = model.stored(X)
+                known = known_classes(model, y, classes, self.unlabeled)
                 coded = _encode(settings, y, stored, known, require_label=False)
                 weight = row_weights(coded, self.class_weight, sample_weight)
                 texts = model.features.texts(X)
