@@ -170,7 +170,7 @@ STORIES = {
             "mnemosphere explain run new.csv --id customer_id --out why.png",
             "mnemosphere predict run new.csv --id customer_id --out answers.csv",
         ),
-        ("2 classes in 'churn'", "plan=basic", "wrote answers.csv: 40 rows"),
+        ("2 classes in 'churn'", "plan", "wrote answers.csv: 40 rows"),
         "why.png",
     ),
     "embeddings": Story(

@@ -320,7 +320,11 @@ def test_bad_files(tmp_path, rows):
     model = mn.DAMClassifier(
         5, objective="joint", varsigma=0.5, normalize="unit", max_iter=1, random_state=0
     )
-    says("a number that is infinite", r"row 123 .*infinite \(inf\) in column 'f2'", lambda: model.fit(both_files()))
+    says(
+        "a number that is infinite",
+        r"row 123 .*infinite \(inf\) in column 'f2'",
+        lambda: model.fit(both_files()),
+    )
     assert not hasattr(model, "memories_")
     names = y.astype(object)
     names[77] = None

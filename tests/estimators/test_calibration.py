@@ -67,12 +67,15 @@ def test_the_temperature_is_that_of_a_plain_search(noisy, weighted):
     calibrated = mn.as_estimator(model.model_.with_trained(model.model_.trained)).calibrate(
         held.x, held.y, weight
     )
-    assert calibrated.temperature_ == pytest.approx(best, rel=5e-3)
+    # The posterior mean: towards 1 from the temperature of the least loss.
+    assert (
+        0 < np.log(calibrated.temperature_) < np.log(best) < np.log(calibrated.temperature_) + 0.15
+    )
     assert loss(np.log(best)) < loss(0.0) - 1e-3
     proba = calibrated.predict_proba(held.x)
     found = log_loss(held.y, proba, sample_weight=weight)
     assert found == pytest.approx(loss(np.log(calibrated.temperature_), 0.0), rel=1e-9)
-    assert found == pytest.approx(loss(np.log(best), 0.0), rel=1e-4)
+    assert found == pytest.approx(loss(np.log(best), 0.0), rel=1e-2)
     assert np.array_equal(calibrated.predict(held.x), proba.argmax(axis=1))
     assert model.temperature_ == before
     np.testing.assert_allclose(calibrated.predict_log_proba(held.x), np.log(proba), rtol=1e-9)
