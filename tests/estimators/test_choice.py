@@ -83,6 +83,7 @@ def test_what_is_given_is_kept():
     assert (clf.n_memories_, clf.normalize_, clf.objective_) == (7, "standard", "conditional")
     tried = {(t["n_memories"], t["normalize"], t["objective"]) for t in clf.search_}
     assert tried == {(7, "standard", "conditional")}
+    assert {trial["noise"] for trial in clf.search_} == {0.0, 0.5}  # which was not given
 
 
 def test_without_a_search_the_preset_is_no_majority_vote():

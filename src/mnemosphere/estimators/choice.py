@@ -438,7 +438,7 @@ def choose(
         Candidate(kind, widths[-1], "conditional", own)
         for kind in trials.geometries("conditional")[:TOP] for own in noises
     ]  # fmt: skip
-    if len(trials.found) > 1:
+    if len({*trials.found, *lines}) > 1:
         trials.run([replace(own, n_memories=k) for own in lines for k in widths])
         if whole > 1.2 * first:
             last = _Trials(sample, settings, whole, held, number)
