@@ -10,7 +10,7 @@ from mnemosphere import DAMClassifier, DAMClusterer
 from mnemosphere.data import load
 
 GIVEN = {"objective": "conditional", "max_iter": 5, "normalize": "unit", "varsigma": 0.3,
-         "random_state": 0}  # fmt: skip
+         "random_state": 0, "device": "cuda" if torch.cuda.is_available() else "cpu"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_rounded_operands_change_training_a_little_and_predictions_not_at_all(di
 
 def test_clusters_and_streams_take_them_too(digits):
     x = digits.x_train[:300]
-    given = {"normalize": "center", "random_state": 0, "max_iter": 5}
+    given = {"normalize": "center", "random_state": 0, "max_iter": 5, "device": GIVEN["device"]}
     full, low = (
         DAMClusterer(10, n_memories=10, precision=precision, **given).fit(x)
         for precision in ("float32", "bfloat16")
