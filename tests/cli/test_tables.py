@@ -297,3 +297,5 @@ def test_arrow_files(run, tmp_path, kit):
     kit.frame().to_feather(tmp_path / "a.arrow")
     words = ["--label", "kind", "--drop", "tag", *kit.fast, "--out", tmp_path / "run", "-q"]
     run("train", tmp_path / "a.arrow", *words)
+    found = run("predict", tmp_path / "run", tmp_path / "a.arrow", "--json").json
+    assert len(found["predictions"]) == kit.n_rows

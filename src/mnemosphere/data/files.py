@@ -96,8 +96,8 @@ class Reader(ABC):
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]: ...
 
     def frame(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
-        """Rows as a frame of any kind of columns, labels and weights."""
-        raise NotImplementedError
+        """Rows as a frame of any kind of columns, labels and weights; arrays and batches have none."""
+        raise TypeError(f"{self.path} holds plain numbers, no table: pass rows of it")
 
 
 def _unreadable(path: Path, error: Exception) -> ValueError:

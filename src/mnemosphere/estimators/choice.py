@@ -494,8 +494,8 @@ def evaluate(
         prior = part.fitted.targets[:, :-1].sum(0)
         chance = label_shares(part.held.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
         # Rows without direction are predicted by the class frequencies.
-        blank = np.tile(chance.double().cpu().numpy()[:, None], (1, len(LOG_T)))
-        losses.append([blank.copy() for _ in candidates])
+        plain = np.tile(chance.double().cpu().numpy()[:, None], (1, len(LOG_T)))
+        losses.append([plain.copy() for _ in candidates])
         for candidate, loss in zip(candidates, losses[-1], strict=True):
             fitted, held, some = part.place(candidate.normalize)
             if not candidate.unlabeled and not bool(part.fitted.labeled.all()):
