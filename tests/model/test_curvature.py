@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.curvature import Krylov, Nearest, split_temperature
+from mnemosphere.model.curvature import Krylov, Nearest
 from mnemosphere.model.duplicate import duplicate
 from mnemosphere.model.kernel import accumulate, log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
@@ -113,12 +113,12 @@ def test_a_sample_of_rows_is_the_problem_of_those_rows():
         torch.testing.assert_close(found.lambda_min[memory], expected)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("beta", [1.0, 2.5, 4.0, 8.0, 20.0])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("beta", [1.0, 4.0, 20.0])
 def test_saddle_exactly_above_the_split_temperature(seed, beta):
     batch = make_data(seed)
     params = converge_memories(make_params(seed, beta=beta), batch)
-    beta_split = split_temperature(params, batch, method=Krylov(tol=1e-11))
+    beta_split = Krylov(tol=1e-11)(params, batch).beta_split
     stats = accumulate(params, batch, objectives.joint)
     for memory in range(P):
         dense = dense_splitting_matrix(params, memory, batch, objectives.joint)
@@ -132,12 +132,12 @@ def test_saddle_exactly_above_the_split_temperature(seed, beta):
         )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_antisymmetric_eigenvalue_of_the_fixed_point_map(seed):
     """It equals β_eff/β_split(μ): the autograd Jacobian of the duplicated network's map."""
     batch = make_data(seed)
     params = converge_memories(make_params(seed), batch)
-    beta_split = split_temperature(params, batch, method=Krylov(tol=1e-12))
+    beta_split = Krylov(tol=1e-12)(params, batch).beta_split
     for memory in range(P):
         grown = duplicate(params, torch.tensor([memory]))
 

@@ -6,7 +6,7 @@ import mpmath
 import pytest
 import torch
 
-from mnemosphere.model import kernel, retrieval
+from mnemosphere.model import retrieval
 from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.recall import recall
@@ -35,35 +35,21 @@ def masks(rows: int, features: int, seed: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("class_index", CLASSES)
-@pytest.mark.parametrize("mode", ["all", "free", "held"])
+@pytest.mark.parametrize("mode", ["all", "free"])
 def test_the_tangent_gradient_vanishes_where_recall_ends(problem, class_index, mode):
     """Tangent to what may still move: the sphere, and the slice of it that agrees with x."""
     params, x, _, _ = problem(5, beta=8.0, clustered=True)
     known = None if mode == "all" else masks(*x.shape, 3)
-    held = mode == "held"
-    found = recall(
-        params,
-        x,
-        class_index=class_index,
-        steps=20_000,
-        known=known,
-        hold_scale=held,
-        tol=1e-14,
-    )
+    found = recall(params, x, class_index=class_index, steps=20_000, known=known, tol=1e-14)
     end = found.x.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(energy_oracle(params, end, class_index).sum(), end)
     tested = 0
     for row in range(x.shape[0]):
         columns = torch.eye(x.shape[1], dtype=torch.float64)
         if known is not None:
-            columns = columns[:, ~known[row]]
-            if not held:
-                columns = torch.cat([columns, (x[row] * known[row])[:, None]], 1)
-        # Directions allowed, less their part along the radius of the moving coordinates.
-        radius = found.x[row] * (~known[row] if held else 1.0)
-        size = radius.norm()
-        if size > 0:
-            columns = columns - torch.outer(radius, radius @ columns) / size**2
+            columns = torch.cat([columns[:, ~known[row]], (x[row] * known[row])[:, None]], 1)
+        # Directions allowed, less their part along the radius.
+        columns = columns - torch.outer(found.x[row], found.x[row] @ columns)
         slope = gradient[row] @ columns
         opposed = mode == "free" and bool((found.x[row] * known[row]).norm() < 1e-6)
         if not opposed:  # no best scale there: the known part shrinks without end
@@ -125,15 +111,13 @@ def test_a_class_leads_to_its_own_memories_in_single_precision():
             torch.testing.assert_close(found.x[0], w[y])
 
 
-def test_rows_do_not_depend_on_their_company(problem, monkeypatch):
-    """Chunks, rows that stop early, a class for each row: each row as if alone."""
+def test_rows_do_not_depend_on_their_company(problem):
+    """Rows that stop early, a class for each row: each row as if alone."""
     params, x, _, _ = problem(4, beta=9.0)
     y = torch.arange(x.shape[0]) % 4
-    monkeypatch.setattr(kernel, "chunk_rows", lambda *_: 5)
     known = masks(*x.shape, 8)
     found = recall(params, x, class_index=y, known=known, steps=40, tol=1e-5)
     top = retrieval.shares(params, x, y, 3)
-    near = retrieval.nearest(params, x, 2)
     for row in range(x.shape[0]):
         part = slice(row, row + 1)
         alone = recall(
@@ -143,15 +127,9 @@ def test_rows_do_not_depend_on_their_company(problem, monkeypatch):
         torch.testing.assert_close(found.energy[part], alone.energy)
         assert found.steps[row] == alone.steps[0]
         assert found.converged[row] == alone.converged[0]
-        for together, single in zip(
-            (*top, *near),
-            (
-                *retrieval.shares(params, x[part], int(y[row]), 3),
-                *retrieval.nearest(params, x[part], 2),
-            ),
-            strict=True,
-        ):
-            torch.testing.assert_close(together[part], single)
+        single = retrieval.shares(params, x[part], int(y[row]), 3)
+        for together, own in zip(top, single, strict=True):
+            torch.testing.assert_close(together[part], own)
     assert len(set(found.steps.tolist())) > 2
 
 
@@ -223,15 +201,6 @@ def test_too_cold_for_the_noise_draws_the_memories():
     params = sampled_model(varsigma=0.25, beta=1e3)
     x, _ = retrieval.sample(params, 11, class_index=0, generator=torch.Generator().manual_seed(5))
     assert ((x @ params.w.T).amax(1) > 1 - 1e-6).all()
-    x, _ = retrieval.sample(
-        params,
-        N_DRAWS,
-        concentration=6.0,
-        class_index=0,
-        generator=torch.Generator().manual_seed(5),
-    )
-    total = float((x @ params.w[[0, 2]].T).sum(1).mean())
-    assert total == pytest.approx(resultant(6.0, 5), abs=FIVE_SIGMA)
 
 
 # Density, novelty, shares
@@ -285,16 +254,6 @@ def test_novelty_and_shares_match_mpmath(problem, beta):
             )
 
 
-def test_nearest_by_enumeration(problem):
-    params, x, _, _ = problem(8)
-    found = retrieval.nearest(params, x, 3)
-    for row in range(x.shape[0]):
-        overlap = [float(w @ x[row]) for w in params.w]
-        order = sorted(range(5), key=lambda m: -overlap[m])[:3]
-        assert found.indices[row].tolist() == order
-        assert found.overlaps[row].tolist() == pytest.approx([overlap[m] for m in order])
-
-
 def test_bad_input_is_refused(problem):
     params, x, _, _ = problem(0)
     generator = torch.Generator()
@@ -308,12 +267,7 @@ def test_bad_input_is_refused(problem):
         (lambda: recall(params, x, steps=-1), "steps=-1"),
         (lambda: recall(params, x, known=torch.ones(23, 7)), "boolean mask"),
         (lambda: retrieval.shares(params, x, 0, 6), r"\[1, 5\], got 6"),
-        (lambda: retrieval.nearest(params, x, 0), "got 0"),
         (lambda: retrieval.sample(params, -1, generator=generator), "got -1"),
-        (
-            lambda: retrieval.sample(params, 1, concentration=math.nan, generator=generator),
-            "got nan",
-        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -79,7 +79,7 @@ class Normalizer:
               coordinate √N appended, over the norm (tables of unlike features): keeps the length
               of a row as well as its direction, and no row is ever zero
     whitened  the same, then a metric that makes the rows of each class vary alike in every
-              direction (`model.metric.starts`)
+              direction (`model.metric.start`)
     weighted  the same, as far as that helps, and coordinates count by what they tell of the class
     circles   each feature as points on circles, by its rank among the training rows (`data.circles`)
     none      the rows are unit vectors already

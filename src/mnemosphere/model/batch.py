@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +10,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import fill_neutrally, has_gaps, whole_rows
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import take_rows
@@ -87,17 +85,6 @@ class Batch:
         weight = self.sample_weight.double()
         return float((values.double() * weight).sum() / weight.sum())
 
-    def _is_clean(self) -> bool:
-        """Whether `check` has nothing to say of the numbers; a GPU is asked once."""
-        x, targets, weight = self.x, self.targets, self.sample_weight
-        off = (torch.linalg.vector_norm(x, dim=1) - 1).abs().amax()
-        total = targets.sum(1)
-        clean = (off <= sphere.tolerance(x)) & (targets.amin() >= 0) & (total.amax() <= 1 + 1e-4)
-        if weight is not None:
-            clean &= (weight.shape == x.shape[:1]) & (weight.amin() >= 0) & (weight.sum() > 0)
-            clean &= weight.amax() < math.inf
-        return bool(clean)  # not where some are not numbers
-
     def check_form(self, params: Parameters) -> None:
         """Raise ValueError where shapes, precisions or devices do not fit; numbers aside."""
         x, targets, weight = self.x, self.targets, self.sample_weight
@@ -126,8 +113,6 @@ class Batch:
         """Return self; raise ValueError unless the rows fit the parameters."""
         self.check_form(params)
         x, targets, weight = self.x, self.targets, self.sample_weight
-        if on_gpu(x) and not self.has_gaps and self._is_clean():
-            return self
         sphere.check(whole_rows(x), "x")
         usable = torch.isfinite(targets).all() and (targets >= 0).all()
         if not (usable and (targets.sum(1) <= 1 + 1e-4).all()):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemosphere.model.gaps import overlaps, whole_rows
 from mnemosphere.model.kernel import exponents
-from mnemosphere.model.parameters import Mixture
+from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
 
@@ -47,10 +47,6 @@ class Scores:
         # Among memories alone: far from all of them, their shares would vanish in rounding.
         share = self(x, rows)[:, 1:].softmax(1).nan_to_num(0.0)  # (B, P)
         return share @ self.params.w
-
-    def slope(self, x: Tensor, rows: slice | Tensor) -> Tensor:
-        """Σ_μ r_μ w^μ (B, N), minus the gradient of the energy over β_eff; norms are at most 1."""
-        return self(x, rows).softmax(1)[:, 1:] @ self.params.w  # (B, P) (P, N)
 
 
 def class_column(params: Mixture, class_index: int | Tensor, n_rows: int) -> Tensor:

@@ -15,7 +15,6 @@ from mnemosphere.model import objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import scratch_buffers
 from mnemosphere.training.callbacks import (
     Callback,
     Convergence,
@@ -74,7 +73,6 @@ class FitResult:
 
 
 @process_group()
-@scratch_buffers()
 def fit(
     params: Parameters,
     dataset: Dataset,
