@@ -7,14 +7,23 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import objectives
-from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Krylov, Nearest
 from mnemosphere.model.duplicate import duplicate
 from mnemosphere.model.kernel import accumulate, log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from research.paper.descent import Descent
-from small_models import B, C, N, P, converge_memories, make_data, make_params, tangent_basis
+from small_models import (
+    B,
+    C,
+    N,
+    P,
+    converge_memories,
+    dense_splitting_matrix,
+    make_data,
+    make_params,
+    tangent_basis,
+)  # fmt: skip
 
 EVERY_ROW = Nearest(rows_per_memory=B, strongest=B, steps=N)
 METHODS = [EVERY_ROW, Krylov(tol=1e-11)]
@@ -24,26 +33,6 @@ RULES = [
     objectives.JointConditional(0.3),
     objectives.Unsupervised(0.2),
 ]
-
-
-def dense_splitting_matrix(params: Parameters, memory: int, batch: Batch, rule) -> Tensor:
-    """Autograd Hessian of the loss of the split network in coordinates of the tangent space."""
-    basis = tangent_basis(params.w[memory])
-    grown = duplicate(params, torch.tensor([memory]))
-
-    def loss(coordinates: Tensor) -> Tensor:
-        u = basis @ coordinates
-        first = params.w[memory] + u
-        second = params.w[memory] - u
-        rows = [*params.w.unbind()]
-        rows[memory] = first / first.norm()
-        w = torch.stack([*rows, second / second.norm()])
-        losses, _ = rule(log_joint_differentiable(grown.replace(w=w), batch.x), batch.targets)
-        if batch.sample_weight is None:
-            return losses.mean()
-        return (losses * batch.sample_weight).sum() / batch.sample_weight.sum()
-
-    return torch.autograd.functional.hessian(loss, torch.zeros(N - 1, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)

@@ -8,7 +8,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mnemosphere.model import kernel
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import best_temperature
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.objectives import (
@@ -19,7 +18,6 @@ from mnemosphere.model.objectives import (
     marginal,
 )
 from mnemosphere.model.parameters import Parameters, from_memories
-from mnemosphere.model.votes import Votes
 from problems import gradient
 
 RULES = {
@@ -171,13 +169,6 @@ def test_statistics_from_their_definition(problem, oracle):
     assert_close(kernel.responsibilities(params, case.x, q), r, **EXACT)
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_statistics_add_up_over_rows(problem, name):
-    case = problem(11, rows=41, weighted=True)
-    parts = [statistics(case, RULES[name], rows) for rows in (slice(0, 17), slice(17, 41))]
-    assert_same_statistics(parts[0] + parts[1], statistics(case, RULES[name]), **EXACT)
-
-
 @pytest.mark.parametrize("name", ["joint", "marginal"])
 def test_responsibilities_carry_the_label_weights(problem, name):
     """Each row hands its label weight to the components, whole and nowhere negative."""
@@ -309,18 +300,3 @@ def test_a_stack_of_problems_with_and_without_a_uniform_component():
     found = kernel.log_joint(Parameters.stack(params), torch.stack(rows))
     for k in range(2):
         assert_close(found[k], kernel.log_joint(params[k], rows[k]), **EXACT)
-
-
-def test_the_temperature_is_sought_among_memories_alone_if_they_are():
-    params, x = three_clusters()
-    truth = direct(params, x)[:, :3].argmax(1)
-    labels = torch.nn.functional.one_hot(truth, 4).double()
-    wrong = torch.arange(len(x)) % 5 == 3
-    labels[wrong] = labels[wrong].roll(1, 1)
-    temperature = best_temperature([(params, Batch(x, labels))])
-    at = Votes.of(params, temperature=temperature)
-    asked = labels[:, :3].argmax(1, keepdim=True)
-    fitted, plain = (
-        -float(direct(p, x)[:, :3].log_softmax(1).gather(1, asked).mean()) for p in (at, params)
-    )
-    assert fitted <= plain

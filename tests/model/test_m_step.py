@@ -255,8 +255,8 @@ def test_steps_towards_beta_reach_the_inverse(n, r, factor):
 
 
 @pytest.mark.parametrize("n", [2, 7, 784])
-@pytest.mark.parametrize("r", [-1.0, 0.0, 1e-12, 1e-3, 0.5, 1 - 1e-6, 1 - 1e-12, 1.0, 2.0])
-@pytest.mark.parametrize("start", [1e-6, 1.0, 1e3, 1e9])
+@pytest.mark.parametrize("r", [-1.0, 1e-12, 0.5, 1 - 1e-12, 2.0])
+@pytest.mark.parametrize("start", [1e-6, 1.0, 1e9])
 def test_steps_towards_beta_are_never_lost(n, r, start):
     """Each is by a factor of at most 4 and in the right direction, where rounding lets it see."""
     beta, r = torch.tensor(start).double(), torch.tensor(r).double()

@@ -80,18 +80,6 @@ def test_the_graph_is_the_sum_over_rows(problem, weighted):
     np.testing.assert_allclose(graph.labels, labels, rtol=1e-12, atol=1e-15)
 
 
-def test_graph_counts_rows_once_and_weights_as_copies():
-    x, _ = blobs()
-    w = x[::7]
-    edges = share_graph(w, unlabeled(x), shared_by=2.0).edges
-    assert float(edges.sum()) == pytest.approx(len(x), rel=1e-12)  # the shares of a row sum to 1
-    torch.testing.assert_close(edges, edges.T, rtol=1e-12, atol=0)
-    weight = 1.0 + (torch.arange(len(x)) % 3).double()
-    copies = unlabeled(x.repeat_interleave(weight.long(), 0))
-    one, two = (share_graph(w, b, shared_by=2.0).edges for b in (unlabeled(x, weight), copies))
-    torch.testing.assert_close(one, two, rtol=1e-6, atol=0)
-
-
 # Labels
 
 

@@ -14,7 +14,7 @@ from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.m_step import displacement, maximize_bound
-from mnemosphere.model.objectives import conditional, joint, marginal
+from mnemosphere.model.objectives import joint, marginal
 from mnemosphere.model.parameters import component_prior, from_memories
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.fit import fit
@@ -239,12 +239,6 @@ def test_no_uniform_component(problem):
     assert_close(result.params.p_h, component_prior(5, 0.0))
 
 
-def test_objectives_with_negative_weights_are_refused(problem):
-    case = problem()
-    with pytest.raises(ValueError, match="train it with the SGD solver"):
-        fit(case.params, case.dataset, FixedPoint(None), rule=conditional)
-
-
 def test_bad_settings_are_refused():
     for size in (0, -3, 2.5, "all"):
         with pytest.raises(ValueError, match="batch_size must be >= 1, None or 'auto', got"):
@@ -264,11 +258,6 @@ def test_auto_takes_twenty_steps_per_pass_of_large_data(n_rows, size):
     assert solver.rows_per_step == size
     with pytest.raises(ValueError, match="batch_size is 'auto': call resolve"):
         _ = FixedPoint().rows_per_step
-
-
-@pytest.mark.parametrize("size", [None, 7, 70000])
-def test_a_size_asked_for_is_kept(size):
-    assert FixedPoint(size).resolve(60000, learn_beta=True, device=CPU) == FixedPoint(size)
 
 
 def test_a_fitted_model_resumes_as_if_a_pass_had_been_taken_in(problem):
