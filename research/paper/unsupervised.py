@@ -25,7 +25,7 @@ import torch
 from matplotlib.figure import Figure
 
 from mnemosphere.model import Parameters, evaluate, initialize, objectives
-from mnemosphere.numerics import polytope
+from mnemosphere.numerics import polytope, sphere
 from mnemosphere.plots import latent_classes, memory_gallery
 from mnemosphere.plots.checks import as_soft_labels
 from mnemosphere.plots.style import figure_style, new_figure
@@ -138,7 +138,7 @@ class _Training:
         began = time.perf_counter()
         size, beta = run.settings["memories"], case.get("beta", run.settings["beta"])
         if case["start"] == "random":
-            w = initialize.uniform(size, x.shape[1], generator=generator, device=x.device)
+            w = sphere.sample_uniform(size, x.shape[1], generator=generator, device=x.device)
         else:
             w = initialize.from_data(x, size, generator=generator)
         first: tuple[PassRecord, ...] = ()

@@ -20,6 +20,7 @@ from mnemosphere.data.sparse_normalize import (
     squares,
     sums,
 )
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
@@ -418,7 +419,7 @@ def _energy(normalizer: Normalizer, rows: _Chunks, weight: Tensor | None) -> Ten
 
 def _extreme(norm: Tensor) -> bool:
     """Whether squares of a row may have left the range of numbers."""
-    if torch.compiler.is_compiling() or norm.is_cuda or norm.numel() == 0:
+    if torch.compiler.is_compiling() or on_gpu(norm) or norm.numel() == 0:
         return _occurs(~((norm > _SMALL) & (norm < _HUGE)))
     low, high = norm.detach().aminmax()  # for one row, half of the time of the line above
     return not (float(low) > _SMALL and float(high) < _HUGE)

@@ -156,24 +156,6 @@ def memory_name(memory: int) -> str:
     return f"#{memory}"
 
 
-def component_prior(
-    n_memories: int,
-    uniform_weight: float = 1.0,
-    *,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-) -> Tensor:
-    """p_h of App. initialization: 1/(P+P_0) for a memory, P_0/(P+P_0) for the uniform component."""
-    if not 0.0 <= uniform_weight <= 1e30:
-        raise ValueError(
-            f"uniform_weight must lie in [0, 1e30] (the uniform component's weight P_0 must be "
-            f">= 0), got {uniform_weight}"
-        )
-    p_h = torch.ones(n_memories + 1, dtype=dtype, device=device)
-    p_h[0] = uniform_weight
-    return p_h / (n_memories + uniform_weight)
-
-
 def from_memories(
     w: Tensor,
     p_q: Tensor,
@@ -182,8 +164,18 @@ def from_memories(
     varsigma: float = 1.0,
     uniform_weight: float = 1.0,
 ) -> Parameters:
-    """Memories with uninformative class weights: p = p_h p_q^T (App. initialization)."""
-    p_h = component_prior(w.shape[0], uniform_weight, dtype=w.dtype, device=w.device)
+    """Memories with uninformative class weights: p = p_h p_q^T (App. initialization).
+
+    p_h is 1/(P+P_0) for a memory, P_0/(P+P_0) for the uniform component; uniform_weight: P_0.
+    """
+    if not 0.0 <= uniform_weight <= 1e30:
+        raise ValueError(
+            f"uniform_weight must lie in [0, 1e30] (the uniform component's weight P_0 must be "
+            f">= 0), got {uniform_weight}"
+        )
+    p_h = w.new_ones(len(w) + 1)
+    p_h[0] = uniform_weight
+    p_h = p_h / (len(w) + uniform_weight)
     p_q = p_q.to(w)
     return Parameters(
         w=w,

@@ -132,21 +132,6 @@ class Branch:
     complete: bool
     message: str
 
-    @property
-    def values(self) -> Tensor:
-        """Parameter values, tensor of shape (K,)."""
-        return torch.tensor([point.value for point in self.points], dtype=torch.float64)
-
-    @property
-    def m(self) -> Tensor:
-        """Overlaps, tensor of shape (K, P*, P)."""
-        return torch.stack([point.state.m for point in self.points])
-
-    @property
-    def leading_eigenvalue(self) -> Tensor:
-        """Largest eigenvalue of the Jacobian at each point, tensor of shape (K,)."""
-        return torch.stack([point.eigenvalues[0] for point in self.points])
-
 
 def _at(problem: SaddlePointProblem, parameter: str, value: float) -> SaddlePointProblem:
     return problem.replace(**{parameter: float(value)})
