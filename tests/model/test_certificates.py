@@ -234,29 +234,14 @@ def test_an_unresolved_curvature_is_no_minimum():
         assert set(found.kinds) == {kind}
 
 
-def test_the_summary_reads_well():
-    batch = make_data(7)
-    params = trained(7, 20.0)
-    found = certify(params, batch, learn_beta=False)
-    n_saddles = found.kinds.count("saddle")
-    text = str(found)
-    lines = text.splitlines()
+def test_the_summary_has_the_lowest_beta_split_first():
+    found = certify(trained(7, 20.0), make_data(7), learn_beta=False)
+    lines = str(found).splitlines()
     assert lines[0].startswith("3 memories: ")
-    assert f"{n_saddles} saddle" in lines[0]
-    assert "0 label saddle" in lines[1]
-    assert "(tolerance 1.0e-03)" in lines[2]
-    assert "beta_eff 16" in lines[3]
-    table = [line.strip().removeprefix("#") for line in lines[6:]]
-    assert [int(line.split()[0]) for line in table] == found.beta_split.argsort().tolist()
-    for line in table:
-        memory = int(line.split()[0])
-        assert line.endswith(f"{found.kinds[memory]:<13}  {found.joint_kinds[memory]}")
-    assert sum(float(line.split()[1]) for line in table) == pytest.approx(
-        float(found.mass.sum()), rel=1e-3
-    )
-    short = found.summary(max_rows=1).splitlines()
-    assert short[-1] == "and 2 more with a higher beta_split"
-    assert len(short) == 8
+    assert f"{found.kinds.count('saddle')} saddle" in lines[0]
+    order = [int(line.split()[0].removeprefix("#")) for line in lines[6:]]
+    assert order == found.beta_split.argsort().tolist()
+    assert found.summary(max_rows=1).splitlines()[-1] == "and 2 more with a higher beta_split"
 
 
 def test_bad_input_is_refused():

@@ -136,13 +136,6 @@ def test_the_best_and_the_patience_are_resumed(case, path):
     assert_same(run(case, solver, 40, path=path, **settings), straight)
 
 
-def test_a_finished_run_is_read_back(case, path):
-    done = run(case, SOLVERS["sgd"], 2, path=path)
-    before = path.read_bytes()
-    assert_same(run(case, SOLVERS["sgd"], 2, path=path), done)
-    assert path.read_bytes() == before
-
-
 def test_parts_of_a_training_have_files_of_their_own(problem, path):
     case = problem(50, rows=53, varsigma=0.5)
     checkpoint = Checkpoint(str(path))

@@ -80,14 +80,3 @@ def test_class_weights_alone_descend_and_leave_the_density():
     before, after = (kernel.log_joint(p, x).logsumexp(1) for p in (params, result.params))
     assert torch.allclose(before, after, rtol=1e-6)
     assert not torch.allclose(result.params.p, params.p, rtol=1e-3)
-
-
-def test_the_state_of_what_is_held_stays(problem):
-    case = problem(3, rows=29)
-    solver = latent.ClassWeightSGD(0.1, 0.9, 29)
-    start = solver.start(case.params)
-    stats = kernel.accumulate(case.params, case.batch, objectives.joint)
-    _, state = solver.step(case.params, start, stats, case.batch, 1.0)
-    assert torch.equal(state["w"], start["w"])
-    assert torch.equal(state["beta"], start["beta"])
-    assert not torch.equal(state["p"], start["p"])
