@@ -13,9 +13,10 @@ from torch import Tensor
 from mnemosphere.model.gaps import fill_neutrally, has_gaps, whole_rows
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import take_rows
+from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "check_rows"]
 
 
 @dataclass(frozen=True)
@@ -85,39 +86,23 @@ class Batch:
         weight = self.sample_weight.double()
         return float((values.double() * weight).sum() / weight.sum())
 
-    def check_form(self, params: Parameters) -> None:
-        """Raise ValueError where shapes, precisions or devices do not fit; numbers aside."""
+    def check(self, params: Parameters) -> Self:
+        """Return self; raise ValueError unless the rows fit the parameters."""
         x, targets, weight = self.x, self.targets, self.sample_weight
-        if x.ndim != 2 or x.shape[1] != params.n_features:
-            raise ValueError(
-                f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
-            )
+        check_rows(params, x)
+        if x.shape[0] == 0:
+            raise ValueError("x has no rows: pass at least one")
         if targets.shape != (x.shape[0], params.n_columns):
             raise ValueError(
                 f"targets must be {(x.shape[0], params.n_columns)} (rows, classes + 1), "
                 f"got {tuple(targets.shape)}"
             )
-        given = {"x": x, "targets": targets}
-        if weight is not None:
-            given["sample_weight"] = weight
-        for name, tensor in given.items():
-            if tensor.dtype != params.w.dtype or tensor.device != params.w.device:
-                raise ValueError(
-                    f"{name} is {tensor.dtype} on {tensor.device} but the parameters are "
-                    f"{params.w.dtype} on {params.w.device}: convert one of them"
-                )
-        if x.shape[0] == 0:
-            raise ValueError("x has no rows: pass at least one")
-
-    def check(self, params: Parameters) -> Self:
-        """Return self; raise ValueError unless the rows fit the parameters."""
-        self.check_form(params)
-        x, targets, weight = self.x, self.targets, self.sample_weight
-        sphere.check(whole_rows(x), "x")
+        _check_kind(params, "targets", targets)
         usable = torch.isfinite(targets).all() and (targets >= 0).all()
         if not (usable and (targets.sum(1) <= 1 + 1e-4).all()):
             raise ValueError("targets must be label weights: finite, >= 0, at most 1 per row")
         if weight is not None:
+            _check_kind(params, "sample_weight", weight)
             if weight.shape != x.shape[:1]:
                 raise ValueError(
                     f"sample_weight must be ({x.shape[0]},), got {tuple(weight.shape)}"
@@ -127,3 +112,21 @@ class Batch:
             if not weight.sum() > 0:
                 raise ValueError("sample_weight is zero everywhere: nothing to learn from")
         return self
+
+
+def check_rows(params: Mixture, x: Tensor) -> None:
+    """Raise ValueError unless x is a (B, N) matrix of unit rows that fits the parameters."""
+    if x.ndim != 2 or x.shape[1] != params.n_features:
+        raise ValueError(
+            f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
+        )
+    _check_kind(params, "x", x)
+    sphere.check(whole_rows(x), "x")  # a row with gaps has some norm below 1
+
+
+def _check_kind(params: Mixture, name: str, tensor: Tensor) -> None:
+    if tensor.dtype != params.w.dtype or tensor.device != params.w.device:
+        raise ValueError(
+            f"{name} is {tensor.dtype} on {tensor.device} but the parameters are "
+            f"{params.w.dtype} on {params.w.device}: convert one of them"
+        )

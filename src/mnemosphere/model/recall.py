@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mnemosphere.model.batch import check_rows
 from mnemosphere.model.kernel import chunks
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.scores import Scores, check_rows
+from mnemosphere.model.scores import Scores
 from mnemosphere.numerics import sphere
 
 RECORDS = ("nothing", "energies", "rows")

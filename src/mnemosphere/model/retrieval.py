@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import gaps
+from mnemosphere.model.batch import check_rows
 from mnemosphere.model.kernel import chunks, log_joint
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.scores import Scores, check_rows, class_column
+from mnemosphere.model.scores import Scores, class_column
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import vmf
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
