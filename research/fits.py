@@ -25,6 +25,7 @@ from mnemosphere.data import (
     prepare,
 )
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
+from mnemosphere.numerics import sphere
 from mnemosphere.training import SGD, FitResult, FixedPoint, Solver, fit, grow, latent
 from mnemosphere.training.fit import validate
 
@@ -106,7 +107,9 @@ def uniform_start(
     rows: Batch, n_memories: int, *, beta: float = 1.0, generator: torch.Generator
 ) -> Start:
     """The authors': memories uniform on the sphere."""
-    w = initialize.uniform(n_memories, rows.x.shape[1], generator=generator, device=rows.x.device)
+    w = sphere.sample_uniform(
+        n_memories, rows.x.shape[1], generator=generator, device=rows.x.device
+    )
     return Start(w, beta)
 
 

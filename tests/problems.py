@@ -18,6 +18,7 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
 
 # The same examples on every machine: a red test here is red everywhere.
@@ -163,6 +164,13 @@ def plain_gradient(
     free = params.replace(w=leaves[0], p=leaves[1], beta=leaves[2])
     gw, gp, gb = torch.autograd.grad(plain_mean_loss(rule, free, x, q, weight), leaves)
     return gw, gp, gb
+
+
+def gradient(stats: Statistics, params: Parameters) -> tuple[Tensor, Tensor, Tensor]:
+    """That of the mean loss with respect to w, p and β, read from the statistics of a pass."""
+    ratio = stats.p_bar / params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
+    of_p = ratio / -stats.count.to(params.p.dtype)[..., None, None]
+    return stats.gradient_w(params), of_p, stats.gradient_beta(params)
 
 
 class Oracle(NamedTuple):

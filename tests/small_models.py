@@ -5,7 +5,9 @@ from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate
+from mnemosphere.model.duplicate import duplicate
+from mnemosphere.model.kernel import accumulate, log_joint_differentiable
+from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 
@@ -46,3 +48,25 @@ def converge_memories(params: Parameters, batch: Batch) -> Parameters:
 def tangent_basis(w: Tensor) -> Tensor:
     """Orthonormal columns (N, N−1) orthogonal to w (N,)."""
     return torch.linalg.qr(torch.cat([w[:, None], torch.eye(N, dtype=w.dtype)], 1)).Q[:, 1:]
+
+
+def dense_splitting_matrix(
+    params: Parameters, memory: int, batch: Batch, rule: LabelRule
+) -> Tensor:
+    """Autograd Hessian of the loss of the split network in coordinates of the tangent space."""
+    basis = tangent_basis(params.w[memory])
+    grown = duplicate(params, torch.tensor([memory]))
+
+    def loss(coordinates: Tensor) -> Tensor:
+        u = basis @ coordinates
+        first = params.w[memory] + u
+        second = params.w[memory] - u
+        rows = [*params.w.unbind()]
+        rows[memory] = first / first.norm()
+        w = torch.stack([*rows, second / second.norm()])
+        losses, _ = rule(log_joint_differentiable(grown.replace(w=w), batch.x), batch.targets)
+        if batch.sample_weight is None:
+            return losses.mean()
+        return (losses * batch.sample_weight).sum() / batch.sample_weight.sum()
+
+    return torch.autograd.functional.hessian(loss, torch.zeros(N - 1, dtype=torch.float64))

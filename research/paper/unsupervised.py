@@ -18,14 +18,14 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from mnemosphere.model import Parameters, evaluate, initialize, memory_graph, objectives
-from mnemosphere.numerics import polytope
+from mnemosphere.model import Parameters, evaluate, initialize, objectives
+from mnemosphere.numerics import polytope, sphere
 from mnemosphere.plots import latent_classes, memory_gallery
 from mnemosphere.plots.checks import as_soft_labels
 from mnemosphere.plots.style import figure_style, new_figure
@@ -138,7 +138,7 @@ class _Training:
         began = time.perf_counter()
         size, beta = run.settings["memories"], case.get("beta", run.settings["beta"])
         if case["start"] == "random":
-            w = initialize.uniform(size, x.shape[1], generator=generator, device=x.device)
+            w = sphere.sample_uniform(size, x.shape[1], generator=generator, device=x.device)
         else:
             w = initialize.from_data(x, size, generator=generator)
         first: tuple[PassRecord, ...] = ()
@@ -229,11 +229,44 @@ def marginal_error(params: Parameters) -> float:
     return float(f"{float((ratios.nan_to_num(1.0) - 1).abs().amax()):.3g}")
 
 
+class Coherence(NamedTuple):
+    """Mean overlap of pairs of memories: of one class, of two classes, and of one shuffled class.
+
+    Classes are coherent as far as `within` lies above `shuffled`.
+    """
+
+    within: float
+    across: float
+    shuffled: float
+
+
+def coherence(w: torch.Tensor, label: torch.Tensor, *, generator: torch.Generator) -> Coherence:
+    """How alike the memories w (P, N) of one class (P,) are.
+
+    Shuffled: the same class sizes dealt out at random, mean of 100.
+    """
+    w, label = w.double().cpu(), label.cpu()
+    overlap = w @ w.T  # (P, P)
+    pair = ~torch.eye(len(w), dtype=torch.bool)
+
+    def within(y: torch.Tensor) -> float:
+        same = (y[:, None] == y[None, :]) & pair
+        return float(overlap[same].mean()) if bool(same.any()) else float("nan")
+
+    other = label[:, None] != label[None, :]
+    draws = [within(label[torch.randperm(len(w), generator=generator)]) for _ in range(100)]
+    return Coherence(
+        within(label),
+        float(overlap[other].mean()) if bool(other.any()) else float("nan"),
+        sum(draws) / len(draws),
+    )
+
+
 def measure(params: Parameters, x: torch.Tensor, prior: torch.Tensor, smoothing: float) -> Json:
     """β, losses, sharpness, coherence and use of the classes."""
     label = latent.latent_class(params)
     n_classes = len(prior)
-    found = memory_graph.coherence(params.w, label, generator=torch.Generator().manual_seed(0))
+    found = coherence(params.w, label, generator=torch.Generator().manual_seed(0))
     counts = torch.bincount(label, minlength=n_classes + 1).cpu()
     wanted = (params.n_memories * prior / prior.sum()).cpu()
     rows = unlabeled(x, n_classes + 1)

@@ -40,7 +40,7 @@ def prepared(x, y, kind):
     batch = Batch(unit, targets)
     if kind == "whitened":
         batch = metric.apply(metric.start(batch, 0.5), batch)
-    return batch.check_form
+    return batch
 
 def clustered(x, kind):
     mn.DAMClusterer(

@@ -123,13 +123,3 @@ def test_bad_rows_are_refused_in_one_line(case, name):
     with pytest.raises(ValueError, match=message) as caught:
         break_it(case.batch).check(case.params)
     assert "\n" not in str(caught.value)
-
-
-def test_the_form_is_checked_without_a_look_at_numbers(problem):
-    case = problem(6, rows=23)
-    wrong = Batch(3 * case.x, -case.targets)
-    wrong.check_form(case.params)
-    with pytest.raises(ValueError, match="norm"):
-        wrong.check(case.params)
-    with pytest.raises(ValueError, match="to match the memories"):
-        Batch(case.x[:, 1:], case.targets).check_form(case.params)

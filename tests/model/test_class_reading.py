@@ -13,9 +13,10 @@ from torch.testing import assert_close
 from class_formula import FLOOR, log_probabilities, log_shares, net_of_smoothing
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
+    LOG_T,
     best_temperature,
-    label_log_loss,
     net_class_weights,
+    tempered_losses,
 )
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import soft_labels
@@ -97,8 +98,8 @@ def exponents(params, x):
     return torch.cat([torch.zeros(len(x), 1).double(), h], 1)
 
 
-@pytest.mark.parametrize("temperature", [0.1, 0.6, 1.7, 50.0, 4000.0])
-@pytest.mark.parametrize(("n", "beta"), [(2, 0.4), (3, 9.0), (7, 0.05), (61, 150.0), (784, 900.0)])
+@pytest.mark.parametrize("temperature", [0.1, 1.7, 4000.0])
+@pytest.mark.parametrize(("n", "beta"), [(2, 0.4), (7, 0.05), (784, 900.0)])
 def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature):
     case = problem(4, features=n, beta=beta, varsigma=0.4)
     tempered = Votes.of(case.params, temperature=temperature).check()
@@ -159,7 +160,7 @@ def plain_loss(pairs):
 def posterior_mean(pairs):
     """Of log T by the trapezoidal rule on a fine grid; rows count half, log T ~ N(0, 1)."""
     loss, weight = plain_loss(pairs)
-    grid = np.linspace(-3.5, 3.5, 701)
+    grid = np.linspace(-3.5, 3.5, 141)
     effective = weight.sum() ** 2 / (weight**2).sum()  # so many rows of equal weight
     score = np.array([-0.5 * (loss(g) / weight.sum() * effective + g * g) for g in grid])
     density = np.exp(score - score.max())
@@ -173,7 +174,7 @@ def posterior_mean(pairs):
         [{"rows": 307, "memories": 7, "weighted": True}],
         [{"rows": 307, "memories": 7, "varsigma": 0.3, "flips": 0.0}],
         [{"rows": 101, "memories": 5}, {"rows": 211, "memories": 11, "weighted": True}],
-        [{"rows": 307, "memories": 47, "classes": 43, "flips": 0.6, "weighted": True}],
+        [{"rows": 101, "memories": 31, "classes": 23, "flips": 0.6, "weighted": True}],
     ],
     ids=["one", "weighted", "cold", "several", "many classes"],
 )
@@ -191,14 +192,13 @@ def test_losses_of_problems_side_by_side(problem, classes):
     pairs = [case_of(problem, 19 + k, **sizes) for k in range(2)]
     params, rows, index = pairs[1]  # the other's classes belong to other memories
     pairs[1] = params.replace(p=torch.cat([params.p[:1], params.p[1:].roll(7, 0)])), rows, index
-    read = label_log_loss(
+    losses = tempered_losses(
         Parameters.stack([params for params, *_ in pairs]),
         Batch.stack([rows for _, rows, _ in pairs]),
     )
-    for log_t in (-1.5, 0.0, 1.0, 2.5):
-        losses = read(log_t)
-        for k, pair in enumerate(pairs):
-            assert float(losses[k].sum()) == pytest.approx(plain_loss([pair])[0](log_t), rel=1e-9)
+    for k, pair in enumerate(pairs):
+        expected = [plain_loss([pair])[0](log_t) for log_t in LOG_T]
+        np.testing.assert_allclose(losses[k].sum(0), expected, rtol=1e-9)
 
 
 def test_soft_labels_count_by_their_shares(problem):
@@ -206,10 +206,10 @@ def test_soft_labels_count_by_their_shares(problem):
     params, rows, _ = case_of(problem, 16, rows=31, memories=5)
     one, two = (soft_labels(torch.full((31,), k), 3, EPSILON, dtype=torch.float64) for k in (0, 2))
     mixed, first, second = (
-        label_log_loss(params, Batch(rows.x, targets))(0.3)
+        tempered_losses(params, Batch(rows.x, targets))
         for targets in (0.25 * one + 0.75 * two, one, two)
     )
-    assert_close(mixed, 0.25 * first + 0.75 * second, rtol=1e-10, atol=0)
+    np.testing.assert_allclose(mixed, 0.25 * first + 0.75 * second, rtol=1e-10)
 
 
 def test_ends_are_finite(problem):

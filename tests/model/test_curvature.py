@@ -7,14 +7,23 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import objectives
-from mnemosphere.model.batch import Batch
-from mnemosphere.model.curvature import Krylov, Nearest, split_temperature
+from mnemosphere.model.curvature import Krylov, Nearest
 from mnemosphere.model.duplicate import duplicate
 from mnemosphere.model.kernel import accumulate, log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from research.paper.descent import Descent
-from small_models import B, C, N, P, converge_memories, make_data, make_params, tangent_basis
+from small_models import (
+    B,
+    C,
+    N,
+    P,
+    converge_memories,
+    dense_splitting_matrix,
+    make_data,
+    make_params,
+    tangent_basis,
+)  # fmt: skip
 
 EVERY_ROW = Nearest(rows_per_memory=B, strongest=B, steps=N)
 METHODS = [EVERY_ROW, Krylov(tol=1e-11)]
@@ -24,26 +33,6 @@ RULES = [
     objectives.JointConditional(0.3),
     objectives.Unsupervised(0.2),
 ]
-
-
-def dense_splitting_matrix(params: Parameters, memory: int, batch: Batch, rule) -> Tensor:
-    """Autograd Hessian of the loss of the split network in coordinates of the tangent space."""
-    basis = tangent_basis(params.w[memory])
-    grown = duplicate(params, torch.tensor([memory]))
-
-    def loss(coordinates: Tensor) -> Tensor:
-        u = basis @ coordinates
-        first = params.w[memory] + u
-        second = params.w[memory] - u
-        rows = [*params.w.unbind()]
-        rows[memory] = first / first.norm()
-        w = torch.stack([*rows, second / second.norm()])
-        losses, _ = rule(log_joint_differentiable(grown.replace(w=w), batch.x), batch.targets)
-        if batch.sample_weight is None:
-            return losses.mean()
-        return (losses * batch.sample_weight).sum() / batch.sample_weight.sum()
-
-    return torch.autograd.functional.hessian(loss, torch.zeros(N - 1, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
@@ -113,12 +102,12 @@ def test_a_sample_of_rows_is_the_problem_of_those_rows():
         torch.testing.assert_close(found.lambda_min[memory], expected)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("beta", [1.0, 2.5, 4.0, 8.0, 20.0])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("beta", [1.0, 4.0, 20.0])
 def test_saddle_exactly_above_the_split_temperature(seed, beta):
     batch = make_data(seed)
     params = converge_memories(make_params(seed, beta=beta), batch)
-    beta_split = split_temperature(params, batch, method=Krylov(tol=1e-11))
+    beta_split = Krylov(tol=1e-11)(params, batch).beta_split
     stats = accumulate(params, batch, objectives.joint)
     for memory in range(P):
         dense = dense_splitting_matrix(params, memory, batch, objectives.joint)
@@ -132,12 +121,12 @@ def test_saddle_exactly_above_the_split_temperature(seed, beta):
         )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_antisymmetric_eigenvalue_of_the_fixed_point_map(seed):
     """It equals β_eff/β_split(μ): the autograd Jacobian of the duplicated network's map."""
     batch = make_data(seed)
     params = converge_memories(make_params(seed), batch)
-    beta_split = split_temperature(params, batch, method=Krylov(tol=1e-12))
+    beta_split = Krylov(tol=1e-12)(params, batch).beta_split
     for memory in range(P):
         grown = duplicate(params, torch.tensor([memory]))
 

@@ -25,6 +25,7 @@ from mnemosphere.model.m_step import (
 )
 from mnemosphere.model.objectives import joint, marginal
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
+from problems import gradient
 
 RULES = {"joint": joint, "marginal": marginal}
 
@@ -64,15 +65,15 @@ def test_the_bound_touches_the_loss_with_its_gradient(stepped):
     old, stats, _ = stepped
     leaves = [t.clone().requires_grad_() for t in (old.w, old.p)]
     value = bound(old.replace(w=leaves[0], p=leaves[1]), stats.w_bar, stats.p_bar)
-    gradient = stats.gradient(old)
-    for mine, of_loss in zip(torch.autograd.grad(value, leaves), gradient[:2], strict=True):
+    gw, gp, gb = gradient(stats, old)
+    for mine, of_loss in zip(torch.autograd.grad(value, leaves), (gw, gp), strict=True):
         assert_close(mine, -of_loss * stats.count)
     h = 1e-5
     slope = (
         q_function(old.replace(beta=old.beta + h), stats)
         - q_function(old.replace(beta=old.beta - h), stats)
     ) / (2 * h)
-    assert slope == pytest.approx(-float(gradient.beta * stats.count), rel=1e-7)
+    assert slope == pytest.approx(-float(gb * stats.count), rel=1e-7)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -254,8 +255,8 @@ def test_steps_towards_beta_reach_the_inverse(n, r, factor):
 
 
 @pytest.mark.parametrize("n", [2, 7, 784])
-@pytest.mark.parametrize("r", [-1.0, 0.0, 1e-12, 1e-3, 0.5, 1 - 1e-6, 1 - 1e-12, 1.0, 2.0])
-@pytest.mark.parametrize("start", [1e-6, 1.0, 1e3, 1e9])
+@pytest.mark.parametrize("r", [-1.0, 1e-12, 0.5, 1 - 1e-12, 2.0])
+@pytest.mark.parametrize("start", [1e-6, 1.0, 1e9])
 def test_steps_towards_beta_are_never_lost(n, r, start):
     """Each is by a factor of at most 4 and in the right direction, where rounding lets it see."""
     beta, r = torch.tensor(start).double(), torch.tensor(r).double()

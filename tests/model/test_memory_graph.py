@@ -13,7 +13,6 @@ from mnemosphere.model import memory_graph
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import (
     Graph,
-    coherence,
     group,
     share_graph,
     sharing_temperature,
@@ -67,8 +66,7 @@ def test_a_row_is_shared_by_as_many_memories_as_said(problem, shared_by, weighte
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_graph_is_the_sum_over_rows(problem, monkeypatch, weighted):
-    monkeypatch.setattr(memory_graph, "chunk_rows", lambda *_: 7)
+def test_the_graph_is_the_sum_over_rows(problem, weighted):
     case = problem(3, weighted=weighted)
     graph = share_graph(case.params.w, case.batch, shared_by=2.5)
     overlap = case.x @ case.params.w.T
@@ -80,18 +78,6 @@ def test_the_graph_is_the_sum_over_rows(problem, monkeypatch, weighted):
         labels += weight[b] * np.outer(share[b], case.targets[b].numpy())
     np.testing.assert_allclose(graph.edges, edges, rtol=1e-12)
     np.testing.assert_allclose(graph.labels, labels, rtol=1e-12, atol=1e-15)
-
-
-def test_graph_counts_rows_once_and_weights_as_copies():
-    x, _ = blobs()
-    w = x[::7]
-    edges = share_graph(w, unlabeled(x), shared_by=2.0).edges
-    assert float(edges.sum()) == pytest.approx(len(x), rel=1e-12)  # the shares of a row sum to 1
-    torch.testing.assert_close(edges, edges.T, rtol=1e-12, atol=0)
-    weight = 1.0 + (torch.arange(len(x)) % 3).double()
-    copies = unlabeled(x.repeat_interleave(weight.long(), 0))
-    one, two = (share_graph(w, b, shared_by=2.0).edges for b in (unlabeled(x, weight), copies))
-    torch.testing.assert_close(one, two, rtol=1e-6, atol=0)
 
 
 # Labels
@@ -157,17 +143,6 @@ def test_groups_are_the_blobs_largest_first():
     # Every memory is closest to its own group.
     assert torch.equal(groups.closeness.argmax(1), groups.label)
     assert groups.closeness.abs().max() <= 1 + 1e-12
-
-
-# Coherence
-
-
-def test_coherence_by_hand():
-    w = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
-    found = coherence(w, torch.tensor([0, 0, 1]), generator=generator())
-    assert found.within == pytest.approx(0.6)
-    assert found.across == pytest.approx(0.4)  # of 0 and 0.8
-    assert found.shuffled == pytest.approx((0.6 + 0.0 + 0.8) / 3, abs=0.1)
 
 
 def test_memories_without_rows_go_with_those_like_them():

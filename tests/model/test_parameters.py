@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from mnemosphere.model import kernel
-from mnemosphere.model.parameters import Parameters, component_prior
+from mnemosphere.model.parameters import Parameters, from_memories
 
 
 def off_sphere(params):
@@ -77,11 +77,13 @@ def test_a_missing_tensor_is_named(problem, name):
         Parameters.from_tensors(tensors)
 
 
-def test_component_prior():
-    assert_close(component_prior(4, 0.5), torch.tensor([0.5, 1, 1, 1, 1]).double() / 4.5)
-    assert_close(component_prior(3, 0.0), torch.tensor([0, 1, 1, 1]).double() / 3)
+def test_the_uniform_component_weighs_as_much_as_so_many_memories(problem):
+    w, p_q = problem(4, memories=4).params.w, torch.tensor([0.3, 0.7]).double()
+    found = from_memories(w, p_q, beta=3.0, uniform_weight=0.5)
+    assert_close(found.p_h, torch.tensor([0.5, 1, 1, 1, 1]).double() / 4.5)
+    assert_close(found.p, found.p_h[:, None] * p_q)
     with pytest.raises(ValueError, match=r"uniform_weight must lie in .*got -1"):
-        component_prior(3, -1.0)
+        from_memories(w, p_q, beta=3.0, uniform_weight=-1.0)
 
 
 def circle(points=400):

@@ -17,7 +17,6 @@ from mnemosphere.model.products import (
     narrowed,
     operands,
     product,
-    scratch_buffers,
     supported,
 )  # fmt: skip
 
@@ -57,18 +56,6 @@ def test_only_passes_in_single_precision_inside_the_context_take_them():
         assert narrowed(w)
     with operands("auto"):
         assert not narrowed(w)  # the setting of a processor is that of all threads
-
-
-@pytest.mark.parametrize("labels", ["full", "partial"])
-def test_the_order_of_memories_in_memory_does_not_matter(problem, monkeypatch, labels):
-    params, batch = single(problem(7, rows=53, features=13, memories=11, labels=labels), "cpu")
-    found = []
-    for units in (False, True):  # those of a processor take either
-        monkeypatch.setattr("mnemosphere.model.kernel.supported", lambda _, units=units: units)
-        with operands("bfloat16"):
-            found.append(accumulate(params, batch, joint))
-    assert off(found[1].w_bar, found[0].w_bar) < 1e-5
-    assert off(found[1].p_bar, found[0].p_bar) < 1e-5
 
 
 def test_another_thread_is_left_alone():
@@ -211,14 +198,3 @@ def test_kernels_find_what_plain_operations_find(problem, rows, features, monkey
         torch.testing.assert_close(log, log_joint(params, batch.x), rtol=1e-3, atol=1e-3)
     assert off(found.p_bar, plain.p_bar) < 1e-3
     assert off(found.w_bar, plain.w_bar) < 5e-3
-
-
-def test_sums_do_not_depend_on_what_earlier_passes_left_in_memory(problem):
-    cases = [problem(k, rows=rows, memories=5) for k, rows in enumerate((61, 97, 31))]
-    expected = [accumulate(case.params, case.batch, joint) for case in cases]
-    with scratch_buffers():
-        for case, plain in zip(cases, expected, strict=True):
-            for _ in range(2):
-                found = accumulate(case.params, case.batch, joint)
-                assert torch.equal(found.w_bar, plain.w_bar)
-                assert torch.equal(found.p_bar, plain.p_bar)

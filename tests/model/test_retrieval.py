@@ -1,4 +1,4 @@
-"""Recall, sampling, novelty and shares, against autograd, moments, mpmath and enumeration."""
+"""Sampling, novelty and shares, against moments, mpmath and enumeration."""
 
 import math
 
@@ -6,154 +6,10 @@ import mpmath
 import pytest
 import torch
 
-from mnemosphere.model import kernel, retrieval
-from mnemosphere.model.kernel import log_joint_differentiable
+from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.recall import recall
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant
-
-CLASSES = [None, 0, 2, 3]
-
-
-def energy_oracle(params: Parameters, x: torch.Tensor, class_index) -> torch.Tensor:
-    """−log P(x|y), or −log P(x), by autograd's own path."""
-    joint = log_joint_differentiable(params, x)
-    if class_index is None:
-        return -joint.logsumexp(1)
-    y = torch.as_tensor(class_index).expand(x.shape[0])
-    return -joint.gather(1, y[:, None])[:, 0] + params.p.sum(0)[y].log()
-
-
-def masks(rows: int, features: int, seed: int) -> torch.Tensor:
-    known = torch.rand(rows, features, generator=torch.Generator().manual_seed(seed)) < 0.5
-    known[0], known[1] = True, False
-    return known
-
-
-# Recall
-
-
-@pytest.mark.parametrize("class_index", CLASSES)
-@pytest.mark.parametrize("mode", ["all", "free", "held"])
-def test_the_tangent_gradient_vanishes_where_recall_ends(problem, class_index, mode):
-    """Tangent to what may still move: the sphere, and the slice of it that agrees with x."""
-    params, x, _, _ = problem(5, beta=8.0, clustered=True)
-    known = None if mode == "all" else masks(*x.shape, 3)
-    held = mode == "held"
-    found = recall(
-        params,
-        x,
-        class_index=class_index,
-        steps=20_000,
-        known=known,
-        hold_scale=held,
-        tol=1e-14,
-    )
-    end = found.x.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(energy_oracle(params, end, class_index).sum(), end)
-    tested = 0
-    for row in range(x.shape[0]):
-        columns = torch.eye(x.shape[1], dtype=torch.float64)
-        if known is not None:
-            columns = columns[:, ~known[row]]
-            if not held:
-                columns = torch.cat([columns, (x[row] * known[row])[:, None]], 1)
-        # Directions allowed, less their part along the radius of the moving coordinates.
-        radius = found.x[row] * (~known[row] if held else 1.0)
-        size = radius.norm()
-        if size > 0:
-            columns = columns - torch.outer(radius, radius @ columns) / size**2
-        slope = gradient[row] @ columns
-        opposed = mode == "free" and bool((found.x[row] * known[row]).norm() < 1e-6)
-        if not opposed:  # no best scale there: the known part shrinks without end
-            assert slope.norm() < 1e-11
-            tested += 1
-    assert tested > 15
-    assert found.converged.float().mean() > 0.8
-
-
-def test_completion_of_a_stored_pattern_finds_scale_and_rest(problem):
-    """Half of a memory's entries, put on the sphere alone, bring the whole memory back."""
-    params, *_ = problem(3, features=61, memories=5, beta=80.0)
-    known = torch.rand(5, 61, generator=torch.Generator().manual_seed(1)) < 0.5
-    start = sphere.project(params.w * known)
-    found = recall(params, start, known=known, steps=200, tol=1e-13)
-    assert found.converged.all()
-    assert ((found.x * params.w).sum(1) > 0.9999).all()
-    assert ((start * params.w).sum(1) < 0.9).all()
-
-
-def test_known_part_that_opposes_all_memories_shrinks_but_keeps_its_ratios(problem):
-    params, *_ = problem(0, memories=1, beta=5.0)
-    w = params.w[0]
-    known = torch.tensor([[True, True, True, False, False, False, False]])
-    x = sphere.project(-w[None] * known)
-    one = recall(params, x, known=known, steps=1)
-    torch.testing.assert_close(one.x[0, :3], x[0, :3] / 2)
-    many = recall(params, x, known=known, steps=60)
-    assert many.energy < one.energy
-    torch.testing.assert_close(many.x[0, 3:], w[3:] / w[3:].norm())
-    assert many.x[0, 0] / many.x[0, 1] == pytest.approx(float(x[0, 0] / x[0, 1]), rel=1e-12)
-
-
-@pytest.mark.parametrize("class_index", [None, 1])
-def test_a_memory_is_recalled_at_high_beta(problem, class_index):
-    params, *_ = problem(2, features=31, beta=400.0)
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(5, 31, generator=generator, dtype=torch.float64)
-    start = sphere.retract(params.w, 0.1 * noise)
-    found = recall(params, start, class_index=class_index, tol=1e-12)
-    assert found.converged.all()
-    assert (found.x - params.w).norm(dim=1).max() < 1e-9
-    assert (found.steps < 20).all()
-    assert (start - params.w).norm(dim=1).min() > 0.3
-    short = recall(params, start, class_index=class_index, steps=1, tol=1e-12)
-    assert not short.converged.any()
-    assert (short.steps == 1).all()
-
-
-def test_a_class_leads_to_its_own_memories_in_single_precision():
-    """Even where the start is e^150 times denser in the other class."""
-    w = torch.tensor([[1.0, 0.0, 0.0], [-0.6, 0.8, 0.0]])
-    p = torch.tensor([[0.1, 0.1], [0.4, 0.0], [0.0, 0.4]])
-    params = Parameters(w, p, torch.tensor(100.0), 1.0, p.sum(1), p.sum(0)).check()
-    x = w[:1].clone()
-    for y in (0, 1):
-        for class_index in (y, torch.tensor([y])):
-            found = recall(params, x, class_index=class_index)
-            torch.testing.assert_close(found.x[0], w[y])
-
-
-def test_rows_do_not_depend_on_their_company(problem, monkeypatch):
-    """Chunks, rows that stop early, a class for each row: each row as if alone."""
-    params, x, _, _ = problem(4, beta=9.0)
-    y = torch.arange(x.shape[0]) % 4
-    monkeypatch.setattr(kernel, "chunk_rows", lambda *_: 5)
-    known = masks(*x.shape, 8)
-    found = recall(params, x, class_index=y, known=known, steps=40, tol=1e-5)
-    top = retrieval.shares(params, x, y, 3)
-    near = retrieval.nearest(params, x, 2)
-    for row in range(x.shape[0]):
-        part = slice(row, row + 1)
-        alone = recall(
-            params, x[part], class_index=int(y[row]), known=known[part], steps=40, tol=1e-5
-        )
-        torch.testing.assert_close(found.x[part], alone.x, rtol=0, atol=1e-12)
-        torch.testing.assert_close(found.energy[part], alone.energy)
-        assert found.steps[row] == alone.steps[0]
-        assert found.converged[row] == alone.converged[0]
-        for together, single in zip(
-            (*top, *near),
-            (
-                *retrieval.shares(params, x[part], int(y[row]), 3),
-                *retrieval.nearest(params, x[part], 2),
-            ),
-            strict=True,
-        ):
-            torch.testing.assert_close(together[part], single)
-    assert len(set(found.steps.tolist())) > 2
-
 
 # Sampling
 
@@ -223,15 +79,6 @@ def test_too_cold_for_the_noise_draws_the_memories():
     params = sampled_model(varsigma=0.25, beta=1e3)
     x, _ = retrieval.sample(params, 11, class_index=0, generator=torch.Generator().manual_seed(5))
     assert ((x @ params.w.T).amax(1) > 1 - 1e-6).all()
-    x, _ = retrieval.sample(
-        params,
-        N_DRAWS,
-        concentration=6.0,
-        class_index=0,
-        generator=torch.Generator().manual_seed(5),
-    )
-    total = float((x @ params.w[[0, 2]].T).sum(1).mean())
-    assert total == pytest.approx(resultant(6.0, 5), abs=FIVE_SIGMA)
 
 
 # Density, novelty, shares
@@ -285,35 +132,13 @@ def test_novelty_and_shares_match_mpmath(problem, beta):
             )
 
 
-def test_nearest_by_enumeration(problem):
-    params, x, _, _ = problem(8)
-    found = retrieval.nearest(params, x, 3)
-    for row in range(x.shape[0]):
-        overlap = [float(w @ x[row]) for w in params.w]
-        order = sorted(range(5), key=lambda m: -overlap[m])[:3]
-        assert found.indices[row].tolist() == order
-        assert found.overlaps[row].tolist() == pytest.approx([overlap[m] for m in order])
-
-
 def test_bad_input_is_refused(problem):
     params, x, _, _ = problem(0)
     generator = torch.Generator()
     for call, message in (
-        (lambda: recall(params, x[:, :3]), r"x must be \(B, 7\)"),
-        (lambda: recall(params, 2 * x), "norm 2, not 1"),
         (lambda: retrieval.novelty(params, x.float()), "convert one of them"),
-        (lambda: recall(params, x, class_index=4), r"\[0, 4\), got 4"),
-        (lambda: recall(params, x, class_index=torch.zeros(3).long()), "or 23, got 3"),
-        (lambda: recall(params, x, class_index=torch.zeros(23)), "got torch.float32"),
-        (lambda: recall(params, x, steps=-1), "steps=-1"),
-        (lambda: recall(params, x, known=torch.ones(23, 7)), "boolean mask"),
         (lambda: retrieval.shares(params, x, 0, 6), r"\[1, 5\], got 6"),
-        (lambda: retrieval.nearest(params, x, 0), "got 0"),
         (lambda: retrieval.sample(params, -1, generator=generator), "got -1"),
-        (
-            lambda: retrieval.sample(params, 1, concentration=math.nan, generator=generator),
-            "got nan",
-        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

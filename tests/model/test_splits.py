@@ -164,23 +164,6 @@ def test_a_memory_of_one_class_is_a_minimum_and_one_of_two_is_not():
     assert abs(float(result.direction[1, 2])) > 0.5 * float(result.direction[1].norm())
 
 
-def test_the_loss_falls_along_the_split_by_half_lambda():
-    params, x, q = stationary()
-    found = joint_split(params, Batch(x, q))
-    before = loss(params, x, q, objectives.joint, torch.ones(ROWS).double())
-    step = 1e-3
-    for memory in range(MEMORIES):
-        grown = duplicate.split(params, torch.tensor([memory]), found.direction, step)
-        p = grown.p.clone()
-        p[memory + 1] += step * found.class_direction[memory]
-        p[-1] -= step * found.class_direction[memory]
-        torch.testing.assert_close(p.sum(0), params.p_q, rtol=0, atol=1e-12)
-        torch.testing.assert_close(p.sum(1), grown.p_h, rtol=0, atol=1e-12)
-        after = loss(grown.replace(p=p), x, q, objectives.joint, torch.ones(ROWS).double())
-        expected = 0.5 * step**2 * float(found.lambda_joint[memory])
-        assert float(after - before) == pytest.approx(expected, rel=1e-3)
-
-
 def test_labels_that_say_the_same_everywhere_leave_the_minimum():
     # Every row has the same soft label: the class pulls are parallel to the memory.
     params, x, _ = stationary()
@@ -193,29 +176,6 @@ def test_labels_that_say_the_same_everywhere_leave_the_minimum():
     result = joint_split(flat, Batch(x, q))
     assert result.kinds == ("minimum",) * MEMORIES
     assert float(result.lambda_joint.abs().max()) < 1e-12
-
-
-def test_without_labels_it_is_the_split_at_fixed_class_weights():
-    params, x, _ = stationary()
-    one = Parameters(
-        params.w, params.p_h[:, None], params.beta, 0.7, params.p_h, torch.ones(1).double()
-    )
-    found = joint_split(one, Batch(x, torch.ones(ROWS, 1).double()))
-    exact = certify(one, Batch(x, torch.ones(ROWS, 1).double()), learn_beta=False)
-    # The sign is certify's; the value is the dense one.
-    for memory in range(MEMORIES):
-        w = one.w[memory]
-        r = kernel.responsibilities(one, x, torch.ones(ROWS, 1).double())[:, memory + 1]
-        across = x - (x @ w)[:, None] * w
-        t = tangent_basis(w)
-        beta = one.beta_eff
-        s = (
-            beta * (r @ (x @ w)) * torch.eye(N - 1).double()
-            - beta**2 * t.T @ (across.T * r) @ across @ t
-        )
-        lowest = torch.linalg.eigvalsh(s / ROWS)[0]
-        assert float(found.lambda_joint[memory]) == pytest.approx(float(lowest), abs=1e-12)
-    torch.testing.assert_close(found.lambda_joint, exact.lambda_min, rtol=1e-4, atol=1e-8)
 
 
 def lowest_by_hand(params, x, q, memory):
@@ -238,8 +198,8 @@ def lowest_by_hand(params, x, q, memory):
     return float(torch.linalg.eigvalsh(whole / n)[0])
 
 
-@pytest.mark.parametrize("ratio", [1.01, 1.07, 1.5])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("ratio", [1.01, 1.5])
+@pytest.mark.parametrize("seed", range(2))
 def test_a_saddle_whose_labels_say_nothing_is_a_saddle(ratio, seed):
     # (0, a) is an exact eigenpair of value 0 here, and must not end the search.
     features = 20

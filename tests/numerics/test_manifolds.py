@@ -144,14 +144,6 @@ def test_project_is_the_nearest_point_in_relative_entropy():
     torch.testing.assert_close(left, torch.zeros_like(left), rtol=0, atol=1e-9)
 
 
-def test_project_says_where_zeros_leave_no_way():
-    k = torch.ones(3, 3, dtype=torch.float64)
-    k[:2, 1:] = 0.0  # two rows for one column
-    third = torch.full((3,), 1 / 3, dtype=torch.float64)
-    with pytest.raises(RuntimeError, match="zeros of the matrix"):
-        polytope.project(k, third, third)
-
-
 def test_a_set_number_of_sweeps_comes_near_and_keeps_the_columns():
     p = POLYTOPE.project(matrix(15))
     v = 0.3 * POLYTOPE.to_tangent(p, p * normal(16, R, C))

@@ -49,38 +49,6 @@ def test_multipliers_of_a_problem_like_it_are_a_start_and_bad_ones_do_no_harm(
         np.testing.assert_allclose(found.p, plain.p, rtol=1e-10)
 
 
-def test_newton_alone_solves_moderate_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("went to the interior-point method")
-
-    monkeypatch.setattr(interior, "solve", refuse)
-    found = multipliers.solve(*problem(5, 7, 11, 101, 1.5), TOL, 100)
-    assert found.error.max() <= TOL
-    assert found.iterations <= 15
-
-
-def test_problems_that_crawl_go_to_the_interior_method_and_the_rest_stay(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    q, r, c = problem(7, 5, 7, 41, 1.0)
-    q[2] = problem(8, 1, 7, 41, 25.0)[0][0]
-    handed: list[int] = []
-
-    def follow(q: np.ndarray, *rest: object) -> interior.Path:
-        handed.append(len(q))
-        return original(q, *rest)  # type: ignore[arg-type]
-
-    original = interior.solve
-    monkeypatch.setattr(interior, "solve", follow)
-    found = multipliers.solve(q, r, c, TOL, 100)
-    assert handed == [1]
-    assert found.error.max() <= TOL
-    np.testing.assert_allclose(found.p.sum(-2), r, rtol=1e-11)
-    np.testing.assert_allclose(found.p.sum(-1), c, rtol=1e-11)
-    zeta = found.lam[:, :, None] + found.omega[:, None, :]
-    np.testing.assert_allclose(found.p * zeta, q, rtol=1e-10, atol=0)
-
-
 def exact(edges: np.ndarray, ground: int, b: np.ndarray) -> np.ndarray:
     """Solve the Laplacian's equations without the ground's, with 200 digits."""
     n = len(b)

@@ -49,11 +49,9 @@ def test_strong_teachers_have_the_equations_without_noise(p_0):
     assert found.free_entropy == pytest.approx(float(f[0]), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("b", "beta_eff", "rho"), [(1.0, 3.0, 2.0), (0.5, 3.0, 2.0), (2.0, 1.0, 0.6)]
-)
+@pytest.mark.parametrize(("b", "beta_eff", "rho"), [(1.0, 3.0, 2.0), (2.0, 1.0, 0.6)])
 def test_one_memory_is_the_exact_posterior(b, beta_eff, rho):
-    n, sets = 2000, 12
+    n, sets = 2000, 5
     problem = weak(1, 1, b, beta_eff, rho, n)
     found = theory.solve_with_noise(problem, aligned(problem))
     # The overlap loses the factor 1/√(1 + 1/(ϱb²)), and the gain grows by as much.
@@ -79,8 +77,6 @@ def test_one_memory_is_the_exact_posterior(b, beta_eff, rho):
 
 CASES = {
     "broken": (2, 2, 2.0, 3.0, 2.0, {}),
-    "at the student's best": (2, 2, 1.5, 2.25, 2.0, {}),
-    "three": (3, 3, 2.0, 4.0, 2.0, {}),
     "fewer memories": (3, 2, 2.5, 5.0, 2.0, {}),
     "uniform": (2, 2, 2.0, 3.0, 2.0, {"p_h": torch.tensor([0.2, 0.4, 0.4])}),
     "labels": (2, 2, 1.5, 2.25, 2.0, {"labels": torch.tensor([[0.8, 0.2], [0.3, 0.7]]).double()}),
@@ -90,7 +86,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_weak_teachers_agree_with_gibbs_sampling(case):
     n_teacher, n_student, b, beta_eff, rho, more = CASES[case]
-    n, sets, problem = 500, 3, None
+    n, sets, problem = 500, 2, None
     gaps, plain_gaps = [], []
     for seed in range(sets):
         g = generator(seed)

@@ -124,7 +124,7 @@ def test_solutions_do_not_move_and_do_not_depend_on_the_method(make, rho):
     problem = make(rho=rho)
     starts = sp.random_starts(problem, 5, generator=generator(5))
     fast = solver.solve(problem, starts, tol=1e-9).raise_if_failed()
-    plain = solver.solve(problem, starts, tol=1e-9, memory=0, damping=0.2).raise_if_failed()
+    plain = solver.solve(problem, starts, tol=1e-9, memory=0).raise_if_failed()
     for found in (fast, plain):
         assert float(sp.residual(problem, found.state).max()) < 1e-8
     # The best solution is the same by both ways.
@@ -133,11 +133,10 @@ def test_solutions_do_not_move_and_do_not_depend_on_the_method(make, rho):
     assert int(fast.iterations.sum()) < int(plain.iterations.sum())
 
 
-@pytest.mark.parametrize("damping", [0.0, 0.4, 0.8])
-def test_every_pass_raises_the_free_entropy(damping):
+def test_every_pass_raises_the_free_entropy():
     problem = clamped(rho=1.3)
     starts = sp.random_starts(problem, 5, generator=generator(2))
-    run = solver._Run(problem, sp.conjugate(problem, starts), damping, 5)
+    run = solver._Run(problem, sp.conjugate(problem, starts), 5)
     last = torch.full((5,), -INF, dtype=torch.float64)
     for _ in range(20):
         run.evaluate()
@@ -193,7 +192,6 @@ def test_impossible_parameters_are_refused(changes, message):
     ("arguments", "message"),
     [
         ({"tol": 0.0}, "tol"),
-        ({"damping": 1.0}, "damping"),
         ({"max_iter": 0}, "max_iter"),
         ({"starts": sp.OrderParameters(torch.zeros(2, 3), torch.zeros(3, 1))}, "starts.m"),
     ],

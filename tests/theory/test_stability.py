@@ -238,16 +238,3 @@ def test_spectrum_does_not_depend_on_the_coordinates():
     full = stability.jacobian(here, c.x_bar, state.p).reshape(22, 22)
     direct = torch.linalg.eigvals(full).real.sort(descending=True).values
     torch.testing.assert_close(stability.spectrum(here, state), direct[:10], rtol=0, atol=1e-12)
-
-
-def test_leading_mode_is_an_eigenvector_of_the_map():
-    here = problem(rho=4.0, beta=6.0, seed=1)
-    state = solved(here)
-    assert float(state.p.min()) > 1e-3
-    value, mode = stability.leading_mode(here, state)
-    h = 1e-6
-    assert float(mode.p.abs().max()) > 1e-3
-    plus = sp.step(here, sp.OrderParameters(state.m + h * mode.m, state.p + h * mode.p))
-    minus = sp.step(here, sp.OrderParameters(state.m - h * mode.m, state.p - h * mode.p))
-    torch.testing.assert_close((plus.m - minus.m) / (2 * h), value * mode.m, rtol=0, atol=1e-6)
-    torch.testing.assert_close((plus.p - minus.p) / (2 * h), value * mode.p, rtol=0, atol=1e-6)

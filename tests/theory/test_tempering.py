@@ -44,7 +44,7 @@ PATH = ((1.5, 0.6), (3.0, 0.45), (5.0, 0.5), (7.0, 0.4), (9.0, 0.35))
 
 @pytest.mark.parametrize("rungs", [[(beta, P_H[1]) for beta in BETAS], PATH])
 def test_every_rung_is_sampled_exactly(rungs):
-    n_chains, n_sweeps, seed = 71, 140, generator(1)
+    n_chains, n_sweeps, seed = 41, 120, generator(1)
     weights = [(0.0, first, 1 - first) for _, first in rungs]
     betas = torch.tensor([beta for beta, _ in rungs]).double()
     ladder = tempering.Ladder(betas, torch.tensor(weights).double() if rungs is PATH else None)

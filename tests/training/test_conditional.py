@@ -102,14 +102,14 @@ def test_problems_side_by_side_are_those_alone():
     together = stacked.conditional(
         Parameters.stack(starts), Batch.stack(rows), solver, 0.0, noisy=0,
         generator=torch.Generator().manual_seed(0),
-    ).unstack()  # fmt: skip
-    for params, own, found in zip(starts, rows, together, strict=True):
+    )  # fmt: skip
+    for k, (params, own) in enumerate(zip(starts, rows, strict=True)):
         alone = stacked.conditional(
             params, own, solver, 0.0, noisy=0, generator=torch.Generator().manual_seed(0)
         )
-        assert_close(found.w, alone.w, rtol=1e-9, atol=1e-9)
-        assert_close(found.p, alone.p, rtol=1e-9, atol=1e-12)
-        assert_close(found.beta, alone.beta, rtol=1e-9, atol=0)
+        assert_close(together.w[k], alone.w, rtol=1e-9, atol=1e-9)
+        assert_close(together.p[k], alone.p, rtol=1e-9, atol=1e-12)
+        assert_close(together.beta[k], alone.beta, rtol=1e-9, atol=0)
 
 
 def test_noise_is_on_the_first_problems_only():
@@ -119,13 +119,13 @@ def test_noise_is_on_the_first_problems_only():
     solver = Adam(batch_size=61, steps=9)
     noisy, quiet = stacked.conditional(
         params, rows, solver, 0.5, noisy=1, generator=torch.Generator().manual_seed(0)
-    ).unstack()
+    ).w
     alone = stacked.conditional(
         start(batches[0], 7), Batch(rows.x[1], rows.targets[1]), solver, 0.0, noisy=0,
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
-    assert_close(quiet.w, alone.w, rtol=1e-9, atol=1e-9)
-    assert (noisy.w - alone.w).abs().max() > 1e-3
+    assert_close(quiet, alone.w, rtol=1e-9, atol=1e-9)
+    assert (noisy - alone.w).abs().max() > 1e-3
 
 
 def test_problems_side_by_side_train_as_fit_does():

@@ -13,7 +13,6 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.memory_graph import share_graph
 from mnemosphere.model.parameters import from_memories
-from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.few_labels import (
     PHASE,
     SHARED_BY,
@@ -22,7 +21,7 @@ from mnemosphere.training.few_labels import (
 )
 from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
-from runs import Break, Log, assert_same_params, seeded, timeless
+from runs import Log, assert_same_params, seeded
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -137,21 +136,3 @@ def test_memories_settle_with_labels_unseen(case):
     # The labels are those of the memories where they settled.
     last = log.of("pass")[-1][1]
     assert_same_params(settled.params, label_memories(last, case.dataset.rows))
-
-
-def test_broken_while_they_settle_it_goes_on_with_the_same_bits(case, tmp_path):
-    def go(*callbacks):
-        return settle(
-            case.params, case.dataset, learn_beta=True, generator=seeded(1), callbacks=callbacks,
-            stage="all.",
-        )  # fmt: skip
-
-    whole = go()
-    broken = go(Break("pass", 3), Checkpoint(tmp_path / "run"))
-    assert broken.status == "interrupted"
-    broken.params.check()
-    assert [path.name for path in tmp_path.iterdir()] == ["run.all.settle"]
-    resumed = go(Checkpoint(tmp_path / "run"))
-    assert_same_params(resumed.params, whole.params)
-    assert timeless(resumed.history) == timeless(whole.history)
-    assert resumed.status == whole.status

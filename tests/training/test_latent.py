@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import kernel, objectives
@@ -40,27 +38,6 @@ def memories_on_rows(x, every=7):
     """Every seventh row is a memory."""
     one = torch.ones(1, dtype=torch.float64)
     return from_memories(x[::every].clone(), one, beta=30.0, varsigma=0.9)
-
-
-# the loss
-
-
-@given(st.integers(0, 10**6))
-def test_without_smoothing_the_loss_is_marginal_plus_conditional(problem, oracle, seed):
-    """Eq. (total_loss) with λ = 1, the conditional part being the entropy of the predictions."""
-    p = problem(seed, labels="none")
-    loss, _ = objectives.Unsupervised(0.0)(kernel.log_joint(p.params, p.x), p.targets)
-    joint = oracle.log_joint(p.params, p.x)
-    marginal = joint.logsumexp(1)
-    posterior = (joint - marginal[:, None]).exp()
-    entropy = torch.special.entr(posterior).sum(1)
-    assert torch.allclose(loss, -marginal + entropy, rtol=1e-10, atol=1e-10)
-
-
-# prior
-
-
-# where classes start
 
 
 def started(prior=None, smoothing=0.1):
@@ -103,14 +80,3 @@ def test_class_weights_alone_descend_and_leave_the_density():
     before, after = (kernel.log_joint(p, x).logsumexp(1) for p in (params, result.params))
     assert torch.allclose(before, after, rtol=1e-6)
     assert not torch.allclose(result.params.p, params.p, rtol=1e-3)
-
-
-def test_the_state_of_what_is_held_stays(problem):
-    case = problem(3, rows=29)
-    solver = latent.ClassWeightSGD(0.1, 0.9, 29)
-    start = solver.start(case.params)
-    stats = kernel.accumulate(case.params, case.batch, objectives.joint)
-    _, state = solver.step(case.params, start, stats, case.batch, 1.0)
-    assert torch.equal(state["w"], start["w"])
-    assert torch.equal(state["beta"], start["beta"])
-    assert not torch.equal(state["p"], start["p"])

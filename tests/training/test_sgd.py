@@ -18,7 +18,6 @@ from mnemosphere.model.objectives import (
     joint,
     marginal,
 )
-from mnemosphere.model.parameters import from_memories
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
@@ -167,26 +166,6 @@ def test_a_small_step_descends(problem, oracle):
         before = oracle.mean_loss(rule, *case)
         (params,) = run(SGD(learning_rate=1e-4, momentum=0.0), case, 1, RULES[rule])
         assert oracle.mean_loss(rule, params, case.x, case.targets) < before - 1e-7
-
-
-def test_converges_on_a_toy_problem(problem):
-    """Rows around known directions: both the directions and their classes are found."""
-    truth = problem(28, rows=500, features=11, memories=3, clustered=True)
-    centers = truth.params.w
-    nearest = (truth.x @ centers.T).argmax(1)
-    q = torch.nn.functional.one_hot(nearest, 4).double() * 0.9 + 0.025
-    start = from_memories(truth.x[:3] * 1.0, q.mean(0), beta=5.0)
-    distinct = torch.stack([(nearest == k).nonzero()[0, 0] for k in range(3)])
-    start = start.replace(w=truth.x[distinct])
-    case = truth._replace(params=start, targets=q)
-    result = fit(
-        start, case.dataset, SGD(learning_rate=0.05, momentum=0.9, batch_size=125), max_iter=40
-    )
-    losses = [record.loss for record in result.history]
-    assert losses[-1] < losses[0] - 0.5
-    assert ((result.params.w @ centers.T).diagonal() > 0.98).all()
-    assert (result.params.p[1:].argmax(1) == torch.arange(3)).all()
-    assert result.history[-1].beta > 5.0
 
 
 def test_a_fixed_point_is_stationary(problem):

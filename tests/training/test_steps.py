@@ -9,7 +9,7 @@ import torch
 
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, evaluate
+from mnemosphere.model.kernel import evaluate
 from mnemosphere.model.objectives import Unsupervised, joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.adam import Adam
@@ -58,9 +58,7 @@ def on(device: str, case) -> tuple[Parameters, ArrayDataset]:
 
 def test_on_a_cpu_steps_are_plain(problem):
     case = problem(3, rows=23)
-    solver = SGD.paper()
-    steps = steps_for(case.params, solver.start(case.params), case.dataset, solver, joint)
-    assert type(steps) is Steps
+    assert steps_for(case.params, case.dataset, SGD.paper()) is Steps
 
 
 @pytest.mark.parametrize(
@@ -76,27 +74,6 @@ def test_steps_that_need_no_synchronization_can_be_captured(solver, captured):
     for cuda in (False, True):
         params = SimpleNamespace(w=SimpleNamespace(is_cuda=cuda))
         assert solver.can_capture(params) == (captured and cuda)
-
-
-def test_a_step_is_that_of_the_solver_at_the_statistics_of_its_batch(problem):
-    case = problem(4, rows=23, weighted=True)
-    solver, generator = SGD(0.1, 0.9, 7), torch.Generator()
-    steps = Steps(case.params, solver.start(case.params), solver, joint)
-    params, state, loss, weight = case.params, solver.start(case.params), 0.0, 0.0
-    for part in (slice(0, 7), slice(7, 12)):
-        batch = case.batch.take(part)
-        loss += evaluate(params, batch, joint) * batch.total_weight
-        weight += batch.total_weight
-        steps(batch, batch.n_rows / 23, generator)
-        stats = accumulate(params, batch, joint)
-        params, state = solver.step(params, state, stats, batch, batch.n_rows / 23)
-    found, found_state = steps.read()
-    assert torch.equal(found.w, params.w)
-    assert torch.equal(found_state["p"], state["p"])
-    assert steps.mean_loss() == pytest.approx(loss / weight, rel=1e-12)
-    assert steps.residual is None
-    steps(case.batch, 1.0, generator)  # the mean begins anew
-    assert steps.mean_loss() == pytest.approx(evaluate(params, case.batch, joint), rel=1e-12)
 
 
 def test_noise_is_drawn_for_every_batch(problem):

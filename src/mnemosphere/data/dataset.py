@@ -19,6 +19,7 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.paths import MEMORY, Paths
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.schema import warn_user
@@ -613,7 +614,7 @@ class FileDataset(Dataset):
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         raw = self.files.batches(size, seed, cursor.batches)
         batches: Iterator[Part]
-        if self.device.type == "cuda":
+        if on_gpu(self.device):
             batches = (self._batch(part) for part in ahead(map(_pinned, raw)))
         else:
             batches = ahead(self._batch(part) for part in raw)

@@ -20,6 +20,7 @@ from mnemosphere.data.sparse_normalize import (
     squares,
     sums,
 )
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
@@ -79,7 +80,7 @@ class Normalizer:
               coordinate √N appended, over the norm (tables of unlike features): keeps the length
               of a row as well as its direction, and no row is ever zero
     whitened  the same, then a metric that makes the rows of each class vary alike in every
-              direction (`model.metric.starts`)
+              direction (`model.metric.start`)
     weighted  the same, as far as that helps, and coordinates count by what they tell of the class
     circles   each feature as points on circles, by its rank among the training rows (`data.circles`)
     none      the rows are unit vectors already
@@ -418,7 +419,7 @@ def _energy(normalizer: Normalizer, rows: _Chunks, weight: Tensor | None) -> Ten
 
 def _extreme(norm: Tensor) -> bool:
     """Whether squares of a row may have left the range of numbers."""
-    if torch.compiler.is_compiling() or norm.is_cuda or norm.numel() == 0:
+    if torch.compiler.is_compiling() or on_gpu(norm) or norm.numel() == 0:
         return _occurs(~((norm > _SMALL) & (norm < _HUGE)))
     low, high = norm.detach().aminmax()  # for one row, half of the time of the line above
     return not (float(low) > _SMALL and float(high) < _HUGE)

@@ -53,7 +53,7 @@ from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, Labels, encode, row_weights, sample_weights
-from mnemosphere.model.products import operands, scratch_buffers
+from mnemosphere.model.products import operands
 from mnemosphere.model.votes import Votes
 from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
@@ -298,7 +298,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         self._validate_params()
         settings = self.get_params(deep=False)
-        with process_group(), operands(self.precision), scratch_buffers():
+        with process_group(), operands(self.precision):
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
             trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
             self.model_ = sound(_fitted(settings, rows, trained, rows.features.texts(X)))
@@ -350,7 +350,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             )
         settings, model = self.get_params(deep=False), self.__dict__.get("model_")
         first = model is None
-        with operands(self.precision), scratch_buffers():
+        with operands(self.precision):
             if model is None:
                 features, stored = learn_features(
                     X, self.device, type(self).__name__, encoder=self.encoder

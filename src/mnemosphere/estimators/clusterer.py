@@ -30,7 +30,7 @@ from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.labels import sample_weights
 from mnemosphere.machine import pick_device
 from mnemosphere.model import objectives
-from mnemosphere.model.products import operands, scratch_buffers
+from mnemosphere.model.products import operands
 from mnemosphere.schema import warn_user
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
@@ -260,7 +260,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         (118,)
         """
         self._validate_params()
-        with process_group(), operands(self.precision), scratch_buffers():
+        with process_group(), operands(self.precision):
             self.model_ = sound(self._fit(X, sample_weight))
             labels = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
             self.model_ = self.model_.replace(labels=as_numpy(labels))
@@ -326,7 +326,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         if "model_" not in self.__dict__:
             return self.fit(X, sample_weight=sample_weight)
         self._validate_params()
-        with operands(self.precision), scratch_buffers():
+        with operands(self.precision):
             rows = ArrayDataset(labeled_rows(self.model_, X, None, sample_weight))
             self.model_ = sound(take_in(self.model_, rows, objectives.marginal, self.solver))
             self.model_ = self.model_.replace(labels=as_numpy(self.predict(X)))

@@ -24,6 +24,7 @@ from mnemosphere.export.files import to_plain
 from mnemosphere.features import Features
 from mnemosphere.files import checksum
 from mnemosphere.fitted import FittedModel, Record
+from mnemosphere.gpu import on_gpu
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.machine import check_memory, pick_device
 from mnemosphere.model.parameters import Parameters
@@ -81,7 +82,7 @@ def learn_features(
 
 def device_of(X: Any, setting: str) -> torch.device:
     """Where to train: "auto" is where a tensor X lies, else a GPU if there is one and X is large."""
-    if isinstance(X, Tensor) and X.is_cuda and setting == "auto":
+    if isinstance(X, Tensor) and on_gpu(X) and setting == "auto":
         return X.device
     few = math.prod(getattr(X, "shape", (math.inf,))) < _WORTH_A_GPU
     return torch.device("cpu") if few and setting == "auto" else pick_device(setting)

@@ -20,8 +20,8 @@ from mnemosphere.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.files import write_atomically
 from mnemosphere.fitted import FittedModel
 from mnemosphere.interpret.rejection import novelty_threshold
-from mnemosphere.model.parameters import Mixture
 from mnemosphere.model.retrieval import largest_novelty_score
+from mnemosphere.model.votes import Mixture
 
 _OPSET = 17
 _IR_VERSION = 8

@@ -1,7 +1,7 @@
 """Layer 1: parameters, the single pass and its readings, objectives, curvature, recall."""
 
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.curvature import Curvature, Krylov, Nearest, split_temperature
+from mnemosphere.model.curvature import Curvature, Krylov, Nearest
 from mnemosphere.model.kernel import Statistics, accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import displacement, maximize_bound
 from mnemosphere.model.parameters import Parameters, from_memories
@@ -21,5 +21,4 @@ __all__ = [
     "log_joint",
     "maximize_bound",
     "sample",
-    "split_temperature",
 ]

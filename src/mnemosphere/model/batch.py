@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,13 +10,13 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import fill_neutrally, has_gaps, whole_rows
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import take_rows
+from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "check_rows"]
 
 
 @dataclass(frozen=True)
@@ -87,52 +86,23 @@ class Batch:
         weight = self.sample_weight.double()
         return float((values.double() * weight).sum() / weight.sum())
 
-    def _is_clean(self) -> bool:
-        """Whether `check` has nothing to say of the numbers; a GPU is asked once."""
+    def check(self, params: Parameters) -> Self:
+        """Return self; raise ValueError unless the rows fit the parameters."""
         x, targets, weight = self.x, self.targets, self.sample_weight
-        off = (torch.linalg.vector_norm(x, dim=1) - 1).abs().amax()
-        total = targets.sum(1)
-        clean = (off <= sphere.tolerance(x)) & (targets.amin() >= 0) & (total.amax() <= 1 + 1e-4)
-        if weight is not None:
-            clean &= (weight.shape == x.shape[:1]) & (weight.amin() >= 0) & (weight.sum() > 0)
-            clean &= weight.amax() < math.inf
-        return bool(clean)  # not where some are not numbers
-
-    def check_form(self, params: Parameters) -> None:
-        """Raise ValueError where shapes, precisions or devices do not fit; numbers aside."""
-        x, targets, weight = self.x, self.targets, self.sample_weight
-        if x.ndim != 2 or x.shape[1] != params.n_features:
-            raise ValueError(
-                f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
-            )
+        check_rows(params, x)
+        if x.shape[0] == 0:
+            raise ValueError("x has no rows: pass at least one")
         if targets.shape != (x.shape[0], params.n_columns):
             raise ValueError(
                 f"targets must be {(x.shape[0], params.n_columns)} (rows, classes + 1), "
                 f"got {tuple(targets.shape)}"
             )
-        given = {"x": x, "targets": targets}
-        if weight is not None:
-            given["sample_weight"] = weight
-        for name, tensor in given.items():
-            if tensor.dtype != params.w.dtype or tensor.device != params.w.device:
-                raise ValueError(
-                    f"{name} is {tensor.dtype} on {tensor.device} but the parameters are "
-                    f"{params.w.dtype} on {params.w.device}: convert one of them"
-                )
-        if x.shape[0] == 0:
-            raise ValueError("x has no rows: pass at least one")
-
-    def check(self, params: Parameters) -> Self:
-        """Return self; raise ValueError unless the rows fit the parameters."""
-        self.check_form(params)
-        x, targets, weight = self.x, self.targets, self.sample_weight
-        if on_gpu(x) and not self.has_gaps and self._is_clean():
-            return self
-        sphere.check(whole_rows(x), "x")
+        _check_kind(params, "targets", targets)
         usable = torch.isfinite(targets).all() and (targets >= 0).all()
         if not (usable and (targets.sum(1) <= 1 + 1e-4).all()):
             raise ValueError("targets must be label weights: finite, >= 0, at most 1 per row")
         if weight is not None:
+            _check_kind(params, "sample_weight", weight)
             if weight.shape != x.shape[:1]:
                 raise ValueError(
                     f"sample_weight must be ({x.shape[0]},), got {tuple(weight.shape)}"
@@ -142,3 +112,21 @@ class Batch:
             if not weight.sum() > 0:
                 raise ValueError("sample_weight is zero everywhere: nothing to learn from")
         return self
+
+
+def check_rows(params: Mixture, x: Tensor) -> None:
+    """Raise ValueError unless x is a (B, N) matrix of unit rows that fits the parameters."""
+    if x.ndim != 2 or x.shape[1] != params.n_features:
+        raise ValueError(
+            f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
+        )
+    _check_kind(params, "x", x)
+    sphere.check(whole_rows(x), "x")  # a row with gaps has some norm below 1
+
+
+def _check_kind(params: Mixture, name: str, tensor: Tensor) -> None:
+    if tensor.dtype != params.w.dtype or tensor.device != params.w.device:
+        raise ValueError(
+            f"{name} is {tensor.dtype} on {tensor.device} but the parameters are "
+            f"{params.w.dtype} on {params.w.device}: convert one of them"
+        )

@@ -9,7 +9,7 @@ that shares times soft labels explain them exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -21,12 +21,12 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials
 from mnemosphere.model.gaps import split
 from mnemosphere.model.kernel import exponents
-from mnemosphere.model.parameters import Mixture, Parameters
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.votes import Mixture, Votes
 
 __all__ = [
-    "LOG_T", "best_temperature", "frequency_part", "label_frequencies", "label_log_loss",
-    "label_shares", "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
+    "LOG_T", "best_temperature", "frequency_part", "label_frequencies", "label_shares",
+    "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
     "without_floor",
 ]  # fmt: skip
 
@@ -105,35 +105,6 @@ def label_shares(targets: Tensor) -> Tensor:
     return plain / torch.where(total > 0, total, 1.0)
 
 
-def label_log_loss(params: Mixture, rows: Batch) -> Callable[[float], Tensor]:
-    """Log-losses −Σ_y q_y log P(y|x) of labeled rows, (..., B), as a function of log T.
-
-    q: the label shares of the row. params: with the class weights of
-    `net_class_weights`. Overlaps are taken once. A leading axis of parameters and rows holds
-    several problems.
-    """
-    q = label_shares(rows.targets)
-    x, gaps = split(rows.x)
-    h = exponents(params, x @ params.w.mT.contiguous())  # (B, P+1)
-    tiny = torch.finfo(h.dtype).tiny
-    prior = params.p.sum(-1)
-    log_prior = prior.log()[..., None, :]  # −inf for a component without weight
-    labels = params.p[..., :-1] / prior.clamp_min(tiny)[..., None]  # (P+1, C)
-    score = torch.empty_like(h)
-
-    def read(log_t: float) -> Tensor:
-        torch.add(log_prior, h, alpha=math.exp(-log_t), out=score)
-        if gaps is not None:
-            slope = params.slope[..., None, None] * math.exp(-log_t)
-            score[..., 1:].index_add_(-2, gaps.rows, gaps.over(params.w, slope)[0])
-        classes = exponentials(score, score.amax(-1)) @ labels  # (B, C)
-        total = classes.sum(-1, keepdim=True).clamp_min(tiny)
-        log_p = (classes / total).clamp_min(tiny).log()
-        return -(q * log_p).sum(-1).double()
-
-    return read
-
-
 def best_temperature(held_out: Sequence[tuple[Mixture, Batch]]) -> float:
     """The temperature of rows that were not trained on.
 
@@ -149,9 +120,29 @@ def best_temperature(held_out: Sequence[tuple[Mixture, Batch]]) -> float:
 
 
 def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
-    """Log-losses (..., B, T) of labeled rows at the temperatures of `LOG_T`."""
-    read = label_log_loss(params, rows)
-    found: NDArray[np.float64] = torch.stack([read(log_t) for log_t in LOG_T], -1).cpu().numpy()
+    """Log-losses −Σ_y q_y log P(y|x) (..., B, T) of labeled rows at the temperatures of `LOG_T`.
+
+    q: the label shares of the row. params: with the class weights of `net_class_weights`. A leading
+    axis of parameters and rows holds several problems.
+    """
+    q = label_shares(rows.targets)
+    x, gaps = split(rows.x)
+    h = exponents(params, x @ params.w.mT.contiguous())  # (B, P+1)
+    tiny = torch.finfo(h.dtype).tiny
+    prior = params.p.sum(-1)
+    log_prior = prior.log()[..., None, :]  # −inf for a component without weight
+    labels = params.p[..., :-1] / prior.clamp_min(tiny)[..., None]  # (P+1, C)
+    score, losses = torch.empty_like(h), []
+    for slope in (math.exp(-log_t) for log_t in LOG_T):
+        torch.add(log_prior, h, alpha=slope, out=score)
+        if gaps is not None:
+            lift, _ = gaps.over(params.w, params.slope[..., None, None] * slope)
+            score[..., 1:].index_add_(-2, gaps.rows, lift)
+        classes = exponentials(score, score.amax(-1)) @ labels  # (B, C)
+        total = classes.sum(-1, keepdim=True).clamp_min(tiny)
+        log_p = (classes / total).clamp_min(tiny).log()
+        losses.append(-(q * log_p).sum(-1).double())
+    found: NDArray[np.float64] = torch.stack(losses, -1).cpu().numpy()
     return found
 
 

@@ -26,6 +26,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint, memory_shares
@@ -38,7 +39,7 @@ from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz
 
 _CLASS_TOL = 1e-6  # as in model.splits, in units of the pull of a memory's rows
 # Elements of one block of gathered rows (memories × rows × N): in cache on a CPU.
-_BLOCK_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 28}
+_BLOCK_ELEMENTS, _BLOCK_ON_GPU = 1 << 22, 1 << 28
 
 
 @dataclass(frozen=True)
@@ -76,19 +77,6 @@ class CurvatureMethod(Protocol):
     ) -> Curvature:
         """Curvature at `params` on these rows, which processes share out among them."""
         ...
-
-
-def split_temperature(
-    params: Parameters,
-    batch: Batch,
-    rule: LabelRule = objectives.joint,
-    *,
-    method: CurvatureMethod | None = None,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """β_split(μ) for every memory, (P,): memory μ is a saddle of the grown network above it."""
-    method = Krylov() if method is None else method
-    return method(params, batch, rule, generator=generator).beta_split
 
 
 @dataclass(frozen=True)
@@ -144,7 +132,8 @@ class Nearest:
         direction = torch.empty_like(params.w)
         spread, overlap, residual = (torch.empty_like(params.w[:, 0]) for _ in range(3))
         m = min(self.strongest, n_drawn)
-        n_block = max(1, _BLOCK_ELEMENTS.get(x.device.type, 1 << 26) // (m * x.shape[1]))
+        elements = _BLOCK_ON_GPU if on_gpu(x) else _BLOCK_ELEMENTS
+        n_block = max(1, elements // (m * x.shape[1]))
         for first in range(0, n_memories, n_block):
             block = slice(first, first + n_block)
             near = x[rows[block]]  # (M, m, N)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mnemosphere.numerics import sphere, vmf
+from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant
 
 # An estimate of β from so many rows is good to a percent; the first step refines it.
@@ -114,35 +114,6 @@ def from_data(
         n_memories - n_rows, x.shape[1], generator=generator, dtype=x.dtype, device=x.device
     )
     return torch.cat([picked[:n_rows], sphere.retract(picked[n_rows:], 0.1 * noise)])
-
-
-def uniform(
-    n_memories: int,
-    n_features: int,
-    *,
-    generator: torch.Generator,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str | None = None,
-) -> Tensor:
-    """Uniform on the sphere: the start of all the paper's runs but one."""
-    return sphere.sample_uniform(
-        n_memories, n_features, generator=generator, dtype=dtype, device=device
-    )
-
-
-def around_mean(
-    x: Tensor, n_memories: int, concentration: float, *, generator: torch.Generator
-) -> Tensor:
-    """Von Mises–Fisher around the mean direction of the data, root of the learning tree.
-
-    The start of Fig. (umap_tree), with a concentration of about 1.5e5 there.
-    """
-    mean = sphere.project(x.mean(0))
-    return vmf.sample(
-        mean.expand(n_memories, -1),
-        torch.as_tensor(concentration, dtype=x.dtype, device=x.device),
-        generator=generator,
-    )
 
 
 def estimate_beta(w: Tensor, x: Tensor, varsigma: float) -> Tensor:

@@ -26,36 +26,30 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu import fused_pass
+from mnemosphere.gpu import fused_pass, on_gpu
 from mnemosphere.machine import core_cache
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, lift_of, split
 from mnemosphere.model.objectives import LabelRule, given
-from mnemosphere.model.parameters import Mixture, Parameters
-from mnemosphere.model.products import (
-    add_product,
-    narrow,
-    narrowed,
-    product,
-    scratch_buffer,
-    supported,
-)
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics.bessel import mean_resultant
 
 # Elements of one (chunk × P) array: as many as fill a GPU; on a processor per thread, so that it
 # stays in the cache of its core where that is large; in a small one none of enough rows would.
-_CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
+_CHUNK_ELEMENTS, _CHUNK_ON_GPU = 1 << 20, 1 << 25
 _LARGE_CACHE = 1 << 21  # bytes
 _FEW_MEMORIES = 256  # up to so many, small products are up to four times as fast in that order
 
 
 def chunk_rows(n_memories: int, device: torch.device) -> int:
     """How many rows one chunk takes."""
-    elements = _CHUNK_ELEMENTS.get(device.type, 1 << 24)
-    if device.type == "cpu":
-        elements *= torch.get_num_threads()
+    elements = _CHUNK_ON_GPU
+    if not on_gpu(device):
+        elements = _CHUNK_ELEMENTS * torch.get_num_threads()
         elements //= 2 if core_cache() >= _LARGE_CACHE else 1
     return max(64, elements // max(n_memories, 1))
 
@@ -69,14 +63,6 @@ def chunks(n_rows: int, n_memories: int, device: torch.device) -> Iterator[slice
 def _cut(n_rows: int, step: int) -> Iterator[slice]:
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
-
-
-class Gradient(NamedTuple):
-    """Euclidean gradient of the mean loss."""
-
-    w: Tensor  # (P, N)
-    p: Tensor  # (P+1, C+1)
-    beta: Tensor  # ()
 
 
 @dataclass(frozen=True)
@@ -112,21 +98,9 @@ class Statistics:
     def __mul__(self, factor: float) -> Statistics:
         return Statistics(*(getattr(self, f.name) * factor for f in fields(self)))
 
-    def gradient(self, params: Parameters) -> Gradient:
-        """Gradient of the mean loss at the parameters the statistics were taken at."""
-        return Gradient(
-            self.gradient_w(params), self.gradient_p(params), self.gradient_beta(params)
-        )
-
     def gradient_w(self, params: Parameters) -> Tensor:
         """∂w^μ = −ςβ w̄^μ, (P, N)."""
         return self.w_bar * self.per_row(params)
-
-    def gradient_p(self, params: Parameters) -> Tensor:
-        """∂p = −p̄/p, (P+1, C+1)."""
-        # Where p = 0 the component takes no part in the class, and p_bar = 0 with it.
-        ratio = self.p_bar / params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
-        return ratio / -self.count.to(params.p.dtype)[..., None, None]
 
     def gradient_beta(self, params: Parameters, resultant: Tensor | None = None) -> Tensor:
         """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), where it is known."""
@@ -157,29 +131,30 @@ class _Pass:
     """What every chunk of one pass shares."""
 
     def __init__(self, params: Mixture, x: Tensor) -> None:
+        on_device = on_gpu(params.w)
         self.p0 = params.p[..., 0, :]
         slope, self.log_ratio = params.slope, params.offset
         # Without weight the uniform component must not be the largest of a row.
         self.uniform = self.log_ratio.masked_fill(self.p0.amax(-1) <= 0, -torch.inf)
         self.w, self.beta_eff = params.w, slope[..., None, None]
         # on a GPU nobody asks
-        self.reach = None if params.w.is_cuda else slope + torch.maximum(slope, self.log_ratio)
+        self.reach = None if on_device else slope + torch.maximum(slope, self.log_ratio)
         self.p = params.p[..., 1:, :]
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
         self.floor = least_density(self.p.dtype)
-        few = not self.p.is_cuda and self.p.shape[-2] <= _FEW_MEMORIES
+        few = not on_device and self.p.shape[-2] <= _FEW_MEMORIES
         self.p_t = self.p.mT.contiguous() if few else self.p.mT  # (C+1, P)
         self.fused: fused_pass.FusedPass | None = None
-        if self.narrow and params.w.is_cuda and fused_pass.usable(len(self.p0)):
+        if self.narrow and on_device and fused_pass.usable(len(self.p0)):
             self.fused = fused_pass.FusedPass(
                 params.w, slope, self.p, self.p0, self.log_ratio, self.uniform, self.floor
             )
             self.scaled_w = self.fused.w[: params.n_memories].mT  # (N, P)
             return
         scaled_w = narrow(params.w, self.beta_eff) if self.narrow else self.beta_eff * params.w
-        either = scaled_w.is_cuda or (self.narrow and supported(scaled_w.device))
+        either = on_device or (self.narrow and supported(scaled_w.device))
         self.scaled_w = scaled_w.mT if either else scaled_w.mT.contiguous()  # else slow
-        if scaled_w.is_cuda:
+        if on_device:
             self.p_t = self.p.mT.contiguous()  # products with either are twice as fast this way
             self.p = self.p_t.mT
 
@@ -204,9 +179,7 @@ class _Pass:
             if half is not None:
                 return _Forward(None, half.e0, half.joint, half.log_joint, half.x, half=half)
         operand = narrow(x) if self.narrow else x
-        plain = type(x) is Tensor and not keep_e
-        out = scratch_buffer("e", (*x.shape[:-1], self.w.shape[-2]), x) if plain else None
-        e = product(operand, self.scaled_w, narrow=self.narrow, out=out)  # (B, P)
+        e = product(operand, self.scaled_w, narrow=self.narrow)  # (B, P)
         expected = None
         if gaps is not None:
             lift, expected = gaps.over(self.w, self.beta_eff)
@@ -229,8 +202,7 @@ class _Pass:
             return None
         assert f.e is not None
         add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
-        made = product(s, self.p_t, out=scratch_buffer("r", tuple(f.e.shape), s))  # (B, P)
-        r = f.e.mul_(made)  # in place: e is done with
+        r = f.e.mul_(product(s, self.p_t))  # (B, P), in place: e is done with
         rows = f.operand
         if self.narrow:
             r, rows = narrow(r)[:, : r.shape[1]], rows[:, : w_bar.shape[1]]
@@ -372,6 +344,5 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
         count = batch.sample_weight.sum(-1, dtype=torch.float64)
     p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
     # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
-    out = scratch_buffer("overlap", tuple(w_bar.shape), w_bar)
-    overlap = torch.mul(w_bar, params.w, out=out).sum(-1)
+    overlap = (w_bar * params.w).sum(-1)
     return Statistics(w_bar=w_bar, p_bar=p_bar, overlap=overlap, loss=loss, count=count)

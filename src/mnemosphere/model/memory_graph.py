@@ -20,10 +20,8 @@ from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.numerics import sphere
 
 __all__ = [
-    "Coherence",
     "Graph",
     "Groups",
-    "coherence",
     "group",
     "group_memories",
     "share_graph",
@@ -169,36 +167,3 @@ def group_memories(
     groups = group(edges[alive][:, alive], n_groups, generator=generator)
     kin = torch.where(alive, alive.cumsum(0) - 1, (w @ w[alive].T).argmax(1))
     return Groups(groups.label[kin], groups.closeness[kin])
-
-
-class Coherence(NamedTuple):
-    """Mean overlap of pairs of memories: of one class, of two classes, and of one shuffled class.
-
-    Classes are coherent as far as `within` lies above `shuffled`.
-    """
-
-    within: float
-    across: float
-    shuffled: float
-
-
-def coherence(w: Tensor, label: Tensor, *, generator: torch.Generator) -> Coherence:
-    """How alike the memories w (P, N) of one class (P,) are.
-
-    Shuffled: the same class sizes dealt out at random, mean of 100.
-    """
-    w, label = w.double().cpu(), label.cpu()
-    overlap = w @ w.T  # (P, P)
-    pair = ~torch.eye(len(w), dtype=torch.bool)
-
-    def within(y: Tensor) -> float:
-        same = (y[:, None] == y[None, :]) & pair
-        return float(overlap[same].mean()) if bool(same.any()) else float("nan")
-
-    other = label[:, None] != label[None, :]
-    draws = [within(label[torch.randperm(len(w), generator=generator)]) for _ in range(100)]
-    return Coherence(
-        within(label),
-        float(overlap[other].mean()) if bool(other.any()) else float("nan"),
-        sum(draws) / len(draws),
-    )

@@ -12,7 +12,8 @@ from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Mixture, Parameters
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
 # Partners of a memory whose labels are looked at: its nearest by direction.

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.numerics import sphere
 
-__all__ = ["MAX_RANK", "apply", "relevances", "relief", "start", "starts", "strongest_pairs"]
+__all__ = ["MAX_RANK", "apply", "relevances", "relief", "start", "strongest_pairs"]
 
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
 # Numbers of rows that are seen through a metric at a time.
-_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 24}
+_AT_ONCE, _ON_GPU = 1 << 20, 1 << 24
 _NEAR_ROWS, _NEAREST = 500, 5  # whose neighbors are looked for, and how many of each kind
 
 
 def apply(metric: Tensor, batch: Batch) -> Batch:
     """The rows as the metric sees them, Ax/‖Ax‖, found in its precision, a few at a time."""
     x = batch.x.new_empty(batch.n_rows, metric.shape[0])
-    step = max(1, _AT_ONCE.get(batch.x.device.type, 1 << 20) // batch.x.shape[1])
+    step = max(1, (_ON_GPU if on_gpu(batch.x) else _AT_ONCE) // batch.x.shape[1])
     for first in range(0, batch.n_rows, step):
         part = batch.x[first : first + step]
         part = fill_neutrally(part) if batch.has_gaps else part
@@ -33,65 +32,37 @@ def apply(metric: Tensor, batch: Batch) -> Batch:
 
 
 def start(batch: Batch, shrinkage: float, *, weighted: bool = False) -> Tensor:
-    """The metric of one shrinkage: see `starts`."""
-    return starts(batch, (shrinkage,), weighted=weighted)[0]
-
-
-def starts(
-    batch: Batch,
-    shrinkages: Sequence[float],
-    *,
-    weighted: bool = False,
-    dtype: torch.dtype = torch.float64,
-) -> list[Tensor]:
-    """Metrics (D, N) that rows with labels suggest, in that precision: one per shrinkage.
+    """The metric (D, N) that rows with labels suggest, in double precision.
 
     Rows (B, N) of 'standard': their last coordinate gives their length back. Its part of the metric
     is 1. The rest lets rows of one class vary alike in every direction: with S the covariance
     within classes it is ((1−s)S + s·mean(diag S))^(−1/2), s the shrinkage. weighted: coordinates
     then count by their `relief`. Rows keep their mean square length. With more than MAX_RANK
-    coordinates all this happens among the MAX_RANK − 1 principal axes (where s is 1 of weighted
-    coordinates).
+    coordinates all this happens among the MAX_RANK − 1 principal axes.
     """
     rows = _evenly((batch.targets.sum(1) > 0).nonzero()[:, 0], _MOST_ROWS)
     batch = batch.take(rows).filled()
-    x, given = batch.x.to(dtype), batch.sample_weight
-    weight = torch.ones_like(x[:, 0]) if given is None else given.to(dtype)
+    x, given = batch.x.double(), batch.sample_weight
+    weight = torch.ones_like(x[:, 0]) if given is None else given.double()
     label, n = batch.targets.argmax(1), x.shape[1] - 1
     z = x[:, :-1] * (n**0.5 / x[:, -1:])
-    before = (weight * z.square().sum(1)).sum()
-
-    def scaled(form: Tensor, seen: Tensor) -> Tensor:
-        """The form, times what keeps the mean square length of rows; seen: rows through it."""
-        after = (weight * seen.square().sum(1)).sum()
-        found = torch.zeros(len(form) + 1, n + 1, dtype=x.dtype, device=x.device)
-        found[:-1, :-1] = torch.where(after > 0, before / after, 1.0).sqrt() * form
-        found[-1, -1] = 1.0
-        return found
-
-    def axes_of(z: Tensor) -> Tensor:
-        if n < MAX_RANK:
-            return torch.eye(n, dtype=x.dtype, device=x.device)
-        return _principal_axes(z * weight.sqrt()[:, None], MAX_RANK - 1)
-
-    axes = axes_of(z)
+    if n < MAX_RANK:
+        axes = torch.eye(n, dtype=x.dtype, device=x.device)
+    else:
+        axes = _principal_axes(z * weight.sqrt()[:, None], MAX_RANK - 1)
     y = z @ axes.T
     own, vectors = torch.linalg.eigh(_covariance_within(y, label, weight))
     typical = own.mean()
-    found = []
-    for s in shrinkages:
-        if weighted and s == 1:
-            root = relief(z, label, weight).sqrt()
-            form = axes_of(z * root) * root
-            found.append(scaled(form, z @ form.T))
-            continue
-        values = (1 - s) * own + s * typical
-        # Directions without any variation within classes must not drown all others.
-        values = values.clamp_min(torch.maximum(1e-6 * typical, values.new_tensor(1e-100)))
-        form = (vectors * values.rsqrt()) @ vectors.T
-        if weighted:
-            form = relief(y @ form, label, weight).sqrt()[:, None] * form
-        found.append(scaled(form @ axes, y @ form.T))
+    values = (1 - shrinkage) * own + shrinkage * typical
+    # Directions without any variation within classes must not drown all others.
+    values = values.clamp_min(torch.maximum(1e-6 * typical, values.new_tensor(1e-100)))
+    form = (vectors * values.rsqrt()) @ vectors.T
+    if weighted:
+        form = relief(y @ form, label, weight).sqrt()[:, None] * form
+    before, after = ((weight * seen.square().sum(1)).sum() for seen in (z, y @ form.T))
+    found = torch.zeros(len(form) + 1, n + 1, dtype=x.dtype, device=x.device)
+    found[:-1, :-1] = torch.where(after > 0, before / after, 1.0).sqrt() * (form @ axes)
+    found[-1, -1] = 1.0
     return found
 
 

@@ -8,7 +8,7 @@ derivative of the loss with respect to log_joint. That is all an objective is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -82,14 +82,8 @@ class JointConditional:
 class Marginal:
     """−log P(x): labels, if any, are not looked at."""
 
-    @property
-    def supports_fixed_point(self) -> bool:
-        """The weights are the predictions, which are not negative."""
-        return True
-
-    @property
-    def blend(self) -> None:
-        """Another rule."""
+    supports_fixed_point: ClassVar[bool] = True  # the weights are the predictions
+    blend: ClassVar[None] = None
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""
@@ -105,20 +99,13 @@ class Unsupervised:
     taken through the predictions too.
     """
 
+    supports_fixed_point: ClassVar[bool] = False  # weights can be negative
+    blend: ClassVar[None] = None
     smoothing: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.smoothing <= 1.0:
             raise ValueError(f"smoothing must lie in [0, 1], got {self.smoothing}")
-
-    @property
-    def supports_fixed_point(self) -> bool:
-        """Weights can be negative: gradient solvers only."""
-        return False
-
-    @property
-    def blend(self) -> None:
-        """Another rule."""
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -17,40 +17,30 @@ from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.schema import Array
 
 
-class Mixture(Protocol):
-    """What a forward pass reads: exponents h_μ = slope·⟨w^μ, x⟩ − offset, h_0 = 0, and class weights."""
+class Components:
+    """Memories and class weights: what parameters and votes have in common."""
 
-    @property
-    def w(self) -> Tensor:
-        """Memories (P, N)."""
-
-    @property
-    def p(self) -> Tensor:
-        """Class weights (P+1, C+1)."""
-
-    @property
-    def slope(self) -> Tensor:
-        """Slope of the exponents ()."""
-
-    @property
-    def offset(self) -> Tensor:
-        """Offset of the exponents of memories ()."""
+    w: Tensor  # (P, N)
+    p: Tensor  # (P+1, C+1)
 
     @property
     def n_memories(self) -> int:
         """P."""
+        return self.w.shape[-2]
 
     @property
     def n_features(self) -> int:
         """N."""
+        return self.w.shape[-1]
 
     @property
     def n_columns(self) -> int:
-        """C+1."""
+        """C+1: the classes and "none of them"."""
+        return self.p.shape[-1]
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Components):
     """A mixture of P von Mises–Fisher components and one uniform one, labeled by C+1 classes.
 
     Row 0 of `p` and `p_h` is the uniform component; the last column of `p` and `p_q` is the class
@@ -71,28 +61,13 @@ class Parameters:
 
     @property
     def slope(self) -> Tensor:
-        """The same: the slope of `Mixture`."""
+        """The same: the slope of exponents."""
         return self.beta_eff
 
     @property
     def offset(self) -> Tensor:
         """The log of Ω_N(β)/Ω_N(0), which normalizes the density of a memory."""
         return log_omega_ratio(self.beta, self.n_features)
-
-    @property
-    def n_memories(self) -> int:
-        """P."""
-        return self.w.shape[-2]
-
-    @property
-    def n_features(self) -> int:
-        """N."""
-        return self.w.shape[-1]
-
-    @property
-    def n_columns(self) -> int:
-        """C+1: the classes and "none of them"."""
-        return self.p.shape[-1]
 
     def check(self) -> Self:
         """Raise ValueError unless the parameters are usable; return self."""
@@ -133,12 +108,6 @@ class Parameters:
         together: Any = {name: torch.stack([t[name] for t in tensors]) for name in tensors[0]}
         together["varsigma"] = together["varsigma"].to(together["w"])
         return cls(**together)
-
-    def unstack(self) -> list[Self]:
-        """Undo `stack`."""
-        parts = self.to_tensors()
-        several = range(self.w.shape[0])
-        return [self.from_tensors({name: t[k] for name, t in parts.items()}) for k in several]
 
     def to(
         self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -187,24 +156,6 @@ def memory_name(memory: int) -> str:
     return f"#{memory}"
 
 
-def component_prior(
-    n_memories: int,
-    uniform_weight: float = 1.0,
-    *,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-) -> Tensor:
-    """p_h of App. initialization: 1/(P+P_0) for a memory, P_0/(P+P_0) for the uniform component."""
-    if not 0.0 <= uniform_weight <= 1e30:
-        raise ValueError(
-            f"uniform_weight must lie in [0, 1e30] (the uniform component's weight P_0 must be "
-            f">= 0), got {uniform_weight}"
-        )
-    p_h = torch.ones(n_memories + 1, dtype=dtype, device=device)
-    p_h[0] = uniform_weight
-    return p_h / (n_memories + uniform_weight)
-
-
 def from_memories(
     w: Tensor,
     p_q: Tensor,
@@ -213,8 +164,18 @@ def from_memories(
     varsigma: float = 1.0,
     uniform_weight: float = 1.0,
 ) -> Parameters:
-    """Memories with uninformative class weights: p = p_h p_q^T (App. initialization)."""
-    p_h = component_prior(w.shape[0], uniform_weight, dtype=w.dtype, device=w.device)
+    """Memories with uninformative class weights: p = p_h p_q^T (App. initialization).
+
+    p_h is 1/(P+P_0) for a memory, P_0/(P+P_0) for the uniform component; uniform_weight: P_0.
+    """
+    if not 0.0 <= uniform_weight <= 1e30:
+        raise ValueError(
+            f"uniform_weight must lie in [0, 1e30] (the uniform component's weight P_0 must be "
+            f">= 0), got {uniform_weight}"
+        )
+    p_h = w.new_ones(len(w) + 1)
+    p_h[0] = uniform_weight
+    p_h = p_h / (len(w) + uniform_weight)
     p_q = p_q.to(w)
     return Parameters(
         w=w,

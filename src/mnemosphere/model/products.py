@@ -2,15 +2,11 @@
 
 A matrix unit takes bfloat16 operands several times as fast as float32 ones. Only x wᵀ, rᵀ x and r w
 are large; all else, and the memories themselves, stay as they are.
-
-On a processor passes can work in the same memory: an array of some megabytes is new memory each time,
-which the system hands out page by page, and that took as long as the exponentials do.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -21,10 +17,7 @@ from torch import Tensor
 
 from mnemosphere.gpu import fused_pass, has_bfloat16, on_gpu
 
-__all__ = [
-    "add_product", "narrow", "narrowed", "operands", "product", "scratch_buffer", "scratch_buffers",
-    "supported",
-]  # fmt: skip
+__all__ = ["add_product", "narrow", "narrowed", "operands", "product", "supported"]
 
 _wanted: ContextVar[str] = ContextVar("operands", default="float32")
 _onednn_products: Any = getattr(torch.backends.mkldnn, "matmul", None)
@@ -76,12 +69,12 @@ def narrow(x: Tensor, factor: Tensor | None = None) -> Tensor:
     return x if supported(x.device) else x.to(torch.bfloat16).to(x.dtype)
 
 
-def product(a: Tensor, b: Tensor, *, narrow: bool = False, out: Tensor | None = None) -> Tensor:
-    """The product, in `out` where it is given; narrow: of operands that `narrow` made."""
+def product(a: Tensor, b: Tensor, *, narrow: bool = False) -> Tensor:
+    """The product; narrow: of operands that `narrow` made."""
     if a.dtype == torch.bfloat16:
         return torch.mm(a, b, out_dtype=torch.float32)
     with _units(narrow):
-        return a @ b if out is None else torch.matmul(a, b, out=out)
+        return a @ b
 
 
 def add_product(total: Tensor, a: Tensor, b: Tensor, *, narrow: bool = False) -> None:
@@ -109,30 +102,3 @@ class _Bfloat16Products:
 
     def __exit__(self, *_: object) -> None:
         _onednn_products.fp32_precision = self._before
-
-
-_held: ContextVar[dict[str, Tensor] | None] = ContextVar("workspace", default=None)
-
-
-@contextmanager
-def scratch_buffers() -> Iterator[None]:
-    """Inside, the arrays that a pass works in stay for the next one; they go at the end."""
-    held = _held.get()
-    token = _held.set({} if held is None else held)
-    try:
-        yield
-    finally:
-        _held.reset(token)
-
-
-def scratch_buffer(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
-    """An array of that name for a result, what it held is lost; None where none is kept."""
-    held = _held.get()
-    if held is None or like.device.type != "cpu":
-        return None
-    size, there = math.prod(shape), held.get(name)
-    # What was made in inference mode cannot be written to outside of it.
-    barred = there is not None and there.is_inference() and not torch.is_inference_mode_enabled()
-    if there is None or there.dtype != like.dtype or there.numel() < size or barred:
-        there = held[name] = like.new_empty(size)
-    return there[:size].view(shape)

@@ -4,13 +4,8 @@
 
     −E(x') ≥ −E(x) + β_eff ⟨g, x' − x⟩,    g = Σ_μ≥1 r_μ(x) w^μ, r the shares of the components.
 
-Whatever does not lower ⟨g, x'⟩ does not raise the energy. On the arc from x to g/‖g‖, at an angle
-θ, those are all points up to the angle 2θ. Both methods step along that arc, so both are monotone:
-
-    fixed-point  to its end, x' = g/‖g‖: the longest safe stride of the bound;
-    gradient     x' ∝ x + η·(g − ⟨g, x⟩x), Riemannian gradient descent. Along a great circle the
-                 second derivative of E is at most β_eff⟨g, x⟩ ≤ β_eff, so η counts steps of
-                 1/β_eff; the angle is at most η·sin θ ≤ 2θ for every η in (0, 2].
+Whatever does not lower ⟨g, x'⟩ does not raise the energy, and x' = g/‖g‖ raises it most: the
+fixed-point step, which is monotone.
 
 With known coordinates the same holds on the smaller sphere of the rows allowed. Where rows are seen
 through a metric A, those are the unit rows of the space that Av spans, v known up to its length in
@@ -24,12 +19,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mnemosphere.model.batch import check_rows
 from mnemosphere.model.kernel import chunks
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.scores import Scores, check_rows
+from mnemosphere.model.scores import Scores
 from mnemosphere.numerics import sphere
 
-METHODS = ("fixed-point", "gradient")
 RECORDS = ("nothing", "energies", "rows")
 
 
@@ -51,46 +46,33 @@ def recall(
     *,
     class_index: int | Tensor | None = None,
     steps: int = 20,
-    method: str = "fixed-point",
-    rate: float = 1.0,
     known: Tensor | None = None,
-    hold_scale: bool = False,
     metric: Tensor | None = None,
     tol: float = 1e-6,
     record: str = "nothing",
 ) -> Recall:
     """Descend the energy of the effective density from each row; it never increases.
 
-    At a fixed point g ∥ x: the gradient has no tangent part. The fixed point takes long strides,
-    also where the uniform component has nearly all of the density and the slope is next to
-    nothing; the gradient follows the slope itself, and crawls there.
+    At a fixed point g ∥ x: the gradient has no tangent part. Strides are long also where the
+    uniform component has nearly all of the density and the slope is next to nothing.
 
     With `known`, only rows that agree with x in the known coordinates are allowed: pattern
     completion. A row on the sphere is a pattern without its norm, so the known values fix the
     known coordinates up to one factor per row, which is found along with the unknown ones (they
-    start from their values in x, zero if nothing is known of them). With `hold_scale` the known
-    coordinates keep their very values, and the unknown ones share what these leave of the unit
-    norm.
+    start from their values in x, zero if nothing is known of them).
 
     x: (B, N) unit rows.
     class_index: column of p, one for all rows or one per row (B,); None descends −log P(x).
     steps: the most steps taken; a row stops once a step moves it by no more than `tol`.
-    method: "fixed-point" or "gradient"; rate: η in (0, 2], of the gradient alone.
     known: (B, N) bool, True where x is to be kept.
-    metric: (N, M) through which rows of M coordinates came to be x; known is then (B, M) of those,
-    and they are not held to their scale.
+    metric: (N, M) through which rows of M coordinates came to be x; known is then (B, M) of those.
     record: "nothing", "energies" along the path, or "rows" (and energies) along it.
     """
     check_rows(params, x)
     if steps < 0 or not tol >= 0:
         raise ValueError(f"steps and tol must be >= 0, got steps={steps}, tol={tol}")
-    if method not in METHODS or record not in RECORDS:
-        raise ValueError(
-            f"method must be one of {', '.join(METHODS)} and record one of {', '.join(RECORDS)}, "
-            f"got {method!r} and {record!r}"
-        )
-    if not 0 < rate <= 2:
-        raise ValueError(f"rate must lie in (0, 2], in steps of 1/β_eff, got {rate}")
+    if record not in RECORDS:
+        raise ValueError(f"record must be one of {', '.join(RECORDS)}, got {record!r}")
     shape = (x.shape[0], x.shape[1] if metric is None else metric.shape[1])
     if known is not None and (known.shape != shape or known.dtype != torch.bool):
         raise ValueError(
@@ -108,11 +90,8 @@ def recall(
         visited, height = [out[rows].clone()], [scores.energy(out[rows], rows)]
         for _ in range(steps):
             old = out[index]
-            kept = None if known is None else _Kept(x[index], known[index], hold_scale, metric)
-            if method == "gradient":
-                new = _gradient_step(scores.slope(old, index), old, rate, kept)
-            else:
-                new = _fixed_point_step(scores.pull(old, index), old, kept)
+            kept = None if known is None else _Kept(x[index], known[index], metric)
+            new = _fixed_point_step(scores.pull(old, index), old, kept)
             out[index] = new
             taken[index] += 1
             moved = (new - old).norm(dim=1) > tol
@@ -141,10 +120,8 @@ def recall(
 class _Kept:
     """The rows allowed: as they were given, which coordinates hold, and through which metric."""
 
-    def __init__(
-        self, given: Tensor, known: Tensor, hold_scale: bool, metric: Tensor | None
-    ) -> None:
-        self.given, self.known, self.hold_scale = given, known, hold_scale
+    def __init__(self, given: Tensor, known: Tensor, metric: Tensor | None) -> None:
+        self.given, self.known = given, known
         self._onto: Tensor | None = None
         if metric is not None:
             # (B, N, M): images of free ones, in double precision, which tells none from little.
@@ -172,9 +149,6 @@ def _fixed_point_step(g: Tensor, x: Tensor, kept: _Kept | None) -> Tensor:
     free = kept.free(g)
     movable = free.abs().amax(1, keepdim=True) > 0
     toward = _toward(free, x)
-    if kept.hold_scale:
-        left = torch.where(kept.known, 0.0, x).norm(dim=1, keepdim=True)
-        return torch.where(movable, torch.where(kept.known, kept.given, left * toward), x)
     axis, scale = kept.axis()
     along = (g * axis).sum(1, keepdim=True)
     best = _toward(along * axis + free, x)
@@ -183,25 +157,6 @@ def _fixed_point_step(g: Tensor, x: Tensor, kept: _Kept | None) -> Tensor:
     half = (x * axis).sum(1, keepdim=True) / 2
     shrunk = torch.where(movable, half * axis + (1 - half.square()).sqrt() * toward, x)
     return torch.where((along > 0) | (scale == 0), best, shrunk)
-
-
-def _gradient_step(g: Tensor, x: Tensor, rate: float, kept: _Kept | None) -> Tensor:
-    """One step of Riemannian gradient descent on the sphere of the rows allowed."""
-    if kept is None:
-        return sphere.retract(x, rate * sphere.to_tangent(x, g))
-    free = kept.free(g)
-    if kept.hold_scale:
-        moving = torch.where(kept.known, 0.0, x)
-        left = moving.norm(dim=1, keepdim=True)
-        unit = moving / torch.where(left > 0, left, 1.0)
-        step = sphere.retract(unit, rate * sphere.to_tangent(unit, free)).nan_to_num(0.0)
-        return torch.where(kept.known, kept.given, left * step)
-    axis, _ = kept.axis()
-    v = rate * sphere.to_tangent(x, free + (g * axis).sum(1, keepdim=True) * axis)
-    # A step that would take the known part past zero is cut where half of it is left.
-    size, change = ((z * axis).sum(1, keepdim=True) for z in (x, v))
-    cut = torch.where(change < -size / 2, -size / (2 * change), 1.0)
-    return sphere.retract(x, cut * v)
 
 
 def _toward(g: Tensor, x: Tensor) -> Tensor:

@@ -12,20 +12,15 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import gaps
+from mnemosphere.model.batch import check_rows
 from mnemosphere.model.kernel import chunks, log_joint
-from mnemosphere.model.parameters import Mixture, Parameters
-from mnemosphere.model.scores import Scores, check_rows, class_column
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.scores import Scores, class_column
+from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import vmf
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 
 _MAX_RESULTANT = 1 - 1e-9  # of a sampled memory: its draws are then the memory itself
-
-
-class Neighbors(NamedTuple):
-    """The memories nearest to each row, nearest first."""
-
-    indices: Tensor  # (B, k) int64, rows of w
-    overlaps: Tensor  # (B, k) ⟨w^μ, x⟩
 
 
 class Shares(NamedTuple):
@@ -42,7 +37,6 @@ def sample(
     n: int,
     *,
     class_index: int | Tensor | None = None,
-    concentration: float | None = None,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
     """Draw n rows x (n, N) and their classes y (n,), by ancestral sampling.
@@ -61,19 +55,13 @@ def sample(
     For the noisy copies, sample `params.replace(varsigma=1.0)`.
 
     class_index: column of p, one for all draws or one per draw (n,); None draws it too.
-    concentration: κ to use instead.
     """
     if n < 0:
         raise ValueError(f"n must be >= 0, got {n}")
-    if concentration is None:
-        resultant = mean_resultant(params.beta.double(), params.n_features) / params.varsigma
+    kappa = params.beta.double()
+    if params.varsigma < 1.0:
+        resultant = mean_resultant(kappa, params.n_features) / params.varsigma
         kappa = inverse_mean_resultant(resultant.clamp_max(_MAX_RESULTANT), params.n_features)
-        if params.varsigma == 1.0:
-            kappa = params.beta.double()  # the same, without rounding
-    elif concentration >= 0:
-        kappa = torch.as_tensor(concentration, dtype=torch.float64, device=params.w.device)
-    else:
-        raise ValueError(f"concentration must be >= 0, got {concentration}")
     p = params.p.double()
     if class_index is None:
         y = _invert(p.sum(0), n, generator)
@@ -137,18 +125,6 @@ def expected_memory(params: Mixture, x: Tensor) -> Tensor:
     return out
 
 
-def nearest(params: Mixture, x: Tensor, k: int) -> Neighbors:
-    """The k memories with the largest overlap ⟨w^μ, x⟩ with each row of x (B, N)."""
-    check_rows(params, x)
-    _check_k(params, k)
-    indices = torch.empty(x.shape[0], k, dtype=torch.long, device=x.device)
-    overlaps = x.new_empty(x.shape[0], k)
-    for rows in chunks(x.shape[0], params.n_memories, x.device):
-        overlap = gaps.overlaps(params.w, x[rows], params.slope)
-        overlaps[rows], indices[rows] = overlap.topk(k, dim=1)  # (B, P) -> (B, k)
-    return Neighbors(indices, overlaps)
-
-
 def shares(
     params: Mixture, x: Tensor, class_index: int | Tensor | None, k: int,
     standing: Tensor | None = None,
@@ -161,7 +137,8 @@ def shares(
     the sum of the shares of those it stands for.
     """
     check_rows(params, x)
-    _check_k(params, k)
+    if not 1 <= k <= params.n_memories:
+        raise ValueError(f"k must lie in [1, {params.n_memories}], got {k}")
     scores = Scores(params, class_index, x.shape[0])
     indices = torch.empty(x.shape[0], k, dtype=torch.long, device=x.device)
     values, overlaps = (x.new_empty(x.shape[0], k) for _ in range(2))
@@ -184,8 +161,3 @@ def _invert(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:
     # Right of equal entries: an index of weight 0 is never drawn.
     drawn = torch.searchsorted(total, u.to(total.device) * total[-1], right=True)
     return drawn.clamp_max(int(weights.nonzero()[-1]))
-
-
-def _check_k(params: Mixture, k: int) -> None:
-    if not 1 <= k <= params.n_memories:
-        raise ValueError(f"k must lie in [1, {params.n_memories}], got {k}")

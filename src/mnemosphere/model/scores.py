@@ -11,10 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mnemosphere.model.gaps import overlaps, whole_rows
+from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.kernel import exponents
-from mnemosphere.model.parameters import Mixture
-from mnemosphere.numerics import sphere
+from mnemosphere.model.votes import Mixture
 
 
 class Scores:
@@ -48,10 +47,6 @@ class Scores:
         share = self(x, rows)[:, 1:].softmax(1).nan_to_num(0.0)  # (B, P)
         return share @ self.params.w
 
-    def slope(self, x: Tensor, rows: slice | Tensor) -> Tensor:
-        """Σ_μ r_μ w^μ (B, N), minus the gradient of the energy over β_eff; norms are at most 1."""
-        return self(x, rows).softmax(1)[:, 1:] @ self.params.w  # (B, P) (P, N)
-
 
 def class_column(params: Mixture, class_index: int | Tensor, n_rows: int) -> Tensor:
     """Columns of p (n_rows,) int64, each with some weight."""
@@ -73,17 +68,3 @@ def class_column(params: Mixture, class_index: int | Tensor, n_rows: int) -> Ten
     if bool(empty.any()):
         raise ValueError(f"class {int(column[empty][0])} has no weight: no row can belong to it")
     return column
-
-
-def check_rows(params: Mixture, x: Tensor) -> None:
-    """Raise ValueError unless x is a (B, N) matrix of unit rows that fits the parameters."""
-    if x.ndim != 2 or x.shape[1] != params.n_features:
-        raise ValueError(
-            f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
-        )
-    if x.dtype != params.w.dtype or x.device != params.w.device:
-        raise ValueError(
-            f"x is {x.dtype} on {x.device} but the parameters are {params.w.dtype} on "
-            f"{params.w.device}: convert one of them"
-        )
-    sphere.check(whole_rows(x), "x")  # a row with gaps has some norm below 1

@@ -20,16 +20,16 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.parameters import Components, Parameters
 from mnemosphere.numerics import sphere
 
-__all__ = ["Votes"]
+__all__ = ["Mixture", "Votes"]
 
 _TENSORS = ("w", "p", "slope", "offset", "prior")
 
 
 @dataclass(frozen=True)
-class Votes:
+class Votes(Components):
     """Memories with weights and soft labels. Every tensor has one dtype and lies on one device."""
 
     w: Tensor  # (P, N) memories w^μ, unit rows
@@ -53,21 +53,6 @@ class Votes:
         uniform = p[..., 0, :].sum(-1) > 0
         offset = torch.where(uniform, params.offset, 0.0)
         return cls(params.w, p, params.slope, offset, prior).at(temperature)
-
-    @property
-    def n_memories(self) -> int:
-        """P."""
-        return self.w.shape[-2]
-
-    @property
-    def n_features(self) -> int:
-        """N."""
-        return self.w.shape[-1]
-
-    @property
-    def n_columns(self) -> int:
-        """C+1: the classes and "none of them"."""
-        return self.p.shape[-1]
 
     @property
     def weights(self) -> Tensor:
@@ -143,3 +128,7 @@ class Votes:
         return self.replace(
             **{name: getattr(self, name).to(device=device, dtype=dtype) for name in _TENSORS}
         )
+
+
+# What a forward pass reads: exponents h_μ = slope·⟨w^μ, x⟩ − offset, h_0 = 0, and class weights.
+Mixture = Parameters | Votes

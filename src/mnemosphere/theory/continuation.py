@@ -121,26 +121,9 @@ class Bifurcation:
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch of solutions that `trace_branch` followed.
+    """A branch of solutions that `trace_branch` followed: K points, and what lies between them.
 
-    Attributes
-    ----------
-    parameter : str
-        "beta", "rho" or "upsilon".
-    points : list of K BranchPoint
-        Each has value, state, eigenvalues and symmetry.
-    bifurcations : list of Bifurcation
-        Each has kind ("crossing", "symmetry" or "end"), value, width and point.
-    complete : bool
-        Whether all values were reached.
-    message : str
-        How it ended.
-
-    Examples
-    --------
-    >>> branch = mn.theory.trace_branch(problem, "beta", [10.0, 9.0], state)
-    >>> branch.values.tolist(), branch.complete
-    ([10.0, 9.0], True)
+    complete: whether all values were reached; message: how it ended.
     """
 
     parameter: str
@@ -148,21 +131,6 @@ class Branch:
     bifurcations: list[Bifurcation]
     complete: bool
     message: str
-
-    @property
-    def values(self) -> Tensor:
-        """Parameter values, tensor of shape (K,)."""
-        return torch.tensor([point.value for point in self.points], dtype=torch.float64)
-
-    @property
-    def m(self) -> Tensor:
-        """Overlaps, tensor of shape (K, P*, P)."""
-        return torch.stack([point.state.m for point in self.points])
-
-    @property
-    def leading_eigenvalue(self) -> Tensor:
-        """Largest eigenvalue of the Jacobian at each point, tensor of shape (K,)."""
-        return torch.stack([point.eigenvalues[0] for point in self.points])
 
 
 def _at(problem: SaddlePointProblem, parameter: str, value: float) -> SaddlePointProblem:
@@ -204,30 +172,8 @@ def trace_branch(
     moves an overlap by more than `max_jump` is halved, down to `width`: there the branch ends. Changes in
     the number of unstable directions or in which memories coincide are located by bisection.
 
-    Parameters
-    ----------
-    problem : SaddlePointProblem
-        The equations.
-    parameter : {"beta", "rho", "upsilon"}
-        The parameter to change.
-    values : sequence of K floats
-        Its values.
-    start : OrderParameters
-        A state m (P*, P), p (P+1, C+1) near a solution at values[0].
-    max_jump : float, default 0.1
-        Largest change of an overlap in a step.
-    width : float, default 1e-10
-        Accuracy of bifurcations, relative to the value.
-
-    Returns
-    -------
-    Branch
-        The points and the bifurcations between them.
-
-    Examples
-    --------
-    >>> mn.theory.trace_branch(problem, "beta", [10.0, 9.0], state).m.shape
-    torch.Size([2, 2, 2])
+    values: those of the parameter. start: a state near a solution at values[0]. max_jump: largest
+    change of an overlap in a step. width: accuracy of bifurcations, relative to the value.
     """
     if parameter not in PARAMETERS:
         raise ValueError(f"parameter must be one of {PARAMETERS}, got {parameter!r}")
@@ -326,19 +272,3 @@ def _between(
             break
         current = past
     return found
-
-
-def perturb_unstable_mode(
-    problem: SaddlePointProblem, state: OrderParameters, *, size: float = 1e-3
-) -> tuple[OrderParameters, OrderParameters]:
-    """Two states, a step of ±size in the overlaps along the leading eigenvector: new branches."""
-    _, mode = stability.leading_mode(problem, state)
-    # No class weight may lose more than half of itself; the first step restores the marginals.
-    return (
-        OrderParameters(
-            state.m + size * mode.m, torch.maximum(state.p + size * mode.p, 0.5 * state.p)
-        ),
-        OrderParameters(
-            state.m - size * mode.m, torch.maximum(state.p - size * mode.p, 0.5 * state.p)
-        ),
-    )

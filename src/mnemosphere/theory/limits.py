@@ -47,23 +47,7 @@ def varsigma_of_noise(upsilon: float) -> float:
 
 
 def noise_of_varsigma(varsigma: float) -> float:
-    """Compute υ = ς/(1 − ς²), the inverse of `varsigma_of_noise`.
-
-    Parameters
-    ----------
-    varsigma : float in [0, 1]
-        ς.
-
-    Returns
-    -------
-    float
-        υ; infinite at ς = 1.
-
-    Examples
-    --------
-    >>> round(mn.theory.noise_of_varsigma(mn.theory.varsigma_of_noise(0.7)), 6)
-    0.7
-    """
+    """υ = ς/(1 − ς²), the inverse of `varsigma_of_noise`; infinite at ς = 1."""
     if not 0.0 < varsigma <= 1.0:
         raise ValueError(f"varsigma must lie in (0, 1], got {varsigma}")
     return math.inf if varsigma == 1.0 else varsigma / ((1.0 - varsigma) * (1.0 + varsigma))
@@ -201,18 +185,6 @@ def _estimate(squared: Tensor) -> NoiseEstimate:
         )
     varsigma = min(1.0, math.sqrt(mean))
     error = float(squared.std()) / math.sqrt(len(squared)) / (2.0 * varsigma)
-    return NoiseEstimate(varsigma, error, noise_of_varsigma(varsigma))
-
-
-def suggest_varsigma_from_overlap(noisy: Tensor, clean: Tensor) -> NoiseEstimate:
-    """Suggest ς from noisy rows (n, N) and their clean directions (n, N): ς = mean ⟨x, w*⟩."""
-    _check_pair(noisy, clean, "noisy", "clean")
-    overlap = (sphere.project(noisy) * sphere.project(clean)).sum(-1).double()  # (n,)
-    mean = float(overlap.mean())
-    if not mean > 0.0:
-        raise ValueError(f"noisy rows have mean overlap {mean:.3g} with the clean ones: check them")
-    varsigma = min(1.0, mean)
-    error = float(overlap.std()) / math.sqrt(len(overlap))
     return NoiseEstimate(varsigma, error, noise_of_varsigma(varsigma))
 
 

@@ -1,6 +1,5 @@
 """Solve the saddle-point equations from many starts at once."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -122,9 +121,7 @@ def solve(
     *,
     tol: float = 1e-10,
     max_iter: int = 5000,
-    damping: float = 0.0,
     memory: int = 5,
-    callback: Callable[[int, int], None] | None = None,
 ) -> Solution:
     """Solve Eq. (saddle-point) from many starts at once.
 
@@ -143,12 +140,8 @@ def solve(
         Residual of a solution.
     max_iter : int, default 5000
         Steps at most.
-    damping : float in [0, 1), default 0
-        Share of the old point that a step keeps.
     memory : int, default 5
         Points that the acceleration uses; 0: none, and no steps of second order.
-    callback : function, default None
-        Called as callback(iteration, number of running starts) once per pass.
 
     Returns
     -------
@@ -161,11 +154,11 @@ def solve(
     >>> mn.theory.solve_saddle_point(problem, starts).converged.all()
     tensor(True)
     """
-    _check_solver_arguments(problem, starts, tol, max_iter, damping, memory)
+    _check_solver_arguments(problem, starts, tol, max_iter, memory)
     whole, problem = problem, problem.compressed()
     n_starts = starts.m.shape[0]
     first = conjugate(problem, starts)
-    run = _Run(problem, first, damping, memory)
+    run = _Run(problem, first, memory)
     final_x, final_p = first.x_bar.clone(), first.p_bar.clone()
     iterations = torch.full((n_starts,), max_iter)
     active = torch.arange(n_starts)
@@ -185,8 +178,6 @@ def solve(
             iterations[index] = iteration
             active = active[~done]
             run.keep(~done)
-        if callback is not None:
-            callback(iteration, len(active))
         if len(active) == 0:
             break
         if iteration < max_iter:
@@ -200,7 +191,6 @@ def _check_solver_arguments(
     starts: OrderParameters,
     tol: float,
     max_iter: int,
-    damping: float,
     memory: int,
 ) -> None:
     expected_m = (problem.n_teacher, problem.n_student)
@@ -213,8 +203,6 @@ def _check_solver_arguments(
         raise ValueError(f"tol must be positive, got {tol}")
     if max_iter < 1 or memory < 0:
         raise ValueError(f"need max_iter >= 1 and memory >= 0, got {max_iter} and {memory}")
-    if not 0.0 <= damping < 1.0:
-        raise ValueError(f"damping must lie in [0, 1), got {damping}")
 
 
 def _collect(
@@ -266,11 +254,8 @@ class _Run:
     slow, eigenvalues near 1 are the reason, and a saddle-free Newton step is tried.
     """
 
-    def __init__(
-        self, problem: SaddlePointProblem, first: Conjugate, damping: float, memory: int
-    ) -> None:
+    def __init__(self, problem: SaddlePointProblem, first: Conjugate, memory: int) -> None:
         self.problem = problem
-        self.damping = damping
         self.memory = memory
         batch = first.x_bar.shape[0]
         self.trial_x, self.trial_p = first.x_bar, first.p_bar
@@ -353,11 +338,10 @@ class _Run:
     def propose(self) -> None:
         """Choose the next trial: a jump, or the plain step after a refusal or without history."""
         base, change = self.points[:, 0], self.changes[:, 0]
-        step_size = torch.full_like(self.stretch, 1.0 - self.damping)
         jump = (self.length > 1) & ~self.refused
         stretched = jump & self.stretching
-        plain = base + step_size.unsqueeze(-1) * change
-        step_size = torch.where(stretched, step_size * self.stretch, step_size)
+        plain = base + change
+        step_size = torch.where(stretched, self.stretch, 1.0)
         trial = base + step_size.unsqueeze(-1) * change
         mixed = jump & ~self.stretching
         if bool(mixed.any()):
@@ -415,7 +399,7 @@ class _Run:
         solution, info = torch.linalg.solve_ex(gram, right)
         weights = torch.where((info == 0).unsqueeze(-1), solution, torch.zeros_like(solution))
         weights = torch.nan_to_num(weights, nan=0.0, posinf=0.0, neginf=0.0)
-        moved = d_point + (1.0 - self.damping) * d_change  # (S, H, Z)
+        moved = d_point + d_change  # (S, H, Z)
         jump: Tensor = plain - (weights.unsqueeze(-2) @ moved).squeeze(-2)
         return jump
 

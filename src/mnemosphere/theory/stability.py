@@ -288,35 +288,9 @@ def spectrum(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     >>> bool(mn.theory.spectrum(problem, state)[0] < 1)
     True
     """
-    return _modes(problem.compressed(), state)[0]
-
-
-def leading_mode(
-    problem: SaddlePointProblem, state: OrderParameters
-) -> tuple[float, OrderParameters]:
-    """Largest eigenvalue, and the change (dm, dp) of the state along its eigenvector.
-
-    dm has largest entry 1 in absolute value.
-    """
     reduced = problem.compressed()
-    values, vectors, root, scale = _modes(reduced, state)
-    # If B^½ K B^½ v = λ v then B^½ v is the eigenvector of B K, in units of θ = (β_eff w, log p).
-    d_theta = (root @ vectors[:, 0]) / scale
-    size = problem.n_student * reduced.patterns.shape[1]
-    dw = d_theta[:size].reshape(problem.n_student, -1) / problem.beta_eff
-    dm = reduced.patterns @ dw.T  # (P*, D) @ (D, P)
-    dp = torch.zeros_like(state.p)
-    if problem.n_columns > 1:
-        dp = state.p * d_theta[size:].reshape(state.p.shape)
-    scale = dm.abs().max().clamp_min(1e-300)
-    return float(values[0]), OrderParameters(dm / scale, dp / scale)
-
-
-def _modes(
-    problem: SaddlePointProblem, state: OrderParameters
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    c = conjugate(problem, state)
-    k, b, scale = linearize(problem, c.x_bar, c.p_bar)
+    c = conjugate(reduced, state)
+    k, b, _ = linearize(reduced, c.x_bar, c.p_bar)
     root = _square_root(b)
-    values, vectors = torch.linalg.eigh(root @ k @ root)
-    return values.flip(0), vectors.flip(1), root, scale
+    values: Tensor = torch.linalg.eigvalsh(root @ k @ root)
+    return values.flip(0)

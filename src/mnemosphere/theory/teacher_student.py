@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -283,30 +283,6 @@ class Posterior:
         order = self.order(align)[:, :, None, :].expand_as(self.trace)
         return estimate(self.trace.gather(3, order))
 
-    def mean_class_weights(self, align: Align = "chain") -> Tensor:
-        """Compute the posterior mean of the class weights.
-
-        Parameters
-        ----------
-        align : {"chain", "draw", "none"}, default "chain"
-            How memories are ordered, as in `order`.
-
-        Returns
-        -------
-        tensor of shape (P+1, C+1)
-            Means, rows in the order of `overlaps`.
-
-        Examples
-        --------
-        >>> posterior.mean_class_weights().shape
-        torch.Size([3, 1])
-        """
-        order = torch.nn.functional.pad(
-            self.order(align) + 1, (1, 0)
-        )  # the uniform row stays first
-        order = order[..., None].expand_as(self.class_weights)
-        return self.class_weights.gather(2, order).mean((0, 1))
-
     def mean_overlap(self) -> Estimate:
         """Estimate the posterior mean of the average over all P*·P overlaps, which no permutation changes.
 
@@ -335,9 +311,7 @@ def sample_posterior(
     n_chains: int = 4,
     n_burn_in: int = 200,
     n_sweeps: int = 500,
-    class_weight_moves: int | None = None,
     ladder: Sequence[float] = (),
-    on_sweep: Callable[[int], None] | None = None,
     generator: torch.Generator,
 ) -> Posterior:
     """Sample the student's weights given data, Eq. (posterior), and record their overlaps.
@@ -367,13 +341,9 @@ def sample_posterior(
         Sweeps that are not recorded.
     n_sweeps : int, default 500
         Sweeps that are.
-    class_weight_moves : int, default None
-        Steps of each kind on p in a sweep; None: P + C + 1.
     ladder : sequence of floats, default ()
         Increasing inverse temperatures below β for replica exchange, so that chains pass from one phase
         or permutation to another. Align such draws by "draw" or "none".
-    on_sweep : function, default None
-        Called with the number of sweeps done.
     generator : torch.Generator
         Source of the draws.
 
@@ -411,9 +381,6 @@ def sample_posterior(
     seen = torch.bincount(data.y, minlength=n_columns) > 0
     if bool((seen & (p_q == 0)).any()):
         raise ValueError("p_q is 0 for a class that occurs in the data: give it a positive share")
-    if class_weight_moves is None:
-        class_weight_moves = n_memories + n_columns
-    _check_count(class_weight_moves, "class_weight_moves", 1)
 
     w = _start(start, teacher, n_chains, n_memories, generator)
     state = gibbs.GibbsState(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
@@ -422,27 +389,19 @@ def sample_posterior(
     if len(ladder) > 0:
         rungs = tempering.Ladder(torch.tensor([*ladder, beta], dtype=x.dtype, device=x.device))
         replicas = tempering.start_replicas(state, rungs)
+    moves = n_memories + n_columns
     trace, class_weights = [], []
     for i in range(n_burn_in + n_sweeps):
         if replicas is None:
-            state = gibbs.sweep(
-                state, likelihood, class_weight_moves=class_weight_moves, generator=generator
-            )
+            state = gibbs.sweep(state, likelihood, class_weight_moves=moves, generator=generator)
         else:
             replicas = tempering.tempered_sweep(
-                replicas,
-                x,
-                data.y,
-                parity=i % 2,
-                class_weight_moves=class_weight_moves,
-                generator=generator,
+                replicas, x, data.y, parity=i % 2, class_weight_moves=moves, generator=generator
             )
             state = replicas.last()
         if i >= n_burn_in:
             trace.append(teacher.w @ state.w.mT)  # (P*, N) @ (chains, N, P)
             class_weights.append(state.p)
-        if on_sweep is not None:
-            on_sweep(i + 1)
     acceptance = None if replicas is None else replicas.acceptance()
     return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state, acceptance)
 

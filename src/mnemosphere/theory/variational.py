@@ -1,4 +1,4 @@
-"""The variational free entropy, Eq. (var_free_entropy), and its derivatives.
+"""The variational free entropy, Eq. (var_free_entropy).
 
 f is the limit of log Z/N. Densities are taken relative to the uniform one on the sphere, which
 adds the constant ϱ P* log Ω_N(0) to the paper's f: it moves no solution, and without it the value
@@ -6,12 +6,10 @@ would drown in a number of order N log N.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from mnemosphere.numerics import bessel
 from mnemosphere.theory.problem import SaddlePointProblem
 
 
@@ -89,38 +87,3 @@ def free_entropy_per_example(
     coupling = (m_hat * m).sum((-1, -2))
     value = problem.beta_eff * (norm - coupling) + log_likelihood(problem, m, p)
     return value / problem.n_teacher
-
-
-@dataclass(frozen=True)
-class Derivatives:
-    """Total derivatives of f along a branch of solutions, each of shape (...,)."""
-
-    beta: Tensor
-    rho: Tensor
-    upsilon: Tensor
-
-
-def derivatives(problem: SaddlePointProblem, m: Tensor, m_hat: Tensor, p: Tensor) -> Derivatives:
-    """df/dβ, df/dϱ and df/dυ at a solution.
-
-    f is stationary there, so only its explicit dependence counts (envelope theorem), and
-
-        df/dβ = ϱ [ς(2υ) Σ m_hat m − A_N(β) Σ_{b,μ} m_hat],   df/dϱ = log-likelihood,
-        df/dυ = 2 ϱ β ς'(2υ) Σ m_hat m.
-    """
-    if math.isinf(problem.rho):
-        raise ValueError("f grows with rho, got rho = inf: pass a finite rho")
-    coupling = (m_hat * m).sum((-1, -2))
-    mass = m_hat.sum((-1, -2))
-    resultant = bessel.mean_resultant(
-        torch.tensor(problem.beta, dtype=torch.float64), problem.n_features
-    )
-    varsigma = problem.beta_eff / problem.beta
-    # ς'(x) = ς(x)/(x √(1+x²)), and 0 without teacher noise.
-    root = math.hypot(1.0, 2.0 * problem.upsilon)
-    slope = 0.0 if math.isinf(root) else 1.0 / (root * (root + 1.0))
-    return Derivatives(
-        beta=problem.rho * (varsigma * coupling - resultant * mass),
-        rho=log_likelihood(problem, m, p),
-        upsilon=2.0 * problem.rho * problem.beta * slope * coupling,
-    )

@@ -9,11 +9,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
-from mnemosphere.training.solver import GradientSolver, SolverState
+from mnemosphere.training.solver import Solver, SolverState
 
 __all__ = ["Adam"]
 
@@ -22,7 +23,7 @@ _STEPS_PER_PASS, _ROWS_PER_STEP = (2, 5), 40  # on few rows batches are smaller
 
 
 @dataclass(frozen=True)
-class Adam(GradientSolver):
+class Adam(Solver):
     """Adam on the sphere, for the conditional likelihood: steps of a set size that fade out.
 
     In each set of coordinates m ← a·m + (1−a)·g, v ← b·v + (1−b)·‖g‖², and the step is
@@ -80,6 +81,11 @@ class Adam(GradientSolver):
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
+    @property
+    def rows_per_step(self) -> int:
+        """Rows per step."""
+        return self.batch_size
+
     def _steps_per_pass(self, n_rows: int) -> int:
         few, several = _STEPS_PER_PASS
         least = min(max(few, n_rows // _ROWS_PER_STEP), several, n_rows)
@@ -96,7 +102,7 @@ class Adam(GradientSolver):
 
     def can_capture(self, params: Parameters) -> bool:
         """No step needs a device-to-host synchronization."""
-        return params.w.is_cuda
+        return on_gpu(params.w)
 
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """With batches of at most all rows."""
@@ -147,7 +153,7 @@ class Adam(GradientSolver):
 
         if self.learn_beta:
             # Without a uniform component all mass cancels, and no Bessel function is needed.
-            alone = not (params.w.is_cuda or bool(params.p[..., 0, :].any()))
+            alone = not (on_gpu(params.w) or bool(params.p[..., 0, :].any()))
             none = torch.zeros_like(params.beta) if alone else None
             g = params.beta * stats.gradient_beta(params, none)
             move = mean_step("beta", g, g.square(), self.learning_rate)
@@ -156,7 +162,7 @@ class Adam(GradientSolver):
 
     def _scale(self, done: Tensor) -> Any:
         """`scale` after so many steps; a GPU is not waited for."""
-        if not done.is_cuda:
+        if not on_gpu(done):
             return self.scale(int(done))
         a, b = self.decay
         fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1.0)))

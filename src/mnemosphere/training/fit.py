@@ -15,7 +15,6 @@ from mnemosphere.model import objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import scratch_buffers
 from mnemosphere.training.callbacks import (
     Callback,
     Convergence,
@@ -74,7 +73,6 @@ class FitResult:
 
 
 @process_group()
-@scratch_buffers()
 def fit(
     params: Parameters,
     dataset: Dataset,
@@ -124,9 +122,8 @@ def fit(
         callback.on_start(run)
     if group.many:
         share_run(group, run)
-        steps: Steps = GroupSteps(group, run.params, run.state, solver, rule, noise)
-    else:
-        steps = steps_for(run.params, run.state, dataset, solver, rule, noise)
+    kind = GroupSteps if group.many else steps_for(run.params, dataset, solver)
+    steps = kind(run.params, run.state, solver, rule, noise)
     try:
         while (stop := group.broadcast(_stop_reason(run, watchers))) is None:
             began = steps.one_pass(dataset, run, watchers)
@@ -157,7 +154,11 @@ def _check(
     patience: int | None,
 ) -> None:
     """Raise ValueError if something does not fit; of rows, the first batch is looked at."""
-    solver.check_rule(rule)
+    if solver.exact and not rule.supports_fixed_point:
+        raise ValueError(
+            f"the fixed point needs non-negative label weights, which {rule} has not: "
+            "train it with the SGD solver"
+        )
     params.check()
     first = next((b for b in current().shard(dataset).batches(None) if b.n_rows), None)
     if not current().sum(torch.tensor(first is not None, dtype=torch.float64))[0]:

@@ -13,12 +13,11 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import Statistics, log_joint
 from mnemosphere.model.m_step import approach_memories, bound, maximize_bound_from
-from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.distributed import current
-from mnemosphere.training.solver import SolverState, check_tol
+from mnemosphere.training.solver import Solver, SolverState, check_tol
 
 __all__ = ["FixedPoint", "PassFixedPoint"]
 
@@ -35,7 +34,7 @@ def _window(passes: Tensor, shortest: float = _SHORTEST) -> Tensor:
 
 
 @dataclass(frozen=True)
-class FixedPoint:
+class FixedPoint(Solver):
     """Fixed-point iteration: no learning rate, no momentum, no schedule.
 
     A memory that answers for less than a thousandth of one row is dead: it is put on a row that
@@ -91,10 +90,6 @@ class FixedPoint:
             raise ValueError("batch_size is 'auto': call resolve(n_rows, ...) first")
         return self.batch_size
 
-    def can_capture(self, params: Parameters) -> bool:
-        """Class weights are maximized on the host."""
-        return False
-
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """Twenty steps per pass for large data; for few rows exact steps are cheap enough.
 
@@ -106,14 +101,6 @@ class FixedPoint:
             steps = 10 if on_gpu(device) or current().size > 1 else 20
             size = None if n_rows < _FEW_ROWS else max(-(-n_rows // steps), 256)
         return replace(self, batch_size=size, learn_beta=learn_beta)
-
-    def check_rule(self, rule: LabelRule) -> None:
-        """Raise where the rule's weights can be negative."""
-        if not rule.supports_fixed_point:
-            raise ValueError(
-                f"the fixed point needs non-negative label weights, which {rule} has not: "
-                "train it with the SGD solver"
-            )
 
     def start(self, params: Parameters) -> SolverState:
         """Nothing seen yet."""
@@ -200,12 +187,6 @@ class FixedPoint:
             for n, m in zip(names, found, strict=True)
         )
         return params, {**state, **dict(zip(names, kept, strict=True))}
-
-    def end_pass(
-        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
-    ) -> tuple[Parameters, SolverState]:
-        """Nothing is left to do."""
-        return params, state
 
     def label_counts(self, state: SolverState, n_rows: int) -> Tensor:
         """Label weights of the rows that each component answers for, (P+1, C+1), in rows."""

@@ -11,12 +11,10 @@ import torch
 from mnemosphere.data.dataset import Cursor, Dataset, Part
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
-from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.training import distributed
 from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.distributed import Group
-from mnemosphere.training.noise import SphereNoise
-from mnemosphere.training.solver import Solver, SolverState
+from mnemosphere.training.solver import SolverState
 from mnemosphere.training.steps import CHANGING, Steps
 
 __all__ = ["GroupSteps", "share_run"]
@@ -41,24 +39,12 @@ def share_run(group: Group, run: Run) -> None:
 class GroupSteps(Steps):
     """Parameters on every process; the solver's state, the sums and the loss on rank 0."""
 
-    def __init__(
-        self,
-        group: Group,
-        params: Parameters,
-        state: SolverState,
-        solver: Solver,
-        rule: LabelRule,
-        noise: SphereNoise | None = None,
-    ) -> None:
-        super().__init__(params, state, solver, rule, noise)
-        self._group = group
-
     def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
         """As for one process, in rounds of one batch each, or of many for one step per pass.
 
         A process that has no batch left takes part with none, until nobody has.
         """
-        group, size = self._group, self._rows_per_step(dataset)
+        group, size = distributed.current(), self._rows_per_step(dataset)
         current, order, began = self._enter(run)
         batches = group.shard(dataset).batches(
             size, generator=None if size is None else order, cursor=Cursor(current.batches)
@@ -121,10 +107,10 @@ class GroupSteps(Steps):
 
     def _broadcast_parameters(self) -> None:
         mine = (getattr(self._params, name) for name in CHANGING)
-        found = self._group.broadcast_tensors(*mine)
+        found = distributed.current().broadcast_tensors(*mine)
         self._params = self._params.replace(**dict(zip(CHANGING, found, strict=True)))
 
     def final_state(self) -> SolverState:
         """The state of rank 0, on every process."""
-        found = self._group.broadcast_tensors(*self._state.values())
+        found = distributed.current().broadcast_tensors(*self._state.values())
         return dict(zip(self._state, found, strict=True))

@@ -34,7 +34,7 @@ from mnemosphere.training.solver import Solver, SolverState
 __all__ = ["Splitting", "grow", "line_search"]
 
 _SEARCH_ROWS = 8192
-_FIRST_DELTA, _MAX_HALVINGS = 0.8, 12
+_MAX_HALVINGS = 12
 _ALL_ROWS = 1 << 40  # a sample of so many rows is all there are
 
 
@@ -44,14 +44,13 @@ class Splitting:
 
     The ⌊τP⌋ memories (at least one) of lowest λ_min are split, of those with λ_min < λ_thres, and
     no more than the final width leaves room for. By default copies may share out the classes, too.
-    δ is halved until the loss, on 8192 rows at most, falls; `delta=None` begins at 0.8 and goes on
-    halving as long as it falls further, which costs more and gains nothing in the end. Where no δ
-    lowers it there is no split, unless the threshold is infinite.
+    δ is halved until the loss, on 8192 rows at most, falls. Where no δ lowers it there is no split,
+    unless the threshold is infinite.
     """
 
     fraction: float = 1.0  # τ_thres in (0, 1]
     threshold: float = 0.0  # λ_thres <= 0; infinity splits whatever the sign
-    delta: float | None = 0.25
+    delta: float = 0.25
     curvature: CurvatureMethod = dataclasses.field(default_factory=lambda: Nearest(classes=True))
 
     def __post_init__(self) -> None:
@@ -59,8 +58,8 @@ class Splitting:
             raise ValueError(f"fraction must lie in (0, 1], got {self.fraction}")
         if not (self.threshold <= 0.0 or self.threshold == math.inf):
             raise ValueError(f"threshold must be <= 0 or infinity, got {self.threshold}")
-        if self.delta is not None and not self.delta > 0.0:
-            raise ValueError(f"delta must be > 0, or None for a line search, got {self.delta}")
+        if not self.delta > 0.0:
+            raise ValueError(f"delta must be > 0, got {self.delta}")
 
     def choose(self, lambda_min: Tensor, max_memories: int) -> Tensor:
         """Indices of the memories to split, most negative curvature first, (R,)."""
@@ -174,7 +173,7 @@ def _split(
         if delta == 0.0 and splitting.threshold < math.inf:  # the curvature was that of other rows
             which = which[:0]
         elif delta == 0.0:  # asked for whatever the sign: as little as was tried
-            delta = (splitting.delta or _FIRST_DELTA) / 2 ** (_MAX_HALVINGS - 1)
+            delta = splitting.delta / 2 ** (_MAX_HALVINGS - 1)
             grown = split(params, which, curvature.direction, delta, curvature.class_direction)
     record = SplitRecord(
         phase=phase,
@@ -194,12 +193,11 @@ def line_search(
     rule: LabelRule,
     which: Tensor,
     curvature: Curvature,
-    delta: float | None = None,
+    delta: float,
 ) -> tuple[Parameters, float, float]:
     """Split by the first of δ, δ/2, δ/4, … that lowers the loss; (parameters, δ, passes spent).
 
-    delta None: by the best of 0.8, 0.4, 0.2, …, until the loss rises again. Where none lowers it
-    the parameters come back as they are, and δ = 0.
+    Where none lowers it the parameters come back as they are, and δ = 0.
     """
     group = current()
     total, rows = batch.total_weight, batch.take(group.part(batch.n_rows))
@@ -208,16 +206,12 @@ def line_search(
         loss = evaluate(params, rows, rule) * rows.total_weight if rows.n_rows else 0.0
         return float(group.sum(torch.tensor(loss, dtype=torch.float64))[0]) / total
 
-    best, best_delta, best_loss = params, 0.0, loss_of(params)
+    before, passes = loss_of(params), 0.5
     growth = 1 + which.shape[0] / params.n_memories
-    passes = 0.5
     for halvings in range(_MAX_HALVINGS):
-        step = (_FIRST_DELTA if delta is None else delta) / 2**halvings
+        step = delta / 2**halvings
         candidate = split(params, which, curvature.direction, step, curvature.class_direction)
-        reached = loss_of(candidate)
         passes += 0.5 * growth
-        if reached < best_loss:
-            best, best_delta, best_loss = candidate, step, reached
-        if best_delta > 0 and (delta is not None or best_delta > step):
-            break
-    return best, best_delta, passes
+        if loss_of(candidate) < before:
+            return candidate, step, passes
+    return params, 0.0, passes

@@ -10,6 +10,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import split
 from mnemosphere.numerics import sphere
 
@@ -77,7 +78,7 @@ class SphereNoise:
             drawn.append(g[max(first - start, 0) : last - start])
         g = torch.cat(drawn) if len(drawn) > 2 else drawn[-1]
         # A GPU is not asked whether there are gaps: that would wait for it.
-        known, gaps = (x.nan_to_num(0.0), x) if x.is_cuda else split(x)
+        known, gaps = (x.nan_to_num(0.0), x) if on_gpu(x) else split(x)
         u = sphere.to_tangent(known, g)
         norm = torch.linalg.vector_norm(u, dim=1, keepdim=True)
         across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)

@@ -13,7 +13,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.training.solver import GradientSolver, SolverState, check_tol
+from mnemosphere.training.solver import Solver, SolverState, check_tol
 
 __all__ = ["SGD"]
 
@@ -23,7 +23,7 @@ _MOST_RATE = 1e30  # single precision holds it
 
 
 @dataclass(frozen=True)
-class SGD(GradientSolver):
+class SGD(Solver):
     """The paper's SGD with momentum, constrained to the sphere and to the polytope of class weights.
 
     The step is that of the heavy ball, v ← m·v − lr·gradient, θ ← θ + v.
@@ -107,6 +107,11 @@ class SGD(GradientSolver):
         0.99
         """
         return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, sweeps=_SWEEPS)
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rows per step."""
+        return self.batch_size
 
     def can_capture(self, params: Parameters) -> bool:
         """Sweeps to a tolerance need device-to-host synchronization, a set number does not."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Protocol, Self
+from abc import ABC, abstractmethod
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
-from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 
-__all__ = ["GradientSolver", "Solver", "SolverState", "check_tol"]
+__all__ = ["Solver", "SolverState", "check_tol"]
 
 # A solver's memory between steps: named tensors, so that a checkpoint can hold it.
 SolverState = dict[str, Tensor]
@@ -25,75 +25,46 @@ def check_tol(tol: float) -> None:
         raise ValueError(f"tol must be finite and >= 0, got {tol}")
 
 
-class Solver(Protocol):
-    """A pure step: parameters and state in, parameters and state out."""
+class Solver(ABC):
+    """A pure step: parameters and state in, parameters and state out. Solvers are dataclasses."""
 
-    exact: ClassVar[
-        bool
-    ]  # a step on all rows is the fixed-point step, whose length is the residual
+    # A step on all rows is the fixed-point step, whose length is the residual. It needs label
+    # weights that are not negative.
+    exact: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def rows_per_step(self) -> int | None:
         """Rows per step; None for all of them."""
-        ...
 
+    @abstractmethod
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """The solver for so many rows on that device, with nothing left "auto"."""
-        ...
 
     def can_capture(self, params: Parameters) -> bool:
         """Whether no step needs a device-to-host synchronization, so that a GPU can replay it."""
-        ...
+        return False
 
-    def check_rule(self, rule: LabelRule) -> None:
-        """Raise ValueError where the objective is not for this solver."""
-        ...
-
+    @abstractmethod
     def start(self, params: Parameters) -> SolverState:
         """The state before the first step."""
-        ...
 
+    @abstractmethod
     def step(
         self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of `batch`, a `share` of all rows, taken at `params`."""
-        ...
 
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
     ) -> tuple[Parameters, SolverState]:
         """What is left to do after the last `batch` of a pass over n_rows."""
-        ...
+        return params, state
 
     def label_counts(self, state: SolverState, n_rows: int) -> Tensor | None:
         """Label weights of the rows that each component answers for, where the state has them."""
-        ...
+        return None
 
+    @abstractmethod
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """The state after growth: memory μ of `params` descends from memory source[μ], (P,)."""
-        ...
-
-
-class GradientSolver:
-    """What solvers that follow the gradient share; each is a dataclass with these settings."""
-
-    exact: ClassVar[bool] = False  # the length of a step is that of its rate
-    batch_size: int
-    learn_beta: bool
-
-    @property
-    def rows_per_step(self) -> int:
-        """Rows per step."""
-        return self.batch_size
-
-    def check_rule(self, rule: LabelRule) -> None:
-        """Every objective has a gradient."""
-
-    def end_pass(
-        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
-    ) -> tuple[Parameters, SolverState]:
-        """Nothing is left to do."""
-        return params, state
-
-    def label_counts(self, state: SolverState, n_rows: int) -> None:
-        """The state has none."""

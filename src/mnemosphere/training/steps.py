@@ -253,14 +253,7 @@ class CapturedSteps(Steps):
             torch._foreach_copy_([own for own, _ in others], [new for _, new in others])
 
 
-def steps_for(
-    params: Parameters,
-    state: SolverState,
-    dataset: Dataset,
-    solver: Solver,
-    rule: LabelRule,
-    noise: SphereNoise | None = None,
-) -> Steps:
+def steps_for(params: Parameters, dataset: Dataset, solver: Solver) -> type[Steps]:
     """Replayed steps if all is on a GPU and no step needs a device-to-host synchronization."""
     size = solver.rows_per_step
     replayed = size is not None and size < dataset.n_rows and solver.can_capture(params)
@@ -268,7 +261,7 @@ def steps_for(
         rows = dataset.rows if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
         # Sparse batches are each of another size; gaps are found on the host.
         replayed = not (issubclass(rows.kind, SparseRows) or rows.has_gaps)
-    return (CapturedSteps if replayed else Steps)(params, state, solver, rule, noise)
+    return CapturedSteps if replayed else Steps
 
 
 def _taken(batch: Batch) -> Batch:
