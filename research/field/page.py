@@ -55,7 +55,7 @@ def heads(results: Results, names: Iterable[str] | None = None) -> list[Json]:
     """How methods were measured; of a baseline only the machine counts."""
     return [
         head if name.startswith(methods.OURS) else
-        {"command": head["command"], "device": head["device"], "threads": 1, "describes": []}
+        {"command": head["command"], "device": head["device"], "threads": 1}
         for name, head in results.heads.items() if names is None or name in names
     ]  # fmt: skip
 
