@@ -51,18 +51,9 @@ def size(n_bytes: float) -> str:
     return f"{short(n_bytes / unit)} {name}"
 
 
-def heads(results: Results, names: Iterable[str] | None = None) -> list[Json]:
-    """How methods were measured; of a baseline only the machine counts."""
-    return [
-        head if name.startswith(methods.OURS) else
-        {"command": head["command"], "device": head["device"], "threads": 1}
-        for name, head in results.heads.items() if names is None or name in names
-    ]  # fmt: skip
-
-
 def finished(text: str, results: Results) -> Table:
     """With the runs behind a table listed."""
-    runs = heads(results)
+    runs = [*results.heads.values()]
     return Table(f"{text}\n\n{sources(runs)}", runs)
 
 
@@ -100,31 +91,34 @@ def rank_table() -> Table:
     n_folds = results.heads[methods.OURS]["folds"]
     text = f"{n_folds} folds. {len(accuracy.sets)} of {of} sets are ranked: those that all have."
     if rest := [m for m in methods.CLASSIFIERS if m not in accuracy.methods]:
-        text += f" Not measured on enough of them to be ranked: {', '.join(rest)}."
+        text += f" Not measured: {', '.join(rest)}."
     return finished(f"{table}\n\n{text}", results)
 
 
-def criteria_table(part: str = "classify") -> Table:
-    """What is asked of ours, and what is seen."""
-    results = Results.read(part)
-    timed = Results.read("time") if part == "classify" else results
-    found = {m: summary.criteria(results, timed, m) for m in methods.BOTH if m in results.heads}
-    found = {m: criteria for m, criteria in found.items() if criteria}
-    seen = {
-        (c.what, m): f"{'yes' if c.met else '**no**'}: {c.seen}"
-        for m, criteria in found.items()
-        for c in criteria
-    }
-    wanted = dict.fromkeys(what for what, _ in seen)
-    lines = [[what, *(seen.get((what, m), "") for m in found)] for what in wanted]
-    return finished(markdown(["wanted", *found], lines), timed)
+def cost_ratios() -> Table:
+    """Seconds of fit and prediction over ours, and of one explanation."""
+    results = Results.read("classify")
+
+    def ratio(name: str, key: str) -> str:
+        low, middle, high = np.quantile(summary.cost_ratios(results, key, name), [0.25, 0.5, 0.75])
+        return f"{short(middle)} ({short(low)}–{short(high)})"
+
+    lines = []
+    for name in ranked("classify", "accuracy").methods:
+        own = [c for (_, m), c in results.cells.items() if m == name]
+        explained = [summary.mean(c, "explain_seconds") for c in own if "explain_seconds" in c]
+        shown = short(1000 * float(np.median(explained))) if explained else ""
+        fit = short(float(np.median([summary.mean(c, "fit_seconds") for c in own])))
+        ratios = [ratio(name, key) for key in ("fit_seconds", "predict_seconds")]
+        lines.append([name, fit, *ratios, shown])
+    head = ["method", "fit, s", "fit, in units of dam", "prediction, in units of dam",
+            "explanation of a row, ms"]  # fmt: skip
+    return finished(markdown(head, lines), results)
 
 
-def set_table(
-    key: str, written: Callable[[float], str], *, factor: float = 1.0, part: str = "classify"
-) -> Table:
+def set_table(key: str, written: Callable[[float], str], *, factor: float = 1.0) -> Table:
     """Every set and method; the best of a set in bold."""
-    results = Results.read(part)
+    results = Results.read("classify")
     found = summary.ranking(results, key)
     others = sorted(n for n, s in results.sets.items() if n not in found.sets)
     lines = []
@@ -138,7 +132,7 @@ def set_table(
         shape = f"{facts['rows']} × {facts['features']}, {facts['classes']}"
         lines.append([name, shape, *shown])
     text = markdown(["set", "rows × features, classes", *found.methods], lines)
-    return Table(text, heads(results, found.methods))
+    return Table(text, [*results.heads.values()])
 
 
 def accuracy_sets() -> Table:
@@ -180,9 +174,9 @@ def part_table(part: str) -> Table:
 
 
 def readme_table() -> Table:
-    """Tables as people have them, in short: mean ranks, mean scores, seconds of a fit."""
-    results = Results.read("frames")
-    by = {key: summary.ranking(results, key) for key in PARTS["frames"].measures}
+    """In short: mean ranks, mean scores, seconds of a fit."""
+    results = Results.read("classify")
+    by = {key: summary.ranking(results, key) for key in PARTS["classify"].measures}
     first = by["accuracy"]
     lines = []
     for name in sorted(first.methods, key=first.mean_ranks.__getitem__):
@@ -195,7 +189,7 @@ def readme_table() -> Table:
     largest = max(results.sets[s]["rows"] for s in first.sets)
     rule = f"Mean ranks (1 is best) on {len(first.sets)} tables of up to {largest:,} rows; "
     rule += "median processor seconds of a fit in one thread."
-    return Table(f"{markdown(head, lines)}\n\n{rule}", heads(results, first.methods))
+    return Table(f"{markdown(head, lines)}\n\n{rule}", [*results.heads.values()])
 
 
 def cost_source() -> Table:
@@ -305,16 +299,12 @@ def _parts(names: Iterable[str]) -> dict[str, Callable[[], Table]]:
 
 TABLES: dict[str, Callable[[], Table]] = {
     "field ranks": rank_table,
-    "field criteria": criteria_table,
+    "field cost ratios": cost_ratios,
     "field accuracy": accuracy_sets,
     "field log-loss": lambda: set_table("log_loss", lambda v: f"{v:.3f}"),
-    "field frames criteria": lambda: criteria_table("frames"),
-    "field frames accuracy": lambda: set_table(
-        "accuracy", lambda v: f"{v:.1f}", factor=100.0, part="frames"
-    ),
     "field readme": readme_table,
     "field cost": cost_source,
     "cost sizes": cost_table,
-    **_parts(("frames", "cluster", "few-labels", "novelty")),
+    **_parts(("cluster", "few-labels", "novelty")),
 }
 PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}
