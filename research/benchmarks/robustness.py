@@ -42,7 +42,6 @@ IMAGES = ("mnist", "fashion-mnist")
 TEXTS = "banking"
 TABLES = (*sets.BUNDLED, "pima", "sonar", "vertebral", "olive", "crabs", "satellite")
 ONE_NEIGHBOR, LOGISTIC, FOREST = "1-NN", "logistic regression", "random forest"
-BASELINES = (ONE_NEIGHBOR, LOGISTIC, FOREST)
 VARSIGMA = (0.15, 0.25, 0.4, 0.6, 0.8, 1.0)
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of logistic regression
 METRICS = ("whitened", "weighted")  # geometries with a metric

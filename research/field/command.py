@@ -106,9 +106,9 @@ def run(part: str, args: argparse.Namespace, command: str) -> None:
         for fold in range(n_folds)
     ]
     found: dict[tuple[str, int], dict[str, Json]] = {}
-    for (_, name, *_, fold, _, _, _), own in jobs.finished(cells, work, args.jobs):
-        found[name, fold] = own
-        shown = ", ".join(f"{m} {summary.line(part, cell)}" for m, cell in own.items() if cell)
+    for (_, name, *_, fold, _, _, _), done in jobs.finished(cells, work, args.jobs):
+        found[name, fold] = done
+        shown = ", ".join(f"{m} {summary.line(part, cell)}" for m, cell in done.items() if cell)
         print(f"{len(found)} of {len(work)} {name} {fold}: {shown}", flush=True)
     results = store.Results.read(part, args.out).alike(head)
     for name, table in tables.items():
@@ -117,8 +117,10 @@ def run(part: str, args: argparse.Namespace, command: str) -> None:
             "classes": table.n_classes,
         }  # fmt: skip
         for method in names:
-            cell = store.gathered([found[name, fold][method] for fold in range(n_folds)])
-            results.cells[name, method] = {"set": name, "method": method, **cell}
+            own = [cell for fold in range(n_folds) if (cell := found[name, fold][method])]
+            if own:
+                cell = {"set": name, "method": method, **store.gathered(own)}
+                results.cells[name, method] = cell
     heads = results.heads | dict.fromkeys(names, head)
     results.heads = {m: heads[m] for m in about.makes if m in heads}
     results.write(args.out)

@@ -35,6 +35,10 @@ EXPLAINABLE = "explainable boosting"
 NEEDS = {EXPLAINABLE: "interpret", "spherical k-means": "faiss"}
 
 
+# Fits of explainable boosting take minutes and hours beyond so many functions of a column.
+MOST_FUNCTIONS = 50
+
+
 def installed(method: str) -> bool:
     """Can this method be run here?"""
     return method not in NEEDS or find_spec(NEEDS[method]) is not None
@@ -52,6 +56,12 @@ class Case:
 
 
 Make = Callable[[Case], Any]
+
+
+def too_long(method: str, case: Case) -> bool:
+    """Is a table left out for the time that the method would take?"""
+    scores = 1 if case.n_classes == 2 else case.n_classes
+    return method == EXPLAINABLE and case.n_features * scores > MOST_FUNCTIONS
 
 
 def scaled(estimator: Any) -> Any:

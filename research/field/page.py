@@ -90,8 +90,6 @@ def rank_table() -> Table:
     of = len(summary.outside(results))
     n_folds = results.heads[methods.OURS]["folds"]
     text = f"{n_folds} folds. {len(accuracy.sets)} of {of} sets are ranked: those that all have."
-    if rest := [m for m in methods.CLASSIFIERS if m not in accuracy.methods]:
-        text += f" Not measured: {', '.join(rest)}."
     return finished(f"{table}\n\n{text}", results)
 
 
@@ -104,7 +102,7 @@ def cost_ratios() -> Table:
         return f"{short(middle)} ({short(low)}–{short(high)})"
 
     lines = []
-    for name in ranked("classify", "accuracy").methods:
+    for name in results.heads:
         own = [c for (_, m), c in results.cells.items() if m == name]
         explained = [summary.mean(c, "explain_seconds") for c in own if "explain_seconds" in c]
         shown = short(1000 * float(np.median(explained))) if explained else ""
@@ -151,11 +149,11 @@ def accuracy_sets() -> Table:
     return table._replace(text=f"{table.text}\n\n{more}")
 
 
-def part_table(part: str) -> Table:
-    """One line per method of another part: mean ranks and mean scores."""
+def part_table(part: str, *, all_methods: bool = False) -> Table:
+    """One line per method: mean ranks and mean scores, of all methods on the sets that they all have."""
     results = Results.read(part)
-    keys = list(PARTS[part].measures)
-    by = {key: summary.ranking(results, key) for key in keys}
+    keys, among = list(PARTS[part].measures), [*results.heads] if all_methods else []
+    by = {key: summary.ranking(results, key, among) for key in keys}
     first = by[keys[0]]
     lines = []
     for name in sorted(first.methods, key=first.mean_ranks.__getitem__):
@@ -171,6 +169,13 @@ def part_table(part: str) -> Table:
     rule = f"{len(first.sets)} sets of up to {largest:,} rows, {n_folds} folds; "
     rule += f"critical difference of ranks {first.critical_difference:.2f}."
     return finished(f"{table}\n\n{rule}", results)
+
+
+def explainable_table() -> Table:
+    """All methods on the sets that explainable boosting was measured on."""
+    if methods.EXPLAINABLE not in Results.read("classify").heads:
+        return Table("Not measured yet: `python -m research field classify`.", [])
+    return part_table("classify", all_methods=True)
 
 
 def readme_table() -> Table:
@@ -299,6 +304,7 @@ def _parts(names: Iterable[str]) -> dict[str, Callable[[], Table]]:
 
 TABLES: dict[str, Callable[[], Table]] = {
     "field ranks": rank_table,
+    "field explainable": explainable_table,
     "field cost ratios": cost_ratios,
     "field accuracy": accuracy_sets,
     "field log-loss": lambda: set_table("log_loss", lambda v: f"{v:.3f}"),

@@ -34,8 +34,7 @@ def run_id(head: Json) -> str:
 
 def gathered(folds: Sequence[Json]) -> Json:
     """The cells of all folds as one: lists over folds, and the calibration error of all rows."""
-    known = [fold for fold in folds if fold]
-    found = {key: [fold[key] for fold in known] for key in known[0]}
+    found = {key: [fold[key] for fold in folds] for key in folds[0]}
     if gaps := found.pop("calibration", None):
         error = np.abs(np.sum(gaps, axis=0)).sum() / sum(found.pop("tested"))
         found["calibration_error"] = round(float(error), 6)
