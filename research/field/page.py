@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnemosphere.plots.style import (
-    BLACK,
     GREY,
     MARKERS,
     PALETTE,
@@ -245,30 +244,6 @@ def ranks() -> Figure:
 
 
 @figure_style()
-def behind() -> Figure:
-    """Points of accuracy behind the best method, for every set and method."""
-    found = ranked("classify", "accuracy")
-    order = sorted(found.methods, key=found.mean_ranks.__getitem__)
-    columns = [found.methods.index(name) for name in order]
-    gap = 100 * (found.scores.max(1, keepdims=True) - found.scores)[:, columns]
-    figure = new_figure(8.6, 0.27 * len(found.sets) + 1.6)
-    ax = figure.subplots()
-    image = ax.imshow(np.minimum(gap, 20), cmap="Blues", aspect="auto", vmin=0, vmax=20)
-    for (row, column), value in np.ndenumerate(gap):
-        color = "white" if value > 11 else BLACK
-        ax.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=color)
-    ax.set_xticks(range(len(order)), [_shown(name) for name in order], rotation=35, ha="right")
-    for label in ax.get_xticklabels():
-        if label.get_text().startswith(_shown(methods.OURS)):
-            label.set_color(VERMILLION)
-    ax.set_yticks(range(len(found.sets)), found.sets)
-    ax.tick_params(length=0)
-    bar = figure.colorbar(image, ax=ax, shrink=0.5)
-    bar.set_label("points behind the best (20: or more)")
-    return figure
-
-
-@figure_style()
 def cost() -> Figure:
     """Seconds of a fit against rows, features, classes and memories."""
     run = _cost()
@@ -313,4 +288,4 @@ TABLES: dict[str, Callable[[], Table]] = {
     "cost sizes": cost_table,
     **_parts(("cluster", "few-labels", "novelty")),
 }
-PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}
+PICTURES = {"field-ranks": ranks, "field-cost": cost}
