@@ -63,18 +63,20 @@ def head(
     command: str, *, device: str | torch.device = "cpu", seeds: Iterable[int] = (0,),
 ) -> Json:  # fmt: skip
     """How a report came about."""
-    estimators = mnemosphere.DAMClassifier(), mnemosphere.DAMClusterer()
     return {
         "command": command,
         "seeds": list(seeds),
         "versions": {"mnemosphere": mnemosphere.__version__, **machine.versions()},
-        "defaults": _short_hash(*(repr(sorted(e.get_params().items())) for e in estimators)),
+        "defaults": defaults(),
         "device": machine.device_name(device),
         "threads": torch.get_num_threads(),
     }
 
 
-def _short_hash(*texts: str) -> str:
+def defaults() -> str:
+    """A hash of the settings that estimators have by default."""
+    estimators = mnemosphere.DAMClassifier(), mnemosphere.DAMClusterer()
+    texts = [repr(sorted(e.get_params().items())) for e in estimators]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 

@@ -11,7 +11,7 @@ that the command line has of the estimators' settings are written too.
 
 `--check` looks at tables, numbers, options, the copies of the experiments' pictures and the code of the
 gallery; counts words; finds measured numbers that were typed by hand (`prose`); and refuses tables whose
-results are of several machines or defaults, or of another version of the package (`stored.problems`).
+results are of several machines, or of another version or other defaults than the package (`stored.problems`).
 """
 
 from __future__ import annotations

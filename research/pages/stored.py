@@ -1,7 +1,7 @@
 """Stored results of measurements, tables made from them, and whether these may still be shown.
 
-The rule: all results of a table are of one machine, of the same defaults, and of this minor version of
-the package. Tables and numbers of finished studies, whose code was removed, are stored as text that
+The rule: all results of a table are of one machine, and of the minor version and the defaults that the
+package has. Tables and numbers of finished studies, whose code was removed, are stored as text that
 names command, machine and version; they stand on pages of research and theory alone.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import mnemosphere
 from research.pages.marks import markdown
-from research.report import STORED, Json
+from research.report import STORED, Json, defaults
 
 RESULTS = STORED / "benchmarks"
 _FINISHED = json.loads((STORED / "finished.json").read_text(encoding="utf-8"))
@@ -43,19 +43,14 @@ def table(columns: Mapping[str, str], rows: Iterable[Json], *runs: Json, more: s
 def problems(name: str, runs: Iterable[Json]) -> list[str]:
     """Reasons not to show a table of these runs."""
     runs = list(runs)
-    values = {
-        "machine": {device(run) for run in runs},
-        "defaults": {run.get("defaults", "unknown defaults") for run in runs},
-    }
-    found = [
-        f"{name}: results of more than one {what}: {', '.join(sorted(seen))}"
-        for what, seen in values.items()
-        if len(seen) > 1
-    ]
+    machines = sorted({device(run) for run in runs})
+    found = [f"{name}: more than one machine: {', '.join(machines)}"] if len(machines) > 1 else []
     for run in runs:
         version = _version(run) or "an unknown version"
         if _minor(version) != _minor(mnemosphere.__version__):
             found.append(f"{name}: measured with {version}, run again: {run['command']}")
+        elif run.get("defaults") != defaults():
+            found.append(f"{name}: measured with other defaults, run again: {run['command']}")
     return list(dict.fromkeys(found))
 
 

@@ -40,7 +40,7 @@ def head(**changes):
         (head(versions={"mnemosphere": "0.0.1"}), "measured with 0.0.1, run again: python -m "),
         (head(versions={}), "measured with an unknown version"),
         (head(device="another processor"), "more than one machine: "),
-        (head(defaults="other"), "more than one defaults: "),
+        (head(defaults="other"), "measured with other defaults"),
     ],
 )
 def test_tables_that_may_not_be_shown(other, message):
