@@ -9,7 +9,7 @@ import typer
 
 from mnemosphere.cli.shell import Shell
 from research.paper.command import reproduce
-from research.theory import commands, training_commands  # noqa: F401  they register commands
+from research.theory import commands  # noqa: F401  they register commands
 from research.theory.study import theory_app
 
 app = typer.Typer(

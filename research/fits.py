@@ -31,14 +31,6 @@ from mnemosphere.training.fit import validate
 
 SMOOTHING = 0.1
 VARSIGMA = 0.25
-BATCH = 3000  # rows per step of the fixed point on full-size data
-# The classifier of the benchmarks: the last row of Table (accuracy_table), by five passes.
-CLASSIFIER: dict[str, Any] = {
-    "varsigma": VARSIGMA,
-    "normalize": "center",
-    "max_iter": 5,
-    "precision": "float32",
-}
 _GRAPH_ROWS = 1 << 17  # enough for a graph of memories
 
 

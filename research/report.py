@@ -1,12 +1,11 @@
 """What every measurement shares: its head, its files, parts that are never redone, comparisons.
 
 A report is a JSON file. Its head says how it was made: the command, seeds, versions, device, threads,
-the modules that it describes and a hash of their code. Files appear whole or not at all.
+and a hash of the estimators' defaults. Files appear whole or not at all.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import io
 import json
@@ -31,7 +30,6 @@ from research.shell import plain
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "results"  # what the documentation is made from
 PROGRAM = ("python", "-m", "research")
-DEFAULT_FIT = ("estimators", "training", "model", "numerics", "data")
 
 # Options whose value is a place on one machine: named by a word, or left out.
 _PLACES = {"--data": "DIR", "--vectors": "DIR", "--out": None, "-o": None, "--output": None}
@@ -63,38 +61,22 @@ def command_line(words: Sequence[str]) -> str:
 
 def head(
     command: str, *, device: str | torch.device = "cpu", seeds: Iterable[int] = (0,),
-    describes: Sequence[str] = DEFAULT_FIT,
 ) -> Json:  # fmt: skip
-    """How a report came about. describes: modules and folders of the package."""
-    estimators = mnemosphere.DAMClassifier(), mnemosphere.DAMClusterer()
+    """How a report came about."""
     return {
         "command": command,
         "seeds": list(seeds),
         "versions": {"mnemosphere": mnemosphere.__version__, **machine.versions()},
-        "describes": list(describes),
-        "code": code_of(describes),
-        "defaults": _short_hash(*(repr(sorted(e.get_params().items())) for e in estimators)),
+        "defaults": defaults(),
         "device": machine.device_name(device),
         "threads": torch.get_num_threads(),
     }
 
 
-def code_of(parts: Iterable[str]) -> str:
-    """A hash of the code of modules and folders of the package; comments and docstrings are none."""
-    package, found = Path(mnemosphere.__file__).parent, []
-    for part in parts:
-        for path in sorted((package / part).rglob("*.py")) or [package / part]:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            for node in ast.walk(tree):
-                if isinstance(
-                    node, ast.Module | ast.ClassDef | ast.FunctionDef
-                ) and ast.get_docstring(node):
-                    del node.body[0]
-            found.append(ast.dump(tree))
-    return _short_hash(*found)
-
-
-def _short_hash(*texts: str) -> str:
+def defaults() -> str:
+    """A hash of the settings that estimators have by default."""
+    estimators = mnemosphere.DAMClassifier(), mnemosphere.DAMClusterer()
+    texts = [repr(sorted(e.get_params().items())) for e in estimators]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 

@@ -119,7 +119,7 @@ def main(arguments: list[str]) -> None:
     ]  # fmt: skip
     size = {"rows": asked.rows, "memories": asked.memories, "features": N_FEATURES}
     words = report.command_line(["ranks", *arguments])
-    head = report.head(words, describes=("training", "model", "numerics"))
+    head = report.head(words)
     for row in rows:
         print(row, file=sys.stderr)
     report.write(asked.out, {"passes": {**head, "threads": 1, **size, "measured": rows}})

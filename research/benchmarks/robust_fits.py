@@ -12,18 +12,14 @@ fall below the median of their problem by more than one point or four standard e
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
 import statistics
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -31,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mnemosphere import DAMClassifier
-from research import report
+from research import jobs, report
 from research.benchmarks._options import parser
 from research.report import Json
 
@@ -223,7 +219,6 @@ def _scores(model: Any, x: Floats, y: Classes) -> Json:
 
 def measure(problem: Problem, seeds: int) -> Json:
     """Our fits and the baselines on one problem."""
-    torch.set_num_threads(1)
     x, y, fresh, truth = problem.draw()
     baselines = {
         "logistic regression": LogisticRegression(max_iter=2000),
@@ -302,18 +297,13 @@ def main(argv: list[str]) -> None:
     args = made.parse_args(argv)
     chosen = [p for kind in args.kinds for p in [q for q in every if q.kind == kind][: args.each]]
     head = report.head(report.command_line(["robust_fits", *argv]), seeds=range(args.seeds))
-    os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that are started
-    context = multiprocessing.get_context("spawn")  # a fork would carry over threads of torch
     measured: dict[str, Json] = {}
-    with ProcessPoolExecutor(args.jobs, mp_context=context) as pool:
-        waiting = [pool.submit(measure, problem, args.seeds) for problem in chosen]
-        for done in as_completed(waiting):
-            own = done.result()
-            measured[own["problem"]] = own
-            shown = " ".join(f"{100 * fit['accuracy']:.1f}" for fit in own["fits"])
-            best = 100 * max(scores["accuracy"] for scores in own["baselines"].values())
-            print(f"{own['problem']:<60} {shown}  best baseline {best:.1f}", flush=True)
-            ordered = [measured[p.name] for p in chosen if p.name in measured]
-            whole = {"test_rows": FRESH, "summary": summary(ordered), "problems": ordered}
-            report.write(args.out, head | {"threads": 1} | whole)
+    for _, own in jobs.finished(measure, [(p, args.seeds) for p in chosen], args.jobs):
+        measured[own["problem"]] = own
+        shown = " ".join(f"{100 * fit['accuracy']:.1f}" for fit in own["fits"])
+        best = 100 * max(scores["accuracy"] for scores in own["baselines"].values())
+        print(f"{own['problem']:<60} {shown}  best baseline {best:.1f}", flush=True)
+        ordered = [measured[p.name] for p in chosen if p.name in measured]
+        whole = {"test_rows": FRESH, "summary": summary(ordered), "problems": ordered}
+        report.write(args.out, head | {"threads": 1} | whole)
     print({k: len(v) if isinstance(v, list) else v for k, v in summary(ordered).items()})

@@ -14,16 +14,13 @@ for testing. Every fit is one job of one thread.
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.spatial.distance import cdist
@@ -36,6 +33,7 @@ from research import report
 from research.benchmarks._options import add_data, parser
 from research.benchmarks.conditional import EMBEDDINGS
 from research.field import sets
+from research.jobs import finished as in_processes
 from research.report import Json
 
 Floats = NDArray[np.float64]
@@ -44,7 +42,6 @@ IMAGES = ("mnist", "fashion-mnist")
 TEXTS = "banking"
 TABLES = (*sets.BUNDLED, "pima", "sonar", "vertebral", "olive", "crabs", "satellite")
 ONE_NEIGHBOR, LOGISTIC, FOREST = "1-NN", "logistic regression", "random forest"
-BASELINES = (ONE_NEIGHBOR, LOGISTIC, FOREST)
 VARSIGMA = (0.15, 0.25, 0.4, 0.6, 0.8, 1.0)
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of logistic regression
 METRICS = ("whitened", "weighted")  # geometries with a metric
@@ -300,7 +297,6 @@ def fitted(job: Job, rows: Rows, memories: int | None, device: str) -> mn.DAMCla
 
 def run_job(job: Job, args: Any) -> Json:
     """One line of the report."""
-    torch.set_num_threads(1)
     rows = open_set(job.set, args.rows, job.seed, args.data, args.train)
     began, x, y, fresh = time.perf_counter(), rows.x, rows.y, rows.fresh
     model = None
@@ -336,17 +332,6 @@ def accuracy_curve(right: NDArray[np.bool_], margin: Floats, lengths: Any) -> li
     return [float(np.mean(right & (margin > length))) for length in lengths]
 
 
-def measured(work: list[Job], args: Any) -> Iterator[Json]:
-    """The lines of all jobs, as they are finished."""
-    if args.jobs == 1:
-        yield from (run_job(job, args) for job in work)
-        return
-    context = multiprocessing.get_context("spawn")  # a fork would carry over threads of torch
-    with ProcessPoolExecutor(args.jobs, mp_context=context) as pool:
-        for done in as_completed([pool.submit(run_job, job, args) for job in work]):
-            yield done.result()
-
-
 def _job_of(line: Json) -> Job:
     return Job(*(line[name] for name in Job._fields))
 
@@ -369,7 +354,8 @@ def main(argv: list[str]) -> None:
         lines = report.read_json(args.out, "delete it")["runs"]
     done = {_job_of(line) for line in lines}
     place = {job: k for k, job in enumerate(work)}
-    for line in measured([job for job in work if job not in done], args):
+    left = [(job, args) for job in work if job not in done]
+    for _, line in in_processes(run_job, left, args.jobs):
         shown = ("set", "method", "swept", "value", "accuracy", "radius", "attack", "seconds")
         print(len(lines) + 1, "of", len(work), {key: line[key] for key in shown}, flush=True)
         lines.append(line)

@@ -60,9 +60,7 @@ def main(argv: list[str]) -> None:
                 )
                 print(rows[-1], flush=True)
     content = {
-        **report.head(
-            report.command_line(["saddle_starts", *argv]), describes=("theory", "numerics")
-        ),
+        **report.head(report.command_line(["saddle_starts", *argv])),
         "starts": args.starts,
         "rows": rows,
     }

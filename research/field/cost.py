@@ -1,6 +1,6 @@
-"""Curves of cost: processor time of fit and of predicting 1,000 rows, on drawn mixtures.
+"""Curves of cost: processor time of fit and of predicting 1,000 rows, on synthetic mixtures.
 
-Ten Gaussian clumps per class; one of rows, features, classes and memories is changed at a time. A
+Ten Gaussian clusters per class; one of rows, features, classes and memories is changed at a time. A
 curve ends where a fit has taken more than LIMIT seconds.
 """
 
@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 import mnemosphere as mn
-from research import report
+from research import jobs, report
 from research.field import methods
-from research.field.parts import stopwatch
-from research.field.peers import LVQ, KMeansPrototypes
+from research.field.parts import Seconds
 from research.report import Json
 
 BASE = {"rows": 2000, "features": 20, "classes": 5}
@@ -27,71 +26,55 @@ AXES = {
     "memories": (10, 40, 160, 640),
 }
 LIMIT = 15.0
-NAMES = (
-    methods.OURS, methods.NEIGHBORS, methods.LOGISTIC, methods.SVM, "random forest",
-    "gradient boosting", "GMLVQ",
-)  # fmt: skip
-# With a given number of memories or prototypes.
-SIZED = {
-    methods.OURS: lambda n, c: mn.DAMClassifier(objective="joint", n_memories=n, random_state=0),
-    "k-means prototypes": lambda n, c: methods.scaled(KMeansPrototypes(n)),
-    "GLVQ": lambda n, c: methods.scaled(LVQ(per_class=n // c)),
-}
 
 
 def mixture(rows: int, features: int, classes: int, seed: int = 0) -> tuple[Any, Any]:
     """Rows and classes."""
     rng = np.random.default_rng(seed)
     centers = rng.normal(size=(10 * classes, features))
-    clump = rng.integers(10 * classes, size=rows)
-    clump[: 10 * classes] = np.arange(10 * classes)[:rows]  # no class without a row
-    return centers[clump] + 0.7 * rng.normal(size=(rows, features)), clump % classes
+    cluster = rng.integers(10 * classes, size=rows)
+    cluster[: 10 * classes] = np.arange(10 * classes)[:rows]  # no class without a row
+    return centers[cluster] + 0.7 * rng.normal(size=(rows, features)), cluster % classes
 
 
-def measure(folder: Path, command: str, wanted: list[str] | None, *, again: bool) -> None:
-    """Measure the curves that are missing, and store each as it comes."""
-    path = folder / "cost.json"
-    stored: Json = report.read_json(path, "delete it") if path.exists() else {"curves": {}}
-    for axis, values in AXES.items():
-        makes: dict[str, Any] = SIZED if axis == "memories" else dict.fromkeys(NAMES)
-        for name in makes:
-            key = f"{axis}: {name}"
-            left_out = (wanted and name not in wanted) or not methods.installed(name)
-            if left_out or (key in stored["curves"] and not again):
-                continue
-            points = []
-            for value in values:
-                shape = BASE | ({axis: value} if axis in BASE else {})
-                case = methods.Case(shape["rows"], shape["features"], shape["classes"], 0)
-                make = makes[name]
-                model = make(value, case.n_classes) if make else methods.CLASSIFIERS[name](case)
-                points.append({axis: value, **one(model, shape)})
-                print(f"{key} {points[-1]}", flush=True)
-                if points[-1]["fit_seconds"] > LIMIT:
-                    break
-            stored["curves"][key] = points
-            stored = {**report.head(command), "threads": 1, "base": BASE, **_curves(stored)}
-            report.write(path, stored)
+def measure(folder: Path, command: str, wanted: list[str] | None, n_jobs: int) -> None:
+    """Measure all curves, or those of some methods, and store them."""
+    # Explainable boosting would take hours.
+    names = [n for n in methods.CLASSIFIERS if n != methods.EXPLAINABLE and n in (wanted or [n])]
+    work = [(axis, n) for axis in AXES for n in names if axis in BASE or n == methods.OURS]
+    curves = {
+        f"{axis}: {name}": points for (axis, name), points in jobs.finished(curve, work, n_jobs)
+    }
+    head = {**report.head(command), "threads": 1, "base": BASE}
+    report.write(folder / "cost.json", {**head, "curves": dict(sorted(curves.items()))})
 
 
-def _curves(stored: Json) -> Json:
-    return {"curves": dict(sorted(stored["curves"].items()))}
+def curve(axis: str, name: str) -> list[Json]:
+    """Along one axis. With a given number of memories, ours has the joint objective."""
+    points: list[Json] = []
+    for value in AXES[axis]:
+        shape = BASE | ({axis: value} if axis in BASE else {})
+        model = methods.CLASSIFIERS[name](methods.Case(*shape.values(), seed=0))
+        if axis == "memories":
+            model = mn.DAMClassifier(objective="joint", n_memories=value, random_state=0)
+        points.append({axis: value, **one(model, shape)})
+        print(f"{axis}: {name} {points[-1]}", flush=True)
+        if points[-1]["fit_seconds"] > LIMIT:
+            break
+    return points
 
 
 def one(model: Any, shape: dict[str, int]) -> Json:
     """Seconds of one fit and of predicting 1,000 rows."""
-    import torch
     from threadpoolctl import threadpool_limits
 
-    torch.set_num_threads(1)
     x, y = mixture(**shape)
     new, _ = mixture(1000, shape["features"], min(shape["classes"], 100), seed=1)
-    fit: list[float] = []
-    predict: list[float] = []
+    seconds = Seconds()
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with stopwatch(fit):
+        with seconds.of("fit_seconds"):
             model.fit(x, y)
-        with stopwatch(predict):
+        with seconds.of("predict_seconds"):
             model.predict(new)
-    return {"fit_seconds": fit[0], "predict_seconds": predict[0]}
+    return dict(seconds.spent)

@@ -18,8 +18,7 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LogisticRegression
 from sklearn.mixture import GaussianMixture
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import LocalOutlierFactor, NearestCentroid
+from sklearn.neighbors import LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
@@ -27,19 +26,17 @@ from sklearn.svm import SVC, OneClassSVM
 
 import mnemosphere as mn
 from research.field.frames import encoded
-from research.field.peers import LVQ, Calibrated, KMeansPrototypes, NeighborDistance, TunedNeighbors
+from research.field.peers import Calibrated, NeighborDistance, TunedNeighbors
 
 OURS = "dam"
-PROTOTYPES = "k-means prototypes"
-# Columns of `decision_summary`; the first has an analogue for others.
-DECISION = ("memories_for_90", "memories_for_90_high", "same_by_three", "uniform_decides",
-            "frequencies_decide", "repeated_memories")  # fmt: skip
 NEIGHBORS, LOGISTIC, SVM = "k-NN", "logistic regression", "RBF SVM"
-TIMED_BY = (LOGISTIC, NEIGHBORS)  # both together are the measure of what a fit may cost
-# Methods whose model is a set of places in the space of rows, each with a label.
-PROTOTYPE_TYPE = (OURS, "dam-joint", PROTOTYPES, "nearest centroid", "GLVQ", "GMLVQ")
+EXPLAINABLE = "explainable boosting"
 # What comes with the extra `field`.
-NEEDS = {"GLVQ": "prosemble", "GMLVQ": "prosemble", "spherical k-means": "faiss"}
+NEEDS = {EXPLAINABLE: "interpret", "spherical k-means": "faiss"}
+
+
+# Fits of explainable boosting take minutes and hours beyond so many functions of a column.
+MOST_FUNCTIONS = 50
 
 
 def installed(method: str) -> bool:
@@ -55,51 +52,52 @@ class Case:
     n_features: int
     n_classes: int
     seed: int
-    n_memories: int | None = None  # of ours on the same rows
+    frame: bool = False  # columns with names, categories and missing values
 
 
 Make = Callable[[Case], Any]
+
+
+def too_long(method: str, case: Case) -> bool:
+    """Is a table left out for the time that the method would take?"""
+    scores = 1 if case.n_classes == 2 else case.n_classes
+    return method == EXPLAINABLE and case.n_features * scores > MOST_FUNCTIONS
 
 
 def scaled(estimator: Any) -> Any:
     return make_pipeline(StandardScaler(), estimator)
 
 
-def prototypes(case: Case) -> Any:
-    """As many as ours has memories, so that the two differ in where and what they are."""
-    if case.n_memories is None:
-        raise ValueError(f"{PROTOTYPES} needs the number of memories of {OURS}: run {OURS} first")
-    return Calibrated(scaled(KMeansPrototypes(case.n_memories, random_state=case.seed)))
+def numbers(case: Case, estimator: Any) -> Any:
+    """Behind what makes a table standard units: of a frame also medians and indicators."""
+    return encoded(estimator) if case.frame else scaled(estimator)
+
+
+def plain(case: Case, estimator: Any) -> Any:
+    """Rows of numbers as they are; frames as numbers."""
+    return encoded(estimator) if case.frame else estimator
+
+
+def boosting_that_explains(case: Case) -> Any:
+    """Takes rows and frames as they are."""
+    from interpret.glassbox import ExplainableBoostingClassifier
+
+    return ExplainableBoostingClassifier(random_state=case.seed, n_jobs=1)
 
 
 CLASSIFIERS: dict[str, Make] = {
     OURS: lambda c: mn.DAMClassifier(random_state=c.seed),
-    "dam-joint": lambda c: mn.DAMClassifier(objective="joint", random_state=c.seed),
-    NEIGHBORS: lambda c: TunedNeighbors(StandardScaler()),
-    LOGISTIC: lambda c: scaled(LogisticRegression(max_iter=1000)),
-    SVM: lambda c: Calibrated(scaled(SVC())),
-    "random forest": lambda c: RandomForestClassifier(random_state=c.seed),
-    "gradient boosting": lambda c: HistGradientBoostingClassifier(random_state=c.seed),
-    "Gaussian NB": lambda c: GaussianNB(),
-    "nearest centroid": lambda c: scaled(NearestCentroid()),
-    "GLVQ": lambda c: Calibrated(scaled(LVQ(random_state=c.seed)), folds=0),
-    "GMLVQ": lambda c: Calibrated(scaled(LVQ(matrix=True, random_state=c.seed)), folds=0),
-    PROTOTYPES: prototypes,
+    NEIGHBORS: lambda c: (
+        encoded(TunedNeighbors(FunctionTransformer()))
+        if c.frame
+        else TunedNeighbors(StandardScaler())
+    ),
+    LOGISTIC: lambda c: numbers(c, LogisticRegression(max_iter=1000)),
+    SVM: lambda c: encoded(Calibrated(SVC())) if c.frame else Calibrated(scaled(SVC())),
+    "random forest": lambda c: plain(c, RandomForestClassifier(random_state=c.seed)),
+    "gradient boosting": lambda c: plain(c, HistGradientBoostingClassifier(random_state=c.seed)),
+    EXPLAINABLE: boosting_that_explains,
 }
-
-
-# Of frames: ours takes them as they are, peers behind an encoder.
-FRAMES: dict[str, Make] = {
-    OURS: CLASSIFIERS[OURS],
-    NEIGHBORS: lambda c: encoded(TunedNeighbors(FunctionTransformer())),
-    LOGISTIC: lambda c: encoded(LogisticRegression(max_iter=1000)),
-    SVM: lambda c: encoded(Calibrated(SVC())),
-    "random forest": lambda c: encoded(CLASSIFIERS["random forest"](c)),
-    "gradient boosting": lambda c: encoded(CLASSIFIERS["gradient boosting"](c)),
-}
-
-
-BOTH = (OURS, "dam-joint")
 
 
 class SphericalKMeans:

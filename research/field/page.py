@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mnemosphere.plots.style import (
-    BLACK,
     GREY,
     MARKERS,
     PALETTE,
@@ -51,18 +50,9 @@ def size(n_bytes: float) -> str:
     return f"{short(n_bytes / unit)} {name}"
 
 
-def heads(results: Results, names: Iterable[str] | None = None) -> list[Json]:
-    """How methods were measured; of a baseline only the machine counts."""
-    return [
-        head if name.startswith(methods.OURS) else
-        {"command": head["command"], "device": head["device"], "threads": 1, "describes": []}
-        for name, head in results.heads.items() if names is None or name in names
-    ]  # fmt: skip
-
-
 def finished(text: str, results: Results) -> Table:
     """With the runs behind a table listed."""
-    runs = heads(results)
+    runs = [*results.heads.values()]
     return Table(f"{text}\n\n{sources(runs)}", runs)
 
 
@@ -99,32 +89,33 @@ def rank_table() -> Table:
     of = len(summary.outside(results))
     n_folds = results.heads[methods.OURS]["folds"]
     text = f"{n_folds} folds. {len(accuracy.sets)} of {of} sets are ranked: those that all have."
-    if rest := [m for m in methods.CLASSIFIERS if m not in accuracy.methods]:
-        text += f" Not measured on enough of them to be ranked: {', '.join(rest)}."
     return finished(f"{table}\n\n{text}", results)
 
 
-def criteria_table(part: str = "classify") -> Table:
-    """What is asked of ours, and what is seen."""
-    results = Results.read(part)
-    timed = Results.read("time") if part == "classify" else results
-    found = {m: summary.criteria(results, timed, m) for m in methods.BOTH if m in results.heads}
-    found = {m: criteria for m, criteria in found.items() if criteria}
-    seen = {
-        (c.what, m): f"{'yes' if c.met else '**no**'}: {c.seen}"
-        for m, criteria in found.items()
-        for c in criteria
-    }
-    wanted = dict.fromkeys(what for what, _ in seen)
-    lines = [[what, *(seen.get((what, m), "") for m in found)] for what in wanted]
-    return finished(markdown(["wanted", *found], lines), timed)
+def cost_ratios() -> Table:
+    """Seconds of fit and prediction over ours, and of one explanation."""
+    results = Results.read("classify")
+
+    def ratio(name: str, key: str) -> str:
+        low, middle, high = np.quantile(summary.cost_ratios(results, key, name), [0.25, 0.5, 0.75])
+        return f"{short(middle)} ({short(low)}–{short(high)})"
+
+    lines = []
+    for name in results.heads:
+        own = [c for (_, m), c in results.cells.items() if m == name]
+        explained = [summary.mean(c, "explain_seconds") for c in own if "explain_seconds" in c]
+        shown = short(1000 * float(np.median(explained))) if explained else ""
+        fit = short(float(np.median([summary.mean(c, "fit_seconds") for c in own])))
+        ratios = [ratio(name, key) for key in ("fit_seconds", "predict_seconds")]
+        lines.append([name, fit, *ratios, shown])
+    head = ["method", "fit, s", "fit, in units of dam", "prediction, in units of dam",
+            "explanation of a row, ms"]  # fmt: skip
+    return finished(markdown(head, lines), results)
 
 
-def set_table(
-    key: str, written: Callable[[float], str], *, factor: float = 1.0, part: str = "classify"
-) -> Table:
+def set_table(key: str, written: Callable[[float], str], *, factor: float = 1.0) -> Table:
     """Every set and method; the best of a set in bold."""
-    results = Results.read(part)
+    results = Results.read("classify")
     found = summary.ranking(results, key)
     others = sorted(n for n, s in results.sets.items() if n not in found.sets)
     lines = []
@@ -138,7 +129,7 @@ def set_table(
         shape = f"{facts['rows']} × {facts['features']}, {facts['classes']}"
         lines.append([name, shape, *shown])
     text = markdown(["set", "rows × features, classes", *found.methods], lines)
-    return Table(text, heads(results, found.methods))
+    return Table(text, [*results.heads.values()])
 
 
 def accuracy_sets() -> Table:
@@ -157,11 +148,11 @@ def accuracy_sets() -> Table:
     return table._replace(text=f"{table.text}\n\n{more}")
 
 
-def part_table(part: str) -> Table:
-    """One line per method of another part: mean ranks and mean scores."""
+def part_table(part: str, *, all_methods: bool = False) -> Table:
+    """One line per method: mean ranks and mean scores, of all methods on the sets that they all have."""
     results = Results.read(part)
-    keys = list(PARTS[part].measures)
-    by = {key: summary.ranking(results, key) for key in keys}
+    keys, among = list(PARTS[part].measures), [*results.heads] if all_methods else []
+    by = {key: summary.ranking(results, key, among) for key in keys}
     first = by[keys[0]]
     lines = []
     for name in sorted(first.methods, key=first.mean_ranks.__getitem__):
@@ -179,10 +170,17 @@ def part_table(part: str) -> Table:
     return finished(f"{table}\n\n{rule}", results)
 
 
+def explainable_table() -> Table:
+    """All methods on the sets that explainable boosting was measured on."""
+    if methods.EXPLAINABLE not in Results.read("classify").heads:
+        return Table("Not measured yet: `python -m research field classify`.", [])
+    return part_table("classify", all_methods=True)
+
+
 def readme_table() -> Table:
-    """Tables as people have them, in short: mean ranks, mean scores, seconds of a fit."""
-    results = Results.read("frames")
-    by = {key: summary.ranking(results, key) for key in PARTS["frames"].measures}
+    """In short: mean ranks, mean scores, seconds of a fit."""
+    results = Results.read("classify")
+    by = {key: summary.ranking(results, key) for key in PARTS["classify"].measures}
     first = by["accuracy"]
     lines = []
     for name in sorted(first.methods, key=first.mean_ranks.__getitem__):
@@ -195,7 +193,7 @@ def readme_table() -> Table:
     largest = max(results.sets[s]["rows"] for s in first.sets)
     rule = f"Mean ranks (1 is best) on {len(first.sets)} tables of up to {largest:,} rows; "
     rule += "median processor seconds of a fit in one thread."
-    return Table(f"{markdown(head, lines)}\n\n{rule}", heads(results, first.methods))
+    return Table(f"{markdown(head, lines)}\n\n{rule}", [*results.heads.values()])
 
 
 def cost_source() -> Table:
@@ -246,30 +244,6 @@ def ranks() -> Figure:
 
 
 @figure_style()
-def behind() -> Figure:
-    """Points of accuracy behind the best method, for every set and method."""
-    found = ranked("classify", "accuracy")
-    order = sorted(found.methods, key=found.mean_ranks.__getitem__)
-    columns = [found.methods.index(name) for name in order]
-    gap = 100 * (found.scores.max(1, keepdims=True) - found.scores)[:, columns]
-    figure = new_figure(8.6, 0.27 * len(found.sets) + 1.6)
-    ax = figure.subplots()
-    image = ax.imshow(np.minimum(gap, 20), cmap="Blues", aspect="auto", vmin=0, vmax=20)
-    for (row, column), value in np.ndenumerate(gap):
-        color = "white" if value > 11 else BLACK
-        ax.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=color)
-    ax.set_xticks(range(len(order)), [_shown(name) for name in order], rotation=35, ha="right")
-    for label in ax.get_xticklabels():
-        if label.get_text().startswith(_shown(methods.OURS)):
-            label.set_color(VERMILLION)
-    ax.set_yticks(range(len(found.sets)), found.sets)
-    ax.tick_params(length=0)
-    bar = figure.colorbar(image, ax=ax, shrink=0.5)
-    bar.set_label("points behind the best (20: or more)")
-    return figure
-
-
-@figure_style()
 def cost() -> Figure:
     """Seconds of a fit against rows, features, classes and memories."""
     run = _cost()
@@ -305,16 +279,13 @@ def _parts(names: Iterable[str]) -> dict[str, Callable[[], Table]]:
 
 TABLES: dict[str, Callable[[], Table]] = {
     "field ranks": rank_table,
-    "field criteria": criteria_table,
+    "field explainable": explainable_table,
+    "field cost ratios": cost_ratios,
     "field accuracy": accuracy_sets,
     "field log-loss": lambda: set_table("log_loss", lambda v: f"{v:.3f}"),
-    "field frames criteria": lambda: criteria_table("frames"),
-    "field frames accuracy": lambda: set_table(
-        "accuracy", lambda v: f"{v:.1f}", factor=100.0, part="frames"
-    ),
     "field readme": readme_table,
     "field cost": cost_source,
     "cost sizes": cost_table,
-    **_parts(("frames", "cluster", "few-labels", "novelty")),
+    **_parts(("cluster", "few-labels", "novelty")),
 }
-PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}
+PICTURES = {"field-ranks": ranks, "field-cost": cost}

@@ -1,26 +1,26 @@
-"""What is measured: one cell per data set and method, in each of six parts.
+"""What is measured: one cell per data set, method and fold, in each of four parts.
 
-classify     accuracy, log-loss, calibration error, cost, on the folds of a cross-validation
-time         a fit of ours between one of logistic regression and one of k-NN, in one run
-frames       classify, on tables with names, categories and blanks
+classify     accuracy, log-loss, calibration, cost and seconds per explanation, on all tables
 cluster      agreement with the classes, which nobody was told, on the training rows of the folds
 few-labels   test accuracy with five labels per class, the other training rows unlabeled
 novelty      rows of a class left out of training told from test rows of the others, by AUROC
 
-Seconds are processor time: what others do on the machine at the time counts little.
+Seconds are processor time: what others do on the machine at the time counts little. All methods of
+a table and fold are measured one after the other in one process, so that their ratios are fair.
 """
 
 from __future__ import annotations
 
 import pickle
+import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from types import ModuleType
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,19 @@ from sklearn.model_selection import StratifiedKFold
 from research.field import frames, methods, scores, sets
 from research.field.methods import Case
 from research.field.sets import Table
-from research.report import Json
+from research.report import Json, Parts
 
 Index = NDArray[np.int64]
 LABELS_PER_CLASS = 5
+EXPLAINED = 10  # rows, one at a time
+
+
+class Fold(NamedTuple):
+    """Training and test rows, and how many folds there were before."""
+
+    train: Index
+    test: Index
+    number: int
 
 
 @dataclass(frozen=True)
@@ -41,51 +50,78 @@ class Part:
     """Its methods, how a cell is measured, and what is read from cells (is high good?)."""
 
     makes: dict[str, methods.Make]
-    measure: Callable[[Table, str, int, int, list[int] | None], Json]
+    measure: Callable[[Table, str, Fold, int], Json]
     measures: dict[str, bool]
-    source: ModuleType = sets  # of its tables
+    folds: int = 3
+    frames: bool = False  # also on tables with names, categories and missing values
 
 
-@contextmanager
-def stopwatch(into: list[float]) -> Iterator[None]:
-    began = time.process_time()
-    yield
-    into.append(round(time.process_time() - began, 5))
+class Seconds:
+    """Of processor time, by name."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Of a block."""
+        began = time.process_time()
+        yield
+        self.spent[name] = round(time.process_time() - began, 5)
 
 
-def folds(table: Table, n_folds: int, seed: int) -> list[tuple[Index, Index]]:
+@lru_cache(maxsize=2)
+def load(name: str, kind: str, folder: Path | None) -> Table:
+    """A table of any kind."""
+    return (frames if name in frames.SETS else sets).load(name, kind, folder)
+
+
+def kinds(part: Part, folder: Path | None) -> dict[str, str]:
+    """Name and kind of every table that a part is measured on."""
+    return sets.kinds(folder) | (frames.kinds(folder) if part.frames else {})
+
+
+def folds(table: Table, n_folds: int, seed: int) -> list[Fold]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # classes with fewer rows than folds
         split = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-        return list(split.split(table.x, table.y))
+        return [Fold(*rows, k) for k, rows in enumerate(split.split(table.x, table.y))]
 
 
 def case_of(x: Any, y: Any, seed: int) -> Case:
-    return Case(len(x), x.shape[1], len(np.unique(y)), seed)
+    return Case(len(x), x.shape[1], len(np.unique(y)), seed, hasattr(x, "columns"))
 
 
 @lru_cache
-def warm_up(part: str, method: str) -> None:
+def warm_up(part: str, method: str, frame: bool) -> None:
     """Load libraries and compile what is compiled once, so that no data set pays for it."""
     table = sets.load("iris", "bundled", None)
     x: Any = table.x[::2]
-    if PARTS[part].source is frames:
+    if frame:
         from pandas import DataFrame
 
         x = DataFrame(x).rename(columns=str)
-    PARTS[part].measure(Table("warm-up", "", x, table.y[::2]), method, 2, 0, [6, 6])
+    small = Table("warm-up", "", x, table.y[::2])
+    PARTS[part].measure(small, method, folds(small, 2, 0)[0], 0)
 
 
-def cell(part: str, table: Table, method: str, n_folds: int, seed: int, memories: Any) -> Json:
-    """Measure one cell; `memories` of ours per fold, for methods that are to have as many."""
-    import torch
+def cells(
+    part: str, name: str, kind: str, data: Path | None, names: Iterable[str], number: int,
+    n_folds: int, seed: int, folder: Path,
+) -> dict[str, Json]:  # fmt: skip
+    """Measure one fold of a table by these methods; cells that `folder` has are not redone."""
     from threadpoolctl import threadpool_limits
 
-    torch.set_num_threads(1)
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the methods: not converged, constant features
-        warm_up(part, method)
-        return PARTS[part].measure(table, method, n_folds, seed, memories)
+    table = load(name, kind, data)
+
+    def measured(method: str) -> Json:
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the methods: not converged, constant features
+            warm_up(part, method, hasattr(table.x, "columns"))
+            return PARTS[part].measure(table, method, folds(table, n_folds, seed)[number], seed)
+
+    stored = Parts(folder)
+    return {m: stored.step(f"{name} {m} {number}", lambda m=m: measured(m)) for m in names}  # type: ignore[misc]
 
 
 def whole(p: Any, classes: Any, n_classes: int) -> NDArray[np.float64]:
@@ -95,128 +131,92 @@ def whole(p: Any, classes: Any, n_classes: int) -> NDArray[np.float64]:
     return full
 
 
-def deciding(model: Any, x: Any) -> dict[str, float]:
-    """How few memories of ours decide about rows; the number of rows or prototypes of others."""
-    if hasattr(model, "decision_summary"):
-        told = model.decision_summary(x).as_dict()
-        return {key: float(told[key]) for key in methods.DECISION}
-    model = getattr(model, "model_", model)
-    last = model.steps[-1][1] if hasattr(model, "steps") else model
-    last = getattr(last, "model_", last)
-    number = getattr(last, "n_neighbors", None)  # k of k-NN, support vectors, the nearest prototype
-    if hasattr(last, "n_support_"):
-        number = last.n_support_.sum()
-    elif hasattr(last, "prototypes_") or hasattr(last, "centroids_"):
-        number = 1
-    return {} if number is None else {methods.DECISION[0]: float(number)}
-
-
-def classify(
-    table: Table,
-    method: str,
-    n_folds: int,
-    seed: int,
-    memories: list[int] | None,
-    makes: dict[str, methods.Make] = methods.CLASSIFIERS,
-) -> Json:
-    found: dict[str, list[float]] = {
-        key: [] for key in ("accuracy", "log_loss", "fit_seconds", "predict_seconds", "bytes")
+def classify(table: Table, method: str, fold: Fold, seed: int) -> Json:
+    x, y, new, truth = *table.at(fold.train), *table.at(fold.test)
+    case, seconds = case_of(x, y, seed), Seconds()
+    if methods.too_long(method, case):
+        return {}
+    model = methods.CLASSIFIERS[method](case)
+    with seconds.of("fit_seconds"):
+        model.fit(x, y)
+    with seconds.of("predict_seconds"):
+        p = model.predict_proba(new)
+    p = whole(p, model.classes_, table.n_classes)
+    found: Json = {
+        "accuracy": round(float((model.predict(new) == truth).mean()), 6),
+        "log_loss": round(scores.log_loss(p, truth), 6),
+        # Of all folds together: one of them is too small to bin.
+        "calibration": np.round(scores.calibration_gaps(p, truth), 6).tolist(),
+        "tested": len(truth),
+        **seconds.spent,
+        "bytes": len(pickle.dumps(model)),
     }
-    counts: list[int] = []
-    pooled, truth = [], []
-    for k, (train, test) in enumerate(folds(table, n_folds, seed)):
-        x, y = table.rows(train), table.y[train]
-        case = replace(case_of(x, y, seed), n_memories=memories[k] if memories else None)
-        model = makes[method](case)
-        with stopwatch(found["fit_seconds"]):
-            model.fit(x, y)
-        with stopwatch(found["predict_seconds"]):
-            p = model.predict_proba(table.rows(test))
-        p = whole(p, model.classes_, table.n_classes)
-        right = model.predict(table.rows(test)) == table.y[test]
-        found["accuracy"].append(round(float(right.mean()), 6))
-        found["log_loss"].append(round(scores.log_loss(p, table.y[test]), 6))
-        found["bytes"].append(len(pickle.dumps(model)))
-        if hasattr(model, "n_memories_"):
-            counts.append(int(model.n_memories_))
-        for key, value in deciding(model, table.rows(test)).items():
-            found.setdefault(key, []).append(round(value, 6))
-        pooled.append(p)
-        truth.append(table.y[test])
-    # Of all rows, each as predicted by the fold that did not see it: folds are too small to bin.
-    error = scores.calibration_error(np.concatenate(pooled), np.concatenate(truth))
-    return {**found, "calibration_error": round(error, 6)} | (
-        {"memories": counts} if counts else {}
+    if hasattr(model, "n_memories_"):
+        found["memories"] = int(model.n_memories_)
+    if explain := getattr(model, "explain", getattr(model, "explain_local", None)):
+        found["explain_seconds"] = explanation_seconds(explain, table, fold)
+    return found
+
+
+def explanation_seconds(explain: Callable[[Any], Any], table: Table, fold: Fold) -> float:
+    """For one row, the median over some."""
+    spent = []
+    for k in fold.test[:EXPLAINED]:
+        row, seconds = table.at(np.array([k]))[0], Seconds()
+        with seconds.of("one"):
+            explain(row)
+        spent.append(seconds.spent["one"])
+    return round(statistics.median(spent), 6)
+
+
+def cluster(table: Table, method: str, fold: Fold, seed: int) -> Json:
+    x, y = table.at(fold.train)
+    model, seconds = methods.CLUSTERERS[method](case_of(x, y, seed)), Seconds()
+    with seconds.of("fit_seconds"):
+        labels = model.fit_predict(x)
+    return {
+        "rand_index": round(adjusted_rand_score(y, labels), 6),
+        "mutual_information": round(normalized_mutual_info_score(y, labels), 6),
+        "clusters": len(np.unique(labels[labels >= 0])),
+        **seconds.spent,
+    }
+
+
+def few_labels(table: Table, method: str, fold: Fold, seed: int) -> Json:
+    x, y, new, truth = *table.at(fold.train), *table.at(fold.test)
+    order = np.random.default_rng(seed).permutation(len(y))
+    chosen = np.concatenate(
+        [order[y[order] == c][:LABELS_PER_CLASS] for c in range(table.n_classes)]
     )
+    partly = np.full(len(y), methods.UNLABELED)
+    partly[chosen] = y[chosen]
+    if method in methods.ALONE:
+        x, partly = x[chosen], y[chosen]
+    model, seconds = methods.FEW_LABELS[method](case_of(x, y[chosen], seed)), Seconds()
+    with seconds.of("fit_seconds"):
+        model.fit(x, partly)
+    right = model.predict(new) == truth
+    return {"accuracy": round(float(right.mean()), 6), **seconds.spent}
 
 
-def timed(table: Table, method: str, n_folds: int, seed: int, memories: Any) -> Json:
-    """A fit of ours between one of logistic regression and one of tuned k-NN, on every fold."""
-    found: dict[str, list[float]] = {key: [] for key in ("fit_seconds", *methods.TIMED_BY)}
-    for train, _ in folds(table, n_folds, seed):
-        x, y = table.x[train], table.y[train]
-        for name in (methods.LOGISTIC, method, methods.NEIGHBORS):
-            key = "fit_seconds" if name == method else name
-            model = methods.CLASSIFIERS[name](case_of(x, y, seed))
-            with stopwatch(found[key]):
-                model.fit(x, y)
-    return dict(found)
-
-
-def cluster(table: Table, method: str, n_folds: int, seed: int, memories: Any) -> Json:
-    found: dict[str, list[float]] = {
-        key: [] for key in ("rand_index", "mutual_information", "clusters", "fit_seconds")
-    }
-    for train, _ in folds(table, n_folds, seed):
-        x, y = table.x[train], table.y[train]
-        model = methods.CLUSTERERS[method](case_of(x, y, seed))
-        with stopwatch(found["fit_seconds"]):
-            labels = model.fit_predict(x)
-        found["rand_index"].append(round(adjusted_rand_score(y, labels), 6))
-        found["mutual_information"].append(round(normalized_mutual_info_score(y, labels), 6))
-        found["clusters"].append(len(np.unique(labels[labels >= 0])))
-    return dict(found)
-
-
-def few_labels(table: Table, method: str, n_folds: int, seed: int, memories: Any) -> Json:
-    found: dict[str, list[float]] = {"accuracy": [], "fit_seconds": []}
-    for train, test in folds(table, n_folds, seed):
-        x, y = table.x[train], table.y[train]
-        order = np.random.default_rng(seed).permutation(len(y))
-        chosen = np.concatenate(
-            [order[y[order] == c][:LABELS_PER_CLASS] for c in range(table.n_classes)]
-        )
-        partly = np.full(len(y), methods.UNLABELED)
-        partly[chosen] = y[chosen]
-        if method in methods.ALONE:
-            x, partly = x[chosen], y[chosen]
-        model = methods.FEW_LABELS[method](case_of(x, y[chosen], seed))
-        with stopwatch(found["fit_seconds"]):
-            model.fit(x, partly)
-        right = model.predict(table.x[test]) == table.y[test]
-        found["accuracy"].append(round(float(right.mean()), 6))
-    return dict(found)
-
-
-def novelty(table: Table, method: str, n_folds: int, seed: int, memories: Any) -> Json:
-    """Each class in turn is the new one; of many classes, as many as there are folds."""
-    found: dict[str, list[float]] = {"auroc": [], "fit_seconds": []}
-    frequent = np.argsort(-np.bincount(table.y), kind="stable")[:n_folds]
-    for new, (train, test) in zip(frequent, folds(table, n_folds, seed), strict=False):
-        train, test = train[table.y[train] != new], test[table.y[test] != new]
-        x, y = table.x[train], table.y[train]
-        model = methods.DETECTORS[method](case_of(x, y, seed))
-        with stopwatch(found["fit_seconds"]):
-            model.fit(x, y)
-        ours = hasattr(model, "novelty_score")
-        score = model.novelty_score if ours else lambda rows, of=model: -of.score_samples(rows)
-        strange = table.x[table.y == new]
-        values = np.concatenate([score(table.x[test]), score(strange)])
-        truth = np.repeat([0, 1], [len(test), len(strange)])
-        # A row without direction is as new as can be.
-        auroc = roc_auc_score(truth, np.nan_to_num(values, posinf=1e300))
-        found["auroc"].append(round(float(auroc), 6))
-    return dict(found)
+def novelty(table: Table, method: str, fold: Fold, seed: int) -> Json:
+    """The most frequent class is new in the first fold, the next one in the second, and so on."""
+    if fold.number >= table.n_classes:
+        return {}
+    new = np.argsort(-np.bincount(table.y), kind="stable")[fold.number]
+    train, test = (rows[table.y[rows] != new] for rows in (fold.train, fold.test))
+    x, y = table.at(train)
+    model, seconds = methods.DETECTORS[method](case_of(x, y, seed)), Seconds()
+    with seconds.of("fit_seconds"):
+        model.fit(x, y)
+    ours = hasattr(model, "novelty_score")
+    score = model.novelty_score if ours else lambda rows: -model.score_samples(rows)
+    strange = table.x[table.y == new]
+    values = np.concatenate([score(table.x[test]), score(strange)])
+    truth = np.repeat([0, 1], [len(test), len(strange)])
+    # A row without direction is as new as can be.
+    auroc = roc_auc_score(truth, np.nan_to_num(values, posinf=1e300))
+    return {"auroc": round(float(auroc), 6), **seconds.spent}
 
 
 PARTS = {
@@ -224,13 +224,8 @@ PARTS = {
         methods.CLASSIFIERS,
         classify,
         {"accuracy": True, "log_loss": False, "calibration_error": False},
-    ),
-    "time": Part({m: methods.CLASSIFIERS[m] for m in methods.BOTH}, timed, {}),
-    "frames": Part(
-        methods.FRAMES,
-        partial(classify, makes=methods.FRAMES),
-        {"accuracy": True, "log_loss": False, "calibration_error": False},
-        frames,
+        folds=5,
+        frames=True,
     ),
     "cluster": Part(methods.CLUSTERERS, cluster, {"rand_index": True, "mutual_information": True}),
     "few-labels": Part(methods.FEW_LABELS, few_labels, {"accuracy": True}),

@@ -1,4 +1,4 @@
-"""Peers that scikit-learn does not have whole: LVQ, k-means prototypes, calibrated scores."""
+"""Baselines that scikit-learn does not have whole: calibrated scores, tuned k-NN, novelty by distance."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import Pipeline
@@ -17,84 +15,10 @@ from sklearn.pipeline import Pipeline
 Floats = NDArray[np.float64]
 
 
-class Prototypes(ClassifierMixin, BaseEstimator):
-    """Nearest prototype; `decision_function` takes the squared distance to each class's nearest.
-
-    It is −d_c/Σ d: for two classes their difference is the relative distance that GLVQ is trained
-    by, and far rows have no larger scores than near ones. A subclass sets `prototypes_` and
-    `labels_` (numbers of classes), and `omega_` for a metric.
-    """
-
-    omega_: Floats | None = None
-
-    def decision_function(self, X: Floats) -> Floats:
-        rows, prototypes = X, self.prototypes_
-        if self.omega_ is not None:
-            rows, prototypes = rows @ self.omega_, prototypes @ self.omega_
-        d = pairwise_distances(rows, prototypes, metric="sqeuclidean")
-        parts = [d[:, self.labels_ == c].min(1) for c in range(len(self.classes_))]
-        nearest = np.stack(parts, axis=1)  # (rows, classes)
-        return -nearest / np.maximum(nearest.sum(1, keepdims=True), 1e-300)
-
-    def predict(self, X: Floats) -> NDArray[Any]:
-        return self.classes_[self.decision_function(X).argmax(1)]
-
-
-class KMeansPrototypes(Prototypes):
-    """The centers of k-means within each class, as many per class as its share of the rows."""
-
-    def __init__(self, n_prototypes: int = 10, random_state: int = 0) -> None:
-        self.n_prototypes, self.random_state = n_prototypes, random_state
-
-    def fit(self, X: Floats, y: NDArray[Any]) -> Self:
-        self.classes_, index = np.unique(y, return_inverse=True)
-        centers, labels = [], []
-        for c in range(len(self.classes_)):
-            rows = X[index == c]
-            wanted = max(1, round(self.n_prototypes * len(rows) / len(X)))
-            n = min(wanted, len(np.unique(rows, axis=0)))
-            found = KMeans(n, n_init=1, random_state=self.random_state).fit(rows)
-            centers.append(found.cluster_centers_)
-            labels += [c] * n
-        self.prototypes_, self.labels_ = np.concatenate(centers), np.array(labels)
-        return self
-
-
-class LVQ(Prototypes):
-    """GLVQ and GMLVQ of prosemble with its defaults, but for the number of prototypes.
-
-    Five per class do better than its one on most tables. A full matrix of relevances costs
-    rows × prototypes × features² per step: from 50 features on, GMLVQ has one per class, and where
-    there are more features than rows it works in the space that the rows span.
-    """
-
-    def __init__(self, matrix: bool = False, per_class: int = 5, random_state: int = 0) -> None:
-        self.matrix, self.per_class, self.random_state = matrix, per_class, random_state
-
-    def fit(self, X: Floats, y: NDArray[Any]) -> Self:
-        from prosemble.models import GLVQ, GMLVQ
-
-        self.classes_, index = np.unique(y, return_inverse=True)
-        n = 1 if self.matrix and X.shape[1] >= 50 else self.per_class
-        n = min(n, int(np.bincount(index).min()))
-        span = np.eye(X.shape[1])
-        if self.matrix and X.shape[1] > len(X):
-            span = np.linalg.svd(X, full_matrices=False)[2].T  # (features, rows)
-        model = (GMLVQ if self.matrix else GLVQ)(
-            n_prototypes_per_class=n, random_seed=self.random_state
-        )
-        model.fit((X @ span).astype(np.float32), index)
-        self.prototypes_ = np.asarray(model.prototypes_, float) @ span.T
-        self.labels_ = np.asarray(model.prototype_labels_)
-        self.omega_ = span @ np.asarray(model.omega_, float) if self.matrix else None
-        return self
-
-
 class Calibrated(ClassifierMixin, BaseEstimator):
     """Decisions of an estimator; probabilities by a logistic regression on scores of rows left out.
 
-    For two classes this is Platt's. `folds` = 0 takes the rows that one bootstrap leaves out: a
-    single fit more, of as many rows, for methods that are compiled for every shape.
+    For two classes this is Platt's.
     """
 
     def __init__(self, estimator: Any, folds: int = 5) -> None:
@@ -103,13 +27,7 @@ class Calibrated(ClassifierMixin, BaseEstimator):
     def fit(self, X: Floats, y: NDArray[Any]) -> Self:
         self.classes_, index = np.unique(y, return_inverse=True)
         self.model_ = clone(self.estimator).fit(X, y)
-        if self.folds:
-            parts = list(StratifiedKFold(self.folds, shuffle=True, random_state=0).split(X, index))
-        else:
-            rng = np.random.default_rng(0)
-            rows = [np.flatnonzero(index == c) for c in range(len(self.classes_))]
-            train = np.concatenate([rng.choice(mine, len(mine)) for mine in rows])
-            parts = [(train, np.setdiff1d(np.arange(len(X)), train))]
+        parts = StratifiedKFold(self.folds, shuffle=True, random_state=0).split(X, index)
         scores, labels = [], []
         for train, test in parts:
             model = clone(self.estimator).fit(X[train], y[train])

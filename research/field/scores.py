@@ -13,16 +13,16 @@ from scipy import stats
 Floats = NDArray[np.float64]
 
 
-def calibration_error(probabilities: ArrayLike, y: ArrayLike, n_bins: int = 15) -> float:
-    """Expected calibration error: Σ_bins share of rows × |accuracy − mean confidence| in the bin.
+def calibration_gaps(probabilities: ArrayLike, y: ArrayLike, n_bins: int = 15) -> Floats:
+    """Rows that are right less their confidences, summed in each bin.
 
-    Confidence is the largest probability of a row; bins are equally wide, as in Guo et al. (2017).
+    Confidence is the largest probability of a row; bins are equally wide, as in Guo et al. (2017). The
+    expected calibration error is the sum of their absolute values over the number of rows.
     """
     p = np.asarray(probabilities, float)  # (rows, classes)
     confidence, right = p.max(1), p.argmax(1) == np.asarray(y)
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
-    gaps = np.bincount(bins, weights=right - confidence, minlength=n_bins)
-    return float(np.abs(gaps).sum() / len(p))
+    return np.bincount(bins, weights=right - confidence, minlength=n_bins)
 
 
 def log_loss(probabilities: ArrayLike, y: ArrayLike) -> float:

@@ -33,8 +33,9 @@ class Table:
     x: Any  # an array of numbers, or a frame
     y: NDArray[np.int64]
 
-    def rows(self, index: NDArray[np.int64]) -> Any:
-        return self.x.iloc[index] if hasattr(self.x, "iloc") else self.x[index]
+    def at(self, index: NDArray[np.int64]) -> tuple[Any, NDArray[np.int64]]:
+        """Some rows and their classes."""
+        return self.x.iloc[index] if hasattr(self.x, "iloc") else self.x[index], self.y[index]
 
     @property
     def n_classes(self) -> int:

@@ -1,19 +1,44 @@
-"""The results of a part: one JSON file, one line per cell, so that one can be measured again alone.
+"""The results of a part: one JSON file, one line per data set and method, figures by fold.
 
-The head of a method says how its cells came about; a part may have been measured by several runs.
+While a run lasts, every cell (a data set, a method and a fold) is a file of its own, in a folder that is
+named for version, machine, defaults, folds and seed. So an interrupted run goes on, and a file of
+results has cells of one kind of run alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from mnemosphere.files import write_atomically
 from research import report
 from research.report import Json
 
 RESULTS = report.STORED / "field"
+CELLS = Path("runs") / "field"
+
+
+def run_id(head: Json) -> str:
+    """The same for runs whose cells may stand in one table."""
+    parts = (
+        head["versions"]["mnemosphere"],
+        *(head.get(k) for k in ("device", "defaults", "folds", "seeds")),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+
+
+def gathered(folds: Sequence[Json]) -> Json:
+    """The cells of all folds as one: lists over folds, and the calibration error of all rows."""
+    found = {key: [fold[key] for fold in folds] for key in folds[0]}
+    if gaps := found.pop("calibration", None):
+        error = np.abs(np.sum(gaps, axis=0)).sum() / sum(found.pop("tested"))
+        found["calibration_error"] = round(float(error), 6)
+    return found
 
 
 @dataclass
@@ -34,6 +59,13 @@ class Results:
         stored = report.read_json(path, "delete it to measure it again")
         cells = {(c["set"], c["method"]): c for c in stored["cells"]}
         return cls(part, stored["sets"], stored["methods"], cells)
+
+    def alike(self, head: Json) -> Results:
+        """What of it may stand beside a run with this head."""
+        heads = {m: h for m, h in self.heads.items() if run_id(h) == run_id(head)}
+        cells = {key: cell for key, cell in self.cells.items() if key[1] in heads}
+        sets = {name: self.sets[name] for name in {name for name, _ in cells}}
+        return Results(self.part, sets, heads, cells)
 
     def write(self, folder: Path = RESULTS) -> None:
         """Whole or not at all; cells in order, so that the same results make the same file."""

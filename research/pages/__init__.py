@@ -11,8 +11,7 @@ that the command line has of the estimators' settings are written too.
 
 `--check` looks at tables, numbers, options, the copies of the experiments' pictures and the code of the
 gallery; counts words; finds measured numbers that were typed by hand (`prose`); and refuses tables whose
-results are of several versions, machines or defaults, or older than the code that they describe
-(`stored.problems`).
+results are of several machines, or of another version or other defaults than the package (`stored.problems`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from mnemosphere.plots import save
 from research.field import page as field
 from research.pages import (
     api,
-    beyond,
     gallery,
     marks,
     open_world,
@@ -42,15 +40,8 @@ from research.theory import facts
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = (
-    tables.TABLES
-    | field.TABLES
-    | open_world.TABLES
-    | robustness.TABLES
-    | beyond.TABLES
-    | api.TABLES
-)
-PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES | beyond.PICTURES
+TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
+PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
 
 
@@ -74,12 +65,17 @@ def table(name: str) -> str:
 
 def refused() -> list[str]:
     """Tables on pages whose results may not be shown together, or no longer."""
-    shown = {name for page in PAGES for name in marks.names(page.read_text(encoding="utf-8"))}
-    made = {name: TABLES[name]() for name in sorted(shown - stored.FINISHED.keys())}
-    return [
-        line for name, found in made.items() if not isinstance(found, str)
-        for line in stored.problems(name, found.runs)
-    ]  # fmt: skip
+    found = []
+    for page in PAGES:
+        for name in marks.names(page.read_text(encoding="utf-8")):
+            if name not in stored.FINISHED:
+                made = TABLES[name]()
+                found += [] if isinstance(made, str) else stored.problems(name, made.runs)
+            elif page.name not in prose.RESEARCH:
+                found.append(
+                    f"{page.name}: {name}: finished, of an earlier version: measure it again"
+                )
+    return list(dict.fromkeys(found))
 
 
 def stale() -> list[str]:

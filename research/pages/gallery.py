@@ -1,6 +1,6 @@
 """The gallery: scripts of examples/ are run, and become pages with their code, output and figures.
 
-    python -m research gallery [NAME ...]    run all or some, write their pages to docs/gallery
+    python -m research gallery [NAME ...] [--jobs N]    run all or some, write their pages to docs/gallery
 
 The docstring of a script is the title and the introduction. A line `# %%` begins a cell, and the
 comments below it are its text. Figures are what a cell saves as PNG.
@@ -8,6 +8,7 @@ comments below it are its text. Figures are what a cell saves as PNG.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
 import io
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from matplotlib import rc_context
 
+from research import jobs
 from research.report import ROOT
 
 SCRIPTS = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
@@ -88,11 +90,15 @@ def stale() -> list[Path]:
     return found
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Write the pages of these scripts, or of all, and the index."""
+    parser = argparse.ArgumentParser(prog="python -m research gallery")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
+    parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
+    args = parser.parse_args(arguments)
     FOLDER.mkdir(exist_ok=True)
-    for name in names or SCRIPTS:
-        write(name)
+    work = [(name,) for name in args.names or SCRIPTS]
+    for (name,), _ in jobs.finished(write, work, args.jobs):
         print(f"wrote {name}", flush=True)
     for figure, name in _IN_THE_GUIDE.items():
         shutil.copy(FOLDER / f"{name}-{figure}.png", FOLDER.parent / "images" / f"{figure}.png")

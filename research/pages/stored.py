@@ -1,8 +1,8 @@
 """Stored results of measurements, tables made from them, and whether these may still be shown.
 
-A table is wrong if its results are of several versions, machines or defaults, or if the code that
-they describe has changed since. Tables of finished benchmarks, whose code was removed, are stored as
-text with command, machine and version.
+The rule: all results of a table are of one machine, and of the minor version and the defaults that the
+package has. Tables and numbers of finished studies, whose code was removed, are stored as text that
+names command, machine and version; they stand on pages of research and theory alone.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from research import report
+import mnemosphere
 from research.pages.marks import markdown
-from research.report import STORED, Json
+from research.report import STORED, Json, defaults
 
 RESULTS = STORED / "benchmarks"
-MINUS = str.maketrans("-", "−")
-FINISHED: dict[str, str] = json.loads((RESULTS / "finished.json").read_text(encoding="utf-8"))
-_ALIKE = {"version": lambda run: _version(run), "machine": lambda run: device(run),
-          "defaults": lambda run: run.get("defaults")}  # fmt: skip
+_FINISHED = json.loads((STORED / "finished.json").read_text(encoding="utf-8"))
+FINISHED: dict[str, str] = _FINISHED["tables"]
+FINISHED_FACTS: dict[str, dict[str, str]] = _FINISHED["facts"]
 
 
 class Table(NamedTuple):
@@ -44,16 +43,19 @@ def table(columns: Mapping[str, str], rows: Iterable[Json], *runs: Json, more: s
 def problems(name: str, runs: Iterable[Json]) -> list[str]:
     """Reasons not to show a table of these runs."""
     runs = list(runs)
-    found = [
-        f"{name}: results of more than one {what}: {', '.join(sorted(map(str, values)))}"
-        for what, of in _ALIKE.items()
-        if len(values := {value for run in runs if (value := of(run))}) > 1
-    ]
+    machines = sorted({device(run) for run in runs})
+    found = [f"{name}: more than one machine: {', '.join(machines)}"] if len(machines) > 1 else []
     for run in runs:
-        parts = run.get("describes", report.DEFAULT_FIT)
-        if parts and run.get("code") != report.code_of(parts):
-            found.append(f"{name}: older than the code it describes: {run['command']}")
+        version = _version(run) or "an unknown version"
+        if _minor(version) != _minor(mnemosphere.__version__):
+            found.append(f"{name}: measured with {version}, run again: {run['command']}")
+        elif run.get("defaults") != defaults():
+            found.append(f"{name}: measured with other defaults, run again: {run['command']}")
     return list(dict.fromkeys(found))
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]
 
 
 def command(run: Json) -> str:

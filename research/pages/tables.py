@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from research.benchmarks.conditional import CASES
-from research.pages.stored import MINUS, RESULTS, Table, read, table
+from research.pages.stored import RESULTS, Table, read, table
 from research.report import Json
 
 _KINDS = {
@@ -56,28 +56,6 @@ def ranks_table() -> Table:
     return table(columns, rows, run, more=f": {size}, one thread per process")
 
 
-def theory_table() -> Table:
-    """Theory and Gibbs sampling at the largest N; N times what is left at every N; computed."""
-    run = read("theory_vs_gibbs")
-    sizes = sorted({row["n_features"] for row in run["rows"]})
-    rows = []
-    for k in range(0, len(run["rows"]), len(sizes)):
-        group = run["rows"][k : k + len(sizes)]
-        size, _, rest = group[-1]["setting"].partition(" ")
-        left = [f"{r['n_features'] * r['clamped_difference']:.2f}".translate(MINUS) for r in group]
-        computed = group[-1]["correction"]
-        rows.append(group[-1] | {
-            "size": size.replace("x", " × ") + (f", {rest}" if rest else ""), "left": left,
-            "computed": "" if computed is None else f"{computed:.2f}".translate(MINUS),
-        })  # fmt: skip
-    columns = {
-        "*P*\\* × *P*": "{size}", "υ, ϱ, β": "{upsilon:g}, {rho:g}, {beta:g}", "phase": "{phase}",
-        "theory": "{theory:.4f}", f"Gibbs, *N* = {sizes[-1]}": "{gibbs:.4f} ± {standard_error:.4f}",
-        **{f"*N*Δ, {n}": f"{{left[{k}]}}" for k, n in enumerate(sizes)}, "computed": "{computed}",
-    }  # fmt: skip
-    return table(columns, rows, run)
-
-
 def starts_table() -> Table:
     """Seconds for many starts of the saddle-point equations."""
     run = read("saddle_starts")
@@ -96,6 +74,5 @@ TABLES: dict[str, Callable[[], Table]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
     "ranks": ranks_table,
-    "theory": theory_table,
     "starts": starts_table,
 }

@@ -231,7 +231,6 @@ def reproduce(
             _command(experiment, quick, chosen.type, seeds, workers),
             device=chosen,
             seeds=run.seeds,
-            describes=("training", "model", "numerics"),
         ),
         "settings": settings,
         "data": {name: f"{d.name}, {_rows_of(d)}" for name, d in loaded.items()},

@@ -136,7 +136,7 @@ def _source(result: Json) -> str:
         *([data] if data else []),
         device(result),
         f"{result['seconds']:,.0f} s",
-        f"torch {result['versions']['torch']}",
+        f"version {result['versions']['mnemosphere']}",
     ]
     return f"Source: {', '.join(facts)}."
 

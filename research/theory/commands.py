@@ -22,6 +22,7 @@ from research.theory import (
     trace_branches,
     trace_hierarchy,
 )
+from research.theory.examples import examples
 from research.theory.options import (
     BETA_RANGE,
     Along,
@@ -338,3 +339,14 @@ def spectrum(
     ]
     data = asdict(found) | {"rho": "inf" if math.isinf(rho) else rho}
     study.finish(data, found.draw(), *lines)
+
+
+@study_command("examples", picture=False)
+def worked_examples(
+    begin: Begin,
+) -> None:
+    """Compute the worked examples of the pages on the theory: thresholds, windows, eigenvalues."""
+    study = begin({})
+    with study.work("solving"):
+        found = examples()
+    study.finish(found)

@@ -10,9 +10,13 @@ from scipy.optimize import brentq
 from mnemosphere import theory
 from mnemosphere.theory import continuation, saddle_point, stability
 from research.report import Json
-from research.theory.occupation import branches
 
 _F64 = torch.float64
+_IDLE = 0.45  # a memory whose overlaps with the two vectors differ by less is idle
+_STARTS = {
+    "idle": [[0.9, 0.0, 0.1], [0.0, 0.9, 0.1]],
+    "paired": [[0.8, 0.8, 0.0], [0.0, 0.0, 0.9]],
+}
 
 
 def _unit(*shape: int, seed: int) -> torch.Tensor:
@@ -85,6 +89,24 @@ def tricritical() -> Json:
 
     sizes = [3, 4, 5, 7, 10]
     return {"memories": sizes, "rho": [brentq(quartic, 0.05, 3.0, args=(p,)) for p in sizes]}
+
+
+def branches(problem: theory.SaddlePointProblem) -> dict[str, tuple[torch.Tensor, float]]:
+    """Overlaps (2, 3) and f of the solutions with an idle memory and with two on one vector.
+
+    A branch that is no stable solution at this β is left out.
+    """
+    found = {}
+    for name, m in _STARTS.items():
+        start = torch.tensor([m], dtype=_F64)
+        solved = theory.solve_saddle_point(
+            problem, theory.OrderParameters(start, problem.p_h[None, :, None])
+        ).raise_if_failed()
+        idle = float((solved.m[0, 0] - solved.m[0, 1]).abs().min()) < _IDLE
+        if idle == (name == "idle") and float(theory.spectrum(problem, solved[0])[0]) < 1:
+            f = float(solved.objective[0]) * problem.rho * problem.n_teacher
+            found[name] = (solved.m[0], f)
+    return found
 
 
 def branch_levels() -> Json:

@@ -10,8 +10,8 @@ from scipy import stats
 from sklearn import metrics
 
 from research import __main__ as start
-from research.field import scores
-from research.field.parts import PARTS
+from research.field import scores, store
+from research.field.parts import PARTS, folds
 from research.field.sets import Table
 
 
@@ -73,9 +73,12 @@ def test_calibration_error_bin_by_bin():
         if inside.any():
             accuracy = (p[inside].argmax(1) == y[inside]).mean()
             total += inside.mean() * abs(accuracy - confidence[inside].mean())
-    assert scores.calibration_error(p, y) == pytest.approx(total)
-    sure = np.eye(3)[y]
-    assert scores.calibration_error(sure, y) == 0
+    parts = [
+        {"calibration": scores.calibration_gaps(p[rows], y[rows]), "tested": len(y[rows])}
+        for rows in (slice(0, 100), slice(100, None))
+    ]
+    assert store.gathered(parts) == {"calibration_error": pytest.approx(total, abs=1e-6)}
+    assert not scores.calibration_gaps(np.eye(3)[y], y).any()
 
 
 def test_log_loss_is_that_of_scikit_learn():
@@ -101,20 +104,48 @@ def test_separate_clusters_are_easy_for_every_part(part, method, key):
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], [23, 29, 19])
     x = rng.normal(size=(71, 4)) + 30 * np.eye(4)[y]
-    found = PARTS[part].measure(Table("far", "", x, y), method, 3, 0, None)
-    assert found[key] == pytest.approx([1.0] * 3)
+    table = Table("far", "", x, y)
+    for fold in folds(table, 3, 0):
+        assert PARTS[part].measure(table, method, fold, 0)[key] == pytest.approx(1.0)
 
 
-def test_cells_are_stored_and_summed_up(tmp_path, capsys):
-    methods = ("--methods", "Gaussian NB", "nearest centroid", "--sets", "wine", "--folds", "2")
-    options = ["field", "classify", *methods, "--out", str(tmp_path)]
+@pytest.mark.filterwarnings("ignore")
+def test_cells_are_stored_and_an_interrupted_run_goes_on(tmp_path, capsys):
+    methods = ("--methods", "k-NN", "logistic regression", "--sets", "wine", "--folds", "2")
+    options = [
+        "field",
+        "classify",
+        *methods,
+        "--out",
+        str(tmp_path),
+        "--cells",
+        str(tmp_path / "c"),
+    ]
     assert start.main(options) == 0
     before = (tmp_path / "classify.json").read_bytes()
     content = json.loads(before)
-    assert {"command", "versions", "device", "code"} <= set(content["methods"]["Gaussian NB"])
+    assert {"command", "versions", "device", "defaults"} <= set(content["methods"]["k-NN"])
     assert [len(c["accuracy"]) for c in content["cells"]] == [2, 2]
     assert "mean rank" in capsys.readouterr().out
-    assert start.main(options) == 0  # nothing is left to measure
-    assert (tmp_path / "classify.json").read_bytes() == before
+    cells = sorted(tmp_path.rglob("wine *.json"))
+    assert len(cells) == 4
+    cells[0].write_text(cells[0].read_text().replace('"accuracy": 0', '"accuracy": 1'))
+    cells[-1].unlink()
+    assert start.main(options) == 0  # the last is measured, the first is not
+    found = {
+        c["method"]: c["accuracy"]
+        for c in json.loads((tmp_path / "classify.json").read_text())["cells"]
+    }
+    assert found["k-NN"][0] > 1
+    assert found["logistic regression"] == content["cells"][1]["accuracy"]
     with pytest.raises(SystemExit, match="no method"):
         start.main(["field", "classify", "--methods", "oracle", "--out", str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"), [({}, True), ({"device": "other"}, False), ({"defaults": "x"}, False)]
+)
+def test_results_of_another_run_are_not_mixed(change, kept):
+    head = {"versions": {"mnemosphere": "0.3.0"}, "device": "a", "defaults": "d", "folds": 5}
+    old = store.Results("classify", {"wine": {}}, {"k-NN": head}, {("wine", "k-NN"): {}})
+    assert bool(old.alike(head | change).cells) == kept

@@ -11,8 +11,7 @@ from matplotlib.image import imread
 from research.paper import REGISTRY, accuracy, interpretability, memories
 
 KEYS = {
-    "name", "title", "quick", "command", "settings", "seeds", "data", "device", "threads", "code",
-    "describes", "defaults",
+    "name", "title", "quick", "command", "settings", "seeds", "data", "device", "threads", "defaults",
     "versions", "seconds", "finished", "measured", "paper", "remarks", "pictures",
 }  # fmt: skip
 

@@ -24,33 +24,10 @@ FIGURES = {
     "bifurcation": ["--teacher", "2", "--memories", "2", "--steps", "5"],
     "free-entropy": ["--teacher", "2", "--memories", "2", "--steps", "5"],
     "spectrum": ["--depth", "2"],
-    "complexity": ["--rows", "40", "--steps", "2", "--limit", "3"],
-    "regularizer": ["--teacher", "2", "--features", "11", "--steps", "2", "--seeds", "2"],
-    "random-labels": ["--draws", "2", "--teachers", "1", "--sweeps", "12", "--size", "97"],
-    "weak-teachers": [
-        "--teachers",
-        "2",
-        "--sweeps",
-        "12",
-        "--grid",
-        "3",
-        "--size",
-        "41",
-        "--memories",
-        "1",
-        "--many",
-        "3",
-    ],
-    "varsigma": ["--seeds", "1", "--only", "iris"],
-    "validity": ["--sets", "2"],
-    "splits": ["--teacher", "2", "--features", "11", "--size", "2", "--beta", "1.5", "--beta", "9"],
 }
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [pytest.param(f, marks=[pytest.mark.slow] * (f in ("splits", "validity"))) for f in FIGURES],
-)
+@pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_is_a_picture_and_its_numbers(run, tmp_path, figure):
     out = tmp_path / "new" / "figure.png"
     shown = run("theory", figure, *FIGURES[figure], "--out", out, "--seed", "3", "--json")
