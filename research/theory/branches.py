@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from mnemosphere.theory import (
-    Branch,
     OrderParameters,
     SaddlePointProblem,
     find_solutions,
-    trace_branch,
 )
-from mnemosphere.theory.continuation import newton
+from mnemosphere.theory.continuation import Branch, newton, trace_branch
 from mnemosphere.theory.saddle_point import conjugate
 from mnemosphere.theory.symmetric import symmetric_overlap
 from mnemosphere.theory.variational import free_entropy_per_example

@@ -35,7 +35,7 @@ from mnemosphere.fitted import FittedModel
 from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
-from mnemosphere.text import format_table
+from mnemosphere.text import Shown, Table
 
 __all__ = [
     "CertifiedAngles",
@@ -61,7 +61,7 @@ class CertifiedAngles(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CertifiedRadius:
+class CertifiedRadius(Shown):
     """How far each row can move before its class can change: proven bounds; `print` shows a table.
 
     Attributes
@@ -96,7 +96,7 @@ class CertifiedRadius:
     def __len__(self) -> int:
         return len(self.radius)
 
-    def table(self) -> list[dict[str, str]]:
+    def table(self) -> Table:
         """One line per row, for people."""
         return [
             {"row": str(k), "class": str(self.label[k]), "radius": f"{self.radius[k]:.4g}",
@@ -113,13 +113,11 @@ class CertifiedRadius:
         proven = f"no row within {self.radius[row]:.3g} {self.unit} changes this prediction"
         return proven if away is None else f"{proven}; this one, {away:.3g} away, does"
 
-    def __str__(self) -> str:
-        lines = [self.meaning]
-        if len(self):
-            lines.append(format_table(self.table()[:_SHOWN], 100))
-        if len(self) > _SHOWN:
-            lines.append(f"and {len(self) - _SHOWN} more rows")
-        return "\n".join(lines)
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """What the radius means, and the table."""
+        more = len(self) - _SHOWN
+        table: list[str | Table] = [self.table()[:_SHOWN]] if len(self) else []
+        return [self.meaning, *table, *([f"and {more} more rows"] if more > 0 else [])]
 
 
 def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:

@@ -22,6 +22,7 @@ from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import chunks
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
+from mnemosphere.text import Shown, Table
 
 MOST = 0.9  # of the vote
 LITTLE = 0.1  # by which memories may move probabilities where class frequencies decide
@@ -39,7 +40,7 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DecisionSummary:
+class DecisionSummary(Shown):
     """How few memories decide about rows; `print` shows a list.
 
     Attributes
@@ -104,8 +105,9 @@ class DecisionSummary:
             "memories that repeat another": str(self.repeated_memories),
         }
 
-    def __str__(self) -> str:
-        return "\n".join(f"{name}: {value}" for name, value in self.facts().items())
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """The facts, one sentence each."""
+        return [f"{name}: {value}" for name, value in self.facts().items()]
 
 
 def decision_summary(model: FittedModel, X: Any) -> DecisionSummary:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,19 +26,15 @@ from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.text import format_table, html_table, readable, short_text
+from mnemosphere.text import Shown, Table, readable, short_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-_SHOWN = 5  # rows of a notebook's tables, classes of a title
+_SHOWN = 5  # classes of a title
 _TOLD = 0.005  # probability of a class in a title
-_WIDTH = 100  # of printed tables
-_ALL = 1000  # letters of a name in a notebook
 _HALF = 0.5  # of the vote
 _SHORT = 24  # letters of row names that share a line
-
-Table = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Shown):
     """Explanations of n rows by the k memories with the largest share of each decision.
 
     `explanation[row]` is a list of `Reason`, the largest share first. `print` shows tables. Memories
@@ -308,7 +303,7 @@ class Explanation:
                 )
         return ""
 
-    def tables(self, row: int, width: int = _WIDTH) -> list[tuple[str, Table]]:
+    def tables(self, row: int, width: int) -> list[tuple[str, Table]]:
         """(heading, lines) of what there is to say about a row, for people; texts are cut."""
         reasons = self[row]
         long = any(len(str(name)) > _SHORT for r in reasons for name in r.typical_rows)
@@ -335,28 +330,17 @@ class Explanation:
             found.append(("training rows like these memories", _cut(texts, width)))
         if self.shows_features:
             features = self.features(row)
-            heading = "; ".join(filter(None, (features.title, features.together)))
-            found.append((heading, features.table()))
+            found.append((features.heading, features.table()))
         return found
 
-    def __str__(self) -> str:
-        parts = []
-        for row in range(len(self)):
-            parts.append(self.title(row))
-            for heading, lines in self.tables(row):
-                parts += [heading] if heading else []
-                parts += [format_table(lines, _WIDTH), ""]
-        return "\n".join(parts).rstrip()
-
-    def _repr_html_(self) -> str:
-        """Tables for a notebook, of the first few rows."""
-        parts = []
-        for row in range(min(len(self), _SHOWN)):
-            parts.append(f"<p><b>{escape(self.title(row))}</b></p>")
-            for heading, lines in self.tables(row, _ALL):
-                parts += [f"<p>{escape(heading)}</p>"] if heading else []
-                parts.append(html_table(lines))
-        return "".join(parts)
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """For each row what it is taken for, and the tables."""
+        found: list[str | Table] = []
+        for row in range(len(self))[:most]:
+            found.append(self.title(row))
+            for heading, lines in self.tables(row, width):
+                found += [heading, lines] if heading else [lines]
+        return found
 
     def __repr__(self) -> str:
         return f"Explanation of {len(self)} rows by {self.memory.shape[1]} memories each"
@@ -408,7 +392,9 @@ class Explanation:
             return feature_figure(self.features(row), decision, figure=figure)
         named = self.typical_rows is not None and self.typical_rows.dtype == object
         if image_shape is None and named:
-            texts = [[str(name) for name in self._typical(row, j)] for j in range(len(decision))]
+            texts = [
+                [str(name) for name in self._typical(row, j)] for j in range(len(self.share[row]))
+            ]
             return typical_rows(texts, decision, figure=figure)
         return explanation_strip(
             np.asarray(self.rows[row]), self.memories[row], decision, image_shape, figure=figure

@@ -1,7 +1,6 @@
 """Layer 1: statistical mechanics of the model, in float64."""
 
 from mnemosphere.model.splits import JointSplit, joint_split
-from mnemosphere.theory.continuation import Branch, trace_branch
 from mnemosphere.theory.diagnostics import Estimate
 from mnemosphere.theory.example_noise import (
     NoisySolution,
@@ -13,7 +12,6 @@ from mnemosphere.theory.limits import (
     NoiseEstimate,
     from_parameters,
     merging_varsigma,
-    noise_of_varsigma,
     suggest_varsigma_from_neighbors,
     suggest_varsigma_from_repeats,
     varsigma_of_noise,
@@ -43,14 +41,14 @@ from mnemosphere.theory.teacher_student import (
 from mnemosphere.theory.variational import free_entropy
 
 __all__ = [
-    "Branch", "DistinctSolution", "Estimate", "FiniteSize", "JointSplit", "LabelAverage",
+    "DistinctSolution", "Estimate", "FiniteSize", "JointSplit", "LabelAverage",
     "NoiseEstimate", "NoisySolution", "NotConvergedError", "OrderParameters", "PlantedData",
     "Posterior", "SaddlePointProblem", "Solution", "Symmetry", "Teacher", "Transition",
     "ValidityWarning", "classify", "duplicate", "find_solutions", "finite_size_corrections",
     "free_entropy", "from_parameters", "joint_split", "log_weight", "merging_varsigma",
-    "noise_of_varsigma", "parting_eigenvalues", "random_starts", "sample_data",
+    "parting_eigenvalues", "random_starts", "sample_data",
     "sample_posterior", "sample_teacher", "solve_random_labels", "solve_saddle_point",
     "solve_with_noise", "spectrum", "split_temperature", "suggest_varsigma_from_neighbors",
     "suggest_varsigma_from_repeats", "symmetric_overlaps", "symmetric_transition",
-    "symmetric_transitions", "trace_branch", "transition_order", "varsigma_of_noise",
+    "symmetric_transitions", "transition_order", "varsigma_of_noise",
 ]  # fmt: skip

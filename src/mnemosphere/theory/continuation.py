@@ -135,12 +135,6 @@ class Branch:
         Whether all values were reached.
     message : str
         How it ended.
-
-    Examples
-    --------
-    >>> branch = mn.theory.trace_branch(problem, "beta", [10.0, 9.0], state)
-    >>> branch.values.tolist(), branch.complete
-    ([10.0, 9.0], True)
     """
 
     parameter: str
@@ -223,11 +217,6 @@ def trace_branch(
     -------
     Branch
         The points and the bifurcations between them.
-
-    Examples
-    --------
-    >>> mn.theory.trace_branch(problem, "beta", [10.0, 9.0], state).m.shape
-    torch.Size([2, 2, 2])
     """
     if parameter not in PARAMETERS:
         raise ValueError(f"parameter must be one of {PARAMETERS}, got {parameter!r}")

@@ -47,23 +47,7 @@ def varsigma_of_noise(upsilon: float) -> float:
 
 
 def noise_of_varsigma(varsigma: float) -> float:
-    """Compute υ = ς/(1 − ς²), the inverse of `varsigma_of_noise`.
-
-    Parameters
-    ----------
-    varsigma : float in [0, 1]
-        ς.
-
-    Returns
-    -------
-    float
-        υ; infinite at ς = 1.
-
-    Examples
-    --------
-    >>> round(mn.theory.noise_of_varsigma(mn.theory.varsigma_of_noise(0.7)), 6)
-    0.7
-    """
+    """υ = ς/(1 − ς²), the inverse of `varsigma_of_noise`; infinite at ς = 1."""
     if not 0.0 < varsigma <= 1.0:
         raise ValueError(f"varsigma must lie in (0, 1], got {varsigma}")
     return math.inf if varsigma == 1.0 else varsigma / ((1.0 - varsigma) * (1.0 + varsigma))
