@@ -114,8 +114,6 @@ class Explanation(Shown):
         Cosine between memory and row.
     uniform_share : ndarray of shape (n,)
         Share of the uniform component.
-    frequency_share : ndarray of shape (n,)
-        Share of the vote that repeats the class frequencies.
     frequencies_decide : ndarray of bool of shape (n,)
         Whether the class is the most frequent one, with probabilities within 0.1 of the class frequencies.
     soft_label : ndarray of shape (n, k, C+1)
@@ -147,7 +145,6 @@ class Explanation(Shown):
     share: NDArray[Any]
     overlap: NDArray[Any]
     uniform_share: NDArray[Any]
-    frequency_share: NDArray[Any]
     frequencies_decide: NDArray[np.bool_]
     soft_label: NDArray[Any]
     n_alike: NDArray[np.int64]
@@ -445,7 +442,6 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     if given.values is not stored.values and any(has_gaps(part) for _, part in given.chunks()):
         seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
     nearest, share, uniform = _shares(model, seen, lost, n_nearest)
-    vote = spread(model, given)
     memory = as_numpy(nearest)
     names = model.features.names or [f"x{i}" for i in range(model.features.n_numbers)]
     return Explanation(
@@ -456,8 +452,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         share=as_numpy(share),
         overlap=as_numpy((exact @ votes.w.double().T).gather(1, nearest)),
         uniform_share=as_numpy(uniform),
-        frequency_share=vote.frequencies,
-        frequencies_decide=vote.undecided,
+        frequencies_decide=spread(model, given).undecided,
         soft_label=as_numpy(_soft_labels(model, seen, lost, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],

@@ -21,7 +21,6 @@ from mnemosphere.plots.style import (
     new_axes,
     new_figure,
     plain,
-    text_on,
 )
 
 _MAX_PRINTED = 30  # classes beyond which the counts would be too small to read
@@ -77,7 +76,7 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
                 ha="center",
                 va="center",
                 fontsize=font,
-                color=text_on(SEQUENTIAL(share[row, column])),
+                color="white" if share[row, column] > 0.5 else "black",
             )
     size = float(np.clip(240 / n, 7.0, 10.0))
     step = 1 if n <= _MAX_PRINTED else math.ceil(n / 20)
