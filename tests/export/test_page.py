@@ -146,10 +146,10 @@ def test_a_geometry_gives_the_same_answers_and_paths(
     x, y = wines
     settings = {"normalize": normalize, "objective": objective, "random_state": 0}
     model = mn.DAMClassifier(11, **settings).fit(x, y)
-    model.explore(tmp_path / "p.html", x, y, layout="pca")
+    model.explore(tmp_path / "p.html", x[::5], y[::5], layout="pca")
     browser.open(tmp_path / "p.html")
     found = np.array(browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"))
-    np.testing.assert_allclose(found, model.predict_proba(x), atol=1e-4, rtol=0)
+    np.testing.assert_allclose(found, model.predict_proba(x[::5]), atol=1e-4, rtol=0)
     row = x.iloc[17].to_numpy(dtype=float)
     known = np.arange(13) % 3 > 0
     given = x.iloc[[17]].where(known[None])
@@ -225,6 +225,7 @@ def test_keys_draw_and_go_from_tab_to_tab(opened):
 
 def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tmp_path):
     x, y = wines
+    x, y = x[::3], y[::3]
     wine_model.explore(tmp_path / "p.html", x, y)
     browser.open(tmp_path / "p.html")
     found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
@@ -269,7 +270,7 @@ def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
         max_iter=3,
         random_state=0,
     ).fit(digits.x_train[:600], digits.y_train[:600])
-    model.explore(tmp_path / "p.html", digits.x_test[:89], digits.y_test[:89], layout="pca")
+    model.explore(tmp_path / "p.html", digits.x_test[:37], digits.y_test[:37], layout="pca")
     browser.open(tmp_path / "p.html")
     n_levels = model.lineage_.n_levels
     assert browser.evaluate("data.levels.length") == n_levels
@@ -281,7 +282,7 @@ def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
             model
             if level == n_levels - 1
             else mn.as_estimator(mn.interpret.at_level(model.model_, level))
-        ).predict_proba(digits.x_test[:89])
+        ).predict_proba(digits.x_test[:37])
         np.testing.assert_allclose(found, wanted, atol=1e-3, rtol=0)
     parents = browser.evaluate("data.parents")
     for before, after, parent in zip(
@@ -296,10 +297,10 @@ def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
 
 def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
     model = mn.DAMClusterer(5, n_memories=13, max_iter=3, random_state=0).fit(digits.x_train[:400])
-    model.explore(tmp_path / "p.html", digits.x_train[:97], digits.y_train[:97])
+    model.explore(tmp_path / "p.html", digits.x_train[:31], digits.y_train[:31])
     browser.open(tmp_path / "p.html")
     found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
-    np.testing.assert_allclose(found, model.predict_proba(digits.x_train[:97]), atol=1e-3, rtol=0)
+    np.testing.assert_allclose(found, model.predict_proba(digits.x_train[:31]), atol=1e-3, rtol=0)
     assert "cluster" in browser.evaluate("document.getElementById('predicted').innerText")
     tabs = browser.evaluate("[...document.querySelectorAll('[role=tab]')].map((t) => t.innerText)")
     assert tabs == ["Play", "Recall", "Memories", "Report"]  # no labels, so no mistakes
@@ -374,7 +375,7 @@ def test_two_hundred_classes_fit_on_a_page(browser, tmp_path):
 
 
 def test_a_page_that_answers_otherwise_than_python_says_so(browser, wine_model, wines, tmp_path):
-    content = payload.payload(wine_model.model_, *wines)
+    content = payload.payload(wine_model.model_, *wines, max_rows=7)
     for name, shown in (("right", False), ("wrong", True)):
         if name == "wrong":
             content["levels"][-1]["votes"]["slope"] *= 1.05

@@ -331,7 +331,7 @@ def test_the_shortest_counterfactual_lies_beyond(name, normalize, precision):
     model = mn.DAMClassifier(
         13, normalize=normalize, objective="joint", precision=precision, random_state=0
     ).fit(x[::2], y[::2])
-    rows = x[1::2][:: len(x) // 12]
+    rows = x[1::2][:: len(x) // 10]
     found = model.certified_radius(rows)
     assert found.label.tolist() == model.predict(rows).tolist()
     assert (found.other != found.label).all()

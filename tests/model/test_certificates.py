@@ -199,7 +199,7 @@ def test_beta_counts_only_where_it_is_learned():
     learned = certify(params, batch)
     assert held.at_rest
     assert "not at rest" not in held.kinds
-    assert not learned.converged
+    assert not learned.at_rest
     assert set(learned.kinds) == {"not at rest"}
 
 
@@ -213,7 +213,7 @@ def test_kinds_agree_with_the_dense_hessian_of_the_grown_network(seed, beta):
     learn_beta = beta is None
     params = trained(seed, beta)
     found = certify(params, batch, learn_beta=learn_beta, method=EXACT, tol=1e-6)
-    assert found.converged
+    assert found.at_rest
     loss = evaluate(params, batch, objectives.joint)
     for memory, kind in enumerate(found.kinds):
         values = torch.linalg.eigvalsh(split_hessian(params, memory, batch))

@@ -184,8 +184,7 @@ def radius_of_rows(
     beyond = classes[others.clip(0)]
     if (others < 0).any():
         beyond = np.where(others < 0, None, beyond.astype(object))
-    unit_name = _unit(normalizer)
-    return CertifiedRadius(angles, radii, classes[labels], beyond, unit_name, _meaning(normalizer))
+    return CertifiedRadius(angles, radii, classes[labels], beyond, *_units(normalizer))
 
 
 def certified_angles(
@@ -390,22 +389,16 @@ def _coordinates(normalizer: Normalizer, x: Tensor) -> Tensor:
     return x - x.mean(1, keepdim=True) if normalizer.kind == "center" else x
 
 
-def _unit(normalizer: Normalizer) -> str:
+def _units(normalizer: Normalizer) -> tuple[str, str]:
+    """(unit of a radius, what it measures in two sentences)."""
+    name, unit = "standard units", "a row, each feature in its standard deviations"
     if normalizer.circles is not None:
-        return "ranks"
-    return "units of X" if normalizer.mean is None else "standard units"
-
-
-def _meaning(normalizer: Normalizer) -> str:
-    """What a radius measures, in two sentences."""
-    if normalizer.circles is not None:
-        unit = "the length of a change of the ranks among training rows, each from 0 to 1, a lower bound"
+        name, unit = "ranks", "the ranks among training rows, each from 0 to 1, a lower bound"
     elif normalizer.mean is None:
-        unit = "the length of a change of a row, in the units of X"
-    else:
-        unit = "the length of a change of a row, each feature in its standard deviations"
+        name, unit = "units of X", "a row, in the units of X"
     bound = ", a lower bound through the metric" if normalizer.metric is not None else ""
-    return f"No row within the radius gets another class. It is {unit}{bound}."
+    told = f"It is the length of a change of {unit}{bound}."
+    return name, f"No row within the radius gets another class. {told}"
 
 
 def _partly_missing(x: Tensor) -> Tensor:
