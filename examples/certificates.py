@@ -1,6 +1,6 @@
 """Certificates: has each memory converged, and would it split?
 
-A memory is a minimum of the loss, a saddle that gains from a split in two, or not converged yet.
+A memory is a minimum of the loss, a saddle that gains from a split in two, or not at rest yet.
 `certify` says which, after a copy of the model has taken exact passes until it converged.
 """
 

@@ -21,9 +21,9 @@ from mnemosphere.data import (
     NamedData,
     Normalizer,
     StoredRows,
-    extract_patches,
     prepare,
 )
+from mnemosphere.data.patches import extract_patches
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
 from mnemosphere.numerics import sphere
 from mnemosphere.training import SGD, FitResult, FixedPoint, Solver, fit, grow, latent

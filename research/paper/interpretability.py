@@ -53,7 +53,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
         soft = arrays[f"soft {key(row)}"].astype(np.float64)
         # The gallery leaves out a first row for the uniform component.
         p = np.concatenate([soft[:1], soft])
-        figure = memory_gallery(w, p, np.ones(len(p)), classes=_DIGITS, image_shape=_SIDE)
+        figure = memory_gallery(w, p, classes=_DIGITS, image_shape=_SIDE)
         found.append(save_picture(figure, folder, name, result))
     found.append(save_picture(draw_curves(result, folder), folder, "fig3-passes", result))
     return found

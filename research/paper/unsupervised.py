@@ -313,15 +313,15 @@ def _draw(result: Json, folder: Path) -> list[Path]:
     """The paper's five figures, and all ways to train beside each other."""
     arrays, side = load_arrays(folder), (result["settings"]["size"],) * 2
     classes, shown = range(len(result["settings"]["prior"])), result["settings"]["shown"]
-    w, p, p_h = (arrays[f"{name} {shown}"].astype(np.float64) for name in ("w", "p", "p_h"))
-    soft = as_soft_labels(p, p_h)
+    w, p = (arrays[f"{name} {shown}"].astype(np.float64) for name in ("w", "p"))
+    soft = as_soft_labels(p)
     order = np.lexsort((-soft.max(1), soft.argmax(1)))  # by class, the surest first
     pages = {"fig4": order[:: max(1, len(order) // _SHOWN)][:_SHOWN]}
     for k, start in enumerate(range(0, len(order), _SHOWN)):
         pages[f"fig{7 + k}"] = order[start : start + _SHOWN]
     found = []
     for name, indices in pages.items():
-        figure = memory_gallery(w, p, p_h, classes=classes, image_shape=side, indices=indices)
+        figure = memory_gallery(w, p, classes=classes, image_shape=side, indices=indices)
         found.append(save_picture(figure, folder, name, result, dpi=110))
     found.append(save_picture(_ways(result, arrays, side), folder, "fig4-classes", result, dpi=110))
     return found
@@ -334,10 +334,10 @@ def _ways(result: Json, arrays: dict[str, Any], side: tuple[int, ...]) -> Figure
     figure = new_figure(3.6 * min(2, len(first)), 3.6 * -(-len(first) // 2))
     panels = figure.subplots(-(-len(first) // 2), min(2, len(first)), squeeze=False).ravel()
     for ax, row in zip(panels, first, strict=False):
-        w, p, p_h = (arrays[f"{name} {row['case']}"] for name in ("w", "p", "p_h"))
+        w, p = (arrays[f"{name} {row['case']}"] for name in ("w", "p"))
         # Memories of one corner have the largest entries of all and would make strokes pale.
         scale = float(np.quantile(np.abs(w.astype(np.float64)), 0.99))
-        latent_classes(w, p, p_h, image_shape=side, vmax=scale, ax=ax)
+        latent_classes(w, p, image_shape=side, vmax=scale, ax=ax)
         within, shuffled = (round(row[name] or 0.0, 2) + 0.0 for name in ("within", "shuffled"))
         ax.set_title(
             f"{_TITLES[row['case']]}\noverlap within a class {within:.2f}, shuffled {shuffled:.2f}",

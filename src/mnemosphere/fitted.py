@@ -47,6 +47,7 @@ __all__ = [
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
+_NAMED = 10  # classes that a model names of itself
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Record:
     search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedModel:
     """A fitted model as one frozen value: what `fit` makes and model files hold.
 
@@ -182,6 +183,22 @@ class FittedModel:
     lineage: Lineage | None = None
     stream: Stream | None = None
     record: Record = Record()
+
+    def __repr__(self) -> str:
+        passes, names = (
+            len(self.record.history),
+            ", ".join(map(str, self.classes[:_NAMED].tolist())),
+        )
+        more = ", …" if len(self.classes) > _NAMED else ""
+        groups = "classes" if self.is_classifier else "clusters"
+        return (
+            f"FittedModel: a {self.kind}, {self.record.status} after {passes} passes\n"
+            f"  {len(self.classes)} {groups}: {names}{more}\n"
+            f"  {self.n_memories} memories of {self.features.n_columns} features, "
+            f"objective={self.objective!r}, normalize={self.normalizer.kind!r}\n"
+            f"  temperature {self.votes.temperature:.3g}, "
+            f"{'not ' if self.calibration is None else ''}calibrated for rejection"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is cached

@@ -4,10 +4,36 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from html import escape
 
 _ALL_SHOWN = 50  # features that are shown even if their names say nothing
+_WIDTH, _WIDTH_HTML = 100, 1000  # letters of a line as text, and in a notebook
+_FIRST = 5  # rows in a notebook
+
+Table = list[dict[str, str]]
+
+
+class Shown(ABC):
+    """A result that shows itself as sentences and tables, in a terminal and in a notebook."""
+
+    @abstractmethod
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """Sentences and tables in order, for people; most: rows of the result to show."""
+
+    def __str__(self) -> str:
+        lines = []
+        for part in self.parts(_WIDTH):
+            lines += [part] if isinstance(part, str) else [format_table(part, _WIDTH), ""]
+        return "\n".join(lines).rstrip()
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook, of the first few rows."""
+        return "".join(
+            f"<p>{escape(part)}</p>" if isinstance(part, str) else html_table(part)
+            for part in self.parts(_WIDTH_HTML, _FIRST)
+        )
 
 
 def cell_len(text: str) -> int:

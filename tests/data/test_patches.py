@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosphere.data import extract_patches
+from mnemosphere.data.patches import extract_patches
 
 
 def by_loop(images, size, stride, drop_blank):

@@ -145,7 +145,7 @@ def test_shrinking_keeps_most_of_what_was_known(grown, images):
 def test_certificate_of_a_converged_model(data):
     model = small(n_memories=3, solver=mn.FixedPoint(tol=1e-9), max_iter=900).fit(data.x, data.y)
     found = model.certify(data.x, data.y)
-    assert found.converged
+    assert found.at_rest
     assert found.beta_eff == pytest.approx(0.9 * model.beta_)
     assert found.n_iter == 0
 
@@ -155,10 +155,10 @@ def test_certificate_of_a_copy_that_came_to_rest(data):
     model = small(n_memories=3, max_iter=1)
     model.fit(data.x, names[data.y])
     before, proba = model.model_.density, model.predict_proba(data.x)
-    assert not model.certify(data.x, names[data.y], max_iter=0).converged
+    assert not model.certify(data.x, names[data.y], max_iter=0).at_rest
     assert model.certify(data.x, names[data.y], max_iter=2).n_iter == 2
     found = model.certify(data.x, names[data.y])
-    assert found.converged
+    assert found.at_rest
     assert 2 < found.n_iter < 100
     assert f"3 memories, after {found.n_iter} exact passes on a copy: " in found.summary()
     # The same as training to the end would have given, and the model is as it was.

@@ -10,8 +10,8 @@ import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
 
 import mnemosphere as mn
-from mnemosphere.export.facts import calibration_curve, facts
-from mnemosphere.interpret.evaluation import calibration_error
+from mnemosphere.export.facts import facts
+from mnemosphere.interpret.evaluation import measures
 
 yaml = pytest.importorskip("yaml")
 
@@ -48,11 +48,12 @@ def test_the_checksum_is_that_of_numbers_and_labels(wine_model, wines):
 def test_calibration_error_of_a_model_that_is_too_sure():
     sure = np.array([0.95] * 20 + [0.55] * 10)
     right = np.array([True] * 10 + [False] * 10 + [True] * 5 + [False] * 5)
-    assert calibration_curve(sure, right) == [
-        [pytest.approx(0.55), 0.5, 10],
-        [pytest.approx(0.95), 0.5, 20],
+    found = measures(np.zeros(30, int), np.where(right, 0, 1), sure, sure, 2)
+    assert found["calibration"] == [
+        (pytest.approx(0.55), 0.5, 10),
+        (pytest.approx(0.95), 0.5, 20),
     ]
-    assert calibration_error(sure, right) == pytest.approx((20 * 0.45 + 10 * 0.05) / 30)
+    assert found["calibration_error"] == pytest.approx((20 * 0.45 + 10 * 0.05) / 30)
 
 
 def test_names_cannot_break_out_of_their_cells():
@@ -93,23 +94,9 @@ def test_a_clusterer_has_a_card_without_measures(wines):
     model = mn.DAMClusterer(3, n_memories=7, random_state=0).fit(x)
     matter, body = front(mn.export.model_card(model.model_, x))
     assert "tabular-clustering" in matter["tags"]
+    assert "pipeline_tag" not in matter  # hubs know no such task
+    assert "license" not in matter
     assert "3 clusters" in body
-
-
-@pytest.mark.parametrize(
-    ("license", "kind"),
-    [("mit", "classification"), (None, "classification"), ("mit", "clustering")],
-)
-def test_hubs_find_license_library_and_task(license, kind, wine_model, wines):
-    model = wine_model
-    if kind == "clustering":
-        model = mn.DAMClusterer(3, n_memories=7, random_state=0).fit(wines[0])
-    matter, _ = front(mn.export.model_card(model.model_, license=license))
-    assert matter["library_name"] == "mnemosphere"
-    assert matter.get("license") == license
-    assert matter.get("pipeline_tag") == (
-        "tabular-classification" if kind == "classification" else None
-    )
 
 
 def test_a_pushed_model_comes_back(wine_model, wines, tmp_path):
@@ -133,4 +120,5 @@ def test_a_pushed_model_comes_back(wine_model, wines, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(x), wine_model.predict_proba(x))
     matter, body = front((tmp_path / "me/wines/README.md").read_text(encoding="utf-8"))
     assert matter["license"] == "mit"
+    assert matter["pipeline_tag"] == "tabular-classification"
     assert "## Measured" in body

@@ -23,7 +23,7 @@ def fitted(name, objective, precision="float64", **settings):
 
 
 def by_hand(model, x):
-    """(memories for 90%, three give the class, uniform, frequencies) of each row, one by one."""
+    """(memories for 90%, three give the class, uniform, frequencies decide) of each row."""
     model_ = model.model_
     params = model_.trained
     unit = model_.on_sphere(x, torch.float64)[0].numpy()
@@ -33,9 +33,7 @@ def by_hand(model, x):
         model.temperature_, unit,
     )  # fmt: skip
     shares, soft = np.exp(log_shares), net / np.maximum(net.sum(1, keepdims=True), 1e-300)
-    mix = net.sum(0)[:-1] / net[:, :-1].sum()
     prior = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
-    part = [1.0, *((g[:-1] / mix).min() for g in soft[1:])]
     found = []
     for s in shares:
         order = np.argsort(-s[1:])
@@ -48,20 +46,21 @@ def by_hand(model, x):
         label = (s @ soft[:, :-1]).argmax()
         proba = s @ soft[:, :-1] / (s @ soft[:, :-1]).sum()
         frequent = label == prior.argmax() and np.abs(proba - prior).max() <= 0.1
-        found.append((needed, three.argmax() == label, s[0], s @ part, frequent))
+        found.append((needed, three.argmax() == label, s[0], frequent))
     return [np.array(column) for column in zip(*found, strict=True)]
 
 
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("objective", ["joint", "conditional"])
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [("iris", "joint"), ("wine", "conditional"), ("cancer", "joint"), ("cancer", "conditional")],
+)
 def test_votes_are_shares_at_the_temperature_of_the_classes(name, objective):
     model, x = fitted(name, objective)
-    needed, same, uniform, frequencies, decide = by_hand(model, x)
+    needed, same, uniform, decide = by_hand(model, x)
     found = mn.interpret.decision.spread(model.model_, x)
     np.testing.assert_array_equal(found.needed, needed)
     np.testing.assert_array_equal(found.same, same)
     np.testing.assert_allclose(found.uniform, uniform, rtol=1e-9, atol=1e-14)
-    np.testing.assert_allclose(found.frequencies, frequencies, rtol=1e-9, atol=1e-14)
     summary = model.decision_summary(x)
     assert summary.rows == len(x)
     assert summary.memories == model.n_memories_
@@ -74,7 +73,6 @@ def test_votes_are_shares_at_the_temperature_of_the_classes(name, objective):
     # The shares that `explain` shows are the same.
     shown = model.explain(x, n_nearest=3)
     np.testing.assert_allclose(shown.uniform_share, uniform, rtol=1e-9, atol=1e-14)
-    np.testing.assert_allclose(shown.frequency_share, frequencies, rtol=1e-9, atol=1e-14)
     np.testing.assert_array_equal(shown.frequencies_decide, decide)
 
 
@@ -143,7 +141,6 @@ def test_rows_without_direction_and_with_missing_values():
     assert found.uniform[0] == 1.0
     assert not found.same[0]
     assert found.needed[0] == 8
-    assert np.isfinite(found.frequencies).all()
 
 
 def test_class_frequencies_decide_only_where_memories_change_little():

@@ -169,10 +169,10 @@ def test_beta_counts_only_where_it_is_learned():
     assert float(residual(params, batch).beta) > 0.01
     held = certify(params, batch, learn_beta=False)
     learned = certify(params, batch)
-    assert held.converged
-    assert "not converged" not in held.kinds
-    assert not learned.converged
-    assert set(learned.kinds) == {"not converged"}
+    assert held.at_rest
+    assert "not at rest" not in held.kinds
+    assert not learned.at_rest
+    assert set(learned.kinds) == {"not at rest"}
 
 
 # Certificate
@@ -185,7 +185,7 @@ def test_kinds_agree_with_the_dense_hessian_of_the_grown_network(seed, beta):
     learn_beta = beta is None
     params = trained(seed, beta)
     found = certify(params, batch, learn_beta=learn_beta, method=EXACT, tol=1e-6)
-    assert found.converged
+    assert found.at_rest
     loss = evaluate(params, batch, objectives.joint)
     for memory, kind in enumerate(found.kinds):
         values = torch.linalg.eigvalsh(
@@ -206,7 +206,7 @@ def test_a_memory_that_rests_is_told_from_one_that_moves():
     u[0] = 0.01 * tangent_basis(params.w[0])[:, 0]
     moved = params.replace(w=sphere.retract(params.w, u))
     found = certify(moved, batch, learn_beta=False, tol=2e-3)
-    assert found.kinds == ("not converged", "saddle", "saddle")
+    assert found.kinds == ("not at rest", "saddle", "saddle")
 
 
 def test_an_unresolved_curvature_is_no_minimum():
@@ -225,7 +225,7 @@ def test_an_unresolved_curvature_is_no_minimum():
         return method
 
     for factor, error, kind in (
-        (1.1, 0.2, "not converged"),
+        (1.1, 0.2, "not at rest"),
         (1.1, 0.05, "minimum"),
         (0.9, 0.2, "saddle"),  # the quotient of a poor direction already proves it
         (math.inf, 0.2, "minimum"),

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from mnemosphere import plots
+from mnemosphere.plots.gallery import class_weights
 
 P, SHAPE, C = 31, (5, 7), 3
 N = 35
@@ -15,14 +16,9 @@ def w():
 
 
 @pytest.fixture
-def p_h():
+def p():
     weight = np.random.default_rng(1).uniform(0.5, 1.5, P + 1)
-    return weight / weight.sum()
-
-
-@pytest.fixture
-def p(p_h):
-    return p_h[:, None] * np.random.default_rng(2).dirichlet([0.4] * (C + 1), size=P + 1)
+    return weight[:, None] * np.random.default_rng(2).dirichlet([0.4] * (C + 1), size=P + 1)
 
 
 def texts(ax):
@@ -70,10 +66,10 @@ def test_rows_that_are_no_images_become_bars(w):
     assert len(set(colors)) == 2
 
 
-def test_the_matrix_holds_the_soft_labels_and_marks_the_maxima(p, p_h):
+def test_the_matrix_holds_the_soft_labels_and_marks_the_maxima(p):
     chosen = [30, 0, 11, 5]
-    ax = plots.class_weights(p, ["a", "b", "c"], p_h=p_h, indices=chosen)
-    expected = np.array([[p[k + 1, y] / p_h[k + 1] for k in chosen] for y in range(C + 1)])
+    ax = class_weights(p, ["a", "b", "c"], indices=chosen)
+    expected = np.array([[p[k + 1, y] / p[k + 1].sum() for k in chosen] for y in range(C + 1)])
     np.testing.assert_allclose(ax.images[0].get_array(), expected)
     x, y = ax.lines[0].get_data()
     np.testing.assert_array_equal(x, range(4))
@@ -82,19 +78,19 @@ def test_the_matrix_holds_the_soft_labels_and_marks_the_maxima(p, p_h):
     assert tick_names(ax.yaxis) == ["a", "b", "c", "none"]
 
 
-def test_the_gallery_stands_above_its_matrix_with_the_same_names(w, p, p_h):
-    figure = plots.memory_gallery(w, p, p_h, classes="abc", image_shape=SHAPE, indices=[3, 1, 8])
+def test_the_gallery_stands_above_its_matrix_with_the_same_names(w, p):
+    figure = plots.memory_gallery(w, p, classes="abc", image_shape=SHAPE, indices=[3, 1, 8])
     upper, lower = figure.axes[:2]
     figure.draw_without_rendering()
     assert upper.get_position().y0 > lower.get_position().y1
     assert texts(upper) == tick_names(lower.xaxis) == ["#3", "#1", "#8"]
     np.testing.assert_array_equal(upper.images[2].get_array().data, w[8].reshape(SHAPE))
-    np.testing.assert_allclose(lower.images[0].get_array()[:, 2], p[9] / p_h[9])
+    np.testing.assert_allclose(lower.images[0].get_array()[:, 2], p[9] / p[9].sum())
 
 
-def test_features_by_memories_stand_above_the_same_columns(w, p, p_h):
+def test_features_by_memories_stand_above_the_same_columns(w, p):
     names = [f"size {k}" for k in range(N)]
-    figure = plots.memory_gallery(w, p, p_h, classes="abc", feature_names=names, indices=[3, 1, 8])
+    figure = plots.memory_gallery(w, p, classes="abc", feature_names=names, indices=[3, 1, 8])
     upper, lower = figure.axes[:2]
     few = w[[3, 1, 8]]
     order = sorted(sorted(range(N), key=lambda j: -few[:, j].std())[:25])
@@ -106,10 +102,10 @@ def test_features_by_memories_stand_above_the_same_columns(w, p, p_h):
         plots.memory_gallery(w, p, classes="abc", feature_names=names[1:])
 
 
-def test_of_many_features_each_memory_names_its_strongest(p, p_h):
+def test_of_many_features_each_memory_names_its_strongest(p):
     w = np.random.default_rng(3).normal(size=(len(p) - 1, 101))
     names = [f"term {k}" for k in range(101)]
-    figure = plots.memory_gallery(w, p, p_h, classes="abc", feature_names=names, indices=[3, 1, 8])
+    figure = plots.memory_gallery(w, p, classes="abc", feature_names=names, indices=[3, 1, 8])
     upper, lower = figure.axes[:2]
     wanted = []
     for k in (3, 1, 8):
@@ -141,14 +137,12 @@ def test_bad_gallery_arguments(w, arguments, message):
         plots.memories(w, **({"image_shape": SHAPE} | arguments))
 
 
-def test_bad_class_weights(w, p, p_h):
+def test_bad_class_weights(w, p):
     with pytest.raises(ValueError, match="4 label columns but 2 classes: pass 4, or 3"):
-        plots.class_weights(p, "ab")
+        class_weights(p, "ab")
     with pytest.raises(ValueError, match="p must not be negative"):
-        plots.class_weights(-p, "abc")
-    with pytest.raises(ValueError, match="p_h must have 32 entries"):
-        plots.class_weights(p, "abc", p_h=p_h[1:])
-    with pytest.raises(ValueError, match="p_h must be positive"):
-        plots.class_weights(p, "abc", p_h=0 * p_h)
+        class_weights(-p, "abc")
+    with pytest.raises(ValueError, match="a row of p is zero"):
+        class_weights(0 * p, "abc")
     with pytest.raises(ValueError, match="w has 30 memories but p has 32 rows: p needs 31"):
         plots.memory_gallery(w[1:], p, classes="abc", image_shape=SHAPE)

@@ -4,6 +4,7 @@ import torch
 from matplotlib.collections import LineCollection
 
 from mnemosphere import plots
+from mnemosphere.plots.growth import lineage_tree, tree_places
 
 # A root that splits into 1 and 2; 1 splits into 3 and 4, 2 goes on as 5; beside it a root 6.
 LEVELS = np.array([0, 1, 1, 2, 2, 2, 0])
@@ -20,77 +21,57 @@ def dots(ax):
     )
 
 
-def test_the_tree_stands_over_its_leaves():
-    ax = plots.lineage_tree(LEVELS, PARENTS)
-    place = dots(ax)
-    # Leaves 3, 4, 5, 6 stand at 0..3; parents over the middle of their children.
-    np.testing.assert_allclose(place[:, 0], [1.25, 0.5, 2.0, 0.0, 1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(place[:, 1], -LEVELS)
+def tree(levels, parents, n_features=6, n_classes=3, **more):
+    n = len(levels)
+    w = torch.randn(n, n_features, generator=torch.Generator().manual_seed(0))
+    names = [f"class {k}" for k in range(n_classes)]
+    label = np.arange(n) % n_classes
+    nodes = [f"#{k}" for k in range(n)]
+    return w, lineage_tree(levels, parents, w, labels=label, classes=names, names=nodes, **more)
+
+
+def test_the_tree_stands_over_its_leaves_and_memories_are_the_nodes():
+    memories, ax = tree(LEVELS, PARENTS, image_shape=(2, 3))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1", "2"]
-
-
-def test_memories_are_the_nodes():
-    memories = torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
-    names = ["cat", "dog", "hen"]
-    ax = plots.lineage_tree(
-        LEVELS,
-        PARENTS,
-        memories=memories,
-        image_shape=(2, 3),
-        labels=[0, 1, 2, 0, 1, 2, 0],
-        classes=names,
-    )
+    # Leaves 3, 4, 5, 6 stand at 0..3; parents over the middle of their children.
+    place = [1.25, 0.5, 2.0, 0.0, 1.0, 2.0, 3.0]
     assert len(ax.images) == 7
-    for image, row, level in zip(ax.images, memories, LEVELS, strict=True):
+    for image, row, level, x in zip(ax.images, memories, LEVELS, place, strict=True):
         np.testing.assert_allclose(image.get_array(), row.reshape(2, 3))
+        assert sum(image.get_extent()[:2]) / 2 == pytest.approx(x)
         assert np.sign(image.get_extent()[2] + image.get_extent()[3]) == -np.sign(level)
-    assert [text.get_text() for text in ax.texts] == [names[k] for k in (0, 1, 2, 0, 1, 2, 0)]
+    shown = [text.get_text() for text in ax.texts]
+    assert shown == [*(f"cla… {k % 3}" for k in range(7)), *(f"#{k}" for k in range(7))]
     ax.figure.draw_without_rendering()
 
 
 def test_many_leaves_are_dots_colored_by_class():
-    n = 41
-    labels = np.arange(n) % 11
-    ax = plots.lineage_tree(
-        [0] * n,
-        [-1] * n,
-        memories=np.ones((n, 4)),
-        image_shape=(2, 2),
-        labels=labels,
-        classes=range(11),
-    )
+    _, ax = tree([0] * 41, [-1] * 41, n_classes=11)
     assert not ax.images
-    assert len(dots(ax)) == n
-    legend = ax.get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == [str(k) for k in range(11)]
-    looks = {(h.get_color(), h.get_marker()) for h in legend.legend_handles}
+    assert len(dots(ax)) == 41
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [f"class {k}" for k in range(11)]
+    looks = {(tuple(c.get_facecolor()[0]), c.get_paths()[0].vertices.tobytes())
+             for c in ax.collections if not isinstance(c, LineCollection)}  # fmt: skip
     assert len(looks) == 11
 
 
 def test_a_long_lineage_needs_no_recursion():
     n = 1501
-    ax = plots.lineage_tree(np.arange(n), np.arange(n) - 1)
-    assert len(dots(ax)) == n
-    assert len(ax.get_yticks()) <= 21
+    x, n_leaves = tree_places(np.arange(n) - 1)
+    assert (len(x), n_leaves) == (n, 1)
 
 
 @pytest.mark.parametrize(
-    ("levels", "parents", "more", "message"),
+    ("levels", "parents", "message"),
     [
-        ([0, 1], [-1], {}, "parents must have 2 entries, one per node"),
-        ([0, 1], [-1, 2], {}, r"node numbers 0..1, or -1"),
-        ([1, 1], [-1, 0], {}, "node 1 at level 1 has parent 0 at level 1"),
-        ([0, 1], [-1, 0], {"memories": np.ones((3, 4))}, "memories must have 2 entries"),
-        ([0, 1], [-1, 0], {"labels": [0, 5], "classes": "ab"}, r"labels must lie in 0..1"),
-        ([0, 1], [-1, 0], {"labels": [0]}, "labels must have 2 entries"),
-        (
-            [0, 1], [-1, 0], {"memories": np.ones((2, 4)), "image_shape": (2, 3)}, "6 pixels",
-        ),
+        ([0, 1], [-1], "parents must have 2 entries, one per node"),
+        ([0, 1], [-1, 2], r"node numbers 0..1, or -1"),
+        ([1, 1], [-1, 0], "node 1 at level 1 has parent 0 at level 1"),
     ],
-)  # fmt: skip
-def test_bad_trees(levels, parents, more, message):
+)
+def test_bad_trees(levels, parents, message):
     with pytest.raises(ValueError, match=message):
-        plots.lineage_tree(levels, parents, **more)
+        tree(levels, parents)
 
 
 def test_the_spectrum_is_sorted_and_parted_by_beta_eff():

@@ -16,13 +16,12 @@ SOFT = np.array(
         [0.2, 0.2, 0.5, 0.1],
     ]
 )
-P_H = np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
 P = np.vstack([np.full(4, 0.125), SOFT * 0.1])
 W = np.arange(30.0).reshape(5, 6) - 12
 
 
 def test_every_memory_stands_in_the_row_of_its_class():
-    ax = latent_classes(W, P, P_H, image_shape=(2, 3), classes=["a", "b", "c"])
+    ax = latent_classes(W, P, image_shape=(2, 3), classes=["a", "b", "c"])
     rows = [t for t in ax.texts if "(" in t.get_text()]
     texts = [t.get_text() for t in rows]
     assert texts == ["a  (2)", "b  (0)", "c  (3)"]  # "none" has no memory and no row

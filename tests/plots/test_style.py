@@ -11,23 +11,6 @@ from mnemosphere import plots
 from mnemosphere.plots import checks, style
 
 
-def lightness(rgb):
-    """CIELAB L* of sRGB colors, from the definition of the space."""
-    rgb = np.asarray(rgb)
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    luminance = linear @ [0.2126729, 0.7151522, 0.0721750]
-    return 116 * np.cbrt(luminance) - 16
-
-
-def test_the_sequential_map_falls_evenly_in_lightness():
-    # Above L* = 8 the cube-root branch of L* holds; the last color lies just below.
-    shades = lightness(style.SEQUENTIAL(np.linspace(0, 0.97, 98))[:, :3])
-    steps = np.diff(shades)
-    assert shades[0] == pytest.approx(100, abs=0.1)
-    assert steps.max() < 0
-    assert np.abs(steps - steps.mean()).max() < 0.5 * abs(steps.mean())
-
-
 def test_names_are_short_and_no_formulas():
     assert style.plain("a$b$") == r"a\$b\$"
     assert style.plain("two\nlines") == "two lines"

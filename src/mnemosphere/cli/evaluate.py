@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SHOWN = 10  # memories of a certificate, confusions, classes where there are many
 _CLASSES = 30
 _NOVEL = option("Rows of another kind, to be told apart by novelty.", metavar="DATA")
-_CERTIFY = option("Is each memory a minimum, a saddle, or not converged?", "--certify")
+_CERTIFY = option("Is each memory a minimum, a saddle, or not at rest?", "--certify")
 
 
 @command(rows=True, split=True)

@@ -46,6 +46,7 @@ def plot(
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model
     from mnemosphere.plots import fitted
+    from mnemosphere.plots.curves import learning_curves
 
     path = Path(f"{kind.value}.png") if out is None else out
     check_file(path, PICTURES, overwrite=overwrite, inputs=(model,))
@@ -56,7 +57,7 @@ def plot(
     elif kind is Kind.classes:
         picture = fitted.classes_of(opened.model.model_, count)
     elif kind is Kind.history:
-        picture = plots.learning_curves(opened.model.history_)
+        picture = learning_curves(opened.model.history_)
     else:
         picture = fitted.tree_of(opened.of_rows("a tree").model_, shape)
     plots.save(picture, path)

@@ -111,7 +111,10 @@ def _predictions(
     proba = model.log_proba(rows.x).exp().cpu().numpy()
     found = model.classes[proba.argmax(axis=1)]
     # Novelty and rejection are about the rows that were trained on, whatever classes are expected.
-    score, threshold = first.novelty_score(rows.x).cpu().numpy(), interpret.novelty_threshold(first)
+    score, threshold = (
+        first.novelty_score(rows.x).cpu().numpy(),
+        interpret.rejection.novelty_threshold(first),
+    )
     if reject is not None:
         found = np.where(interpret.is_rejected(first, rows.x, reject), None, found.astype(object))
     columns: dict[str, Any] = {rows.kind: rows.names}

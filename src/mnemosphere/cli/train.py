@@ -259,6 +259,7 @@ def _run(
     from mnemosphere.estimators import save
     from mnemosphere.estimators.from_files import sample_rows
     from mnemosphere.interpret import shrink
+    from mnemosphere.plots.curves import learning_curves
     from mnemosphere.plots.fitted import memories_of
     from mnemosphere.training.few_labels import PHASE
 
@@ -291,7 +292,7 @@ def _run(
         save(opened.whole, path)
         gallery = memories_of(model.model_, rows.image_shape, pictures=opened.pictures)
         plots.save(gallery, folder.draft / "memories.png")
-        plots.save(plots.learning_curves(model.history_), folder.draft / "history.png")
+        plots.save(learning_curves(model.history_), folder.draft / "history.png")
     return {
         **content,
         "measured_on": "training rows" if held_out is None else "held-out rows",

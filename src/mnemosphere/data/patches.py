@@ -23,12 +23,6 @@ class Patches:
         Column of the top left pixel.
     size : int
         Side of a patch in pixels.
-
-    Examples
-    --------
-    >>> patches = mn.data.extract_patches(digits, size=4, image_shape=(8, 8))
-    >>> patches.x.shape[1], len(patches) == len(patches.image)
-    (16, True)
     """
 
     x: NDArray[Any]
@@ -73,11 +67,6 @@ def extract_patches(
     -------
     Patches
         The patches and their places.
-
-    Examples
-    --------
-    >>> mn.data.extract_patches(digits[:1], size=4, image_shape=(8, 8), drop_blank=False)
-    Patches(9 of 4x4)
     """
     stack = _as_stack(np.asarray(images), image_shape)
     _, height, width = stack.shape

@@ -41,7 +41,7 @@ ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
     "beta_": lambda m: float(m.trained.beta),
     "varsigma_": lambda m: m.trained.varsigma,
     "normalize_": lambda m: m.normalizer.kind,
-    "novelty_threshold_": interpret.novelty_threshold,
+    "novelty_threshold_": interpret.rejection.novelty_threshold,
     "search_": lambda m: SearchTable(m.record.search),
     "history_": lambda m: m.record.history,
     "n_iter_": lambda m: len(m.record.history),
@@ -441,7 +441,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         *, tol: float = 1e-3, max_iter: int = 100,
     ) -> Certificate:  # fmt: skip
-        """Determine if each memory is a minimum, a saddle, or not converged.
+        """Determine if each memory is a minimum, a saddle, or not at rest.
 
         Training stops before the parameters are at rest, so a copy first takes exact passes, and the
         certificate is about that copy. A conditional objective has no exact pass: the model is certified

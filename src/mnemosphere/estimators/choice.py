@@ -42,7 +42,7 @@ from mnemosphere.model.class_reading import (
 from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.text import format_table
+from mnemosphere.text import Shown, Table
 from mnemosphere.training import few_labels, stacked
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import STEPS, class_targets, start_conditional
@@ -78,16 +78,16 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-class SearchTable(list[dict[str, Any]]):
+class SearchTable(Shown, list[dict[str, Any]]):
     """The trials of a search; prints as a table of those on most rows, best first."""
 
-    def __str__(self) -> str:
-        """Columns that say nothing are left out."""
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """The table; columns that say nothing are left out."""
         last = [t for t in self if t.get("rows") == self[-1].get("rows")]
         last.sort(key=lambda t: float(t.get("log_loss", -t.get("agreement", 0.0))))
         shown = [name for name in _COLUMNS if any(t.get(name) for t in last)]
         lines = [{_COLUMNS[name]: _cell(trial.get(name)) for name in shown} for trial in last]
-        return format_table(lines, 100) if lines else "no search"
+        return [lines if lines else "no search"]
 
 
 def _cell(value: Any) -> str:

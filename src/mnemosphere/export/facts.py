@@ -7,7 +7,6 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.files import plain
@@ -19,7 +18,6 @@ from mnemosphere.labels import Labels
 from mnemosphere.machine import versions
 from mnemosphere.model.sparse_rows import SparseRows
 
-_BINS = 10
 _DENSE_NUMBERS = 1 << 20  # of sparse rows that are held dense at a time
 _PAIRS = 10  # most confused pairs that are named
 
@@ -97,18 +95,9 @@ def _measure(model: FittedModel, stored: StoredRows, y: Labels) -> dict[str, Any
         "decision": decision_summary(model, stored).facts(),
         "confusion": pairs,
         "confused": wrong[:_PAIRS],
-        "calibration": calibration_curve(sure, truth == best),
+        "calibration": found["calibration"],
         "calibration_error": found["calibration_error"],
     }
-
-
-def calibration_curve(
-    sure: NDArray[np.floating[Any]], right: NDArray[np.bool_]
-) -> list[list[float]]:
-    """Ten bins of the largest probability: its mean, how often it was right, rows."""
-    place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
-    parts = [(sure[place == k], right[place == k]) for k in range(_BINS)]
-    return [[float(s.mean()), float(r.mean()), len(s)] for s, r in parts if len(s)]
 
 
 def _short(value: object) -> str:

@@ -6,12 +6,11 @@ A file holds a `FittedModel`, a `FittedEncoder`, or the named steps of a pipelin
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self, get_type_hints
@@ -239,12 +238,9 @@ def check(
     model: Saved | Steps, check_settings: SettingsCheck | None = None
 ) -> tuple[dict[str, Any], Tensors]:
     """(header, tensors) of a model that `read` would give back; ValueError if it would refuse it."""
-    try:
-        header, tensors = _take_apart(model)
-        header = json.loads(json.dumps(header))
-        _put_together(header, tensors, check_settings or (lambda name, settings: None))
-    except (KeyError, UnicodeError) as error:
-        raise ValueError(f"{error} is missing" if isinstance(error, KeyError) else error) from error
+    header, tensors = _take_apart(model)
+    header = json.loads(json.dumps(header))
+    _put_together(header, tensors, check_settings or (lambda name, settings: None))
     return header, tensors
 
 
@@ -335,17 +331,11 @@ def read(path: str | Path, check_settings: SettingsCheck) -> Saved | Steps:
         raise ValueError(f"{path} is a folder: give the model file in it")
     header, tensors = read_tensors(path, FORMAT, VERSION)
     own = {k: v for k, v in header.items() if k not in ("format", "version")}
-    with _refusing(path):
-        return _put_together(own, tensors, check_settings)
-
-
-@contextlib.contextmanager
-def _refusing(path: Path) -> Iterator[None]:
     try:
-        yield
+        return _put_together(own, tensors, check_settings)
     except (KeyError, ValueError) as error:
-        missing = f"the tensor {error} is missing" if isinstance(error, KeyError) else str(error)
-        reason = " ".join(missing.split())[:_LONGEST_REASON]
+        told = f"the tensor {error} is missing" if isinstance(error, KeyError) else str(error)
+        reason = " ".join(told.split())[:_LONGEST_REASON]
         raise ValueError(f"{path} is damaged: {reason}; save the model again") from error
 
 

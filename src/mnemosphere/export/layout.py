@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
 LAYOUTS = ("auto", "pca", "umap")
 _FEW = 50  # memories: principal components show them as well
@@ -33,13 +34,9 @@ def map_memories(w: NDArray[Any], layout: str = "auto") -> NDArray[np.float64]:
 
 
 def _pca(w: NDArray[Any]) -> NDArray[np.float64]:
-    centered = np.asarray(w, dtype=np.float64) - w.mean(axis=0)
-    left, size, right = np.linalg.svd(centered, full_matrices=False)
-    axes = min(2, len(size))
-    # Signs are free: the largest entry of each axis is made positive.
-    peak = np.abs(right[:axes]).argmax(axis=1)
     points = np.zeros((len(w), 2))
-    points[:, :axes] = left[:, :axes] * size[:axes] * np.sign(right[np.arange(axes), peak])
+    axes = min(2, *w.shape)
+    points[:, :axes] = PCA(axes, svd_solver="full").fit_transform(w)
     return points
 
 

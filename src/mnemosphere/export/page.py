@@ -44,28 +44,19 @@ def write_page(path: Path, content: dict[str, Any]) -> None:
     """Write the page that shows a payload, atomically."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
-    write_atomically(path, render(content).encode())
+    write_atomically(path, _render(content).encode())
 
 
-def render(content: dict[str, Any]) -> str:
+def _render(content: dict[str, Any]) -> str:
     """The page that shows a payload."""
     # In ASCII, and without the signs that could end the script element it lies in.
     text = json.dumps(plain(content, finite=True), allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     page = _part("template.html")
-    for place, part in (
-        ("/*style*/", _part("style.css")),
-        ("/*model*/", _part("model.js")),
-        ("/*page*/", _part("page.js")),
-        ("/*views*/", _part("views.js")),
-        ("/*payload*/", text),
-    ):
-        before, found, after = page.partition(place)
-        if not found:
-            raise ValueError(f"the template has no place for {place}")
-        page = before + part + after
-    return page
+    for name in ("style.css", "model.js", "page.js", "views.js"):
+        page = page.replace(f"/*{name.partition('.')[0]}*/", _part(name), 1)
+    return page.replace("/*payload*/", text, 1)
 
 
 def _part(name: str) -> str:

@@ -122,13 +122,6 @@ def payload(
     }
 
 
-def guess_image_shape(n_features: int, table: NDArray[Any] | None) -> tuple[int, int] | None:
-    """(side, side) for rows of a square number of values that are not negative; else None."""
-    side = round(n_features**0.5)
-    square = side * side == n_features and n_features >= _LEAST_PIXELS
-    return (side, side) if square and (table is None or _least(table) >= 0) else None
-
-
 def _image_shape(
     model: FittedModel, given: Sequence[int] | str | None, table: NDArray[Any] | None
 ) -> tuple[int, ...] | None:
@@ -138,7 +131,10 @@ def _image_shape(
             raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
         named = model.features.names is not None or model.normalizer.mean is not None
         named |= model.features.encoder is not None
-        return None if named else guess_image_shape(n_features, table)
+        side = round(n_features**0.5)
+        square = side * side == n_features and n_features >= _LEAST_PIXELS
+        positive = table is None or _least(table) >= 0
+        return (side, side) if square and positive and not named else None
     if given is None:
         return None
     shape = tuple(int(side) for side in given)

@@ -35,7 +35,7 @@ from mnemosphere.fitted import FittedModel
 from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
-from mnemosphere.text import format_table
+from mnemosphere.text import Shown, Table
 
 __all__ = [
     "CertifiedAngles",
@@ -61,7 +61,7 @@ class CertifiedAngles(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CertifiedRadius:
+class CertifiedRadius(Shown):
     """How far each row can move before its class can change: proven bounds; `print` shows a table.
 
     Attributes
@@ -96,7 +96,7 @@ class CertifiedRadius:
     def __len__(self) -> int:
         return len(self.radius)
 
-    def table(self) -> list[dict[str, str]]:
+    def table(self) -> Table:
         """One line per row, for people."""
         return [
             {"row": str(k), "class": str(self.label[k]), "radius": f"{self.radius[k]:.4g}",
@@ -113,13 +113,11 @@ class CertifiedRadius:
         proven = f"no row within {self.radius[row]:.3g} {self.unit} changes this prediction"
         return proven if away is None else f"{proven}; this one, {away:.3g} away, does"
 
-    def __str__(self) -> str:
-        lines = [self.meaning]
-        if len(self):
-            lines.append(format_table(self.table()[:_SHOWN], 100))
-        if len(self) > _SHOWN:
-            lines.append(f"and {len(self) - _SHOWN} more rows")
-        return "\n".join(lines)
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """What the radius means, and the table."""
+        more = len(self) - _SHOWN
+        table: list[str | Table] = [self.table()[:_SHOWN]] if len(self) else []
+        return [self.meaning, *table, *([f"and {more} more rows"] if more > 0 else [])]
 
 
 def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
@@ -186,8 +184,7 @@ def radius_of_rows(
     beyond = classes[others.clip(0)]
     if (others < 0).any():
         beyond = np.where(others < 0, None, beyond.astype(object))
-    unit_name = _unit(normalizer)
-    return CertifiedRadius(angles, radii, classes[labels], beyond, unit_name, _meaning(normalizer))
+    return CertifiedRadius(angles, radii, classes[labels], beyond, *_units(normalizer))
 
 
 def certified_angles(
@@ -392,22 +389,16 @@ def _coordinates(normalizer: Normalizer, x: Tensor) -> Tensor:
     return x - x.mean(1, keepdim=True) if normalizer.kind == "center" else x
 
 
-def _unit(normalizer: Normalizer) -> str:
+def _units(normalizer: Normalizer) -> tuple[str, str]:
+    """(unit of a radius, what it measures in two sentences)."""
+    name, unit = "standard units", "a row, each feature in its standard deviations"
     if normalizer.circles is not None:
-        return "ranks"
-    return "units of X" if normalizer.mean is None else "standard units"
-
-
-def _meaning(normalizer: Normalizer) -> str:
-    """What a radius measures, in two sentences."""
-    if normalizer.circles is not None:
-        unit = "the length of a change of the ranks among training rows, each from 0 to 1, a lower bound"
+        name, unit = "ranks", "the ranks among training rows, each from 0 to 1, a lower bound"
     elif normalizer.mean is None:
-        unit = "the length of a change of a row, in the units of X"
-    else:
-        unit = "the length of a change of a row, each feature in its standard deviations"
+        name, unit = "units of X", "a row, in the units of X"
     bound = ", a lower bound through the metric" if normalizer.metric is not None else ""
-    return f"No row within the radius gets another class. It is {unit}{bound}."
+    told = f"It is the length of a change of {unit}{bound}."
+    return name, f"No row within the radius gets another class. {told}"
 
 
 def _partly_missing(x: Tensor) -> Tensor:

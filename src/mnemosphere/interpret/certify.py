@@ -1,4 +1,4 @@
-"""Is each memory a minimum, a saddle, or not converged? And labeled rows as training sees them."""
+"""Is each memory a minimum, a saddle, or not at rest? And labeled rows as training sees them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def certify(
     tol: float = 1e-3,
     max_iter: int = 100,
 ) -> Certificate:
-    """Determine if each memory is a minimum, a saddle, or not converged.
+    """Determine if each memory is a minimum, a saddle, or not at rest.
 
     A copy first takes exact passes until nothing moves by more than `tol`: the certificate is about that
     copy. A conditional objective has no exact pass: the votes are certified as they were trained.

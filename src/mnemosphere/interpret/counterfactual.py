@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy, check_whole
 from mnemosphere.model.kernel import chunks, log_joint_differentiable
 from mnemosphere.model.votes import Votes
-from mnemosphere.text import format_table, html_table
+from mnemosphere.text import Shown, Table
 
 _FARTHEST = 20.0  # standard units that a feature may be changed by
 _STARTS = 4  # memories of the wanted class that are tried
@@ -53,7 +52,7 @@ _UNDONE = 30  # whole numbers of a row that may go back by one, the least change
 
 
 @dataclass(frozen=True)
-class Counterfactual:
+class Counterfactual(Shown):
     """Rows that got another class by a small change.
 
     `counterfactual[row]` is a list of dicts, the largest change first, and `print` shows tables. A change
@@ -159,7 +158,7 @@ class Counterfactual:
             return f"{start}: nothing has to change"
         return f"{start} with"
 
-    def table(self, row: int) -> list[dict[str, str]]:
+    def table(self, row: int) -> Table:
         """The largest changes, for people."""
         changes = self[row]
         lines = [
@@ -173,22 +172,13 @@ class Counterfactual:
             lines.append({"feature": others, "from": "", "to": "", "change": f"±{rest:.2f}"})
         return lines
 
-    def __str__(self) -> str:
-        parts = []
-        for row in range(len(self)):
-            parts.append(self.title(row))
-            if lines := self.table(row):
-                parts.append(format_table(lines, 100))
-        return "\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        """Tables for a notebook."""
-        parts = []
-        for row in range(min(len(self), _SHOWN)):
-            parts.append(f"<p><b>{escape(self.title(row))}</b></p>")
-            if lines := self.table(row):
-                parts.append(html_table(lines))
-        return "".join(parts)
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """For each row what became of it, and the changes."""
+        found: list[str | Table] = []
+        for row in range(len(self))[:most]:
+            changes = self.table(row)
+            found += [self.title(row), changes] if changes else [self.title(row)]
+        return found
 
 
 def _told(name: str, ends: Sequence[object], change: float) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 The vote of component γ on row x is its share s_γ(x) (`model.votes`): P(y|x) = Σ_γ s_γ(x) g_γy with the
 soft labels g. γ = 0 is the uniform component. Class frequencies π decide about a row if its class is the
-most frequent one and no probability is further than 0.1 from its π_y. A soft label contains the class frequencies π as far
-as min_y g_γy/π_y of it repeats them; that part of the vote distinguishes no class.
+most frequent one and no probability is further than 0.1 from its π_y.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.fitted import FittedModel, as_numpy
-from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import chunks
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
+from mnemosphere.text import Shown, Table
 
 MOST = 0.9  # of the vote
 LITTLE = 0.1  # by which memories may move probabilities where class frequencies decide
@@ -34,12 +33,11 @@ class Spread(NamedTuple):
     needed: NDArray[np.int64]  # (n,) memories that hold 90% of it; P + 1 if all hold less
     same: NDArray[np.bool_]  # (n,) whether the three strongest alone give the class
     uniform: NDArray[np.float64]  # (n,) share of the uniform component
-    frequencies: NDArray[np.float64]  # (n,) share that repeats the class frequencies
     undecided: NDArray[np.bool_]  # (n,) whether class frequencies decide
 
 
 @dataclass(frozen=True)
-class DecisionSummary:
+class DecisionSummary(Shown):
     """How few memories decide about rows; `print` shows a list.
 
     Attributes
@@ -104,8 +102,9 @@ class DecisionSummary:
             "memories that repeat another": str(self.repeated_memories),
         }
 
-    def __str__(self) -> str:
-        return "\n".join(f"{name}: {value}" for name, value in self.facts().items())
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """The facts, one sentence each."""
+        return [f"{name}: {value}" for name, value in self.facts().items()]
 
 
 def decision_summary(model: FittedModel, X: Any) -> DecisionSummary:
@@ -135,7 +134,7 @@ def decision_summary(model: FittedModel, X: Any) -> DecisionSummary:
 
 def summarize(model: FittedModel, parts: Sequence[Spread]) -> DecisionSummary:
     """The summary of rows that were looked at in parts."""
-    needed, same, uniform, _, undecided = map(np.concatenate, zip(*parts, strict=True))
+    needed, same, uniform, undecided = map(np.concatenate, zip(*parts, strict=True))
     middle, high = np.quantile(needed, [0.5, 0.9], method="inverted_cdf").tolist()
     return DecisionSummary(
         len(needed), model.n_memories, model.n_memories - len(model.distinct), middle, high,
@@ -146,16 +145,15 @@ def summarize(model: FittedModel, parts: Sequence[Spread]) -> DecisionSummary:
 def spread(model: FittedModel, X: Any) -> Spread:
     """How the vote on each row of X is spread."""
     votes = model.precise_votes
-    repeats = frequency_part(votes)[0]
     parts = [
-        _spread(votes, repeats, x[rows], lost[rows])
+        _spread(votes, x[rows], lost[rows])
         for x, lost in model.unit_rows(X, votes.w.dtype)
         for rows in chunks(x.shape[0], votes.n_memories, x.device)
     ]
     return Spread(*(as_numpy(torch.cat(part)) for part in zip(*parts, strict=True)))
 
 
-def _spread(votes: Votes, repeats: Tensor, x: Tensor, lost: Tensor) -> tuple[Tensor, ...]:
+def _spread(votes: Votes, x: Tensor, lost: Tensor) -> tuple[Tensor, ...]:
     share = Scores(votes, None, x.shape[0])(x, slice(None)).double().softmax(1)  # (B, P+1)
     share[lost] = torch.eye(1, share.shape[1], dtype=share.dtype, device=share.device)
     largest, order = share[:, 1:].sort(dim=1, descending=True)
@@ -169,4 +167,4 @@ def _spread(votes: Votes, repeats: Tensor, x: Tensor, lost: Tensor) -> tuple[Ten
     proba = proba / proba.sum(1, keepdim=True)
     most_frequent = prior[proba.argmax(1)] >= prior.max() - 1e-9
     undecided = most_frequent & ((proba - prior).abs().amax(1) <= LITTLE)
-    return needed, same, share[:, 0], share @ repeats, undecided
+    return needed, same, share[:, 0], undecided

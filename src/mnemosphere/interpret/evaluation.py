@@ -14,7 +14,7 @@ from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.decision import Spread, spread, summarize
 from mnemosphere.labels import Labels
 
-_BINS = 15  # of the calibration error
+_BINS = 15  # of confidence, equally wide
 Labeled = tuple[Any, NDArray[Any], Any]  # rows, their labels and their names
 
 
@@ -88,28 +88,29 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
 def measures(
     truth: NDArray[Any], best: NDArray[Any], own: NDArray[Any], sure: NDArray[Any], n_classes: int
 ) -> dict[str, Any]:
-    """Confusion, mean log-loss and calibration error of rows whose classes are known.
+    """Confusion, mean log-loss and calibration of rows whose classes are known.
 
     truth, best (n,): places of the true and the predicted class; own, sure (n,): probabilities.
     """
-    if not len(truth):
-        empty = np.zeros((n_classes, n_classes), dtype=np.int64)
-        return {"confusion": empty, "log_loss": None, "calibration_error": None}
     confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
     np.add.at(confusion, (truth, best), 1)
+    curve = calibration_curve(sure, best == truth)
+    gaps = sum(n * abs(said - was) for said, was, n in curve)
     return {
         "confusion": confusion,
-        "log_loss": float(-np.log(np.maximum(own, 1e-300)).mean()) + 0.0,
-        "calibration_error": calibration_error(sure, best == truth),
+        "log_loss": float(-np.log(np.maximum(own, 1e-300)).mean()) + 0.0 if len(own) else None,
+        "calibration": curve,
+        "calibration_error": gaps / len(own) if len(own) else None,
     }
 
 
-def calibration_error(sure: NDArray[Any], right: NDArray[np.bool_]) -> float | None:
-    """Mean distance between confidence and accuracy, over equal bins of confidence."""
-    if not len(sure):
-        return None
+def calibration_curve(
+    sure: NDArray[np.floating[Any]], right: NDArray[np.bool_]
+) -> list[tuple[float, float, int]]:
+    """(mean, how often right, rows) of the bins of the largest probability that have rows."""
     place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
-    return float(np.abs(np.bincount(place, weights=sure - right)).sum() / len(sure))
+    parts = [(sure[place == k], right[place == k]) for k in range(_BINS)]
+    return [(float(s.mean()), float(r.mean()), len(s)) for s, r in parts if len(s)]
 
 
 def _per_class(

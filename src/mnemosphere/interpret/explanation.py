@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,19 +26,15 @@ from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.text import format_table, html_table, readable, short_text
+from mnemosphere.text import Shown, Table, readable, short_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-_SHOWN = 5  # rows of a notebook's tables, classes of a title
+_SHOWN = 5  # classes of a title
 _TOLD = 0.005  # probability of a class in a title
-_WIDTH = 100  # of printed tables
-_ALL = 1000  # letters of a name in a notebook
 _HALF = 0.5  # of the vote
 _SHORT = 24  # letters of row names that share a line
-
-Table = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Shown):
     """Explanations of n rows by the k memories with the largest share of each decision.
 
     `explanation[row]` is a list of `Reason`, the largest share first. `print` shows tables. Memories
@@ -119,8 +114,6 @@ class Explanation:
         Cosine between memory and row.
     uniform_share : ndarray of shape (n,)
         Share of the uniform component.
-    frequency_share : ndarray of shape (n,)
-        Share of the vote that repeats the class frequencies.
     frequencies_decide : ndarray of bool of shape (n,)
         Whether the class is the most frequent one, with probabilities within 0.1 of the class frequencies.
     soft_label : ndarray of shape (n, k, C+1)
@@ -152,7 +145,6 @@ class Explanation:
     share: NDArray[Any]
     overlap: NDArray[Any]
     uniform_share: NDArray[Any]
-    frequency_share: NDArray[Any]
     frequencies_decide: NDArray[np.bool_]
     soft_label: NDArray[Any]
     n_alike: NDArray[np.int64]
@@ -308,7 +300,7 @@ class Explanation:
                 )
         return ""
 
-    def tables(self, row: int, width: int = _WIDTH) -> list[tuple[str, Table]]:
+    def tables(self, row: int, width: int) -> list[tuple[str, Table]]:
         """(heading, lines) of what there is to say about a row, for people; texts are cut."""
         reasons = self[row]
         long = any(len(str(name)) > _SHORT for r in reasons for name in r.typical_rows)
@@ -335,28 +327,17 @@ class Explanation:
             found.append(("training rows like these memories", _cut(texts, width)))
         if self.shows_features:
             features = self.features(row)
-            heading = "; ".join(filter(None, (features.title, features.together)))
-            found.append((heading, features.table()))
+            found.append((features.heading, features.table()))
         return found
 
-    def __str__(self) -> str:
-        parts = []
-        for row in range(len(self)):
-            parts.append(self.title(row))
-            for heading, lines in self.tables(row):
-                parts += [heading] if heading else []
-                parts += [format_table(lines, _WIDTH), ""]
-        return "\n".join(parts).rstrip()
-
-    def _repr_html_(self) -> str:
-        """Tables for a notebook, of the first few rows."""
-        parts = []
-        for row in range(min(len(self), _SHOWN)):
-            parts.append(f"<p><b>{escape(self.title(row))}</b></p>")
-            for heading, lines in self.tables(row, _ALL):
-                parts += [f"<p>{escape(heading)}</p>"] if heading else []
-                parts.append(html_table(lines))
-        return "".join(parts)
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """For each row what it is taken for, and the tables."""
+        found: list[str | Table] = []
+        for row in range(len(self))[:most]:
+            found.append(self.title(row))
+            for heading, lines in self.tables(row, width):
+                found += [heading, lines] if heading else [lines]
+        return found
 
     def __repr__(self) -> str:
         return f"Explanation of {len(self)} rows by {self.memory.shape[1]} memories each"
@@ -408,7 +389,9 @@ class Explanation:
             return feature_figure(self.features(row), decision, figure=figure)
         named = self.typical_rows is not None and self.typical_rows.dtype == object
         if image_shape is None and named:
-            texts = [[str(name) for name in self._typical(row, j)] for j in range(len(decision))]
+            texts = [
+                [str(name) for name in self._typical(row, j)] for j in range(len(self.share[row]))
+            ]
             return typical_rows(texts, decision, figure=figure)
         return explanation_strip(
             np.asarray(self.rows[row]), self.memories[row], decision, image_shape, figure=figure
@@ -459,7 +442,6 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     if given.values is not stored.values and any(has_gaps(part) for _, part in given.chunks()):
         seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
     nearest, share, uniform = _shares(model, seen, lost, n_nearest)
-    vote = spread(model, given)
     memory = as_numpy(nearest)
     names = model.features.names or [f"x{i}" for i in range(model.features.n_numbers)]
     return Explanation(
@@ -470,8 +452,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         share=as_numpy(share),
         overlap=as_numpy((exact @ votes.w.double().T).gather(1, nearest)),
         uniform_share=as_numpy(uniform),
-        frequency_share=vote.frequencies,
-        frequencies_decide=vote.undecided,
+        frequencies_decide=spread(model, given).undecided,
         soft_label=as_numpy(_soft_labels(model, seen, lost, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],

@@ -23,7 +23,6 @@ of all numbers of a category, are added.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,12 +40,13 @@ from mnemosphere.model.metric import relevances, strongest_pairs
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
-from mnemosphere.text import format_table, html_table
+from mnemosphere.text import Shown, Table
 
 Floats = NDArray[np.float64]
 _RANK, _STANDARD = "rank among training rows", "standard units"
 _SHOWN = 10
 _PAIRS = 3
+_LEAST = 0.005  # part of class frequencies that is shown
 _MANY, _TEN = 1000, 9.5  # odds that are not told closely; those that are whole numbers
 
 
@@ -62,8 +62,17 @@ class Source(NamedTuple):
     typical: NDArray[Any] | None  # (P, N) values of the features that memories stand for
 
 
+class Summand(NamedTuple):
+    """One part of an overlap and of log-odds."""
+
+    name: str
+    overlap: float | None  # None: the overlap has no such part
+    difference: float
+    feature: int = -1  # its number; −1: no single feature
+
+
 @dataclass(frozen=True)
-class FeatureContributions:
+class FeatureContributions(Shown):
     """One decision seen feature by feature: why the predicted class and not the runner-up.
 
     Positions are in standard deviations of the training rows with normalize="standard", ranks among the
@@ -214,60 +223,50 @@ class FeatureContributions:
         """
         return [int(i) for i in np.argsort(-np.abs(self.difference), kind="stable")]
 
-    def table(self, most: int = _SHOWN) -> list[dict[str, str]]:
-        """The features that made the largest difference, for people."""
+    def summands(self, most: int = _SHOWN) -> list[Summand]:
+        """What adds up to overlap and log-odds: the strongest features, the others, the rest."""
         order = self.order()
         shown, others = order[:most], order[most:]
-        overlap = f"overlap {self.memory[0]}"
+        part, difference = self.contribution[0], self.difference
+        found = [Summand(self.names[i], float(part[i]), float(difference[i]), i) for i in shown]
+        if others:
+            rest = float(part[others].sum()), float(difference[others].sum())
+            found.append(Summand(f"others ({len(others)})", *rest))
+        if self.constant.any():
+            constant = float(self.constant[0])
+            found.append(Summand("(being average)", constant, self.difference_constant))
+        # On circles it is what an average row would get.
+        name = "(average row)" if self.unit == _RANK else "(soft labels)"
+        found.append(Summand(name, None, self.difference_rest))
+        if abs(self.difference_frequencies) >= _LEAST:
+            found.append(Summand("(class frequencies)", None, self.difference_frequencies))
+        if self.difference_missing:
+            found.append(Summand("(missing values)", None, self.difference_missing))
+        return found
 
+    def table(self, most: int = _SHOWN) -> Table:
+        """The features that made the largest difference, for people."""
         heads = ["predicted", "runner-up"] if self.typical else ["input", "predicted", "runner-up"]
         heads = ["relevance rank", *heads] if self.pairs else heads
-
-        def line(name: str, part: float | None, difference: float, i: int = -1) -> dict[str, str]:
+        overlap = self.contribution[0].sum() + self.constant[0]
+        lines = []
+        for name, part, difference, i in (
+            *self.summands(most),
+            Summand("sum", overlap, self.log_odds),
+        ):
             cells = dict.fromkeys(["value", *heads], "")
             if i >= 0:
                 places = self.position, self.predicted_position, self.runner_up_position
                 told = self.typical[i] if self.typical else [_told(at[i]) for at in places]
                 told = [*([str(self.relevance_rank[i])] if self.pairs else []), *told]
                 cells = dict(zip(cells, [self.written[i], *told], strict=True))
-            return {
-                "feature": name, **cells,
-                overlap: "" if part is None else f"{part:+.3f}", "difference": f"{difference:+.2f}",
-            }  # fmt: skip
+            cells[f"overlap {self.memory[0]}"] = "" if part is None else f"{part:+.3f}"
+            lines.append({"feature": name, **cells, "difference": f"{difference:+.2f}"})
+        return lines
 
-        lines = [line(self.names[i], self.contribution[0, i], self.difference[i], i) for i in shown]
-        if others:
-            parts = self.contribution[0, others].sum(), self.difference[others].sum()
-            lines.append(line(f"others ({len(others)})", *parts))
-        if self.constant.any():
-            lines.append(line("(being average)", self.constant[0], self.difference_constant))
-        lines.append(line(f"({self.rest})", None, self.difference_rest))
-        if abs(self.difference_frequencies) >= 0.005:
-            lines.append(line("(class frequencies)", None, self.difference_frequencies))
-        if self.difference_missing:
-            lines.append(line("(missing values)", None, self.difference_missing))
-        overlaps = self.contribution[0].sum() + self.constant[0]
-        return [*lines, line("sum", overlaps, self.log_odds)]
-
-    def __str__(self) -> str:
-        together = f"\n{self.together}" if self.pairs else ""
-        return f"{self.title}\n{format_table(self.table(), 100)}{together}"
-
-    def _repr_html_(self) -> str:
-        """The table for a notebook."""
-        together = f"<p>{escape(self.together)}</p>" if self.pairs else ""
-        return f"<p><b>{escape(self.title)}</b></p>{html_table(self.table())}{together}"
-
-    @property
-    def rest(self) -> str:
-        """What `difference_rest` is called: on circles it is what an average row would get."""
-        return "average row" if self.unit == _RANK else "soft labels"
-
-    @property
-    def together(self) -> str:
-        """The pairs of features that count together most, in a line; empty without a metric."""
-        said = (f"{a} {'+' if value > 0 else '−'} {b} ({value:+.2f})" for a, b, value in self.pairs)
-        return f"counting together: {', '.join(said)}" if self.pairs else ""
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """What the table says, and the table."""
+        return [self.heading, self.table()]
 
     @property
     def title(self) -> str:
@@ -276,6 +275,12 @@ class FeatureContributions:
             f"why {self.predicted} rather than {self.runner_up}: "
             f"odds {_odds(self.log_odds)}, log-odds {self.log_odds:+.2f}"
         )
+
+    @property
+    def heading(self) -> str:
+        """The title, and the pairs of features that count together most in a metric."""
+        said = (f"{a} {'+' if value > 0 else '−'} {b} ({value:+.2f})" for a, b, value in self.pairs)
+        return f"{self.title}; counting together: {', '.join(said)}" if self.pairs else self.title
 
 
 def _alone(values: Floats, lines: list[Line]) -> Floats:

@@ -210,7 +210,7 @@ def novelty_threshold(model: FittedModel) -> float | None:
 
     Examples
     --------
-    >>> mn.interpret.novelty_threshold(model) > 0
+    >>> clf.novelty_threshold_ > 0
     True
     """
     found = model.calibration

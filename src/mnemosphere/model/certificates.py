@@ -26,14 +26,14 @@ from mnemosphere.model.splits import class_splits, joint_split
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 
-Kind = Literal["minimum", "saddle", "not converged"]
-JointKind = Literal["minimum", "saddle", "label saddle", "not converged"]
+Kind = Literal["minimum", "saddle", "not at rest"]
+JointKind = Literal["minimum", "saddle", "label saddle", "not at rest"]
 
 _JOINT: dict[str, JointKind] = {
     "minimum": "minimum",
     "saddle": "label saddle",
     "label saddle": "label saddle",
-    "undecided": "not converged",
+    "undecided": "not at rest",
 }
 _ROUNDING = 64  # units in the last place by which β_eff must exceed β_split
 
@@ -44,7 +44,7 @@ class Certificate:
 
     "saddle": Eq. (stationarity) holds, and two copies of the memory lower the loss by moving apart
     along ±`direction`, so the network gains by growing there. "minimum": it holds, and no such split
-    lowers the loss to second order. "not converged": the memory, its class weights or β still move by
+    lowers the loss to second order. "not at rest": the memory, its class weights or β still move by
     more than `tol`, or the curvature is too near 0 to tell its sign.
 
     In `joint_kinds` the copies may also divide the classes: a "label saddle" is a minimum only at fixed
@@ -71,7 +71,7 @@ class Certificate:
     tol : float
         Tolerance of the residual.
     kinds : tuple of P str
-        "minimum", "saddle" or "not converged", at fixed class weights.
+        "minimum", "saddle" or "not at rest", at fixed class weights.
     joint_kinds : tuple of P str
         The same or "label saddle", if the copies may divide the classes.
     params : Parameters
@@ -110,7 +110,7 @@ class Certificate:
         return {kind: self.joint_kinds.count(kind) for kind in get_args(JointKind)}
 
     @property
-    def converged(self) -> bool:
+    def at_rest(self) -> bool:
         """Whether every residual is within tol, including that of the uniform component, bool."""
         return float(self.residual.largest) <= self.tol
 
@@ -137,7 +137,7 @@ class Certificate:
         return {
             "counts": self.counts,
             "joint_counts": self.joint_counts,
-            "converged": self.converged,
+            "at_rest": self.at_rest,
             "n_iter": self.n_iter,
             "largest_residual": float(self.residual.largest),
             "beta_eff": self.beta_eff,
@@ -253,7 +253,7 @@ def certify(
     method: CurvatureMethod | None = None,
     generator: torch.Generator | None = None,
 ) -> Certificate:
-    """Say of every memory whether it is a minimum, a saddle, or not converged on these rows.
+    """Say of every memory whether it is a minimum, a saddle, or not at rest on these rows.
 
     Use the rows, targets and rule that the model was trained with. tol: the largest residual that
     counts as converged; class pulls up to that part of the whole make no label saddle. max_iter:
@@ -285,7 +285,7 @@ def certify(
         elif at_rest and minimum:
             kinds.append("minimum")
         else:
-            kinds.append("not converged")
+            kinds.append("not at rest")
     lambda_joint, joint_kinds = found.lambda_min.clone(), list[JointKind](kinds)
     resting = [memory for memory, kind in enumerate(kinds) if kind == "minimum"]
     if resting:
@@ -305,7 +305,7 @@ def certify(
             if float(lowest[k]) < -(tol**2) * float(alone.scale[k]):
                 joint_kinds[memory] = "label saddle"
             elif not bool(alone.decided[k].all()):
-                joint_kinds[memory] = "not converged"
+                joint_kinds[memory] = "not at rest"
     return Certificate(
         residual=moved,
         mass=stats.mass[1:],

@@ -4,10 +4,10 @@ from mnemosphere.machine import need
 
 need("matplotlib")  # says how to install it
 
-from mnemosphere.plots.curves import coverage_curve, learning_curves, novelty_histogram, search  # noqa: E402
+from mnemosphere.plots.curves import coverage_curve, novelty_histogram, search  # noqa: E402
 from mnemosphere.plots.functions import memory_curves  # noqa: E402
-from mnemosphere.plots.gallery import class_weights, memories, memory_gallery  # noqa: E402
-from mnemosphere.plots.growth import lineage_tree, split_spectrum  # noqa: E402
+from mnemosphere.plots.gallery import memories, memory_gallery  # noqa: E402
+from mnemosphere.plots.growth import split_spectrum  # noqa: E402
 from mnemosphere.plots.latent import latent_classes  # noqa: E402
 from mnemosphere.plots.output import save  # noqa: E402
 from mnemosphere.plots.predictions import confusion_matrix  # noqa: E402
@@ -15,13 +15,10 @@ from mnemosphere.plots.recall import recall_strips  # noqa: E402
 from mnemosphere.plots.style import figure_style  # noqa: E402
 
 __all__ = [
-    "class_weights",
     "confusion_matrix",
     "coverage_curve",
     "figure_style",
     "latent_classes",
-    "learning_curves",
-    "lineage_tree",
     "memories",
     "memory_curves",
     "memory_gallery",

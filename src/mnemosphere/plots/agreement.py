@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from mnemosphere.plots.checks import Array, as_array, same_length
+from mnemosphere.plots.checks import Array
 from mnemosphere.plots.patterns import Box, aspect, frame, largest
 from mnemosphere.plots.predictions import strip_height
 from mnemosphere.plots.style import BLUE, DIVERGING, GREY, figure_style, new_figure
@@ -17,59 +17,42 @@ from mnemosphere.plots.style import BLUE, DIVERGING, GREY, figure_style, new_fig
 _PREDICTION = 1.7  # width of the prediction beside the memories, as in the strip above
 
 
-@figure_style()
-def agreement_map(
-    agreement: Any,
-    image: Any = None,
-    *,
-    vmax: float | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Parts of an overlap on the pixels, (rows, columns), ±vmax at the ends of the color map.
+def agreement_map(ax: Axes, values: Array, image: Array, scale: float) -> None:
+    """Parts of an overlap on the pixels, (rows, columns), with the outline of the image on top.
 
-    image (rows, columns), if given, is outlined on top. A map of one row, of a signal, is a line.
+    A map of one row, of a signal, is a line.
     """
-    values = as_array(agreement, "agreement", 2)
-    if ax is None:
-        ax = new_figure(2.4, 2.4 * max(aspect(values.shape), 0.4)).subplots()
-    scale = largest(values) if vmax is None else vmax
     height, width = values.shape
     if height == 1:
         ax.fill_between(np.arange(width) + 0.5, values[0], step="mid", color=BLUE, alpha=0.6)
         ax.axhline(0.0, color=GREY, linewidth=0.5)
         ax.set_ylim(-scale, scale)
         ax.set_yticks([])
-        return ax
+        return
     # Pixel centers at half numbers, so that the outline lies where the image is.
     ax.imshow(values, extent=(0, width, height, 0), cmap=DIVERGING, vmin=-scale, vmax=scale)
-    if image is not None:
-        ink = as_array(image, "image", 2)
-        same_length(height, "row of the map", image=ink)
-        if ink.max() > ink.min():
-            level = (float(ink.max()) + float(ink.min())) / 2
-            across, down = np.arange(width) + 0.5, np.arange(height) + 0.5
-            ax.contour(across, down, ink, levels=[level], colors="black", linewidths=0.8)
+    if image.max() > image.min():
+        level = (float(image.max()) + float(image.min())) / 2
+        across, down = np.arange(width) + 0.5, np.arange(height) + 0.5
+        ax.contour(across, down, image, levels=[level], colors="black", linewidths=0.8)
     frame(ax, Box(0.0, 0.0, width, height))
     ax.set_axis_off()
-    return ax
 
 
 @figure_style()
 def agreement_figure(
     strip: Callable[[Figure | SubFigure], object],
-    image: Any,
-    agreement: Any,
-    overlaps: Any,
+    image: Array,
+    maps: Array,
+    overlaps: Array,
     image_shape: Sequence[int] | None,
     *,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
     """An explanation above, drawn by `strip`, and below each of k memories where it agrees.
 
-    image (pixels,), agreement (k, rows, columns) parts of the overlaps (k,).
+    image (pixels,), maps (k, rows, columns) parts of the overlaps (k,).
     """
-    maps, overlaps = as_array(agreement, "agreement", 3), as_array(overlaps, "overlaps", 1)
-    same_length(len(maps), "map", overlaps=overlaps)
     n, height = len(maps), 0.4 if image_shape is None else aspect(image_shape)
     upper, lower = strip_height(height), 1.05 * height + 0.4
     if figure is None:
@@ -81,16 +64,10 @@ def agreement_figure(
     label = bottom.add_subplot(grid[0, 0])
     label.set_axis_off()
     label.text(0.5, 0.5, "where they\nagree", ha="center", va="center", fontsize=10)
-    outline = _gray(as_array(image, "image", 1), maps.shape[1:])
+    outline = image.reshape(*maps.shape[1:], -1).mean(2)  # channels averaged
     scale = largest(maps)
     for k in range(n):
         ax = bottom.add_subplot(grid[0, k + 1])
-        agreement_map(maps[k], outline, vmax=scale, ax=ax)
+        agreement_map(ax, maps[k], outline, scale)
         ax.set_title(f"overlap {overlaps[k]:.2f}", fontsize=10, loc="center")
     return figure
-
-
-def _gray(image: Array, shape: tuple[int, ...]) -> Array:
-    """The image with its channels averaged, (rows, columns)."""
-    gray: Array = image.reshape(*shape, -1).mean(2)
-    return gray

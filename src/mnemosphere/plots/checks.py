@@ -79,11 +79,8 @@ def as_indices(indices: Any, n: int) -> NDArray[np.int64]:
     return chosen.astype(np.int64)
 
 
-def as_soft_labels(p: Any, p_h: Any = None) -> Array:
-    """p^μ / p_h(μ) (P, C+1) of the memories: row 0 of p, the uniform component, is left out.
-
-    Without p_h, the row sums of p, which are p_h where p obeys its constraints.
-    """
+def as_soft_labels(p: Any) -> Array:
+    """Soft labels (P, C+1) of the memories; row 0 of p, the uniform component, is left out."""
     p = as_array(p, "p", 2)
     if p.shape[0] < 2:
         raise ValueError(
@@ -91,18 +88,16 @@ def as_soft_labels(p: Any, p_h: Any = None) -> Array:
         )
     if p.min() < 0:
         raise ValueError(f"p must not be negative, got {p.min():g}")
-    prior = p.sum(1) if p_h is None else as_array(p_h, "p_h", 1)
-    if prior.shape != (p.shape[0],):
-        raise ValueError(f"p_h must have {p.shape[0]} entries like the rows of p, got {len(prior)}")
-    if prior[1:].min() <= 0:
-        raise ValueError("p_h must be positive: drop the memories without weight")
-    soft: Array = p[1:] / prior[1:, None]
+    weight = p[1:].sum(1, keepdims=True)
+    if weight.min() <= 0:
+        raise ValueError("a row of p is zero: drop the memories without weight")
+    soft: Array = p[1:] / weight
     return soft
 
 
-def as_memories(w: Any, p: Any, p_h: Any, image_shape: Sequence[int] | None) -> tuple[Array, Array]:
+def as_memories(w: Any, p: Any, image_shape: Sequence[int] | None) -> tuple[Array, Array]:
     """(memories (P, N), their soft labels (P, C+1)), of the same number."""
-    w, soft = as_patterns(w, "w", image_shape), as_soft_labels(p, p_h)
+    w, soft = as_patterns(w, "w", image_shape), as_soft_labels(p)
     if len(soft) != len(w):
         raise ValueError(
             f"w has {len(w)} memories but p has {len(soft) + 1} rows: p needs {len(w) + 1}, "

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from mnemosphere.plots.checks import Array, as_array, same_length
-from mnemosphere.plots.style import PALETTE, class_names, plain
+from mnemosphere.plots.checks import Array
+from mnemosphere.plots.style import PALETTE, plain
 
 _MAX_BARS = 12  # classes in the prediction
 _LEAST_LINES = 4  # so that the bars of two classes are not thick
@@ -29,29 +29,12 @@ class Decision:
     not only these. truth: None where it is not known.
     """
 
-    shares: Any
-    soft_labels: Any
-    proba: Any
+    shares: Array
+    soft_labels: Array
+    proba: Array
     classes: Sequence[object]
     names: Sequence[str]  # of the memories
     truth: object = None
-
-    def __post_init__(self) -> None:
-        arrays = {"shares": 1, "soft_labels": 2, "proba": 1}
-        for name, axes in arrays.items():
-            object.__setattr__(self, name, as_array(getattr(self, name), name, axes))
-        shares = self.shares
-        same_length(len(shares), "memory", soft_labels=self.soft_labels, names=self.names)
-        same_length(len(self.classes), "class", proba=self.proba)
-        if shares.min() < 0 or shares.sum() > 1 + 1e-6:
-            raise ValueError(
-                f"shares must not be negative and sum to at most 1, got min {shares.min():g} and "
-                f"sum {shares.sum():g}: pass the posterior weights of the memories"
-            )
-        class_names(self.classes, max(self.soft_labels.shape[1], len(self.classes)))
-
-    def __len__(self) -> int:
-        return len(self.shares)
 
     @property
     def predicted(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from mnemosphere.plots.checks import Array, same_length
+from mnemosphere.plots.checks import Array
 from mnemosphere.plots.decision import Decision, draw_classes
 from mnemosphere.plots.style import (
     GREEN,
@@ -31,7 +31,6 @@ _SHADES = [SEQUENTIAL(depth) for depth in (0.75, 0.6, 0.47, 0.35, 0.25)]  # of m
 class Reasons(Protocol):
     """What `feature_figure` draws; `Explanation.features` gives one."""
 
-    names: list[str]
     predicted: object
     runner_up: object
     memory: list[str]
@@ -40,20 +39,12 @@ class Reasons(Protocol):
     position: Array  # (N,) of the row; NaN for a category
     predicted_position: Array  # (N,) of the memories of the predicted class
     runner_up_position: Array
-    contribution: Array  # (k, N) parts of overlaps
-    constant: Array  # (k,)
-    difference: Array  # (N,) parts of the log-odds
-    difference_constant: float
-    difference_rest: float
-    rest: str  # what it is called
-    difference_frequencies: float
-    difference_missing: float
     log_odds: float
     relevance: Array  # (N,) of the features in the metric
     pairs: list[tuple[str, str, float]]  # none without a metric
 
-    def order(self) -> list[int]:
-        """Features, the most important first."""
+    def summands(self, most: int) -> Sequence[tuple[str, float | None, float, int]]:
+        """(name, part of the overlap, of the log-odds, number of the feature or −1)."""
 
 
 @figure_style()
@@ -66,24 +57,10 @@ def feature_figure(
     and log-odds add up to what their titles say; relevance is what a metric gives each feature.
     """
     found: Reasons = reasons
-    order = found.order()
-    shown, others = order[:_SHOWN], order[_SHOWN:]
-    names = [f"{plain(found.names[i], 24)}  {found.written[i]}" for i in shown]
-    overlap, odds = found.contribution[0, shown].tolist(), found.difference[shown].tolist()
-    if others:
-        names.append(f"others ({len(others)})")
-        overlap.append(found.contribution[0, others].sum())
-        odds.append(found.difference[others].sum())
-    if found.constant.any():
-        names.append("being average")
-        overlap.append(found.constant[0])
-        odds.append(found.difference_constant)
-    names += [found.rest, "class frequencies"]
-    overlap += [0.0, 0.0]
-    odds += [found.difference_rest, found.difference_frequencies]
-    if found.difference_missing:
-        names, overlap = [*names, "missing values"], [*overlap, 0.0]
-        odds.append(found.difference_missing)
+    parts = found.summands(_SHOWN)
+    shown = [i for *_, i in parts if i >= 0]
+    names = [name if i < 0 else f"{plain(name, 24)}  {found.written[i]}" for name, *_, i in parts]
+    overlap, odds = [part or 0.0 for _, part, *_ in parts], [part for *_, part, _ in parts]
     if figure is None:
         figure = new_figure(9.0, float(np.clip(1.8 + 0.27 * len(names), 3.4, 6.4)))
     widths = [1.5, *([0.5] if found.pairs else []), 1.0, 1.0, 1.1]
@@ -188,7 +165,6 @@ def typical_rows(
 
     For rows whose features say nothing to people, such as embeddings.
     """
-    same_length(len(decision), "memory", texts=texts)
     if figure is None:
         figure = new_figure(9.0, max(2.8, 0.75 * len(texts) + 0.9))
     axes: Any = figure.subplots(1, 2, width_ratios=[2.4, 1.0])

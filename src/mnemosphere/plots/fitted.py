@@ -92,7 +92,7 @@ def tree_of(model: FittedModel, shape: Shape = None) -> Axes:
     for k, node in enumerate(tree.members[-1].tolist()):  # those that the model has
         names[node] = memory_name(k)
     return lineage_tree(
-        tree.level.numpy(), tree.parent.numpy(), memories=w, image_shape=shape, labels=label,
+        tree.level.numpy(), tree.parent.numpy(), w, image_shape=shape, labels=label,
         classes=[*model.classes.tolist(), "none"], names=names,
     )  # fmt: skip
 

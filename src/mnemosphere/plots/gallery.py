@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap
 from matplotlib.figure import Figure, SubFigure
 
 from mnemosphere.model.parameters import memory_name
@@ -53,7 +52,6 @@ def memories(
     labels: Sequence[object] | None = None,
     ncols: int | None = None,
     vmax: float | None = None,
-    cmap: Colormap = DIVERGING,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw a gallery of memories, each with its name above it: #17, counted from 0.
@@ -77,8 +75,6 @@ def memories(
         Columns of the gallery; None: about a square.
     vmax : float, default None
         All memories share one scale, −vmax to vmax; None: the largest entry.
-    cmap : matplotlib Colormap
-        Colors, by default diverging around 0.
     ax : matplotlib Axes, default None
         Where to draw; None: a new figure.
 
@@ -102,7 +98,7 @@ def memories(
     shown = w[chosen]
     scale = largest(shown) if vmax is None else vmax
     if image_shape is None and (w.shape[1] > MAX_BARS or len(shown) > _MAX_PROFILES):
-        return _heat_map(shown, names, labels, scale, cmap, ax)
+        return _heat_map(shown, names, labels, scale, ax)
     nrows, ncols = _grid(len(shown), ncols)
     band = _BAND if named or labels is not None else 0.0
     height = aspect(image_shape)
@@ -111,14 +107,12 @@ def memories(
         tile = max(0.5, min(1.2, 8.0 / ncols))
         ax = new_axes(tile * width_units, tile * height_units + 0.25)
         ax.set_title(_counted(len(shown), len(w)))
-        font = _points(tile)
-    else:
-        font = _points(_tile_inches(ax, width_units, height_units))
+    font = _font(ax, width_units, height_units)
     for k, pattern in enumerate(shown):
         row, column = divmod(k, ncols)
         top = -row * (height + band + _GAP)
         box = Box(column * (1 + _GAP), top - band - height, 1.0, height)
-        draw_pattern(ax, pattern, box, image_shape, vmax=scale, cmap=cmap)
+        draw_pattern(ax, pattern, box, image_shape, vmax=scale)
         frame(ax, box)
         above = top - band + 0.04
         if named:
@@ -147,16 +141,12 @@ def _grid(n: int, ncols: int | None = None) -> tuple[int, int]:
     return math.ceil(n / ncols), ncols
 
 
-def _tile_inches(ax: Axes, width_units: float, height_units: float) -> float:
-    """About how wide a tile will come out in axes that are already somewhere."""
+def _font(ax: Axes, width_units: float, height_units: float) -> float:
+    """Font size of names that fill their band, between 6.5 and 10 points."""
     box = ax.get_position()
     owner, dpi = ax.figure.bbox, root_figure(ax).dpi
     width, height = owner.width / dpi * box.width, owner.height / dpi * box.height
-    return min(width / width_units, height / height_units)
-
-
-def _points(tile: float) -> float:
-    """Font size of names that fill their band, between 6.5 and 10 points."""
+    tile = min(width / width_units, height / height_units)  # about how wide it will come out
     return float(np.clip(72 * tile * _BAND * 0.6, 6.5, 10.0))
 
 
@@ -165,13 +155,12 @@ def _heat_map(
     names: list[str],
     labels: Sequence[object] | None,
     scale: float,
-    cmap: Colormap,
     ax: Axes | None,
 ) -> Axes:
     n = len(shown)
     if ax is None:
         ax = new_axes(7.2, min(9.0, 1.2 + 0.18 * n))
-    image = ax.imshow(shown, aspect="auto", cmap=cmap, vmin=-scale, vmax=scale)
+    image = ax.imshow(shown, aspect="auto", cmap=DIVERGING, vmin=-scale, vmax=scale)
     text = (
         names if labels is None else [f"{a} {plain(b)}" for a, b in zip(names, labels, strict=True)]
     )
@@ -186,45 +175,13 @@ def _heat_map(
 
 @figure_style()
 def class_weights(
-    p: Any,
-    classes: Sequence[object],
-    *,
-    p_h: Any = None,
-    indices: Any = None,
-    named: bool = True,
-    ax: Axes | None = None,
+    p: Any, classes: Sequence[object], *, indices: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the soft labels of memories: one row per class, one column per memory.
+    """Soft labels of memories as a matrix, classes down, memories across.
 
-    A ring marks the maximum of each column: the class of that memory.
-
-    Parameters
-    ----------
-    p : array-like of shape (P+1, C+1)
-        Class weights, as `class_weights_`. Row 0, the uniform component, is not shown; the last
-        column is the class "none".
-    classes : sequence of C objects
-        Names of the classes.
-    p_h : array-like of shape (P+1,), default None
-        Weights of the memories; None: the row sums of p.
-    indices : array-like of int, default None
-        Memories to show; None: the first 25.
-    named : bool, default True
-        Whether the names of memories are written.
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        The axes.
-
-    Examples
-    --------
-    >>> mn.plots.class_weights(clf.class_weights_, clf.classes_)
-    <Axes: ...>
+    p (P+1, C+1) as `class_weights_`; a ring marks the class of each memory.
     """
-    soft = as_soft_labels(p, p_h)
+    soft = as_soft_labels(p)
     names = class_names(classes, soft.shape[1])
     chosen = as_indices(indices, len(soft))
     shown = soft[chosen].T  # (C+1, memories)
@@ -248,14 +205,13 @@ def class_weights(
         label="column maximum",
     )
     ax.set_yticks(np.arange(n_classes), names, fontsize=float(np.clip(130 / n_classes, 6.0, 10.0)))
-    if named:
-        step = 1 if n <= _MAX_NAMES else math.ceil(n / 20)
-        ax.set_xticks(
-            np.arange(0, n, step),
-            [memory_name(k) for k in chosen[::step]],
-            fontsize=float(np.clip(240 * step / n, 6.5, 9.5)),
-            rotation=90 if n / step > 20 else 0,
-        )
+    step = 1 if n <= _MAX_NAMES else math.ceil(n / 20)
+    ax.set_xticks(
+        np.arange(0, n, step),
+        [memory_name(k) for k in chosen[::step]],
+        fontsize=float(np.clip(240 * step / n, 6.5, 9.5)),
+        rotation=90 if n / step > 20 else 0,
+    )
     ax.tick_params(length=0)
     ax.spines[["left", "bottom"]].set_visible(False)
     if n <= _MAX_GRID:
@@ -275,14 +231,12 @@ def class_weights(
 def memory_gallery(
     w: Any,
     p: Any,
-    p_h: Any = None,
     *,
     classes: Sequence[object],
     image_shape: Sequence[int] | None = None,
     feature_names: Sequence[object] | None = None,
     unit: str = "standard units",
     indices: Any = None,
-    cmap: Colormap = DIVERGING,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
     """Draw a gallery of memories above their class weights: Fig. (DAM_memories) of the paper.
@@ -293,8 +247,6 @@ def memory_gallery(
         Memories.
     p : array-like of shape (P+1, C+1)
         Class weights, as `class_weights_`.
-    p_h : array-like of shape (P+1,), default None
-        Weights of the memories; None: the row sums of p.
     classes : sequence of C objects
         Names of the classes.
     image_shape : (rows, columns) or (rows, columns, 3), default None
@@ -306,8 +258,6 @@ def memory_gallery(
         Unit of the features, for the scale.
     indices : array-like of int, default None
         Memories to show; None: the first 25.
-    cmap : matplotlib Colormap
-        Colors, by default diverging around 0.
     figure : matplotlib Figure or SubFigure, default None
         Where to draw; None: a new figure.
 
@@ -324,7 +274,7 @@ def memory_gallery(
     ... )
     <Figure ...>
     """
-    w, soft = as_memories(w, p, p_h, image_shape)
+    w, soft = as_memories(w, p, image_shape)
     chosen = as_indices(indices, len(w))
     n_classes = soft.shape[1]
     nrows, ncols = _grid(len(chosen))
@@ -341,24 +291,22 @@ def memory_gallery(
         figure = new_figure(width, upper + lower + 0.5)
     top, bottom = figure.subplots(2, 1, height_ratios=[upper, lower])
     if feature_names is None:
-        memories(w, image_shape, indices=chosen, cmap=cmap, ax=top)
+        memories(w, image_shape, indices=chosen, ax=top)
     elif w.shape[1] > _MAX_MAPPED:
         _strongest(top, w[chosen], feature_names, [memory_name(k) for k in chosen])
     else:
-        _feature_map(top, w[chosen], feature_names, unit, cmap)
+        _feature_map(top, w[chosen], feature_names, unit)
     top.set_title(_counted(len(chosen), len(w)))
-    class_weights(p, classes, p_h=p_h, indices=chosen, ax=bottom)
+    class_weights(p, classes, indices=chosen, ax=bottom)
     bottom.set_title("what they stand for (ring: the class of the memory)")
     return figure
 
 
-def _feature_map(
-    ax: Axes, shown: Array, names: Sequence[object], unit: str, cmap: Colormap
-) -> None:
+def _feature_map(ax: Axes, shown: Array, names: Sequence[object], unit: str) -> None:
     """The features that differ most between memories (n, N), in their own order."""
     order = np.sort(np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES])
     scale = float(np.quantile(np.abs(shown), 0.98)) or largest(shown)  # a few may be far out
-    image = ax.imshow(shown[:, order].T, aspect="auto", cmap=cmap, vmin=-scale, vmax=scale)
+    image = ax.imshow(shown[:, order].T, aspect="auto", cmap=DIVERGING, vmin=-scale, vmax=scale)
     ax.set_yticks(np.arange(len(order)), [plain(names[i], 24) for i in order], fontsize=9)
     ax.set_xticks([])
     ax.tick_params(length=0)

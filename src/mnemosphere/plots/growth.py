@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
@@ -32,70 +31,34 @@ _NODE = 0.84  # width of a memory in a tree, where leaves are 1 apart
 def lineage_tree(
     levels: Any,
     parents: Any,
+    memories: Any,
     *,
-    memories: Any = None,
+    labels: Any,
+    classes: Sequence[object],
+    names: Sequence[str],
     image_shape: Sequence[int] | None = None,
-    labels: Any = None,
-    classes: Sequence[object] | None = None,
-    names: Sequence[str] | None = None,
-    ax: Axes | None = None,
 ) -> Axes:
-    """Draw the tree of splits, roots above, one row per level.
+    """The tree of splits, roots above, one row per level.
 
-    Parameters
-    ----------
-    levels : array-like of int of shape (n,)
-        Level of each node.
-    parents : array-like of int of shape (n,)
-        The node that was split; −1 for a root.
-    memories : array-like of shape (n, N), default None
-        Drawn as the nodes with at most 32 leaves; else nodes are dots.
-    image_shape : (rows, columns) or (rows, columns, 3), default None
-        How a memory is an image; None: it is none.
-    labels : array-like of int of shape (n,), default None
-        Classes of the nodes, 0 to C − 1, by which they are colored.
-    classes : sequence of C objects, default None
-        Names of the classes.
-    names : sequence of n str, default None
-        Names of the nodes.
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        The axes.
-
-    Examples
-    --------
-    >>> mn.plots.lineage_tree([0, 1, 1], [-1, 0, 0], labels=[0, 0, 1], classes=["a", "b"])
-    <Axes: ...>
+    levels, parents (n,) of the nodes, parent −1: a root. memories (n, N) are drawn as the nodes with at
+    most 32 leaves, with names (n,) below; else nodes are dots. labels (n,) are places among the classes.
     """
     level, parent = checked_tree(levels, parents)
-    n = len(level)
-    label = None if labels is None else as_array(labels, "labels", 1).astype(np.int64)
-    if label is not None:
-        same_length(n, "node", labels=label)
-        if classes is not None and not 0 <= label.min() <= label.max() < len(classes):
-            raise ValueError(f"labels must lie in 0..{len(classes) - 1}, one per class")
+    label = np.asarray(labels, dtype=np.int64)
     x, n_leaves = tree_places(parent)
-    pictures = None if memories is None else as_patterns(memories, "memories", image_shape)
-    if pictures is not None:
-        same_length(n, "node", memories=pictures)
-        if n_leaves > _MAX_PICTURED:
-            pictures = None
+    pictures = as_patterns(memories, "memories", image_shape)
+    pictured = n_leaves <= _MAX_PICTURED
     depth = int(level.max() - level.min())
-    spacing = 1.0 if pictures is None else 0.8 * aspect(image_shape) + 0.75
+    spacing = 0.8 * aspect(image_shape) + 0.75 if pictured else 1.0
     y = -spacing * (level - level.min())
-    if ax is None:
-        if pictures is None:
-            width = float(np.clip(0.05 * n_leaves, 7.0, 9.0))
-            ax = new_axes(width, float(np.clip(1.0 + 0.7 * depth, 2.2, 8.0)))
-        else:
-            unit = float(np.clip(7.8 / n_leaves, 0.42, 1.0))  # inches per leaf
-            ax = new_axes(max(2.5, unit * n_leaves + 1.2), unit * (depth * spacing + 1.6) + 0.3)
+    if pictured:
+        unit = float(np.clip(7.8 / n_leaves, 0.42, 1.0))  # inches per leaf
+        ax = new_axes(max(2.5, unit * n_leaves + 1.2), unit * (depth * spacing + 1.6) + 0.3)
+    else:
+        width = float(np.clip(0.05 * n_leaves, 7.0, 9.0))
+        ax = new_axes(width, float(np.clip(1.0 + 0.7 * depth, 2.2, 8.0)))
     child = np.flatnonzero(parent >= 0)
-    reach = 0.0 if pictures is None else _NODE / 2 * aspect(image_shape)  # lines end at the frames
+    reach = _NODE / 2 * aspect(image_shape) if pictured else 0.0  # lines end at the frames
     ax.add_collection(
         LineCollection(
             [branch(x[parent[k]], y[parent[k]] - reach, x[k], y[k] + reach) for k in child],
@@ -104,16 +67,14 @@ def lineage_tree(
             zorder=1,
         )
     )
-    if pictures is None:
-        _draw_dots(ax, x, y, label, n_leaves)
-        if label is not None:
-            _class_legend(ax, label, classes)
-    else:
-        _draw_nodes(ax, x, y, pictures, image_shape, label, classes)
-        half = _NODE / 2 * aspect(image_shape)
-        for k, name in enumerate(names or ()):
-            ax.annotate(name, (x[k], y[k] - half), (0, -2), textcoords="offset points",
+    if pictured:
+        called = [plain(classes[k], 6) for k in label]
+        _draw_nodes(ax, x, y, pictures, image_shape, label, called)
+        for k, name in enumerate(names):
+            ax.annotate(name, (x[k], y[k] - reach), (0, -2), textcoords="offset points",
                         ha="center", va="top", fontsize=8)  # fmt: skip
+    else:
+        _draw_dots(ax, x, y, label, classes, n_leaves)
     roots = int((parent < 0).sum())
     ax.set_title(f"growth from {roots} to {n_leaves} memories, one row per level of splits")
     shown = np.unique(level)
@@ -175,25 +136,24 @@ def branch(x0: float, y0: float, x1: float, y1: float) -> Array:
 
 
 def _draw_dots(
-    ax: Axes, x: Array, y: Array, label: NDArray[np.int64] | None, n_leaves: int
+    ax: Axes,
+    x: Array,
+    y: Array,
+    label: NDArray[np.int64],
+    classes: Sequence[object],
+    n_leaves: int,
 ) -> None:
     size = float(np.clip(1800 / n_leaves, 4.0, 45.0))
-    groups = np.zeros(len(x), dtype=np.int64) if label is None else label
-    for k in np.unique(groups):
+    for k in np.unique(label):
         color, marker = category_style(int(k))
-        mine = groups == k
+        mine = label == k
         ax.scatter(
-            x[mine],
-            y[mine],
-            s=size,
-            color=color,
-            marker=marker,
-            zorder=2,
-            edgecolors="#444444",
-            linewidths=0.3,
-        )
+            x[mine], y[mine], s=size, color=color, marker=marker, zorder=2, edgecolors="#444444",
+            linewidths=0.3, label=plain(classes[k]),
+        )  # fmt: skip
     ax.set_xlim(-0.02 * n_leaves - 0.5, 1.02 * n_leaves - 0.5)
     ax.set_ylim(y.min() - 0.4, y.max() + 0.4)
+    ax.legend(title="class", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _draw_nodes(
@@ -202,34 +162,21 @@ def _draw_nodes(
     y: Array,
     pictures: Array,
     image_shape: Sequence[int] | None,
-    label: NDArray[np.int64] | None,
-    classes: Sequence[object] | None,
+    label: NDArray[np.int64],
+    called: Sequence[str],
 ) -> None:
     height = _NODE * aspect(image_shape)
     scale = largest(pictures)
     for k, picture in enumerate(pictures):
         box = Box(x[k] - _NODE / 2, y[k] - height / 2, _NODE, height)
         draw_pattern(ax, picture, box, image_shape, vmax=scale)
-        if label is None:
-            frame(ax, box, width=0.8)
-            continue
         # The name too: more classes than colors, and frames have no markers.
         frame(ax, box, category_style(int(label[k]))[0], 2.0)
-        name = plain(label[k] if classes is None else classes[label[k]], 6)
         place = (box.left, box.bottom + height)
-        ax.annotate(name, place, (0, 2), textcoords="offset points", fontsize=9)
+        ax.annotate(called[k], place, (0, 2), textcoords="offset points", fontsize=9)
     ax.set_xlim(x.min() - 0.55, x.max() + 0.55)
     ax.set_ylim(y.min() - height / 2 - 0.1, y.max() + height / 2 + 0.25)
     ax.set_aspect("equal")
-
-
-def _class_legend(ax: Axes, label: NDArray[np.int64], classes: Sequence[object] | None) -> None:
-    handles = []
-    for k in np.unique(label):
-        color, marker = category_style(int(k))
-        name = plain(k if classes is None else classes[k])
-        handles.append(Line2D([], [], color=color, marker=marker, linestyle="", label=name))
-    ax.legend(handles=handles, title="class", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 @figure_style()

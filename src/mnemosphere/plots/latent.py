@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap
 from numpy.typing import NDArray
 
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import Array, as_memories
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
-from mnemosphere.plots.style import DIVERGING, GREY, class_names, figure_style, new_axes
+from mnemosphere.plots.style import GREY, class_names, figure_style, new_axes
 
 _GAP, _ROW_GAP, _BAR = 0.1, 0.16, 0.1  # between tiles, between classes, height of a bar
 _NAME, _NAMED = 0.32, 100  # height of a name; memories that have one in the picture
@@ -24,12 +23,10 @@ _MAX_ROW = 20  # memories of one class before a second line begins
 def latent_classes(
     w: Any,
     p: Any,
-    p_h: Any = None,
     *,
     classes: Sequence[object] | None = None,
     image_shape: Sequence[int] | None = None,
     vmax: float | None = None,
-    cmap: Colormap = DIVERGING,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw all memories, one row per latent class, the clearest first.
@@ -43,16 +40,12 @@ def latent_classes(
         Memories.
     p : array-like of shape (P+1, C+1)
         Class weights, as `class_weights_`.
-    p_h : array-like of shape (P+1,), default None
-        Weights of the memories; None: the row sums of p.
     classes : sequence of C objects, default None
         Names of the classes; None: their numbers.
     image_shape : (rows, columns) or (rows, columns, 3), default None
         How a memory is an image; None: it is none.
     vmax : float, default None
         All memories share one scale, −vmax to vmax; None: the largest entry.
-    cmap : matplotlib Colormap
-        Colors, by default diverging around 0.
     ax : matplotlib Axes, default None
         Where to draw; None: a new figure.
 
@@ -66,7 +59,7 @@ def latent_classes(
     >>> mn.plots.latent_classes(clusterer.memories_, clusterer.class_weights_)
     <Axes: ...>
     """
-    w, soft = as_memories(w, p, p_h, image_shape)
+    w, soft = as_memories(w, p, image_shape)
     names = class_names(range(soft.shape[1] - 1) if classes is None else classes, soft.shape[1])
     rows = _rows(soft)
     scale = largest(w) if vmax is None else vmax
@@ -82,7 +75,7 @@ def latent_classes(
         bottom = -place * pitch - height
         for column, memory in enumerate(line):
             box = Box(column * (1 + _GAP), bottom, 1.0, height)
-            draw_pattern(ax, w[memory], box, image_shape, vmax=scale, cmap=cmap)
+            draw_pattern(ax, w[memory], box, image_shape, vmax=scale)
             frame(ax, box, width=0.4)
             _sureness(ax, box, float(soft[memory].max()))
             if named:

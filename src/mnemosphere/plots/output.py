@@ -42,9 +42,9 @@ def save(picture: Figure | SubFigure | Axes, path: str | Path, *, dpi: float = 2
 
     Examples
     --------
-    >>> axes = mn.plots.class_weights(clf.class_weights_, clf.classes_)
-    >>> mn.plots.save(axes, "labels.png", dpi=50).name
-    'labels.png'
+    >>> axes = mn.plots.novelty_histogram(clf.novelty_score(X_test))
+    >>> mn.plots.save(axes, "novelty.png", dpi=50).name
+    'novelty.png'
     """
     path = Path(path)
     suffix = path.suffix.lower()

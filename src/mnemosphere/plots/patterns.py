@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap
 from matplotlib.patches import Rectangle
 
 from mnemosphere.plots.checks import Array
@@ -42,7 +41,6 @@ def draw_pattern(
     image_shape: Sequence[int] | None,
     *,
     vmax: float,
-    cmap: Colormap = DIVERGING,
 ) -> None:
     """Draw `pattern` (N,) with ±vmax at the ends of the color map, or at the rims of the box."""
     if image_shape is None:
@@ -52,7 +50,7 @@ def draw_pattern(
     if image.ndim == 3:  # colors have no zero of their own: grey is
         image = np.clip(0.5 + image / (2 * vmax), 0.0, 1.0)
     extent = (box.left, box.left + box.width, box.bottom, box.bottom + box.height)
-    ax.imshow(image, extent=extent, cmap=cmap, vmin=-vmax, vmax=vmax, interpolation="nearest")
+    ax.imshow(image, extent=extent, cmap=DIVERGING, vmin=-vmax, vmax=vmax, interpolation="nearest")
 
 
 def frame(ax: Axes, box: Box, color: str = GREY, width: float = 0.6) -> None:
@@ -69,6 +67,28 @@ def frame(ax: Axes, box: Box, color: str = GREY, width: float = 0.6) -> None:
             clip_on=False,  # a frame at the edge of its axes keeps its outer half
         )
     )
+
+
+def pattern_axes(
+    ax: Axes, pattern: Array, image_shape: Sequence[int] | None, color: str, width: float
+) -> None:
+    """One pattern in axes of its own, in a frame; NaN is left blank.
+
+    Each on its own scale: an input is often stronger than the memories near it, or fainter.
+    """
+    box = Box(0.0, 0.0, 1.0, aspect(image_shape))
+    seen = pattern[np.isfinite(pattern)]
+    ax.set_facecolor("#DDDDDD" if seen.size < pattern.size else "white")
+    if image_shape is None:
+        pattern = np.nan_to_num(pattern)  # a bar of no height
+    draw_pattern(ax, pattern, box, image_shape, vmax=largest(seen) if seen.size else 1.0)
+    frame(ax, box, color, width)
+    ax.set_xlim(-0.03, 1.03)
+    ax.set_ylim(-0.03, box.height + 0.03)
+    ax.set_aspect("equal")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[:].set_visible(False)
 
 
 def _draw_profile(ax: Axes, pattern: Array, box: Box, vmax: float) -> None:

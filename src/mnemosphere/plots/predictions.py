@@ -13,7 +13,7 @@ from matplotlib.ticker import PercentFormatter
 
 from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
 from mnemosphere.plots.decision import Decision, draw_classes
-from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.patterns import aspect, pattern_axes
 from mnemosphere.plots.style import (
     PALETTE,
     SEQUENTIAL,
@@ -21,7 +21,6 @@ from mnemosphere.plots.style import (
     new_axes,
     new_figure,
     plain,
-    text_on,
 )
 
 _MAX_PRINTED = 30  # classes beyond which the counts would be too small to read
@@ -77,7 +76,7 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
                 ha="center",
                 va="center",
                 fontsize=font,
-                color=text_on(SEQUENTIAL(share[row, column])),
+                color="white" if share[row, column] > 0.5 else "black",
             )
     size = float(np.clip(240 / n, 7.0, 10.0))
     step = 1 if n <= _MAX_PRINTED else math.ceil(n / 20)
@@ -97,30 +96,29 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
 
 @figure_style()
 def explanation_strip(
-    x: Any,
-    memories: Any,
+    x: Array,
+    memories: Array,
     decision: Decision,
     image_shape: Sequence[int] | None = None,
     *,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
     """An input x (N,), the memories (K, N) that decide about it with their shares, the predicted class."""
-    pattern = as_array(x, "x", 1)
-    memories = as_patterns(memories, "memories", image_shape)
-    n, n_features = memories.shape
-    same_length(n_features, "feature of a memory", x=pattern)
-    same_length(len(decision), "share of the decision", memories=memories)
-    height = aspect(image_shape)
+    pattern = as_patterns([x], "x", image_shape)[0]
+    n, height = len(decision.shares), aspect(image_shape)
     if figure is None:
         figure = new_figure(1.1 * (n + 1) + 2.6, strip_height(height))
     grid = figure.add_gridspec(
         2, n + 2, width_ratios=[1.0] * (n + 1) + [1.7], height_ratios=[height, 0.22]
     )
     truth = "" if decision.truth is None else f"truth: {plain(decision.truth)}"
-    _pattern_axes(figure.add_subplot(grid[0, 0]), pattern, image_shape, f"input\n{truth}", "black")
-    for k in range(n):
-        color, title = PALETTE[k % len(PALETTE)], decision.memory(k)
-        _pattern_axes(figure.add_subplot(grid[0, k + 1]), memories[k], image_shape, title, color)
+    titles = [f"input\n{truth}", *(decision.memory(k) for k in range(n))]
+    colors = ["black", *(PALETTE[k % len(PALETTE)] for k in range(n))]
+    for k, shown in enumerate([pattern, *memories]):
+        ax = figure.add_subplot(grid[0, k])
+        pattern_axes(ax, shown, image_shape, colors[k], 2.0)
+        ax.set_title(titles[k], fontsize=10, loc="center")
+    for k, color in enumerate(colors[1:]):
         _share_axes(figure.add_subplot(grid[1, k + 1]), float(decision.shares[k]), color)
     draw_classes(figure.add_subplot(grid[:, n + 1]), decision)
     return figure
@@ -129,20 +127,6 @@ def explanation_strip(
 def strip_height(height: float) -> float:
     """Inches, for patterns of this height over width."""
     return float(np.clip(1.1 * height + 1.6, 2.6, 4.2))
-
-
-def _pattern_axes(
-    ax: Axes, pattern: Array, image_shape: Sequence[int] | None, title: str, color: str
-) -> None:
-    box = Box(0.0, 0.0, 1.0, aspect(image_shape))
-    # Each on its own scale: an input is often stronger than the memories near it.
-    draw_pattern(ax, pattern, box, image_shape, vmax=largest(pattern))
-    frame(ax, box, color, 2.0)
-    ax.set_xlim(-0.03, 1.03)
-    ax.set_ylim(-0.03, box.height + 0.03)
-    ax.set_aspect("equal")
-    ax.set_axis_off()
-    ax.set_title(title, fontsize=10, loc="center")
 
 
 def _share_axes(ax: Axes, share: float, color: str) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
 from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
-from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.patterns import aspect, pattern_axes
 from mnemosphere.plots.style import BLUE, GREY, VERMILLION, figure_style, new_figure, plain
 
 _BETWEEN = 3  # patterns shown between the first and the last
@@ -95,10 +95,13 @@ def recall_strips(
     for row in range(n):
         for k, (title, patterns) in enumerate(columns):
             ax = figure.add_subplot(grid[row, k])
-            _pattern(ax, patterns[row], image_shape, last=k == len(columns) - 1)
+            last = k == len(columns) - 1
+            pattern_axes(
+                ax, patterns[row], image_shape, BLUE if last else GREY, 1.6 if last else 0.6
+            )
             if row == 0:
                 ax.set_title(title, fontsize=10, loc="center")
-            below = names if k == 0 else predictions if k == len(columns) - 1 else None
+            below = names if k == 0 else predictions if last else None
             if below is not None:
                 text = plain(below[row], 14)
                 ax.text(0.5, -0.06, text, fontsize=10, ha="center", va="top")
@@ -118,24 +121,6 @@ def _steps_shown(energies: Array) -> list[int]:
     levels = fallen[-1] * np.arange(1, _BETWEEN + 1) / (_BETWEEN + 1)
     between = {int(np.argmax(fallen >= level)) for level in levels}
     return [*sorted(between - {0, last}), last]
-
-
-def _pattern(ax: Axes, pattern: Array, image_shape: Sequence[int] | None, *, last: bool) -> None:
-    box = Box(0.0, 0.0, 1.0, aspect(image_shape))
-    seen = pattern[np.isfinite(pattern)]
-    # Each on its own scale: a damaged pattern is fainter than the one recalled.
-    scale = largest(seen) if seen.size else 1.0
-    ax.set_facecolor("#DDDDDD")
-    if image_shape is None:
-        pattern = np.nan_to_num(pattern)  # a bar of no height
-    draw_pattern(ax, pattern, box, image_shape, vmax=scale)
-    frame(ax, box, BLUE if last else GREY, 1.6 if last else 0.6)
-    ax.set_xlim(0.0, 1.0)
-    ax.set_ylim(0.0, box.height)
-    ax.set_aspect("equal")
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.spines[:].set_visible(False)
 
 
 def _energy(ax: Axes, energy: Array, *, bottom: bool) -> None:

@@ -114,15 +114,6 @@ def category_style(index: int) -> tuple[str, str]:
     return PALETTE[place], MARKERS[turn % len(MARKERS)]
 
 
-def text_on(color: tuple[float, ...]) -> str:
-    """White or black, whichever reads better on an RGB(A) color."""
-    red, green, blue = (
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]
-    )
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return "black" if luminance > 0.18 else "white"
-
-
 def plain(value: object, limit: int = 18) -> str:
     """A user's name as one short line that matplotlib will not take for a formula."""
     text = " ".join(str(value).split())
