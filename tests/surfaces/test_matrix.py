@@ -336,7 +336,7 @@ REFUSED = {
 
 def cells(default):
     for kind in KINDS:
-        marks = [pytest.mark.slow] if default or kind in SLOW else []
+        marks = [pytest.mark.slow] if kind in SLOW else [pytest.mark.parts("kind")] * default
         for surface in SURFACES:
             name = f"{kind}-{surface}" + "-default" * default
             yield pytest.param(kind, surface, default, marks=marks, id=name)
