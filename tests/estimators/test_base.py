@@ -1,4 +1,4 @@
-"""What every estimator shares: rows of every kind, rows without direction, how training ends."""
+"""What every estimator shares: tensors, frames, rows without direction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.exceptions import ConvergenceWarning
 
 import mnemosphere as mn
 from quick_models import small
@@ -121,14 +120,3 @@ def test_at_prediction_they_get_the_prior_and_novelty_one(data, kind):
     assert np.exp(mn.interpret.score_samples(model.model_, rows)[0]) == pytest.approx(
         density, rel=1e-12
     )
-
-
-# how training ends
-
-
-def test_a_fit_that_was_still_falling_says_so(digits):
-    x, _, y, _ = digits
-    model = mn.DAMClassifier(40, objective="joint", normalize="center", random_state=0, max_iter=2)
-    with pytest.warns(ConvergenceWarning, match="max_iter"):
-        model.fit(x[:300], y[:300])
-    assert (model.status_, model.converged_) == ("max_iter", False)

@@ -9,7 +9,6 @@ from sklearn.metrics import log_loss
 import class_formula
 import mnemosphere as mn
 from mnemosphere.interpret import rejection_threshold
-from mnemosphere.model.prior import with_class_prior
 
 SETTINGS = {
     "n_memories": 31, "varsigma": 1.0, "beta": 40.0, "normalize": "center", "random_state": 0,
@@ -108,9 +107,6 @@ def test_temperatures_stay_finite(noisy):
     assert np.isfinite(exact.predict_log_proba(held.x)).all()
 
 
-# The temperature that fit finds
-
-
 # Rejection
 
 
@@ -118,9 +114,9 @@ def test_the_threshold_keeps_its_promise_over_many_draws():
     """n held-out scores and one new one: below the threshold with probability k/(n+1)."""
     rng = np.random.default_rng(2)
     n, rate = 59, 0.05
-    draws = rng.normal(size=(20_000, n + 1))
+    draws = rng.normal(size=(5_000, n + 1))
     hits = [row[-1] > rejection_threshold(row[:-1], rate) for row in draws]
-    assert np.mean(hits) == pytest.approx(3 / 60, abs=4 * np.sqrt(0.05 / 20_000))
+    assert np.mean(hits) == pytest.approx(3 / 60, abs=4 * np.sqrt(0.05 / 5_000))
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -138,9 +134,7 @@ def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch(precision):
             assert np.concatenate(parts).mean() <= 0.05
 
 
-@pytest.mark.parametrize(
-    "names", [[0, 1, 2], ["ant", "bee", "cat"], [False, True], [1.0, 2.0, 7.0]]
-)
+@pytest.mark.parametrize("names", [["ant", "bee", "cat"], [False, True]])
 def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     rows = make_clusters(0, classes=len(names))
     labels = np.array(names)[rows.y]
@@ -260,17 +254,6 @@ def test_holding_memories_keeps_their_weights_and_every_odds_ratio(skewed):
     assert np.abs(other.predict_proba(x) - bayes).max() > 0.05
 
 
-def test_holding_is_bayes_rule_where_memories_need_not_give_way(problem):
-    """Every memory has the same soft label: then p_h stays by itself."""
-    params, *_ = problem(2)
-    p = torch.outer(params.p_h, params.p_q)
-    params = params.replace(p=p)
-    p_q = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    both = [with_class_prior(params, p_q, kind) for kind in ("follow", "hold")]
-    torch.testing.assert_close(both[0].p, both[1].p, rtol=1e-9, atol=0)
-    torch.testing.assert_close(both[0].p, torch.outer(params.p_h, p_q), rtol=1e-9, atol=0)
-
-
 def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     names = np.array(["ant", "bee", "cat"])
     model = mn.DAMClassifier(
@@ -285,14 +268,6 @@ def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     assert set(named.predict(data.x)) == {"ant", "cat"}
     with pytest.raises(ValueError, match="has no weight in the model"):
         mn.as_estimator(mn.interpret.with_class_prior(named.model_, [1, 1, 1]))
-    for prior, message in (
-        ({"ant": 1, "bee": 1}, "must name every class"),
-        ([1, 1], "3 finite weights"),
-        ([1, 1, -1], "3 finite weights"),
-        ([0, 0, 0], "not all 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            mn.as_estimator(mn.interpret.with_class_prior(model.model_, prior))
     with pytest.raises(ValueError, match="one of follow, hold"):
         mn.as_estimator(
             mn.interpret.with_class_prior(model.model_, [1, 1, 1], memory_weights="keep")
@@ -330,10 +305,6 @@ def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
 def test_gaps_that_cannot_be_filled(noisy):
     model, held = noisy
     gaps = held.x[:3].copy()
-    gaps[1] = np.nan
-    with pytest.raises(ValueError, match="row 1 of X has no known feature"):
-        model.recall(gaps)
-    gaps[1] = held.x[1]
     gaps[2, 0] = np.nan
     with pytest.raises(ValueError, match="row 2 of X is NaN in column 0"):
         model.recall(gaps, known=np.ones_like(gaps, dtype=bool))

@@ -214,7 +214,7 @@ def test_a_thousand_rows_of_default_models():
     for load, n in ((load_iris, 150), (load_wine, 178), (load_breast_cancer, 300),
                     (load_digits, 372)):  # fmt: skip
         x, y = load(return_X_y=True)
-        model = mn.DAMClassifier(objective="joint", random_state=0).fit(x, y)
+        model = mn.DAMClassifier(random_state=0).fit(x, y)
         some = x[np.linspace(0, len(x) - 1, n).astype(int)]
         answer = model.counterfactual(some)
         check(model, some, answer)

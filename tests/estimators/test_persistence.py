@@ -7,7 +7,6 @@ import json
 import os
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
@@ -118,17 +117,6 @@ def test_labels_of_several_types(data, fresh, tmp_path, names):
     model = small(n_memories=5, max_iter=2)
     model.fit(data.x, names[data.y]).save(tmp_path / "model.safetensors")
     assert_same_model(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
-
-
-def test_feature_names(data, tmp_path):
-    frame = pd.DataFrame(data.x, columns=list("abcde"))
-    model = small(n_memories=5, max_iter=1)
-    model.fit(frame, data.y).save(tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
-    assert loaded.feature_names_in_.tolist() == list("abcde")
-    assert np.array_equal(loaded.predict(frame), model.predict(frame))
-    with pytest.raises(ValueError, match="feature names"):
-        loaded.predict(frame[list("edcba")])
 
 
 def test_lineage(grown, images, tmp_path):
