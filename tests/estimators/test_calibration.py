@@ -9,6 +9,7 @@ from sklearn.metrics import log_loss
 import class_formula
 import mnemosphere as mn
 from mnemosphere.interpret import rejection_threshold
+from quick_models import small
 
 SETTINGS = {
     "n_memories": 31, "varsigma": 1.0, "beta": 40.0, "normalize": "center", "random_state": 0,
@@ -93,15 +94,7 @@ def test_temperatures_stay_finite(noisy):
     )
     assert 20 < hot.temperature_ < 1200
     assert np.isfinite(hot.predict_log_proba(held.x)).all()
-    exact = mn.DAMClassifier(
-        3,
-        objective="joint",
-        varsigma=0.9,
-        normalize="center",
-        uniform_weight=0.0,
-        random_state=0,
-        max_iter=3,
-    ).fit(held.x, held.y)
+    exact = small(n_memories=3, normalize="center", uniform_weight=0.0).fit(held.x, held.y)
     exact.calibrate(held.x, exact.predict(held.x))
     assert 0.01 < exact.temperature_ < 1
     assert np.isfinite(exact.predict_log_proba(held.x)).all()
@@ -119,16 +112,15 @@ def test_the_threshold_keeps_its_promise_over_many_draws():
     assert np.mean(hits) == pytest.approx(3 / 60, abs=4 * np.sqrt(0.05 / 5_000))
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch(precision):
+def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch():
     # Rounding depends on the size of the batch; five distinct rows, so that ties are common.
     rng = np.random.default_rng(0)
     distinct = rng.normal(size=(5, 61)) + 1
     x = distinct[rng.integers(5, size=211)]
-    model = mn.DAMClassifier(7, objective="joint", precision=precision, random_state=0)
+    model = mn.DAMClassifier(7, objective="joint", precision="float32", random_state=0)
     model.fit(rng.normal(size=(101, 61)) + 1, np.arange(101) % 2)
     model.calibrate(x)
-    for size in (1, 2, 3, 7, 211):
+    for size in (1, 7, 211):
         for answer in (mn.interpret.is_novel, mn.interpret.is_rejected):
             parts = [answer(model.model_, x[k : k + size], 0.05) for k in range(0, len(x), size)]
             assert np.concatenate(parts).mean() <= 0.05
@@ -138,9 +130,7 @@ def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch(precision):
 def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     rows = make_clusters(0, classes=len(names))
     labels = np.array(names)[rows.y]
-    model = mn.DAMClassifier(
-        7, objective="joint", varsigma=0.9, normalize="standard", random_state=0
-    )
+    model = small(normalize="standard", max_iter=None)
     model.fit(rows.x, labels)
     with pytest.raises(ValueError, match="call calibrate"):
         model.predict_or_reject(rows.x)
@@ -173,14 +163,8 @@ def test_the_score_tells_all_rows_apart_as_in_double_precision(images):
     """In single precision, digits and shuffled digits; the ranking is that of double precision."""
     rng = np.random.default_rng(0)
     rows = np.vstack([images.x_test[:50], rng.permuted(images.x_test[:50], axis=1)])
-    model = mn.DAMClassifier(
-        61,
-        objective="joint",
-        varsigma=0.25,
-        normalize="center",
-        max_iter=2,
-        precision="float32",
-        random_state=0,
+    model = small(
+        n_memories=61, varsigma=0.25, normalize="center", max_iter=2, precision="float32"
     ).fit(images.x_train[:600], images.y_train[:600])
     score = model.novelty_score(rows)
     assert len(np.unique(score)) == 100
@@ -256,9 +240,7 @@ def test_holding_memories_keeps_their_weights_and_every_odds_ratio(skewed):
 
 def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     names = np.array(["ant", "bee", "cat"])
-    model = mn.DAMClassifier(
-        7, objective="joint", varsigma=0.9, normalize="standard", random_state=0
-    )
+    model = small(normalize="standard", max_iter=None)
     model.fit(data.x, names[data.y])
     named = mn.as_estimator(
         mn.interpret.with_class_prior(model.model_, {"cat": 3, "ant": 1, "bee": 0})
@@ -282,9 +264,7 @@ def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
     rows = make_clusters(0, features=11)
     x = rows.x + 5 if kind == "standard" else rows.x
     x = x / np.linalg.norm(x, axis=1, keepdims=True) if kind == "none" else x
-    model = mn.DAMClassifier(
-        7, objective="joint", varsigma=0.9, normalize=kind, random_state=0
-    ).fit(x, rows.y)
+    model = small(normalize=kind, max_iter=None).fit(x, rows.y)
     lost = np.random.default_rng(0).random(x.shape) < 0.4
     gaps = np.where(lost, np.nan, x)
     found = model.recall(gaps)

@@ -49,6 +49,7 @@ def test_columns_on_circles_where_units_and_shapes_differ():
     assert clf.score(x[601:], y[601:]) > 0.95
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
 def test_defaults_on_small_tables(load):
     """Better than class frequencies by far, and what the choice promised of held-out rows."""

@@ -30,11 +30,7 @@ def cross_fitted(estimator):
 
 # The whole list where the choices are made, which is quick, and where they are "auto".
 @parametrize_with_checks(
-    [
-        mn.DAMClassifier(
-            7, objective="joint", normalize="standard", varsigma=0.8, max_iter=3, random_state=0
-        )
-    ],
+    [small(normalize="standard", varsigma=0.8)],
     expected_failed_checks=cross_fitted,
 )
 def test_check_estimator(estimator, check):
@@ -122,9 +118,7 @@ def test_probabilities_are_those_of_the_formula(read, fresh):
 
 
 def test_uniform_weight_is_that_of_the_uniform_component(data):
-    model = mn.DAMClassifier(
-        7, objective="joint", uniform_weight=3.0, normalize="unit", varsigma=0.9, random_state=0
-    )
+    model = small(uniform_weight=3.0, max_iter=None)
     assert model.fit(data.x, data.y).memory_prior_[0] == pytest.approx(0.3)
     held = clone(model).set_params(solver=mn.FixedPoint(learn_weights=False))
     assert held.fit(data.x, data.y).memory_prior_ == pytest.approx([0.3] + 7 * [0.1])
@@ -227,9 +221,7 @@ def test_streaming_learns_a_class_that_comes_late(make_clusters):
 
 
 def test_streaming_takes_rows_without_labels(data, fresh):
-    model = mn.DAMClassifier(
-        7, objective="joint", unlabeled=-1, normalize="unit", varsigma=0.9, random_state=0
-    )
+    model = small(unlabeled=-1, max_iter=None)
     model.fit(data.x, data.y)
     prior = model.class_prior_.copy()
     before = model.memories_.copy()

@@ -8,6 +8,7 @@ import pytest
 
 import class_formula
 import mnemosphere as mn
+from quick_models import small
 
 mpl.use("Agg")
 
@@ -72,9 +73,7 @@ def test_explanation_as_table_and_picture(image_model, images):
 
 
 def test_typical_rows_are_named_and_shown(data):
-    model = mn.DAMClassifier(
-        7, objective="joint", varsigma=0.9, normalize="unit", random_state=0
-    ).fit(data.x, data.y)
+    model = small(max_iter=None).fit(data.x, data.y)
     why = model.explain(data.x[:2], n_nearest=3)
     for reason in why[0]:
         expected = [int(k) for k in model.typical_rows_[reason.memory] if k >= 0]

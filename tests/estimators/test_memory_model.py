@@ -31,9 +31,7 @@ def test_density_and_novelty_are_those_of_the_formula(read, fresh):
 
 def test_density_on_the_circle_integrates_to_one(make_clusters):
     x, y = make_clusters(features=2)
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="unit", varsigma=1.0, random_state=0
-    ).fit(x, y)
+    model = small(n_memories=5, varsigma=1.0, max_iter=None).fit(x, y)
     assert model.beta_ > 2  # not the trivial density
     angle = np.arange(4096) * (2 * np.pi / 4096)
     density = np.exp(mn.interpret.score_samples(model.model_, np.c_[np.cos(angle), np.sin(angle)]))
@@ -52,9 +50,7 @@ def test_gradient_of_the_torch_layer_is_that_of_finite_differences(read, fresh):
 
 @pytest.mark.parametrize("kind", ["center", "unit", "standard"])
 def test_recall_completes_what_is_not_known(data, fresh, kind):
-    model = mn.DAMClassifier(
-        3, objective="joint", normalize=kind, varsigma=0.9, random_state=0
-    ).fit(data.x, data.y)
+    model = small(n_memories=3, normalize=kind, max_iter=None).fit(data.x, data.y)
     known = np.random.default_rng(0).random(fresh.x.shape) < 0.4
     known[:, :2] = True
     x = np.where(known, fresh.x, fresh.x.mean())

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import mnemosphere as mn
+from quick_models import small
 from runs import Break, Log
 
 SHAPES = {
@@ -319,14 +320,8 @@ def test_pictures_of_encoded_digits_are_the_digits(digit_encoder, images):
 
 
 def small_classifier():
-    return mn.DAMClassifier(
-        20,
-        objective="joint",
-        normalize="center",
-        varsigma=0.15,
-        solver=mn.FixedPoint(100),
-        max_iter=5,
-        random_state=0,
+    return small(
+        n_memories=20, normalize="center", varsigma=0.15, solver=mn.FixedPoint(100), max_iter=5
     )
 
 

@@ -83,6 +83,7 @@ def kinds_of(x):
     named = {
         "pandas": lambda _: frame(x),
         "pandas, nullable": lambda _: frame(x).astype("Float64"),
+        "pandas, sparse columns": lambda _: frame(x).astype(pd.SparseDtype(float, 0.0)),
         "polars": lambda _: pl.DataFrame(columns(x)),
         "polars, lazy": lambda _: pl.LazyFrame(columns(x)),
         "Arrow": lambda _: pa.table(columns(x)),
