@@ -29,15 +29,6 @@ def test_density_and_novelty_are_those_of_the_formula(read, fresh):
     assert np.allclose(mn.interpret.novelty(model.model_, fresh.x), expected, rtol=1e-9)
 
 
-def test_density_on_the_circle_integrates_to_one(make_clusters):
-    x, y = make_clusters(features=2)
-    model = small(n_memories=5, varsigma=1.0, max_iter=None).fit(x, y)
-    assert model.beta_ > 2  # not the trivial density
-    angle = np.arange(4096) * (2 * np.pi / 4096)
-    density = np.exp(mn.interpret.score_samples(model.model_, np.c_[np.cos(angle), np.sin(angle)]))
-    assert density.mean() * 2 * np.pi == pytest.approx(1.0, rel=1e-9)
-
-
 def test_gradient_of_the_torch_layer_is_that_of_finite_differences(read, fresh):
     layer = mn.export.to_torch(read.model.model_)
     x = torch.from_numpy(fresh.x[:3]).requires_grad_()

@@ -30,7 +30,7 @@ def stream(*, rehearses, half_life=None):
         solver=mn.FixedPoint(half_life=half_life),
     )  # fmt: skip
     for phase in ([0, 1], [2, 3]):
-        for seed in range(8):
+        for seed in range(5):
             model.partial_fit(*rows(phase, 60, 10 * phase[0] + seed), rehearse=rehearses)
     return model
 

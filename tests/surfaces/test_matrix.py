@@ -338,8 +338,9 @@ REFUSED = {
 
 def cells(default):
     for kind in KINDS:
-        marks = [pytest.mark.slow] if kind in SLOW else [pytest.mark.parts("kind")] * default
         for surface in SURFACES:
+            in_parts = default or surface in ("page", "cross-validation", "threshold")
+            marks = [pytest.mark.slow] if kind in SLOW else [pytest.mark.parts("kind")] * in_parts
             name = f"{kind}-{surface}" + "-default" * default
             yield pytest.param(kind, surface, default, marks=marks, id=name)
 
