@@ -6,6 +6,8 @@ import gc
 
 import pytest
 
+from parts import part, share_out
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """A process that only hands out tests to others need not wait for what they import."""
@@ -13,15 +15,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.import_plugin("problems")
 
 
+def pytest_report_header() -> str:
+    return f"part {part()} of the slow campaigns: PART={part()} takes the same one again"
+
+
 # Files that take long go first, so that no process waits for another at the end.
 _LONG = {
     "test_docs.py", "test_examples.py", "test_quick.py", "test_large_files.py", "test_page.py", "test_classifier.py",
     "test_interruption.py", "test_matrix.py", "test_finite.py", "test_distributed.py", "test_threads.py",
-    "test_stories.py", "test_files.py", "test_train.py",
+    "test_stories.py", "test_files.py", "test_train.py", "test_gate.py",
 }  # fmt: skip
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    share_out(items)
     items.sort(key=lambda item: item.path.name not in _LONG)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 import typer.testing
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -20,19 +21,21 @@ from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
+from parts import part
 
 # The same examples on every machine: a red test here is red everywhere.
 settings.register_profile("mnemosphere", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("mnemosphere")
 
 
-def campaign(examples: int) -> settings:
-    """So many random examples with CAMPAIGN=1 in the environment, else a few, always the same."""
+def campaign(examples: int) -> Callable[[Any], Any]:
+    """So many random examples with CAMPAIGN=1 in the environment, else a few: those of a part."""
     whole = "CAMPAIGN" in os.environ
-    return settings(
+    few = settings(
         max_examples=examples if whole else max(5, examples // 40), derandomize=not whole,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )  # fmt: skip
+    return lambda test: few(test) if whole else seed(part())(few(test))
 
 
 # The commands of an application are the same in every call: made once, not for each.

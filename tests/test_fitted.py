@@ -81,7 +81,7 @@ def test_as_estimator_gives_the_estimator_back(model, iris):
     assert np.array_equal(again.predict_proba(iris[0]), model.predict_proba(iris[0]))
 
 
-def best_times(calls, x, turns=1000):
+def best_times(calls, x, turns=300):
     """Seconds of the best call of each, by turns: others use the machine too."""
     best = [np.inf] * len(calls)
     for _ in range(turns):

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-import torch
 from sklearn.exceptions import NotFittedError
 
 import mnemosphere as mn
@@ -86,43 +85,16 @@ ROWS = {
         r"normalize='standard'",
     ),
     "text in X": (lambda c: small().fit(np.full((61, 2), "red"), c.y), r"X holds text \('red'\): pass a data frame, or drop the column"),
-    "a word among numbers": (
-        lambda c: small().fit([[1.0, "red"], [2.0, 3.0]], [0, 1]), r"X holds text \('red'\): pass a data frame, or drop the column"),
     "sparse X and a metric": (
         lambda c: small(normalize="weighted").fit(scipy.sparse.csr_array(c.x), c.y),
         r"normalize='weighted' would fill sparse rows: pass normalize='unit' or dense rows",
     ),
-    "complex X": (lambda c: small().fit(c.x + 1j, c.y), r"Complex data not supported in X: pass real and imaginary parts apart"),
-    "complex tensor": (
-        lambda c: small().fit(torch.from_numpy(c.x) + 1j, c.y), r"Complex data not supported in X: pass real and imaginary parts apart"),
     "wrong number of features": (
         lambda c: c.model.predict(c.x[:, :3]), r"X has 3 features, but DAMClassifier is expecting 5 features as input"),
     "one-dimensional X": (
         lambda c: small().fit(c.x[:, 0], c.y),
         r"X must be \(rows, features\), got shape \(61,\)\. Reshape your data: X\.reshape\(-1, 1\) "
         r"is one feature, X\.reshape\(1, -1\) one row",
-    ),
-    "one-dimensional list": (
-        lambda c: c.model.predict([1.0, 2.0, 3.0, 4.0, 5.0]), r"X must be \(rows, features\), got shape \(5,\)\. Reshape your data"),
-    "three-dimensional X": (lambda c: small().fit(np.ones((61, 2, 2)), c.y), r"dim"),
-    "no rows": (lambda c: small().fit(c.x[:0], c.y[:0]), r"0 sample"),
-    "no features": (lambda c: small().fit(c.x[:, :0], c.y), r"0 feature"),
-    "no rows in a tensor": (
-        lambda c: small().fit(torch.zeros(0, 5), c.y[:0]), r"X must be \(rows, features\), at least one each, got \(0, 5\)"),
-    "no X": (lambda c: small().fit(None, c.y), r"X must be \(rows, features\), got None: pass an array, a frame or a tensor"),
-    "a number for X": (lambda c: c.model.predict(3.0), r"X must be \(rows, features\), got 3\.0: pass an array, a frame or a tensor"),
-    "rows of unlike lengths": (
-        lambda c: small().fit([[1.0, 2.0], [3.0]], [0, 1]), r"X must be \(rows, features\), got rows of unlike lengths: fill them up"),
-    "sparse tensor": (
-        lambda c: small().fit(torch.from_numpy(c.x).to_sparse(), c.y),
-        r"X must be a dense or a sparse CSR tensor, .*: use X\.to_sparse_csr\(\)",
-        TypeError,
-    ),
-    "tensor without numbers": (
-        lambda c: c.model.predict(torch.empty(61, 5, device="meta")), r"X must be a dense or a sparse CSR tensor", TypeError),
-    "dates in X": (
-        lambda c: small().fit(np.full((61, 2), "2020", dtype="datetime64[D]"), c.y),
-        r"X holds dates: pass a data frame, or numbers, such as days",
     ),
 }
 
@@ -132,35 +104,13 @@ LABELS = {
     "every row unlabeled": (
         lambda c: small(unlabeled=-1).fit(c.x, c.labels(-1)), r"every row of y is unlabeled: label some rows of each class"),
     "a number to predict in place of a class": (lambda c: small().fit(c.x, c.x[:, 0]), r"[Uu]nknown label type"),
-    "None among the labels": (
-        lambda c: small().fit(c.x, [None, *c.y[1:]]),
-        r"label 0 of y has no value: drop the row, or mark unlabeled rows by "
-        r"unlabeled=float\('nan'\)",
-    ),
     "NaN among the labels": (
         lambda c: small().fit(c.x, np.where(c.y == 1, NAN, c.y)), r"label 1 of y has no value: drop the row, or mark unlabeled rows by "),
-    "infinite label": (lambda c: small().fit(c.x, np.where(c.y == 1, INF, c.y)), r"label 1 of y is infinite: drop the row"),
-    "labels of two types": (
-        lambda c: small().fit(c.x, np.array(["a" if v else 1 for v in c.y], dtype=object)),
-        r"y mixes labels of types int, str: make them one type",
-    ),
-    "labels of bytes": (lambda c: small().fit(c.x, c.y.astype(bytes)), r"bytes", TypeError),
-    "negative soft labels": (
-        lambda c: small().fit(c.x, np.eye(3)[c.y] - 0.25),
-        r"row 0 of the soft labels y is \[0\.75, -0\.25, -0\.25\]: entries must be >= 0 and sum to "
-        r"at most 1 in each row",
-    ),
     "soft labels above 1": (
         lambda c: small().fit(c.x, np.ones((61, 3))),
         r"row 0 of the soft labels y is \[1\.0, 1\.0, 1\.0\]: entries must be >= 0 and sum to at "
         r"most 1",
     ),
-    "soft labels of text": (
-        lambda c: small().fit(c.x, np.full((61, 2), "a")),
-        r"a two-dimensional y must be a numeric \(n, C\) matrix of soft labels: pass "
-        r"one-dimensional y for plain labels",
-    ),
-    "soft labels of zero": (lambda c: small().fit(c.x, np.zeros((61, 3))), r"every row of y is unlabeled: label some rows of each class"),
     "soft labels of other classes": (
         lambda c: c.model.certify(c.x, np.eye(4)[c.y]), r"soft labels y have 4 columns for 3 classes: pass one column per class"),
     "unseen label to certify": (
@@ -168,24 +118,10 @@ LABELS = {
         r"y has labels \[9\] that are not among the classes \[0, 1, 2\]: drop those rows, or fit "
         r"with them",
     ),
-    "unseen label to shrink": (
-        lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.labels("bee"), n_memories=3)),
-        r"y has labels \['bee'\] that are not among the classes \[0, 1, 2\]: drop those rows",
-    ),
-    "text for a number": (
-        lambda c: c.model.certify(c.x, c.y.astype(str)), r"y has labels \['0', '1', '2'\] that are not among the classes \[0, 1, 2\]"),
-    "unseen label of another type to score": (lambda c: c.model.score(c.x, c.labels("bee")), r"label"),
     "negative sample weight": (lambda c: small().fit(c.x, c.y, np.r_[-1.0, np.ones(60)]), r"sample_weight must be finite and >= 0"),
     "all weights zero": (lambda c: small().fit(c.x, c.y, np.zeros(61)), r"all weights are zero: give some rows a sample_weight above 0"),
-    "NaN weight": (lambda c: small().fit(c.x, c.y, np.r_[NAN, np.ones(60)]), r"sample_weight must be finite and >= 0"),
-    "too few weights": (lambda c: small().fit(c.x, c.y, np.ones(60)), r"sample_weight\.shape == \(60,\), expected \(61,\)"),
-    "weights of text": (lambda c: small().fit(c.x, c.y, ["heavy"] * 61), r"sample_weight must be numbers, one per row"),
-    "all classes of weight zero": (
-        lambda c: small(class_weight={0: 0, 1: 0, 2: 0}).fit(c.x, c.y), r"all weights are zero: give some rows a sample_weight above 0"),
     "weight of an unknown class": (
         lambda c: small(class_weight={"bee": 2.0}).fit(c.x, c.y), r"class_weight names \['bee'\], not among the classes \[0, 1, 2\]"),
-    "negative class weight": (
-        lambda c: small(class_weight={1: -2.0}).fit(c.x, c.y), r"class_weight must be finite and >= 0, got \{1: -2\.0\}"),
 }
 
 
@@ -194,43 +130,13 @@ def setting(name, value):
     return (lambda c: small(**{name: value}).fit(c.x, c.y), rf"'{name}' parameter of DAM")
 
 
-SETTINGS = {
-    f"{name}={value!r}": setting(name, value)
-    for name, value in [
-        ("n_memories", 0),
-        ("n_memories", -3),
-        ("n_memories", 2.5),
-        ("solver", "newton"),
-        ("search", "wide"),
-        ("search", 0),
-        ("objective", 0.5),
-        ("growth", "split"),
-        ("growth", 0),
-        ("varsigma", 0),
-        ("varsigma", 1.5),
-        ("varsigma", NAN),
-        ("beta", -2.0),
-        ("beta", INF),
-        ("objective", "likelihood"),
-        ("objective", 1.5),
-        ("label_smoothing", 1.0),
-        ("label_smoothing", -0.1),
-        ("normalize", "l2"),
-        ("max_iter", 0),
-        ("uniform_weight", -1.0),
-        ("class_weight", "even"),
-        ("random_state", "seven"),
-        ("device", 0),
-        ("precision", "float16"),
-        ("encoder", -1),
-    ]
-} | {
-    "solver of batch size 0": (lambda c: mn.FixedPoint(batch_size=0), r"batch_size must be >= 1, None or 'auto', got 0"),
-    "learning rate of 0": (lambda c: mn.SGD(learning_rate=0.0), r"learning_rate must be > 0, got 0\.0"),
-    "momentum of 1": (lambda c: mn.SGD(momentum=1.0), r"momentum must lie in \[0, 1\), got 1\.0"),
-    "no patience": (lambda c: mn.SGD(patience=0), r"batch_size, sweeps and patience must be >= 1, got "),
-    "everything held out": (lambda c: mn.SGD(validation_fraction=1.0), r"validation_fraction must lie in \(0, 1\), got 1\.0"),
-    "noise below 0": (lambda c: mn.Adam(noise=-0.5), r"noise must be finite and >= 0, or 'auto', got -0\.5"),
+REFUSED = {
+    "n_memories": (0, 2.5), "solver": ("newton",), "search": ("wide", 0), "objective": (0.5, "likelihood"), "growth": ("split", 0),
+    "varsigma": (0, 1.5, NAN), "beta": (-2.0, INF), "label_smoothing": (1.0, -0.1), "normalize": ("l2",), "max_iter": (0,),
+    "uniform_weight": (-1.0,), "class_weight": ("even",), "random_state": ("seven",), "device": (0,), "precision": ("float16",),
+    "encoder": (-1,),
+}
+SETTINGS = {f"{name}={value!r}": setting(name, value) for name in REFUSED for value in REFUSED[name]} | {
     "more memories than memory": (
         lambda c: small(n_memories=10**12).fit(c.x, c.y),
         r"n_memories=1000000000000 needs about .* GB and .* GB are free: use fewer memories",
@@ -241,8 +147,6 @@ SETTINGS = {
         TypeError,
     ),
     "unknown device": (lambda c: small(device="tpu").fit(c.x, c.y), r"device 'tpu' cannot be used here: try 'cpu' or 'auto'"),
-    "device that holds no numbers": (
-        lambda c: small(device="meta").fit(c.x, c.y), r"device 'meta' cannot be used here: try 'cpu' or 'auto'"),
     "callbacks that are none": (
         lambda c: small(callbacks=[print]).fit(c.x, c.y),
         r"callbacks must be a list of Callback objects, got \[<built-in function print>\]",
@@ -255,26 +159,7 @@ SETTINGS = {
 }
 
 USE = {
-    **{
-        f"{name} before fit": (action, r"not fitted yet", NotFittedError)
-        for name, action in {
-            "predict": lambda c: small().predict(c.x),
-            "predict_proba": lambda c: small().predict_proba(c.x),
-            "decision_function": lambda c: small().decision_function(c.x),
-            "score": lambda c: small().score(c.x, c.y),
-            "score_samples": lambda c: mn.interpret.score_samples(small().model_, c.x),
-            "transform": lambda c: small().transform(c.x),
-            "novelty": lambda c: mn.interpret.novelty(small().model_, c.x),
-            "explain": lambda c: small().explain(c.x),
-            "recall": lambda c: small().recall(c.x),
-            "sample": lambda c: small().sample(3),
-            "certify": lambda c: small().certify(c.x, c.y),
-            "at_level": lambda c: mn.as_estimator(mn.interpret.at_level(small().model_, 0)),
-            "shrink": lambda c: mn.as_estimator(mn.interpret.shrink(small().model_, c.x, c.y, n_memories=3)),
-            "to_torch": lambda c: mn.export.to_torch(small().model_),
-            "save": lambda c: small().save("model.safetensors"),
-        }.items()
-    },
+    "predict before fit": (lambda c: small().predict(c.x), r"not fitted yet", NotFittedError),
     "streaming a label outside of classes": (
         lambda c: small().partial_fit(c.x, c.y, classes=[0, 1]), r"y has labels \[2\] that are not among the classes \[0, 1\]"),
     "streaming other classes": (
@@ -397,6 +282,10 @@ CLUSTERS = {
     "recall of a cluster that is none": (
         lambda c: clusters().fit(c.x).recall(c.x, c.labels(3)), r"y must be clusters from 0 to 2, got \[3, 3, 3, 3, 3\]$"),
     "sample of a cluster by name": (lambda c: clusters().fit(c.x).sample(2, y="bee"), r"y must be clusters from 0 to 2, got \['bee'\]"),
+    "proportions in a word": (
+        lambda c: clusters(class_prior="even").fit(c.x), r"class_prior must be 'auto' or numbers, got 'even'"),
+    "more clusters than distinct rows": (
+        lambda c: clusters(n_memories="auto").fit(np.ones((30, 4))), r"got 1 for 1 distinct row\(s\)"),
     "BIC of a density that is none": (
         lambda c: clusters(n_clusters=1, varsigma=0.5).fit(c.x).bic(c.x),
         r"bic and aic need a density that integrates to 1, but varsigma=0\.5: fit with varsigma=1",
@@ -419,20 +308,6 @@ def test_bad_input(case, name):
     assert len(text) < 300
 
 
-def test_rows_are_counted_as_the_user_counts_them(case):
-    """Also where rows are merged, dropped or moved before anyone looks at them."""
-    x = case.with_row(0.0)
-    word = r"1 of 61 rows of X are all zeros, .* set aside: row 3; normalize='standard' would keep"
-    for settings in ({}, {"varsigma": "auto"}):
-        for weight in (None, np.r_[0.0, np.ones(60)]):
-            with pytest.warns(UserWarning, match=word):
-                small(**settings, max_iter=2).fit(x, case.y, weight)
-    with pytest.warns(UserWarning, match="2 of 122 rows of X are all zeros.* row 3, 64;"):
-        small().fit(np.r_[x, x], np.r_[case.y, case.y])
-    weight = np.arange(61) != 3
-    small().fit(x, case.y, weight)  # of no weight, and so of no harm
-
-
 def test_a_failed_fit_does_not_pass_for_a_model(case):
     model = small()
     with pytest.raises(ValueError, match="infinite"):
@@ -442,7 +317,7 @@ def test_a_failed_fit_does_not_pass_for_a_model(case):
 
 
 @pytest.mark.parametrize("kind", ["unit", "center"])
-@pytest.mark.parametrize("factor", [1e-300, 1e-13, 1e160, 1e300])
+@pytest.mark.parametrize("factor", [1e-300, 1e160])
 def test_units_do_not_matter(case, kind, factor):
     """Length means nothing on the sphere, however large or small the numbers are."""
     model = small(normalize=kind)

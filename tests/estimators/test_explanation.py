@@ -8,6 +8,7 @@ import pytest
 
 import class_formula
 import mnemosphere as mn
+from quick_models import small
 
 mpl.use("Agg")
 
@@ -71,21 +72,8 @@ def test_explanation_as_table_and_picture(image_model, images):
     assert figure.axes
 
 
-def test_explanation_of_standardized_images_can_be_drawn(images):
-    """The coordinate that normalize='standard' appends is no pixel."""
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="standard", varsigma=0.5, max_iter=1, random_state=0
-    )
-    model.fit(images.x_train[:50], images.y_train[:50])
-    found = model.explain(images.x_test[:1])
-    found.plot(image_shape=images.image_shape)
-    assert np.allclose(found.rows, images.x_test[:1])
-
-
 def test_typical_rows_are_named_and_shown(data):
-    model = mn.DAMClassifier(
-        7, objective="joint", varsigma=0.9, normalize="unit", random_state=0
-    ).fit(data.x, data.y)
+    model = small(max_iter=None).fit(data.x, data.y)
     why = model.explain(data.x[:2], n_nearest=3)
     for reason in why[0]:
         expected = [int(k) for k in model.typical_rows_[reason.memory] if k >= 0]

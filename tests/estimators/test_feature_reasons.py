@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ import pytest
 import class_formula
 import mnemosphere as mn
 from estimators.conftest import on_sphere
-from mnemosphere.text import readable
 from quick_models import small
 
 
@@ -78,15 +76,9 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
 
 def test_single_precision_and_a_table_with_names(data):
     frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
-    model = mn.DAMClassifier(
-        7,
-        objective="joint",
-        normalize="standard",
-        varsigma=0.6,
-        precision="float32",
-        max_iter=3,
-        random_state=0,
-    ).fit(frame, np.array(["ant", "bee", "cat"])[data.y])
+    model = small(normalize="standard", varsigma=0.6, precision="float32").fit(
+        frame, np.array(["ant", "bee", "cat"])[data.y]
+    )
     found = model.explain(frame[:3])
     why = found.features(2)
     total = why.contribution.sum(1) + why.constant
@@ -117,19 +109,9 @@ def test_a_row_without_direction_has_the_odds_of_the_prior(data):
     assert str(found)
 
 
-def test_which_features_can_be_read():
-    assert readable(["x1"] * 30)
-    assert readable([f"q{k}" for k in range(91)])
-    assert not readable([f"x{k}" for k in range(91)])
-    assert not readable([f"vector[{k}]" for k in range(7)])
-    assert readable([f"{a}{b}{k}" for k, (a, b) in enumerate(product("abcdefghi", repeat=2))])
-
-
 @pytest.fixture(scope="module")
 def named(data):
-    model = mn.DAMClassifier(
-        7, objective="joint", varsigma=0.9, normalize="unit", random_state=0
-    ).fit(data.x, data.y)
+    model = small(max_iter=None).fit(data.x, data.y)
     names = [f"a text about row {k} and other things" for k in range(61)]
     return mn.as_estimator(mn.interpret.name_rows(model.model_, names))
 

@@ -1,7 +1,6 @@
 """Rows without labels through `fit`: all kinds of labels, automatic choices, interruption."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
@@ -68,61 +67,10 @@ def test_every_way_of_training_takes_unlabeled_rows(two, options):
         assert model.score(fresh_x, fresh_y) > 0.9
 
 
-# clusters
-
-
-def clustered(**settings):
-    settings = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0} | settings
-    return mn.DAMClassifier(**settings)
-
-
-NAN = float("nan")
-
-
-@pytest.mark.parametrize(
-    ("marker", "hide"),
-    [
-        (-1, lambda y, gone: np.where(gone, -1, y)),
-        (NAN, lambda y, gone: np.where(gone, NAN, y)),
-        (
-            NAN,
-            lambda y, gone: np.array(
-                [None if g else f"c{v}" for v, g in zip(y, gone, strict=True)]
-            ),
-        ),
-        (NAN, lambda y, gone: pd.Series(y, dtype="Int64").mask(gone)),
-        (NAN, lambda y, gone: pd.Series([f"c{v}" for v in y]).mask(gone)),
-        ("?", lambda y, gone: np.where(gone, "?", y.astype(str))),
-    ],
-    ids=["-1", "nan", "None", "NA", "strings with nan", "?"],
-)
-def test_unlabeled_rows_take_part(data, fresh, marker, hide):
-    gone = np.arange(61) >= 9  # three labels per class
-    y = hide(data.y, gone)
-    model = clustered(n_memories=5, unlabeled=marker).fit(data.x, y)
-    assert len(model.classes_) == 3
-    assert np.mean(np.searchsorted(model.classes_, model.predict(fresh.x)) == fresh.y) > 0.9
-    alone = clustered(n_memories=5).fit(data.x[~gone], np.asarray(y)[~gone])
-    assert not np.array_equal(alone.memories_, model.memories_)
-
-
-def test_unlabeled_rows_help(make_clusters):
-    """One label per class: where the classes lie is learned from the rows without."""
-    x, y = make_clusters(rows=301, spread=1.5)
-    fresh = make_clusters(1, rows=301, spread=1.5)
-    settings = {"n_memories": 3, "normalize": "standard"}
-    helped = clustered(unlabeled=-1, **settings).fit(x, np.where(np.arange(301) < 3, y, -1))
-    alone = clustered(**settings).fit(x[:3], y[:3])
-    assert helped.score(*fresh) > alone.score(*fresh) + 0.1
-
-
 def test_automatic_choices_with_few_labels(data, fresh):
     y = np.where(np.arange(61) < 12, data.y, -1)
-    models = [
-        mn.DAMClassifier(objective="joint", unlabeled=-1, random_state=s).fit(data.x, y)
-        for s in range(3)
-    ]
-    assert np.mean([model.score(fresh.x, fresh.y) for model in models]) > 0.8
+    model = mn.DAMClassifier(unlabeled=-1, random_state=0).fit(data.x, y)
+    assert model.score(fresh.x, fresh.y) > 0.8
 
 
 def test_the_search_trains_on_unlabeled_rows_as_the_model_is_trained():

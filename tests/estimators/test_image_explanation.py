@@ -7,6 +7,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import mnemosphere as mn
+from quick_models import small
 
 SHAPES = {"gray": (8, 9), "color": (6, 7, 3), "signal": (37,)}
 
@@ -22,15 +23,7 @@ def case(request):
     encoder = mn.PatchEncoder(
         shape, patch=(3, 4), grid=2, n_memories=5, max_iter=3, random_state=0
     )  # fmt: skip
-    model = mn.DAMClassifier(
-        7,
-        objective="joint",
-        normalize=normalize,
-        varsigma=0.5,
-        precision="float64",
-        max_iter=3,
-        random_state=0,
-    )
+    model = small(normalize=normalize, varsigma=0.5, precision="float64")
     return make_pipeline(encoder, model).fit(x[:50], y[:50]), np.vstack([x[50:], 0 * x[:1] + 3])
 
 

@@ -86,21 +86,6 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
     assert np.array_equal(whole.class_weights_, again.class_weights_)
 
 
-def test_a_run_goes_on_for_longer_and_not_for_shorter(data, tmp_path):
-    store = mn.Checkpoint(tmp_path / "run")
-    small(max_iter=2, callbacks=[store]).fit(*data)
-    with pytest.raises(ValueError, match="has 2 passes, more than max_iter=1: raise max_iter"):
-        small(max_iter=1, callbacks=[store]).fit(*data)
-    longer = small(max_iter=4, solver=mn.FixedPoint(tol=0.0)).fit(*data)
-    small(
-        max_iter=2, solver=mn.FixedPoint(tol=0.0), callbacks=[mn.Checkpoint(tmp_path / "two")]
-    ).fit(*data)
-    more = small(
-        max_iter=4, solver=mn.FixedPoint(tol=0.0), callbacks=[mn.Checkpoint(tmp_path / "two")]
-    ).fit(*data)
-    assert np.array_equal(longer.class_weights_, more.class_weights_)
-
-
 class PressCtrlC(mn.Callback):
     """In the middle of a pass, or after it where it has no middle."""
 
@@ -127,14 +112,13 @@ class PressCtrlC(mn.Callback):
     ],
     ids=lambda settings: " ".join(str(v) for v in settings.values()) or "plain",
 )
-@pytest.mark.parametrize("when", [1, 5])
 @pytest.mark.filterwarnings("ignore:partial_fit goes on by the joint likelihood")
-def test_interruption_leaves_a_usable_model(data, settings, when):
+def test_interruption_leaves_a_usable_model(data, settings):
     model = small(
         n_memories=5,
         **settings,
         max_iter=30,
-        callbacks=[PressCtrlC(when)],
+        callbacks=[PressCtrlC(1)],
     )
     model.fit(data.x, data.y)
     assert model.status_ == "interrupted"

@@ -4,61 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import mnemosphere as mn
-from mnemosphere.data.rows import StoredRows
-from mnemosphere.interpret import exemplars as module
 
 pd = pytest.importorskip("pandas")
-
-
-def test_typical_rows_are_those_of_the_largest_responsibility(data, fitted):
-    shares = fitted.transform(data.x)
-    unit = data.x - data.x.mean(1, keepdims=True) if fitted.normalize_ == "center" else data.x
-    assert fitted.typical_rows_.shape == (7, 3)
-    for memory, rows in enumerate(fitted.typical_rows_):
-        own = [int(r) for r in rows if r >= 0]
-        assert len(set(own)) == len(own)
-        others = np.setdiff1d(np.arange(len(unit)), own)
-        if len(own) == 3:
-            assert shares[own, memory].min() >= shares[others, memory].max() - 1.1e-3
-        else:
-            assert shares[others, memory].max(initial=0) < 6e-4
-    np.testing.assert_allclose(fitted.support_, shares.sum(0), rtol=1e-9)
-
-
-def test_numbers_are_those_of_x_as_given_copies_and_empty_rows_included():
-    x = np.array([[0, 0], [1, 0], [1, 0], [0, 1], [0, 1.0], [1, 0]])
-    weights = [[1e-9, 1e-9, 1e-9], [0.9, 0.02, 0.01], [0.02, 0.9, 0.01]]
-    model = mn.as_estimator(mn.interpret.from_parameters([[1, 0], [0, 1]], weights, beta=30.0))
-    stored = StoredRows.of(x, torch.device("cpu"))
-    found = module.find_exemplars(model.model_.votes, model.model_.normalizer, stored)
-    assert set(found.typical[0]) == {1, 2, 5}
-    assert set(found.typical[1]) == {3, 4, -1}
-    assert found.typical[1][2] == -1
-    # A row without direction is not anyone's: the others stand for it.
-    np.testing.assert_allclose(found.support, [3 * 6 / 5, 2 * 6 / 5], rtol=1e-6)
-    weight = torch.tensor([1.0, 1, 0, 1, 1, 2]).double()
-    found = module.find_exemplars(model.model_.votes, model.model_.normalizer, stored, weight)
-    assert set(found.typical[0]) == {1, 5, -1}
-    np.testing.assert_allclose(found.support, [3 * 6 / 5, 2 * 6 / 5], rtol=1e-6)
-
-
-def test_many_rows_are_looked_at_evenly_and_in_chunks(fitted, data, monkeypatch):
-    stored = StoredRows.of(np.tile(data.x, (3, 1)), torch.device("cpu"))
-    whole = module.find_exemplars(fitted.model_.votes, fitted.model_.normalizer, stored)
-    monkeypatch.setattr(module, "_MOST_ROWS", 61)
-    some = module.find_exemplars(fitted.model_.votes, fitted.model_.normalizer, stored)
-    assert some.support.sum() == pytest.approx(whole.support.sum(), rel=0.25)
-    monkeypatch.undo()
-    monkeypatch.setattr("mnemosphere.model.kernel._CHUNK_ELEMENTS", {"cpu": 1})
-    parts = module.find_exemplars(fitted.model_.votes, fitted.model_.normalizer, stored)
-    np.testing.assert_allclose(parts.support, whole.support, rtol=1e-12)
-    shares = np.tile(fitted.transform(data.x), (3, 1))
-    for memory in range(7):
-        ours, theirs = parts.typical[memory], whole.typical[memory]
-        np.testing.assert_allclose(shares[ours, memory], shares[theirs, memory], atol=1.1e-3)
 
 
 def test_the_table_reads_as_the_attributes_do(data, fitted):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from scipy.special import gammaln, ive
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import mnemosphere as mn
+from quick_models import small
 from runs import Break, Log
 
 SHAPES = {
@@ -190,14 +187,11 @@ def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell():
     np.testing.assert_allclose(encoded(10, 10)[1:, 1:], start[:-1, :-1], atol=1e-12)
 
 
-def test_rows_in_any_order_and_in_any_parts(case, monkeypatch):
+def test_rows_in_any_order_and_in_any_parts(case):
     model, x = case
     whole = model.transform(x)
     order = np.random.default_rng(0).permutation(len(x))
     np.testing.assert_allclose(model.transform(x[order]), whole[order], rtol=0, atol=1e-12)
-    monkeypatch.setattr("mnemosphere.model.kernel._CHUNK_ELEMENTS", {"cpu": 1})
-    assert model.layers_[0].images_per_chunk <= 64
-    np.testing.assert_allclose(model.transform(x), whole, rtol=0, atol=1e-12)
     one_by_one = np.vstack([model.transform(row[None]) for row in x])
     np.testing.assert_allclose(one_by_one, whole, rtol=0, atol=1e-12)
 
@@ -231,14 +225,6 @@ def test_bytes_tensors_and_stacks_are_the_same_images():
 def test_shapes_that_are_guessed(n_features, shape):
     x = np.random.default_rng(0).normal(size=(5, n_features))
     assert encoder(max_iter=1).fit(x).image_shape_ == shape
-
-
-def test_patch_and_grid_are_cut_down_to_small_images():
-    x = np.random.default_rng(0).normal(size=(5, 12))
-    model = encoder(image_shape=(3, 4), patch=6, grid=9).fit(x)
-    assert model.layers_[0].windows.size == (3, 4)
-    assert model.layers_[0].grid == (1, 1)
-    assert model.transform(x).shape == (5, 5)
 
 
 @pytest.mark.parametrize(
@@ -334,14 +320,8 @@ def test_pictures_of_encoded_digits_are_the_digits(digit_encoder, images):
 
 
 def small_classifier():
-    return mn.DAMClassifier(
-        20,
-        objective="joint",
-        normalize="center",
-        varsigma=0.15,
-        solver=mn.FixedPoint(100),
-        max_iter=5,
-        random_state=0,
+    return small(
+        n_memories=20, normalize="center", varsigma=0.15, solver=mn.FixedPoint(100), max_iter=5
     )
 
 
@@ -380,22 +360,6 @@ def test_an_encoder_in_a_file(case, tmp_path):
     assert np.array_equal(loaded.transform(x), model.transform(x))
     for name in ("image_shape_", "history_", "n_iter_", "converged_", "status_"):
         assert getattr(loaded, name) == getattr(model, name)
-
-
-@pytest.mark.parametrize("change", ["layers.0.w", "layers.0.beta", "image_shape"])
-def test_a_damaged_file_is_told_apart(tmp_path, change):
-    path = tmp_path / "encoder.safetensors"
-    encoder().fit(np.random.default_rng(0).normal(size=(5, 64))).save(path)
-    tensors = load_file(path)
-    with safe_open(path, "pt") as file:
-        header = json.loads(file.metadata()["mnemosphere"])
-    if change == "image_shape":
-        header["image_shape"] = [9, 9]
-    else:
-        del tensors[change]
-    save_file(tensors, path, {"mnemosphere": json.dumps(header)})
-    with pytest.raises(ValueError, match="is damaged"):
-        mn.load(path)
 
 
 def test_a_stride_of_any_size_and_a_power_of_some():

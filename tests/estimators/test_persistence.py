@@ -7,7 +7,6 @@ import json
 import os
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
@@ -23,15 +22,7 @@ NAN = float("nan")
     ("kind", "precision"), [("center", "float64"), ("unit", "float32"), ("standard", "float64")]
 )
 def test_round_trip_is_exact(data, fresh, tmp_path, kind, precision):
-    model = mn.DAMClassifier(
-        7,
-        objective="joint",
-        normalize=kind,
-        varsigma=0.7,
-        precision=precision,
-        max_iter=3,
-        random_state=0,
-    ).fit(data.x, data.y)
+    model = small(normalize=kind, varsigma=0.7, precision=precision).fit(data.x, data.y)
     model.save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
     assert_same_model(model, loaded, fresh.x)
@@ -120,17 +111,6 @@ def test_labels_of_several_types(data, fresh, tmp_path, names):
     assert_same_model(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
 
 
-def test_feature_names(data, tmp_path):
-    frame = pd.DataFrame(data.x, columns=list("abcde"))
-    model = small(n_memories=5, max_iter=1)
-    model.fit(frame, data.y).save(tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
-    assert loaded.feature_names_in_.tolist() == list("abcde")
-    assert np.array_equal(loaded.predict(frame), model.predict(frame))
-    with pytest.raises(ValueError, match="feature names"):
-        loaded.predict(frame[list("edcba")])
-
-
 def test_lineage(grown, images, tmp_path):
     grown.save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
@@ -191,14 +171,6 @@ def test_labels_that_cannot_be_saved(data, tmp_path):
     ):
         model.save(tmp_path / "model.safetensors")
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("how", ["follow", "hold"])
-def test_a_model_with_another_class_prior(fitted, fresh, tmp_path, how):
-    changed = mn.interpret.with_class_prior(fitted.model_, [5.0, 1.0, 1.0], memory_weights=how)
-    model = mn.as_estimator(changed)
-    model.save(tmp_path / "m.safetensors")
-    assert_same_model(model, mn.load(tmp_path / "m.safetensors"), fresh.x)
 
 
 def test_what_load_would_refuse_is_never_written(tmp_path):

@@ -1,7 +1,6 @@
 """Sparse rows through the estimators: the same answers as dense ones, and never made dense."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy import sparse
@@ -9,6 +8,7 @@ from scipy import sparse
 import mnemosphere as mn
 from mnemosphere.data import Normalizer, StoredRows
 from mnemosphere.model.sparse_rows import SparseRows
+from quick_models import small
 
 N_ROWS, N, P = 211, 53, 7
 KINDS = ("unit", "center", "standard")
@@ -102,16 +102,6 @@ def test_partial_fit_auto_and_tensors(data, never_dense):
     )
 
 
-def test_clusterer_as_with_dense_rows(data, never_dense):
-    x = data[0]
-    settings = {"n_memories": P, "random_state": 0, "device": "cpu"}
-    a = mn.DAMClusterer(3, normalize="unit", **settings).fit(x)
-    b = mn.DAMClusterer(3, **settings).fit(sparse.csr_matrix(x))
-    assert b.normalize_ == "unit"
-    assert (a.labels_ == b.labels_).all()
-    np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize("settings", [{"objective": "conditional"}, {"growth": 5}])
 def test_conditional_growth_and_certificates_on_sparse_rows(data, settings):
     x, y = data
@@ -134,9 +124,7 @@ def test_bad_sparse_rows_and_recall_of_sparse_ones(data):
     row = int(np.searchsorted(rows.indptr, 17, side="right")) - 1
     with pytest.raises(ValueError, match=f"row {row} of X is NaN in column {rows.indices[17]}"):
         mn.DAMClassifier(P, objective="joint").fit(rows, y)
-    model = mn.DAMClassifier(
-        P, objective="joint", normalize="unit", varsigma=0.5, max_iter=2, random_state=0
-    ).fit(x, y)
+    model = small(n_memories=P, varsigma=0.5, max_iter=2).fit(x, y)
     found = model.recall(sparse.csr_matrix(x[:2]))
     np.testing.assert_allclose(found, model.recall(x[:2]), rtol=1e-9, atol=1e-12)
 
@@ -144,9 +132,7 @@ def test_bad_sparse_rows_and_recall_of_sparse_ones(data):
 def test_memories_and_decisions_name_features(data, never_dense, tmp_path):
     x, y = data
     rows = sparse.csr_matrix(x)
-    model = mn.DAMClassifier(
-        P, objective="joint", normalize="unit", varsigma=0.5, max_iter=2, random_state=0
-    ).fit(rows, y)
+    model = small(n_memories=P, varsigma=0.5, max_iter=2).fit(rows, y)
     first = np.argsort(-np.abs(model.memories_[2]))[:4]
     assert mn.interpret.strongest_features(model.model_, 1)["feature"].iloc[2] == first[0]
     terms = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"][:N]
@@ -168,21 +154,6 @@ def test_memories_and_decisions_name_features(data, never_dense, tmp_path):
     assert not hasattr(model, "feature_names_in_")  # so that rows without names are welcome
     model.fit(rows, y)
     assert mn.interpret.strongest_features(model.model_, 1)["feature"].iloc[2] == first[0]
-
-
-def test_frames_of_sparse_columns(data, never_dense):
-    x, y = data
-    terms = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"][:N]
-    frame = pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(x), columns=terms)
-    a, b = (
-        mn.DAMClassifier(
-            P, objective="joint", normalize="unit", varsigma=0.5, max_iter=2, random_state=0
-        ).fit(rows, y)
-        for rows in (sparse.csr_matrix(x), frame)
-    )
-    np.testing.assert_array_equal(a.memories_, b.memories_)
-    assert b.explain(frame[:1]).features(0).names == terms
-    np.testing.assert_allclose(b.predict_proba(frame), a.predict_proba(x), rtol=1e-12)
 
 
 def counts(n_rows, n_features):

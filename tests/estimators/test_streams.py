@@ -8,11 +8,10 @@ import pytest
 import torch
 
 import mnemosphere as mn
-from mnemosphere.model import Batch, from_memories, objectives
+from mnemosphere.model import Batch, objectives
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint
-from mnemosphere.training.rehearsal import give_memories, rehearse
 
 N, P, C = 7, 20, 4
 CENTERS = np.linalg.qr(np.random.default_rng(3).normal(size=(N, N)))[0][:C]
@@ -31,7 +30,7 @@ def stream(*, rehearses, half_life=None):
         solver=mn.FixedPoint(half_life=half_life),
     )  # fmt: skip
     for phase in ([0, 1], [2, 3]):
-        for seed in range(8):
+        for seed in range(5):
             model.partial_fit(*rows(phase, 60, 10 * phase[0] + seed), rehearse=rehearses)
     return model
 
@@ -99,56 +98,8 @@ def test_a_fitted_model_takes_a_new_class(objective, mixed):
     assert model.score(*old) > before - 0.02
 
 
-@pytest.fixture
-def model():
-    generator = torch.Generator().manual_seed(0)
-    w = sphere.sample_uniform(P, N, generator=generator, dtype=torch.float64)
-    params = from_memories(w, torch.tensor([0.5, 0.4, 0.1]).double(), beta=9.0, varsigma=0.8)
-    label = torch.arange(P) % 2
-    p = objectives.soft_labels(label, 2, 0.1, dtype=torch.float64) * params.p_h[1:, None]
-    p = torch.cat([params.p[:1], p])
-    return params.replace(p=p, p_q=p.sum(0))
-
-
-def test_memories_given_come_from_near_neighbors_who_take_over(model):
-    p = torch.cat([model.p[:, :2], 1e-6 * model.p_h[:, None], model.p[:, 2:]], 1)
-    wide = model.replace(p=p, p_q=p.sum(0))
-    state = FixedPoint().resume(wide)
-    x, _ = rows([2], 30, 5)
-    q = objectives.soft_labels(torch.full((30,), 2), 3, 0.1, dtype=torch.float64)
-    batch = Batch(torch.from_numpy(x), q)
-    due = torch.tensor([8.0, 8.0, 4.0, 0.0], dtype=torch.float64)
-    new, after = give_memories(wide, state, batch, due, [2])
-    moved = (new.w != wide.w).any(1)
-    assert int(moved.sum()) == 4
-    assert all(bool((batch.x == w).all(1).any()) for w in new.w[moved])
-    assert (new.p[1:][moved].argmax(1) == 2).all()
-    # What went over to the heirs, and the new mass, is all that changed.
-    mass = 0.3 * float(state["p_bar"].sum()) / P
-    total = after["p_bar"].sum() - 4 * mass
-    torch.testing.assert_close(total, state["p_bar"].sum())
-    same, _ = give_memories(wide, state, batch, torch.zeros(4).double(), [2])
-    assert torch.equal(same.w, wide.w)
-
-
-def test_rehearsed_rows_weigh_as_the_rows_there_have_been(model):
-    x, _ = rows([2], 40, 6)
-    batch = Batch(torch.from_numpy(x), torch.eye(3).double()[[0]].expand(40, -1))
-    counts = torch.tensor([300.0, 100.0]).double()
-    filled = rehearse(
-        model, torch.tensor([1]), batch, counts, torch.eye(3).double()[[1]],
-        generator=torch.Generator().manual_seed(0),
-    )  # fmt: skip
-    filled.check(model)
-    mass = filled.sample_weight @ filled.targets
-    assert float(mass[1] / mass[0]) == pytest.approx(3.0)
-    assert filled.n_rows == 120
-    drawn = filled.x[40:]
-    own = model.p[1:, 1]
-    assert float(((drawn @ model.w.T) @ (own / own.sum())).mean()) > 0  # near memories of the class
-
-
-def test_the_half_life_is_in_rows(model):
+def test_the_half_life_is_in_rows(problem):
+    model = problem(memories=P, features=N, classes=2).params
     generator = torch.Generator().manual_seed(2)
     x = sphere.sample_uniform(50, N, generator=generator, dtype=torch.float64)
     batch = Batch(x, torch.eye(3).double()[torch.arange(50) % 2])

@@ -150,6 +150,14 @@ LABELS = {
 }
 
 
+@pytest.mark.parametrize("name", LABELS)
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_remarks_on_labels(name):
+    y, told = LABELS[name]
+    with pytest.warns(UserWarning, match=told):
+        small().fit(np.random.default_rng(0).normal(size=(len(y), 3)), y)
+
+
 @pytest.mark.parametrize("normalize", ["standard", "unit", "whitened"])
 def test_explanations_of_rows_with_missing_values_add_up_to_the_probabilities(normalize):
     rng = np.random.default_rng(3)
@@ -197,21 +205,6 @@ def test_hundreds_of_classes_have_to_be_asked_for_and_copies_are_told():
             mn.DAMClassifier(objective="joint").fit(x[: 201 * each], y[: 201 * each] // each)
     with pytest.warns(UserWarning, match="n_memories=31 but only 30 rows"):
         small(n_memories=31).fit(x[:30], y[:30] % 2)
-
-
-def test_masked_values_are_missing(table):
-    rng = np.random.default_rng(3)
-    y = rng.integers(0, 2, 61)
-    x, masked = rng.integers(0, 9, (61, 5)) + 3 * y[:, None], rng.random((61, 5)) < 0.1
-    missing = np.where(masked, np.nan, x)
-    model = small().fit(np.ma.MaskedArray(x, masked), y)
-    wanted = small().fit(missing, y)
-    np.testing.assert_array_equal(model.memories_, wanted.memories_)
-    found = model.predict_proba(np.ma.MaskedArray(x, masked))
-    np.testing.assert_array_equal(found, wanted.predict_proba(missing))
-    np.testing.assert_array_equal(
-        model.predict_proba(np.ma.MaskedArray(x)), wanted.predict_proba(x.astype(float))
-    )
 
 
 @pytest.mark.parametrize("folds", [False, True])

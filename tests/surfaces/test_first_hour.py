@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
+from commands import caller
+from mnemosphere.cli import app
 from surfaces.kinds import corpus, table
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.filterwarnings("ignore")
+call = caller(app)
 TABLES = {  # where it is from, label, least accuracy on held-out rows
     "penguins": (("palmerpenguins", "penguins"), "species", 0.93),
     "titanic": (("carData", "TitanicSurvival"), "survived", 0.72),
@@ -41,53 +39,57 @@ def write_rows(name, folder):
     return f"{name}.npy", "labels.npy", 0.8
 
 
-def run(folder, *words, code=0):
+def run(*words, code=0):
     """A command in a terminal of 80 columns; what it prints."""
-    found = subprocess.run(
-        [sys.executable, "-m", "mnemosphere", *words], cwd=folder, check=False,
-        env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert found.returncode == code, found.stderr
-    assert "Traceback" not in found.stderr
+    found = call(*words, code=code, env={"COLUMNS": "80"})
     if code:
         return found.stderr
     if "--json" in words:
-        return json.loads(found.stdout)
+        return found.json
     assert all(len(line) <= 80 for line in found.stdout.splitlines()), found.stdout
     assert "e+0" not in found.stdout
     return found.stdout
 
 
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parts
 @pytest.mark.parametrize("name", [*TABLES, "cancer", *TEXTS])
-def test_the_first_hour(tmp_path, name):
-    data, label, least = write_rows(name, tmp_path)
-    assert "The search chose" in run(tmp_path, "train", data, "--label", label, "--out", name)
-    told = run(tmp_path, "evaluate", name, data, "--label", label, "--json")
+def test_the_first_hour(folder, name):
+    data, label, least = write_rows(name, folder)
+    assert "The search chose" in run("train", data, "--label", label, "--out", name)
+    told = run("evaluate", name, data, "--label", label, "--json")
     assert told["accuracy"] >= least
-    run(tmp_path, "evaluate", name, data, "--label", label)
-    run(tmp_path, "predict", name, data)
-    run(tmp_path, "predict", name, data, "--out", "p.csv")
-    run(tmp_path, "explain", name, data)
-    run(tmp_path, "explain", name, data, "--counterfactual", "next")
-    run(tmp_path, "explore", name, data, "--out", "page.html")
-    run(tmp_path, "export", name, data, "--out", "card.md")
-    run(tmp_path, "export", name, "--out", "graph.onnx")
+    run("evaluate", name, data, "--label", label)
+    run("predict", name, data)
+    run("predict", name, data, "--out", "p.csv")
+    run("explain", name, data)
+    run("explain", name, data, "--counterfactual", "next")
+    run("explore", name, data, "--out", "page.html")
+    run("export", name, data, "--out", "card.md")
+    run("export", name, "--out", "graph.onnx")
     if name not in TEXTS:
-        card = (tmp_path / "card.md").read_text(encoding="utf-8")
+        card = (folder / "card.md").read_text(encoding="utf-8")
         assert f"value: {told['accuracy']:.6g}\n" in card
-    assert "exists" in run(tmp_path, "train", data, "--out", name, code=2)
+    assert "exists" in run("train", data, "--out", name, code=2)
 
 
-def test_the_first_images(tmp_path):
+@pytest.mark.slow
+def test_the_first_images(folder):
     images, digits = load_digits(return_X_y=True)
-    np.save(tmp_path / "images.npy", images)
-    np.save(tmp_path / "digits.npy", digits)
-    told = run(tmp_path, "train", "images.npy", "--label", "digits.npy", "--image-shape", "8x8")
+    np.save(folder / "images.npy", images)
+    np.save(folder / "digits.npy", digits)
+    told = run("train", "images.npy", "--label", "digits.npy", "--image-shape", "8x8")
     assert "The search chose" in told
-    assert "energy after" in run(tmp_path, "recall", "run", "images.npy", "--hide", "bottom")
+    assert "energy after" in run("recall", "run", "images.npy", "--hide", "bottom")
 
 
-def test_the_first_clusters(tmp_path):
-    write_rows("penguins", tmp_path)
-    told = run(tmp_path, "cluster", "penguins.csv", "--label", "species", "--out", "groups")
+@pytest.mark.slow
+def test_the_first_clusters(folder):
+    write_rows("penguins", folder)
+    told = run("cluster", "penguins.csv", "--label", "species", "--out", "groups")
     assert "agreement" in told

@@ -25,25 +25,8 @@ FLOATS = ["float16", "float32", "float64", "longdouble"]
 WHOLE = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 REALS = [0, 0.0, 1, 0.5, 2, -1, 1e-300, 1e12, 1e300, math.nan, math.inf, True, "auto", "", None, [1.0],
          np.float32(0.3), np.array(0.5), 5e-324]  # fmt: skip
-COUNTS = [
-    0,
-    1,
-    2,
-    5,
-    50,
-    10**6,
-    10**30,
-    -1,
-    2.0,
-    2.5,
-    math.nan,
-    True,
-    "auto",
-    "",
-    None,
-    [2],
-    np.int8(3),
-]
+COUNTS = [0, 1, 2, 5, 50, 10**6, 10**30, -1, 2.0, 2.5, math.nan, True, "auto", "", None, [2],
+          np.int8(3)]  # fmt: skip
 SOLVERS = ["fixed-point", "sgd", "adam", None, 3, mn.FixedPoint(None), mn.FixedPoint(1),
            mn.FixedPoint(7, half_life=1e-300), mn.FixedPoint(None, learn_beta=False), mn.SGD(batch_size=3),
            mn.SGD(1e30), mn.SGD(0.1, 0.999999, validation_fraction=0.999999), mn.SGD.paper(), mn.Adam(),
@@ -276,11 +259,3 @@ def test_loss_falls_and_sums_hold(fitted):
     assert model.transform(x).sum(1).max() <= 1 + 1e-9  # the rest is the uniform component's
     np.testing.assert_allclose(weights.sum(1), model.memory_prior_, atol=1e-6)
     assert model.class_prior_.sum() == pytest.approx(1)
-
-
-def test_a_file_is_the_model(fitted, tmp_path):
-    model, x, *_ = fitted
-    model.save(tmp_path / "model")
-    back = mn.load(tmp_path / "model")
-    for name in ("predict", "predict_proba", "novelty_score", "transform"):
-        assert np.array_equal(getattr(model, name)(x), getattr(back, name)(x))

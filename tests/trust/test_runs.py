@@ -22,7 +22,7 @@ from mnemosphere.training.distributed import current
 from processes import forking, run_group
 from runs import Break
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 some = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 KINDS = [
     "fixed point", "batches", "sgd", "growth", "conditional", "few labels", "clusters",
@@ -102,6 +102,7 @@ def forked(kind, folder, seconds):
     return True
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_fits_go_on(tmp_path, kind):
     straight = tmp_path / "straight"
@@ -148,6 +149,7 @@ class Die(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("kind", GROUPED)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_killed_groups_go_on(tmp_path, kind, ranks):
@@ -163,6 +165,7 @@ def test_killed_groups_go_on(tmp_path, kind, ranks):
         assert identical(one, two)
 
 
+@pytest.mark.slow
 def test_torchrun_starts_a_killed_group_again(tmp_path):
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
              "--max-restarts", "2", __file__, str(tmp_path), json.dumps([[1, 3], [0, 2]])]  # fmt: skip
@@ -214,6 +217,7 @@ def resume(model, rows, place, files):
         return None
 
 
+@pytest.mark.parts("broken_off")
 @some
 @given(moment=st.integers(0, 99), file=st.integers(0, 99), at=st.floats(0, 1, exclude_max=True),
        kind=st.sampled_from(["bit", "cut", "other", "lost"]))  # fmt: skip
@@ -257,6 +261,7 @@ SETTINGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parts("broken_off")
 @pytest.mark.parametrize("change", [*DATA, *SETTINGS], ids=str)
 def test_a_run_taken_up_with_other_settings_or_data(tmp_path, broken_off, change):
     model, rows, _, moments = broken_off
