@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mnemosphere.data.dataset import Dataset
     from mnemosphere.data.named import NamedData, load
-    from mnemosphere.data.patches import Patches, extract_patches
 
-__all__ = ["Dataset", "NamedData", "Patches", "extract_patches", "load"]
+__all__ = ["Dataset", "NamedData", "load"]
 
 # Resolved on first use, so that tables can be read without torch.
 _HOME = {
@@ -16,7 +15,6 @@ _HOME = {
     "read_idx": "idx",
     **dict.fromkeys(("NAMES", "NamedData", "load"), "named"),
     **dict.fromkeys(("NORMALIZATIONS", "Normalizer"), "normalize"),
-    **dict.fromkeys(("Patches", "extract_patches"), "patches"),
     "StoredRows": "rows",
 }
 

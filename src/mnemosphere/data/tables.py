@@ -16,7 +16,8 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ HELD = 3  # times the size of a file, at least, is what reading it takes
 _PACKED = 5  # times the size of a compressed text file is its text, say
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 _LOOKED_AT = 1 << 20  # bytes of a text
+_NAMED = 5  # rows in a message
 X_KEYS, Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", "y_train")
 
 
@@ -64,6 +66,19 @@ class Table:
         labels, is_test = (None if v is None else v[:n_rows] for v in (self.labels, self.is_test))
         return replace(self, values=self.values[:n_rows], row_names=self.row_names[:n_rows],
                        labels=labels, is_test=is_test)  # fmt: skip
+
+    def finite(self, names: Sequence[str]) -> Any:
+        """Some columns of a frame; ValueError names the rows of infinite numbers in them."""
+        frame = self.values[list(names)]
+        for name in frame.select_dtypes("float"):
+            at = np.flatnonzero(np.isinf(frame[name].to_numpy(dtype=np.float64, na_value=np.nan)))
+            if len(at):
+                where = ", ".join(map(str, self.row_names[at[:_NAMED]]))
+                raise ValueError(
+                    f"{self.name}: infinite numbers in {name!r}, {self.row_kind} {where}"
+                    f"{', …' if len(at) > _NAMED else ''}: leave them empty, or leave the column out"
+                )
+        return frame
 
 
 def suffix_of(path: Path) -> str:
@@ -98,20 +113,37 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
         )
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty: give a file with rows")
-    try:
+    with readable(path, f" as {suffix or 'IDX'}"):
         if suffix in TEXT:
             return _from_text(path, max_rows, header)
         _check_size(path, path.stat().st_size)
         read = _from_columns if suffix in (".parquet", *IPC) else _from_arrays
         return read(path, suffix).first(max_rows)
+
+
+@contextmanager
+def readable(path: Path, kind: str = "") -> Iterator[None]:
+    """Whatever goes wrong with a file becomes a ValueError of one line that names it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ValueError(f"no file {error.filename or path}: check the path") from error
     except (
         ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, Warning
     ) as error:  # fmt: skip
         text = " ".join(str(error).split())
-        raise ValueError(
-            f"{path} cannot be read as {suffix or 'IDX'} ({text}): write it again, or give it the "
-            "suffix of what it is"
-        ) from error
+        if not text.startswith(str(path)):
+            text = f"{path} cannot be read{kind} ({text}): write it again, or rename it"
+        raise ValueError(text) from error
+
+
+def read_labels(path: Path, n_rows: int) -> NDArray[Any]:
+    """Labels or weights (n,) from a .npy or an IDX file."""
+    with readable(path, " as labels"):
+        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_idx(path)
+        if found.shape != (n_rows,):
+            raise ValueError(f"shape {found.shape} for {n_rows} rows")
+        return np.asarray(found)
 
 
 def read_tables(
