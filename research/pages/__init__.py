@@ -19,9 +19,6 @@ from __future__ import annotations
 
 import argparse
 
-from mnemosphere.cli.estimator_settings import ESTIMATORS, described
-from mnemosphere.cli.settings import FILE as OPTIONS
-from mnemosphere.files import to_json
 from mnemosphere.plots import save
 from research.field import page as field
 from research.pages import (
@@ -54,11 +51,6 @@ PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES | beyond.PIC
 IMAGES = ROOT / "docs" / "images"
 
 
-def options() -> str:
-    """The file from which the command line knows settings."""
-    return to_json({name: described(name) for name in ESTIMATORS}) + "\n"
-
-
 def made(text: str) -> str:
     """A page with its tables and the numbers inside its sentences made anew."""
     return marks.told(marks.filled(text, table), facts.fact)
@@ -89,8 +81,6 @@ def stale() -> list[str]:
         text = page.read_text(encoding="utf-8")
         if made(text) != text:
             found.append(page)
-    if options() != OPTIONS.read_text(encoding="utf-8"):
-        found.append(OPTIONS)
     found += reproduced.stale(PAPER_PAGE, PAPER_RESULTS)
     found += gallery.stale()  # written by `python -m research gallery`, which runs the scripts
     return [str(path.relative_to(ROOT)) for path in found]
@@ -100,7 +90,6 @@ def write() -> None:
     """Bring every page up to date, and draw the pictures of the benchmarks."""
     for page in PAGES:
         page.write_text(made(page.read_text(encoding="utf-8")), encoding="utf-8")
-    OPTIONS.write_text(options(), encoding="utf-8")
     reproduced.write(PAPER_PAGE, PAPER_RESULTS)
     for name, draw in PICTURES.items():
         save(draw(), IMAGES / f"{name}.png", dpi=150)

@@ -70,14 +70,16 @@ class Table:
     def finite(self, names: Sequence[str]) -> Any:
         """Some columns of a frame; ValueError names the rows of infinite numbers in them."""
         frame = self.values[list(names)]
-        for name in frame.select_dtypes("float"):
-            at = np.flatnonzero(np.isinf(frame[name].to_numpy(dtype=np.float64, na_value=np.nan)))
-            if len(at):
-                where = ", ".join(map(str, self.row_names[at[:_NAMED]]))
-                raise ValueError(
-                    f"{self.name}: infinite numbers in {name!r}, {self.row_kind} {where}"
-                    f"{', …' if len(at) > _NAMED else ''}: leave them empty, or leave the column out"
-                )
+        numbers = frame.select_dtypes("float")
+        bad = np.isinf(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
+        if bad.any():
+            k = int(bad.any(axis=0).argmax())
+            at = np.flatnonzero(bad[:, k])
+            where = ", ".join(map(str, self.row_names[at[:_NAMED]]))
+            raise ValueError(
+                f"{self.name}: infinite numbers in {numbers.columns[k]!r}, {self.row_kind} {where}"
+                f"{', …' if len(at) > _NAMED else ''}: leave them empty, or leave the column out"
+            )
         return frame
 
 
