@@ -36,7 +36,8 @@ def cluster(
     trained on: it only tells how far the clusters agree with it. Ctrl-C leaves OUT.partial, from
     which the same command with --resume goes on.
 
-    Example:
+    For example:
+
         mnemosphere cluster customers.csv --id name --out clusters
     """
     from mnemosphere import plots

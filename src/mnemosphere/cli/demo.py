@@ -31,7 +31,8 @@ def demo(
 
     Needs nothing but this package: 5,000 training and 1,000 test digits are built in.
 
-    Example:
+    For example:
+
         mnemosphere demo --out mnemosphere-demo
     """
     folder, terminal = Folder(out, overwrite=overwrite), request.terminal

@@ -36,7 +36,8 @@ def evaluate(
     Of a file that the model was trained on, and of data with a split, the held-out rows are taken,
     for --certify those trained on. --out draws the confusions.
 
-    Example:
+    For example:
+
         mnemosphere evaluate run irises.csv --out confusion.png
     """
     from mnemosphere import plots

@@ -39,7 +39,8 @@ def explain(
     The memories that decided, their shares and labels, the training rows like them, and what each
     feature did. --counterfactual finds the smallest change that changes the predicted class.
 
-    Example:
+    For example:
+
         mnemosphere explain run irises.csv --row 78 --counterfactual next
     """
     from mnemosphere import plots

@@ -31,7 +31,8 @@ def explore(
     It needs no server and no network. Rows of DATA are packed into it. If the model was trained on
     DATA, these are the held-out ones, and without such rows the page has no accuracy.
 
-    Example:
+    For example:
+
         mnemosphere explore run irises.csv --out page.html
     """
     from mnemosphere.cli.rows import open_model
@@ -62,7 +63,8 @@ def export(
 
     The card has figures on DATA: if the model was trained on it, on the held-out rows.
 
-    Example:
+    For example:
+
         mnemosphere export run --out model.onnx
     """
     from mnemosphere.cli.rows import open_model

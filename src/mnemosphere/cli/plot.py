@@ -41,7 +41,8 @@ def plot(
 
     Without --out the picture is KIND.png.
 
-    Example:
+    For example:
+
         mnemosphere plot memories run --out memories.png
     """
     from mnemosphere import plots

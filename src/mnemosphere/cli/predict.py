@@ -42,7 +42,8 @@ def predict(
     Columns are found by the names the model was trained on; others are left alone. Files that
     memory does not hold are predicted part by part, and written as it goes.
 
-    Example:
+    For example:
+
         mnemosphere predict run new.csv --out predictions.csv
     """
     import numpy as np

@@ -41,7 +41,8 @@ def recall(
 
     Features that are known stay as they are; the others are found by descending the energy.
 
-    Example:
+    For example:
+
         mnemosphere recall run with-gaps.csv --out completed.csv
     """
     import numpy as np

@@ -321,11 +321,15 @@ def _find_label(
     """The label column: see `open_rows`."""
     if columns.label is not None:
         return _find(columns.label, names, where)
-    left = [c for c in names if c not in {columns.id, *columns.drop, *columns.features}]
+    apart = {columns.id, *columns.drop, *columns.features}
+    left = [c for c in names if c not in apart]
     called = next((c for word in _LABEL_NAMES for c in left if c.lower() == word), None)
     if called is not None or guess != "last" or not left:
         return None if guess == "no" else called
-    full = left if frame is None else [c for c in left if frame[c].isna().mean() <= _MOSTLY] or left
+    full = left
+    if frame is not None:
+        mostly = frame[left].isna().mean() > _MOSTLY
+        full = [c for c in left if not mostly[c]] or left
     if full[-1] != left[-1]:
         warn_user(
             f"the last column {left[-1]!r} is mostly missing values, so {full[-1]!r} is taken for the "
@@ -336,7 +340,8 @@ def _find_label(
 
 def _used(names: Sequence[str], where: str, label: str | None, columns: Columns) -> list[str]:
     """The columns that are features."""
-    for name in (*columns.drop, *columns.features, *([] if columns.id is None else [columns.id])):
+    asked = {*columns.drop, *columns.features, *([] if columns.id is None else [columns.id])}
+    for name in sorted(asked - set(names)):
         _find(name, names, where)
     apart = {label, columns.id, *columns.drop}
     used = list(columns.features) or [c for c in names if c not in apart]
@@ -373,7 +378,8 @@ def _with_columns(table: Table, wanted: Sequence[str], unused: Sequence[str]) ->
 
     Columns that training left out are not needed, and missed by nobody.
     """
-    lost = [name for name in wanted if name not in table.columns]
+    known = {*table.columns}
+    lost = [name for name in wanted if name not in known]
     needed = [name for name in lost if name not in unused]
     if needed and len(needed) == len(set(wanted) - set(unused)):
         raise ValueError(

@@ -55,7 +55,8 @@ def train(
     versions, checksum of the data) and pictures. A fifth of each class is held out for the accuracy
     and to tell what is novel. Ctrl-C leaves OUT.partial, from which --resume goes on.
 
-    Example:
+    For example:
+
         mnemosphere train irises.csv --label species --out run
     """
     from mnemosphere.files import write_atomically

@@ -160,7 +160,8 @@ class Encoding:
         frame = _pandas(frame)
         check_names(frame.columns)
         empty = frame.isna().all().to_numpy()
-        plain = [getattr(kind, "kind", "O") == "f" for kind in frame.dtypes] & ~empty
+        sure = "iuf" if len(frame) < _FEW_ROWS else "f"  # of many rows, whole numbers may be ids
+        plain = [getattr(kind, "kind", "O") in sure for kind in frame.dtypes] & ~empty
         found = [
             Column(str(name), "number") if plain[k] else _learn(str(name), frame.iloc[:, k], notes)
             for k, name in enumerate(frame.columns)
@@ -193,6 +194,8 @@ class Encoding:
         """The frame, or an array of the same columns, as numbers (n, N), NaN where missing."""
         frame = _pandas(frame, [column.name for column in self.columns])
         x, strange = np.empty((len(frame), len(self.names))), []
+        if self.is_plain and all(getattr(kind, "kind", "O") in "buif" for kind in frame.dtypes):
+            return np.asarray(frame, dtype=np.float64)  # one column at a time takes longer
         for k, (column, place) in enumerate(self.places()):
             if column.width:
                 x[:, place], odd = _encode(column, frame.iloc[:, k])

@@ -70,7 +70,7 @@ class Columns(NamedTuple):
         """The features among the columns of a table."""
         apart = [name for name in (self.label, self.weight) if name in names]
         found = [n for n in names if n not in apart] if self.features is None else self.features
-        missing = [name for name in found if name not in names]
+        missing = sorted(set(found) - set(names))
         if missing:
             raise ValueError(f"no column {listed(missing)}: it has {', '.join(names[:20])}")
         return found

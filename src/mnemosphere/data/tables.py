@@ -274,7 +274,7 @@ def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
     kept = frame.notna().any(axis=1).to_numpy()
     lines = _lines(path, how, len(frame))[kept] + how.skipped
     frame = frame[kept].reset_index(drop=True)
-    known = how.names or []
+    known = set(how.names or [])
     twice = [c for c in frame.columns if re.sub(r"\.\d+$", "", str(c)) in known and c not in known]
     if twice:
         warn_user(
