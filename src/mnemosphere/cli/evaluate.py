@@ -45,8 +45,7 @@ def evaluate(
     from mnemosphere.cli.rows import open_model, rows_for
 
     terminal = request.terminal
-    if out is not None:
-        check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
+    check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
     opened = open_model(model, request.columns.encoder, labeled=True)
     every = rows_for(opened, data, request.columns, "all", memory=max_memory, labels=True,
                      measured=True)  # fmt: skip

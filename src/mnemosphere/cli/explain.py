@@ -48,8 +48,7 @@ def explain(
     from mnemosphere.interpret import explain_images
 
     terminal = request.terminal
-    if out is not None:
-        check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
+    check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
     opened = open_model(model, request.columns.encoder)
     rows = rows_for(opened, data, request.columns, request.split or ("all" if row else None))
     rows = rows.called(row or [rows.names[0]])

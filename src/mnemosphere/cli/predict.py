@@ -53,8 +53,7 @@ def predict(
     from mnemosphere.estimators.progress import track
 
     terminal = request.terminal
-    if out is not None:
-        check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
+    check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
     opened = open_model(model, request.columns.encoder, labeled=prior is not None)
     rows = rows_for(opened, data, request.columns, request.split, memory=max_memory)
     if not rows.in_memory and out is None and terminal.json_only:

@@ -56,8 +56,7 @@ def recall(
     from mnemosphere.plots.fitted import recall_of
 
     terminal = request.terminal
-    if out is not None:
-        check_file(out, (*TABLES, *PICTURES), overwrite=overwrite, inputs=(model, data))
+    check_file(out, (*TABLES, *PICTURES), overwrite=overwrite, inputs=(model, data))
     opened = open_model(model, request.columns.encoder)
     opened.of_rows("recall")
     part = request.split or ("all" if row else None)

@@ -328,7 +328,7 @@ def _note_format(name: str, kind: str, format: str, values: Any, notes: list[str
         if format:
             notes.append(f"column {name!r} is read as dates, {format}, such as {_cell(known[0])}")
         return
-    odd = next((text for text in known if not _is_float(text)), None)
+    odd = next((text for text in known if not is_float(text)), None)
     if odd is not None:
         notes.append(
             f"column {name!r} is read as numbers: {_cell(odd)} as {float(_plain_number(odd, format)):g}"
@@ -359,7 +359,7 @@ def _looks_like(words: Sequence[str]) -> str:
 
 
 def _is_number(word: str) -> bool:
-    return any(written.fullmatch(word) for written in _NUMBER.values()) or _is_float(word)
+    return any(written.fullmatch(word) for written in _NUMBER.values()) or is_float(word)
 
 
 def _mostly_numbers(words: Sequence[str]) -> bool:
@@ -368,7 +368,8 @@ def _mostly_numbers(words: Sequence[str]) -> bool:
     return len(known) > 2 and sum(map(_is_number, known)) >= _NEARLY * len(known)
 
 
-def _is_float(word: str) -> bool:
+def is_float(word: str | bytes) -> bool:
+    """Whether Python takes a text for a number."""
     try:
         float(word)
     except ValueError:

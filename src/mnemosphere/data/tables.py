@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.data.encoding import check_names, listed
+from mnemosphere.data.encoding import check_names, is_float, listed
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
 from mnemosphere.data.paths import IPC, TEXT, expand
@@ -213,7 +213,7 @@ class Dialect(NamedTuple):
         cells = next(csv.reader([first], delimiter=mark), [])
         names: list[str] | None = [cell.strip() for cell in cells]
         assert names is not None
-        numbers = [name for name in names if _is_number(name)]
+        numbers = [name for name in names if is_float(name)]
         counted = names == [str(k) for k in range(len(names))]  # as data frames without names have
         if not header or (numbers == names and not counted):
             names = None
@@ -247,14 +247,6 @@ def _decimal(text: str, mark: str) -> str:
     ends = rf"(?:^|{mark})\s*[+-]?\d+{{}}\d+\s*(?:{mark}|$)"
     has = {sign: re.search(ends.format(sign), text, re.MULTILINE) for sign in (",", r"\.")}
     return "," if mark != "," and has[","] and not has[r"\."] else "."
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
