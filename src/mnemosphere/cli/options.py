@@ -16,6 +16,7 @@ from mnemosphere.cli.settings import known_settings
 from mnemosphere.cli.shell import Terminal
 
 _WIDEST = 34  # columns of a flag in help
+_EVERY = "mnemosphere.every"  # whether help shows rare options too
 
 
 def option(help: str, *flags: str, value: str = "", rare: bool = False, **more: Any) -> Any:
@@ -183,8 +184,7 @@ def command(
 
 def _show_all(ctx: typer.Context, value: bool) -> None:
     if value:
-        for parameter in ctx.command.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
+        ctx.meta[_EVERY] = True
         typer.echo(ctx.get_help())
         raise typer.Exit
 
@@ -203,7 +203,8 @@ class Command(TyperCommand):
         """Usage, what it does, an example, arguments and options."""
         every: list[Any] = self.get_params(ctx)
         arguments = [p for p in every if p.param_type_name == "argument"]
-        options = [p for p in every if p.param_type_name == "option" and not p.hidden]
+        rare = ctx.meta.get(_EVERY, False)
+        options = [p for p in every if p.param_type_name == "option" and (rare or not p.hidden)]
         words = [str(p.metavar) if p.required else f"[{p.metavar}]" for p in arguments]
         formatter.write_usage(ctx.command_path, " ".join([*words, "[OPTIONS]"]))
         self.format_help_text(ctx, formatter)
