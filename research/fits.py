@@ -23,7 +23,7 @@ from mnemosphere.data import (
     StoredRows,
     prepare,
 )
-from mnemosphere.data.patches import extract_patches
+from mnemosphere.data.windows import Windows
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
 from mnemosphere.numerics import sphere
 from mnemosphere.training import SGD, FitResult, FixedPoint, Solver, fit, grow, latent
@@ -77,7 +77,9 @@ def unit_patches(
     images: NDArray[Any], size: int, stride: int, device: str | torch.device = "cpu"
 ) -> Tensor:
     """Patches that are not blank as unit rows (n, size²)."""
-    return unit_rows(extract_patches(images, size, stride).x, device)
+    windows = Windows((*images.shape[1:], 1), (size, size), (stride, stride))
+    patches = windows.cut(torch.from_numpy(images).flatten(1)).flatten(0, 1)
+    return unit_rows(patches[(patches != patches[:, :1]).any(1)].numpy(), device)
 
 
 def unlabeled(x: Tensor, columns: int) -> Batch:

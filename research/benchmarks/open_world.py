@@ -27,7 +27,7 @@ from sklearn.metrics import f1_score, log_loss, roc_auc_score
 from torch import Tensor, nn
 
 import mnemosphere as mn
-from mnemosphere.interpret.evaluation import calibration_error
+from mnemosphere.interpret.evaluation import calibration_curve
 from mnemosphere.interpret.rejection import rejection_reasons
 from research import report
 from research.benchmarks._options import parser
@@ -318,7 +318,8 @@ def measures(data: Split, said: Answers) -> dict[str, float]:
     if said.proba is not None:
         own, of = said.proba[known], truth[known]
         found["log_loss"] = float(log_loss(of, own, labels=data.classes))
-        found["calibration_error"] = calibration_error(own.max(1), right[known]) or 0.0
+        curve = calibration_curve(own.max(1), right[known])
+        found["calibration_error"] = sum(n * abs(s - r) for s, r, n in curve) / len(own)
     return found
 
 

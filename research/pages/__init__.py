@@ -18,9 +18,6 @@ from __future__ import annotations
 
 import argparse
 
-from mnemosphere.cli.estimator_settings import ESTIMATORS, described
-from mnemosphere.cli.settings import FILE as OPTIONS
-from mnemosphere.files import to_json
 from mnemosphere.plots import save
 from research.field import page as field
 from research.pages import (
@@ -43,11 +40,6 @@ PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_P
 TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
 PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
-
-
-def options() -> str:
-    """The file from which the command line knows settings."""
-    return to_json({name: described(name) for name in ESTIMATORS}) + "\n"
 
 
 def made(text: str) -> str:
@@ -85,8 +77,6 @@ def stale() -> list[str]:
         text = page.read_text(encoding="utf-8")
         if made(text) != text:
             found.append(page)
-    if options() != OPTIONS.read_text(encoding="utf-8"):
-        found.append(OPTIONS)
     found += reproduced.stale(PAPER_PAGE, PAPER_RESULTS)
     found += gallery.stale()  # written by `python -m research gallery`, which runs the scripts
     return [str(path.relative_to(ROOT)) for path in found]
@@ -96,7 +86,6 @@ def write() -> None:
     """Bring every page up to date, and draw the pictures of the benchmarks."""
     for page in PAGES:
         page.write_text(made(page.read_text(encoding="utf-8")), encoding="utf-8")
-    OPTIONS.write_text(options(), encoding="utf-8")
     reproduced.write(PAPER_PAGE, PAPER_RESULTS)
     for name, draw in PICTURES.items():
         save(draw(), IMAGES / f"{name}.png", dpi=150)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, sparse_csr, strided
 
 from mnemosphere.data.dataset import FileDataset
-from mnemosphere.data.encoding import Encoding, collected, is_frame, written
+from mnemosphere.data.encoding import Encoding, collected, is_float, is_frame, written
 from mnemosphere.data.rows import StoredRows, as_given
 from mnemosphere.data.texts import PACKAGED, TextEncoder, texts_of
 from mnemosphere.schema import warn_user
@@ -243,7 +243,7 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
     if kinds & {"m", "M"}:
         raise ValueError("X holds dates: pass a data frame, or numbers, such as days")
     if not kinds.isdisjoint({"U", "S"}) and X.size > 0:
-        word = next((v for v in X.reshape(-1).tolist() if not _is_number(v)), X.reshape(-1)[0])
+        word = next((v for v in X.reshape(-1).tolist() if not is_float(v)), X.reshape(-1)[0])
         raise ValueError(f"X holds text ({word!r:.80}): pass a data frame, or drop the column")
     try:
         rows = validate_data(
@@ -293,11 +293,3 @@ def _check_not_empty(X: Any) -> None:
 def _column_types(X: Any) -> Iterable[Any]:
     types = getattr(X, "dtypes", ())  # of a frame, one per column
     return types if isinstance(types, Iterable) else ()
-
-
-def _is_number(text: str | bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

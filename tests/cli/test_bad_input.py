@@ -24,7 +24,7 @@ TRAIN = {
     "foreign parquet": (["{folder}/foreign.parquet"], "cannot be read as .parquet"),
     "pickled npy": (["{folder}/pickle.npy"], "cannot be read as .npy"),
     "labels of another length": (
-        ["{folder}/x.npy", "--label", "{folder}/short.npy"], "2 labels, {folder}/x.npy 5 rows",
+        ["{folder}/x.npy", "--label", "{folder}/short.npy"], "short.npy cannot be read as labels (shape (2,) for 5 rows)",
     ),
     "negative memories": (["{table}", "--memories", "-3"], "--memories must be an int"),
     "word for memories": (["{table}", "--memories", "many"], "--memories must be an int in the range [1, inf) or a str among"),
@@ -137,8 +137,8 @@ def test_folders_of_others_are_never_replaced(run, tmp_path, table, kit):
 
 @pytest.mark.parametrize(
     "record",
-    ['{"data": 3}', "[" * 5000, "{", '{"data": {"seed": "x"}}', '{"novelty": {"threshold": "x"}}'],
-    ids=["data", "deep", "open", "seed", "novelty"],
+    ['{"data": 3}', "[" * 5000, "{", '{"data": {"seed": "x"}}'],
+    ids=["data", "deep", "open", "seed"],
 )
 def test_a_damaged_record_is_one_line(run, tmp_path, trained, table, record):
     shutil.copytree(trained, tmp_path / "run")

@@ -133,13 +133,13 @@ def test_certified_radii_are_columns(run, tmp_path, trained, fresh, kit):
     table.loc[3, kit.names[1]] = np.nan
     table.to_csv(path, index=False)
     out = tmp_path / "p.csv"
-    run("predict", trained, path, "--certify", "--out", out)
+    run("predict", trained, path, "--radius", "--out", out)
     found = pd.read_csv(out)
     wanted = mn.load(trained / "model.safetensors").certified_radius(table[kit.names])
     np.testing.assert_allclose(found["certified_radius"], wanted.radius, rtol=1e-12)
     assert found["certified_radius"].isna().sum() == 1
     assert found["prediction"].tolist() == wanted.label.tolist()
     assert found["next_class"].dropna().tolist() == [b for b in wanted.other if b is not None]
-    shown = run("predict", trained, path, "--certify").stdout
+    shown = run("predict", trained, path, "--radius").stdout
     assert "certified radius" in shown
     assert "certified radius" not in run("predict", trained, path).stdout

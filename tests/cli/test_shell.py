@@ -8,7 +8,8 @@ import mnemosphere
 from mnemosphere.cli.shell import describe, printable
 from mnemosphere.text import format_table
 
-COMMANDS = ["demo", "train", "predict", "evaluate", "explain", "cluster", "recall", "plot"]
+COMMANDS = ["demo", "train", "predict", "evaluate", "explain", "cluster", "recall", "plot", "explore",
+            "export"]  # fmt: skip
 HEAVY = {"torch", "sklearn", "numpy", "pandas", "matplotlib", "scipy"}
 
 
@@ -47,9 +48,14 @@ def test_help_lists_every_command(run):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(run, command):
-    text = run(command, "--help", env={"COLUMNS": "200"}).stdout
+    every, text = (run(command, flag).stdout for flag in ("--help-all", "--help"))
+    assert f"\n      mnemosphere {command} " in text  # an example
+    assert not {"<bool>", "None", "default: none)"} & set(text.split())
+    options = [line for line in text.splitlines() if line.startswith("  -")]
     assert "--json" in text
-    assert "--overwrite" in text
+    assert len(options) <= 15
+    assert "--quiet" in every
+    assert "--quiet" not in text
 
 
 @pytest.mark.parametrize(

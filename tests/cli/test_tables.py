@@ -125,7 +125,7 @@ def test_data_sets_by_name():
         ("a.parquet", "a", "cannot be read as .parquet"),
         ("a.npy", "a", "cannot be read as .npy"),
         ("a.npz", "a", "cannot be read as .npz"),
-        ("a-ubyte", "a", "cannot be read as IDX"),
+        ("a-ubyte", "a", "not an IDX file"),
         ("a.xlsx", "a", "cannot read files of type '.xlsx'"),
     ],
 )

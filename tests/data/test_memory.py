@@ -135,9 +135,9 @@ def run(code):
     ("kind", "dtype", "copies"),
     [
         pytest.param("standard", "float16", 1, marks=pytest.mark.slow),
-        ("standard", "float32", 1),
+        pytest.param("standard", "float32", 1, marks=pytest.mark.slow),
         pytest.param("unit", "float32", 1, marks=pytest.mark.slow),
-        ("center", "uint8", 1),
+        pytest.param("center", "uint8", 1, marks=pytest.mark.slow),
         ("whitened", "float32", 2),  # rows before and after they are seen through the metric
     ],
 )

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from mnemosphere.data import Normalizer, StoredRows
-from mnemosphere.data import rows as rows_module
 from mnemosphere.data.prepare import on_sphere, unit_chunks
 
 CPU = torch.device("cpu")
@@ -16,11 +15,6 @@ CPU = torch.device("cpu")
 def unit_table(n=23, features=5):
     x = np.random.default_rng(0).normal(size=(n, features))
     return x / np.linalg.norm(x, axis=1, keepdims=True)
-
-
-@pytest.fixture(autouse=True)
-def two_rows_at_a_time(monkeypatch):
-    monkeypatch.setitem(rows_module._CHUNK_NUMBERS, "cpu", 2 * 5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -35,15 +29,17 @@ def test_rows_are_rounded_once_at_the_end(dtype):
 
 
 def test_chunks_are_the_whole_in_order():
-    x = unit_table()
-    x[7] = 0.0
+    x = unit_table(5, 400_000)
+    x[3] = 0.0
     rows = StoredRows.of(x, CPU)
     parts = list(unit_chunks(rows, Normalizer("unit"), torch.float64))
-    assert [part.shape[0] for part, _ in parts] == [2] * 11 + [1]
+    assert [part.shape[0] for part, _ in parts] == [2, 2, 1]
     whole, lost = on_sphere(rows, Normalizer("unit"), torch.float64)
     assert torch.equal(torch.cat([part for part, _ in parts]), whole)
     assert torch.equal(torch.cat([gone for _, gone in parts]), lost)
-    assert lost.nonzero()[:, 0].tolist() == [7]
+    assert lost.nonzero()[:, 0].tolist() == [3]
+    with pytest.raises(ValueError, match=r"^row 3 of X has norm 0 "):
+        on_sphere(rows, Normalizer("none"), torch.float64)
 
 
 @pytest.mark.parametrize("row", [0, 1, 13, 22])

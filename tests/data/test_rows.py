@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from mnemosphere.data import StoredRows
-from mnemosphere.data import rows as rows_module
 from mnemosphere.data.rows import merge_copies
 
 CPU = torch.device("cpu")
@@ -52,13 +51,15 @@ def test_arrays_are_not_copied():
     assert not stored(torch.from_numpy(x).requires_grad_()).values.requires_grad
 
 
-def test_chunks_cover_the_rows_in_order(monkeypatch):
-    monkeypatch.setitem(rows_module._CHUNK_NUMBERS, "cpu", 3 * 7)
-    parts = list(stored(BASE).chunks())
-    assert [part for part, _ in parts] == [slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 11)]
-    np.testing.assert_array_equal(whole(stored(BASE)), BASE)
-    monkeypatch.setitem(rows_module._CHUNK_NUMBERS, "cpu", 2)  # less than a row
-    assert len(list(stored(BASE).chunks())) == 11
+def test_chunks_cover_the_rows_in_order():
+    """A million numbers at a time, and a row at least."""
+    x = np.random.default_rng(0).normal(size=(5, 400_000)).astype(np.float32)
+    assert [part for part, _ in stored(x).chunks()] == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    np.testing.assert_array_equal(whole(stored(x)), x)
+    assert len(list(stored(x.reshape(2, -1)[:, :-1]).chunks())) == 2
+    x[3, 7] = np.nan
+    with pytest.raises(ValueError, match="row 3 of X is NaN in column 7"):
+        stored(x).check_finite()
 
 
 # numbers that are none
@@ -66,8 +67,7 @@ def test_chunks_cover_the_rows_in_order(monkeypatch):
 
 @pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "inf"), (-np.inf, "inf")])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_the_first_number_that_is_none_is_named(monkeypatch, value, word, dtype):
-    monkeypatch.setitem(rows_module._CHUNK_NUMBERS, "cpu", 3 * 7)
+def test_the_first_number_that_is_none_is_named(value, word, dtype):
     x = BASE.astype(dtype)
     x[8, 4] = x[10, 1] = value
     with pytest.raises(ValueError, match=rf"^row 8 of X is .*{word}.* in column 4: drop the row"):
@@ -200,10 +200,9 @@ def test_a_merged_row_is_called_by_one_of_its_copies():
 
 
 @pytest.mark.parametrize(("copies", "expected"), [(0, 101), (5, 106), (40, 101)])
-def test_large_data_are_merged_where_it_pays(monkeypatch, copies, expected):
+def test_large_data_are_merged_where_it_pays(copies, expected):
     """Where fewer than a tenth are copies they stay, in the order they came."""
-    monkeypatch.setattr(rows_module, "_FEW_NUMBERS", 10)
-    x = np.random.default_rng(0).normal(size=(101, 3))
+    x = np.random.default_rng(0).normal(size=(101, 10_000))
     x = np.r_[x, x[:copies]]
     rows, _, total = merge_copies(stored(x), torch.zeros(len(x), 1).double(), None)
     assert rows.n_rows == expected

@@ -8,8 +8,6 @@ import torch
 
 from mnemosphere.data import StoredRows
 from mnemosphere.data.windows import PatchDataset, Windows
-from mnemosphere.model import objectives
-from mnemosphere.training import FixedPoint, fit
 
 CPU = torch.device("cpu")
 CASES = {
@@ -100,10 +98,11 @@ def test_parts_of_a_data_set_are_its_rows(windows):
     patches = dataset(windows, images(windows))
     n = patches.n_rows
     fitted, held = patches.split(0.25, generator=torch.Generator().manual_seed(0))
-    assert sorted([*fitted.index.tolist(), *held.index.tolist()]) == patches.index.tolist()
-    assert held.n_rows == n // 4
-    some = patches.sample(3, generator=torch.Generator().manual_seed(0))
     rows = next(patches.batches(n)).x
+    both = torch.cat([next(part.batches(n)).x for part in (fitted, held)])
+    assert torch.equal(*(table.unique(dim=0) for table in (both, rows)))
+    assert (fitted.n_rows + held.n_rows, held.n_rows) == (n, n // 4)
+    some = patches.sample(3, generator=torch.Generator().manual_seed(0))
     assert all(bool((rows == x).all(1).any()) for x in some.x)
     assert torch.equal(patches.sample(n + 1, generator=torch.Generator()).x, rows)
     assert torch.equal(patches.label_mass(), torch.zeros(1, dtype=torch.float64))
@@ -119,19 +118,3 @@ def test_some_patches_drawn_at_random():
     assert {tuple(np.round(row, 9)) for row in x.numpy()} <= everything
     assert torch.equal(x, next(same.batches(None)).x)
     assert not torch.equal(x, next(other.batches(None)).x)
-
-
-def test_training_in_parts_is_training_on_all_rows(problem, monkeypatch):
-    """An exact step sums the statistics of the parts that a pass comes in."""
-    windows = Windows((7, 11, 1), (3, 3), (1, 1))
-    patches = dataset(windows, images(windows))
-    params = problem(features=9, classes=0).params
-    ends = []
-    for numbers in (9 * 5, 1 << 20):
-        monkeypatch.setattr("mnemosphere.data.windows._CHUNK_NUMBERS", {"cpu": numbers})
-        result = fit(params, patches, FixedPoint(None), rule=objectives.marginal, max_iter=3)
-        ends.append(result)
-    assert len(list(patches.batches(None))) == 1
-    torch.testing.assert_close(ends[0].params.w, ends[1].params.w, rtol=0, atol=1e-10)
-    losses = [record.loss for record in ends[0].history]
-    assert losses == sorted(losses, reverse=True)

@@ -28,7 +28,7 @@ from mnemosphere.cli import (
     recall,
     train,
 )
-from mnemosphere.cli.settings import settings_command
+from mnemosphere.cli.options import Command
 from mnemosphere.cli.shell import Shell
 
 __all__ = ["app", "main"]
@@ -45,28 +45,21 @@ Every prediction is the vote of a few memories, each a pattern with a soft label
 
     mnemosphere predict run new.csv --out predictions.csv
 
-DATA is a file of your own (.csv, .tsv, .parquet, .feather, .npy, .npz, IDX) or the name of a
-data set (mnist-small, digits, banking-small, mnist, fashion-mnist). Exit codes: 0 success, 2 wrong
-usage or bad input, 130 interrupted, 141 closed pipe."""
+Exit codes: 0 success, 2 wrong usage or bad input, 130 interrupted, 141 closed pipe."""
 
 app = typer.Typer(
     cls=Shell,
     help=_HELP,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command("demo")(demo.demo)
-app.command("train", cls=settings_command("DAMClassifier"))(train.train)
-app.command("predict")(predict.predict)
-app.command("evaluate")(evaluate.evaluate)
-app.command("explain")(explain.explain)
-app.command("cluster", cls=settings_command("DAMClusterer"))(cluster.cluster)
-app.command("recall")(recall.recall)
-app.command("plot")(plot.plot)
-app.command("explore")(explore.explore)
-app.command("export")(explore.export)
+for _command in (
+    demo.demo, train.train, predict.predict, evaluate.evaluate, explain.explain, cluster.cluster,
+    recall.recall, plot.plot, explore.explore, explore.export,
+):  # fmt: skip
+    app.command(_command.__name__, cls=Command)(_command)
 
 
 def _show_version(value: bool) -> None:

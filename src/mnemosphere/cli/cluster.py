@@ -3,52 +3,45 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mnemosphere.cli.options import (
-    Files,
-    ImageShape,
-    MaxMemory,
-    Overwrite,
-    Request,
-    Seed,
-    command,
-    option,
-)  # fmt: skip
+from mnemosphere.cli import options
+from mnemosphere.cli.options import Request, command, option
 from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
-from mnemosphere.cli.settings import given_settings
+from mnemosphere.cli.settings import build, settings_of
 from mnemosphere.cli.shell import Interrupted, Terminal, cells, command_line
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Rows
 
-_OUT = option("Folder for model, rows with their clusters, record, picture.", "--out", "-o")
+_OUT = option("Folder for model, rows with their clusters, picture.", "--out", "-o", value="OUT")
 _LABELS = 3  # that are named of a cluster
 
 
-@command(rows=True, split=True)
+@command(rows=True, split=True, settings="DAMClusterer")
 def cluster(
     request: Request,
-    data: Files,
+    data: options.Files,
     out: Annotated[Path | None, _OUT] = None,
-    resume: Annotated[bool, option("Go on with OUT.partial.", "--resume")] = False,
-    overwrite: Overwrite = False,
-    seed: Seed = 0,
-    max_memory: MaxMemory = None,
-    image_shape: ImageShape = None,
+    overwrite: options.Overwrite = False,
+    resume: options.Resume = False,
+    seed: options.Seed = 0,
+    max_memory: options.MaxMemory = None,
+    image_shape: options.ImageShape = None,
 ) -> None:
     """Find clusters in rows without labels, each held by a few memories you can look at.
 
     A label column (--label, or one called label, target, class or y, never just the last) is not
-    trained on: it only tells how far the clusters agree with it. Files that memory does not hold
-    are read again in every pass. Ctrl-C or a kill leave OUT.partial, from which the same command
-    with --resume goes on.
+    trained on: it only tells how far the clusters agree with it. Ctrl-C leaves OUT.partial, from
+    which the same command with --resume goes on.
+
+    For example:
+
+        mnemosphere cluster customers.csv --id name --out clusters
     """
     from mnemosphere import plots
     from mnemosphere.cli import report
-    from mnemosphere.cli.estimator_settings import build, settings_of
     from mnemosphere.cli.rows import about_data, open_rows, parse_shape, text_encoder
     from mnemosphere.cli.train import fit
     from mnemosphere.data.texts import PACKAGED
@@ -61,7 +54,7 @@ def cluster(
     if folder is not None and folder.finished:
         terminal.note(f"{out} was finished before the fault")
         return
-    model, columns = build("DAMClusterer", given_settings(request.ctx)), request.columns
+    model, columns = build("DAMClusterer", request.settings), request.columns
     named = columns.id is not None and columns.label is None
     rows = open_rows(data, columns, max_memory, guess="named", named=named)
     rows = rows.part(request.split, "train")
@@ -79,11 +72,11 @@ def cluster(
                 "go on with the same command and --resume"
             )
         told = None if folder is None or not folder.writes else folder.draft / "rows.csv"
-        found = _look(model, rows, terminal, told)
+        sure, labels, density = _look(model, rows, terminal, told)
         content = {
-            "clusters": found.clusters(model),
-            "agreement": found.agreement(),
-            "mean_log_density": found.log_density / len(rows),
+            "clusters": _told(model, sure, labels),
+            "agreement": _agreement(model, labels),
+            "mean_log_density": density,
             "bic": model.bic(rows.x) if model.varsigma_ == 1 else None,
             "seconds": seconds,
             "seed": seed,
@@ -120,62 +113,53 @@ def _typical(model: Any, cluster: int) -> str:
     return short_text(texts[0] if texts else None)
 
 
-@dataclass
-class _Found:
-    """What a look at all rows tells of the clusters."""
+def _told(model: Any, sure: Any, labels: Any) -> list[dict[str, Any]]:
+    """Size, memories and, where there are labels, the most frequent of them, per cluster."""
+    import numpy as np
+    import pandas as pd
 
-    rows: Any  # (C,) how many each has
-    probability: Any  # (C,) summed over them
-    labels: dict[str, Any] = field(default_factory=dict)  # (C,) how many rows of each have it
-    log_density: float = 0.0  # summed
-
-    def clusters(self, model: Any) -> list[dict[str, Any]]:
-        """Size, memories and, where there are labels, the most frequent of them, per cluster."""
-        found = []
-        for k, n in enumerate(self.rows.tolist()):
-            line = {
-                "cluster": k,
-                "rows": n,
-                "share": n / int(self.rows.sum()),
-                "memories": int((model.memory_labels_ == k).sum()),
-                "probability": float(self.probability[k]) / n if n else None,
-            }
-            if model.model_.features.encoder is not None:
-                line["typical"] = _typical(model, k)
-            if self.labels:
-                known = sorted(
-                    ((int(c[k]), name) for name, c in self.labels.items() if c[k]),
-                    key=lambda pair: (-pair[0], pair[1]),
-                )
-                total = sum(n for n, _ in known)
-                line["labels"] = ", ".join(f"{name} {n / total:.0%}" for n, name in known[:_LABELS])
-            found.append(line)
-        return found
-
-    def agreement(self) -> float | None:
-        """Adjusted Rand index between clusters and labels: 0 for chance, 1 for the same."""
-        import numpy as np
-
-        if not self.labels:
-            return None
-        counts = np.stack(list(self.labels.values())).astype(float)
-        sums = counts, counts.sum(0), counts.sum(1), counts.sum()
-        both, ours, theirs, every = (float((n * (n - 1) / 2).sum()) for n in sums)  # pairs
-        chance, most = ours * theirs / max(every, 1), (ours + theirs) / 2
-        return 1.0 if most == chance else (both - chance) / (most - chance)
+    found = []
+    for k in range(len(model.classes_)):
+        own = model.labels_ == k
+        line: dict[str, Any] = {
+            "cluster": k,
+            "rows": int(own.sum()),
+            "share": float(own.mean()),
+            "memories": int((model.memory_labels_ == k).sum()),
+            "probability": float(np.mean(sure[own])) if own.any() else None,
+        }
+        if model.model_.features.encoder is not None:
+            line["typical"] = _typical(model, k)
+        if labels is not None:
+            share = pd.Series(labels[own]).value_counts(normalize=True)[:_LABELS]
+            line["labels"] = ", ".join(f"{name} {part:.0%}" for name, part in share.items())
+        found.append(line)
+    return found
 
 
-def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> _Found:
-    """Go over all rows once more, and write the cluster of each as it goes."""
+def _agreement(model: Any, labels: Any) -> float | None:
+    """Adjusted Rand index between clusters and labels: 0 for chance, 1 for the same."""
+    from sklearn.metrics import adjusted_rand_score
+
+    if labels is None:
+        return None
+    known = [label is not None for label in labels]
+    return float(adjusted_rand_score(labels[known].astype(str), model.labels_[known]))
+
+
+def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> tuple[Any, Any, float]:
+    """(probabilities of the clusters, labels or None, mean log-density) of all rows.
+
+    Goes over them once more, and writes the cluster of each as it goes.
+    """
     import numpy as np
     import pandas as pd
 
     from mnemosphere.cli.table_writer import table_writer
     from mnemosphere.estimators.progress import track
 
-    n_clusters, n_bytes = len(model.classes_), 0 if rows.in_memory else rows.x.n_bytes
-    found = _Found(np.zeros(n_clusters, dtype=np.int64), np.zeros(n_clusters))
-    first = 0
+    n_bytes = 0 if rows.in_memory else rows.x.n_bytes
+    probability, labels, density, first = [], [], 0.0, 0
     with (
         contextlib.nullcontext() if path is None else table_writer(path, len(rows)) as write,
         track("clusters of", len(rows), n_bytes, shown=terminal.live) as done,
@@ -183,16 +167,13 @@ def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> _Fou
         for part in rows.batches():
             own = model.labels_[first : first + len(part)]
             first += len(part)
-            sure = model.predict_proba(part.x).max(axis=1)
-            found.rows += np.bincount(own, minlength=n_clusters)
-            found.probability += np.bincount(own, sure, minlength=n_clusters)
-            found.log_density += float(model.score_samples(part.x).sum())
+            probability.append(model.predict_proba(part.x).max(axis=1))
+            density += float(model.score_samples(part.x).sum())
             if part.y is not None:
-                names = part.y[part.labeled].astype(str)
-                for name in np.unique(names):
-                    here = np.bincount(own[part.labeled][names == name], minlength=n_clusters)
-                    found.labels[name] = found.labels.get(name, 0) + here
+                labels.append(part.y.astype(object))
             if write is not None:
-                write(pd.DataFrame({part.kind: part.names, "cluster": own, "probability": sure}))
+                told = {part.kind: part.names, "cluster": own, "probability": probability[-1]}
+                write(pd.DataFrame(told))
             done(len(part))
-    return found
+    known = np.concatenate(labels) if labels else None
+    return np.concatenate(probability), known, density / len(rows)

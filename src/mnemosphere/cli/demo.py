@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mnemosphere.cli import explain
-from mnemosphere.cli.options import Columns, Overwrite, Request, Seed, command, option
+from mnemosphere.cli import explain, options
+from mnemosphere.cli.options import Request, command, option
 from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.shell import Terminal, command_line
 
@@ -17,19 +17,23 @@ if TYPE_CHECKING:
 _DATA = "mnist-small"
 _MEMORIES, _PASSES = 400, 8  # so that it takes half a minute on two slow cores
 _SHOWN, _NCOLS = 15, 5
-_OUT = option("Folder for the pictures, the model and results.", "--out", "-o")
+_OUT = option("Folder for the pictures, the model and results.", "--out", "-o", value="OUT")
 
 
 @command()
 def demo(
     request: Request,
     out: Annotated[Path, _OUT] = Path("mnemosphere-demo"),
-    overwrite: Overwrite = False,
-    seed: Seed = 0,
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
 ) -> None:
     """See it work in half a minute: learn handwritten digits, look at the memories, ask why.
 
     Needs nothing but this package: 5,000 training and 1,000 test digits are built in.
+
+    For example:
+
+        mnemosphere demo --out mnemosphere-demo
     """
     folder, terminal = Folder(out, overwrite=overwrite), request.terminal
     from mnemosphere import DAMClassifier
@@ -37,7 +41,7 @@ def demo(
     from mnemosphere.cli.rows import about_data, open_rows
     from mnemosphere.cli.train import fit
 
-    rows = open_rows(_DATA, Columns(), guess="named")
+    rows = open_rows(_DATA, options.Columns(), guess="named")
     assert rows.is_test is not None
     train, test = rows.take(~rows.is_test), rows.take(rows.is_test)
     terminal.note(f"{len(train)} handwritten digits to learn, {len(test)} held out")

@@ -6,17 +6,8 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mnemosphere.cli.options import (
-    Columns,
-    Files,
-    MaxMemory,
-    Model,
-    Overwrite,
-    Picture,
-    Request,
-    command,
-    option,
-)  # fmt: skip
+from mnemosphere.cli import options
+from mnemosphere.cli.options import Request, command, option
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.shell import Terminal, cell, cells
 
@@ -25,33 +16,36 @@ if TYPE_CHECKING:
 
 _SHOWN = 10  # memories of a certificate, confusions, classes where there are many
 _CLASSES = 30
-_NOVEL = option("Rows of another kind, to be told apart by novelty.", metavar="DATA")
+_NOVEL = option("Rows of another kind, to be told apart by novelty.", value="DATA")
 _CERTIFY = option("Is each memory a minimum, a saddle, or not at rest?", "--certify")
 
 
 @command(rows=True, split=True)
 def evaluate(
     request: Request,
-    model: Model,
-    data: Files,
+    model: options.Model,
+    data: options.Files,
     novel: Annotated[str | None, _NOVEL] = None,
     certify: Annotated[bool, _CERTIFY] = False,
-    out: Picture = None,
-    overwrite: Overwrite = False,
-    max_memory: MaxMemory = None,
+    out: options.Picture = None,
+    overwrite: options.Overwrite = False,
+    max_memory: options.MaxMemory = None,
 ) -> None:
     """Measure a model: accuracy, log-loss, calibration, how few memories decide, the worst rows.
 
     Of a file that the model was trained on, and of data with a split, the held-out rows are taken,
     for --certify those trained on. --out draws the confusions.
+
+    For example:
+
+        mnemosphere evaluate run irises.csv --out confusion.png
     """
     from mnemosphere import plots
     from mnemosphere.cli import report
     from mnemosphere.cli.rows import open_model, rows_for
 
     terminal = request.terminal
-    if out is not None:
-        check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
+    check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
     opened = open_model(model, request.columns.encoder, labeled=True)
     every = rows_for(opened, data, request.columns, "all", memory=max_memory, labels=True,
                      measured=True)  # fmt: skip
@@ -83,7 +77,7 @@ def _novelty(opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
 
     scores = [
         np.concatenate([opened.model.novelty_score(part.x) for part in given.batches()])
-        for given in (rows, rows_for(opened, other, Columns()))
+        for given in (rows, rows_for(opened, other, options.Columns()))
     ]
     truth = np.repeat([0, 1], [len(s) for s in scores])
     auroc = float(roc_auc_score(truth, np.concatenate(scores)))

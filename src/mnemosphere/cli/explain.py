@@ -5,18 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mnemosphere.cli.options import (
-    Data,
-    ImageShape,
-    Model,
-    Overwrite,
-    Picture,
-    Request,
-    RowNames,
-    command,
-    names_in,
-    option,
-)  # fmt: skip
+from mnemosphere.cli import options
+from mnemosphere.cli.options import Request, command, option
 from mnemosphere.cli.output import PICTURES, check_file
 
 if TYPE_CHECKING:
@@ -25,37 +15,40 @@ if TYPE_CHECKING:
     from mnemosphere.interpret import Explanation
 
 _MOST = 12  # rows of one picture
-_OTHER = option("What would have to change for this class; next: the runner-up.", metavar="LABEL")
+_OTHER = option("What would have to change for this class; next: the runner-up.", value="LABEL")
 _FEATURES = ("input, predicted, runner-up: the row and the memories of both classes, in standard "
              "units; difference: part of the log-odds")  # fmt: skip
-_FIXED = option("Columns that --counterfactual must leave as they are, as a,b.", metavar="COLUMNS")
+_FIXED = option("Columns that --counterfactual must leave as they are.", value="A,B")
 
 
 @command(rows=True, split=True)
 def explain(
     request: Request,
-    model: Model,
-    data: Data,
-    row: RowNames = None,
-    top: Annotated[int, option("How many memories to show.", min=1)] = 5,
+    model: options.Model,
+    data: options.Data,
+    row: options.RowNames = None,
+    top: Annotated[int, option("How many memories to show.", value="N", min=1)] = 5,
     counterfactual: Annotated[str | None, _OTHER] = None,
     fixed: Annotated[list[str] | None, _FIXED] = None,
-    out: Picture = None,
-    overwrite: Overwrite = False,
-    image_shape: ImageShape = None,
+    out: options.Picture = None,
+    overwrite: options.Overwrite = False,
+    image_shape: options.ImageShape = None,
 ) -> None:
     """Why did this row get its class, and what would have to change for another?
 
     The memories that decided, their shares and labels, the training rows like them, and what each
     feature did. --counterfactual finds the smallest change that changes the predicted class.
+
+    For example:
+
+        mnemosphere explain run irises.csv --row 78 --counterfactual next
     """
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.interpret import explain_images
 
     terminal = request.terminal
-    if out is not None:
-        check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
+    check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
     opened = open_model(model, request.columns.encoder)
     rows = rows_for(opened, data, request.columns, request.split or ("all" if row else None))
     rows = rows.called(row or [rows.names[0]])
@@ -101,7 +94,9 @@ def explain(
 def _other(opened: Opened, rows: Rows, wanted: str, fixed: list[str] | None) -> Any:
     """The smallest changes that would change the predicted classes."""
     label = None if wanted == "next" else opened.label(wanted, "--counterfactual")
-    return opened.of_rows("--counterfactual").counterfactual(rows.x, label, hold=names_in(fixed))
+    return opened.of_rows("--counterfactual").counterfactual(
+        rows.x, label, hold=options.names_in(fixed)
+    )
 
 
 def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:

@@ -5,38 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from mnemosphere.cli.options import (
-    ImageShape,
-    Model,
-    OptionalData,
-    Overwrite,
-    Request,
-    command,
-    option,
-)  # fmt: skip
+from mnemosphere.cli import options
+from mnemosphere.cli.options import Request, command, option
 from mnemosphere.cli.output import check_file
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened, Rows
 
-_Page = Annotated[Path, option("The page.", "--out", "-o", metavar="FILE")]
-_File = Annotated[Path, option(".onnx for a graph, .md for a card.", "--out", "-o", metavar="FILE")]
+_Page = Annotated[Path, option("The page.", "--out", "-o", value="FILE")]
+_File = Annotated[Path, option(".onnx for a graph, .md for a card.", "--out", "-o", value="FILE")]
 
 
 @command(rows=True, split=True)
 def explore(
     request: Request,
-    model: Model,
-    data: OptionalData = None,
+    model: options.Model,
+    data: options.OptionalData = None,
     out: _Page = Path("page.html"),
-    overwrite: Overwrite = False,
-    image_shape: ImageShape = None,
-    rows: Annotated[int, option("Most rows that the page packs.", min=1)] = 500,
+    overwrite: options.Overwrite = False,
+    image_shape: options.ImageShape = None,
+    rows: Annotated[int, option("Most rows that the page packs.", value="N", min=1)] = 500,
 ) -> None:
     """Write one HTML file in which the model runs: draw, recall, look at the memories, ask why.
 
     It needs no server and no network. Rows of DATA are packed into it. If the model was trained on
     DATA, these are the held-out ones, and without such rows the page has no accuracy.
+
+    For example:
+
+        mnemosphere explore run irises.csv --out page.html
     """
     from mnemosphere.cli.rows import open_model
 
@@ -57,14 +54,18 @@ def explore(
 @command(rows=True, split=True)
 def export(
     request: Request,
-    model: Model,
-    data: OptionalData = None,
+    model: options.Model,
+    data: options.OptionalData = None,
     out: _File = Path("model.onnx"),
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write a model as an ONNX graph, or as a model card in Markdown.
 
     The card has figures on DATA: if the model was trained on it, on the held-out rows.
+
+    For example:
+
+        mnemosphere export run --out model.onnx
     """
     from mnemosphere.cli.rows import open_model
     from mnemosphere.export import model_card, to_onnx

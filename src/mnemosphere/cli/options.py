@@ -1,4 +1,4 @@
-"""Options that several commands share, and the request they make."""
+"""Options that several commands share, what is made of them, and how help shows them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
+from mnemosphere.cli.settings import known_settings
 from mnemosphere.cli.shell import Terminal
 
-_ROWS = "Rows"
+_WIDEST = 34  # columns of a flag in help
+_EVERY = "mnemosphere.every"  # whether help shows rare options too
 
 
-def option(help: str, *flags: str, **more: Any) -> Any:
-    """An option with its help first."""
-    return typer.Option(*flags, help=help, **more)
+def option(help: str, *flags: str, value: str = "", rare: bool = False, **more: Any) -> Any:
+    """An option: what it does, what one types after it; rare: shown by --help-all alone."""
+    return typer.Option(*flags, help=help, metavar=value or None, hidden=rare, **more)
 
 
 def _complete_data(incomplete: str) -> list[str]:
@@ -27,72 +30,67 @@ def _complete_data(incomplete: str) -> list[str]:
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
-_DATA = typer.Argument(
-    help="A .csv, .tsv, .parquet, .feather, .arrow, .npy, .npz or IDX file, or mnist-small, digits, …",
-    show_default=False,
+def _argument(name: str, help: str, **more: Any) -> Any:
+    return typer.Argument(metavar=name, help=help, show_default=False, **more)
+
+
+_DATA = _argument(
+    "DATA", "A file (.csv, .parquet, .npy, …), a folder of images, or mnist-small, digits, …",
     autocompletion=_complete_data,
-)
+)  # fmt: skip
+_FILES = _argument(
+    "DATA...", "A file (.csv, .parquet, .npy, …), several, a pattern such as 'rows/*.parquet', a "
+    "folder of images, or mnist-small, digits, …", autocompletion=_complete_data,
+)  # fmt: skip
 Data = Annotated[str, _DATA]
 OptionalData = Annotated[str | None, _DATA]
-_FILES = typer.Argument(
-    help="A .csv, .tsv, .parquet, .feather, .arrow, .npy, .npz or IDX file, several of one kind, a pattern "
-    "such as 'rows/*.parquet', or mnist-small, digits, …",
-    show_default=False,
-    autocompletion=_complete_data,
-)
 Files = Annotated[list[str], _FILES]
 OptionalFiles = Annotated[list[str] | None, _FILES]
-Model = Annotated[
-    Path, typer.Argument(help="Model file, or the folder of a run.", show_default=False)
-]
+Model = Annotated[Path, _argument("MODEL", "The folder of a run, or a model file.")]
 Overwrite = Annotated[bool, option("Replace what --out names.", "--overwrite")]
-Picture = Annotated[Path | None, option("Picture of it.", "--out", "-o", metavar="FILE")]
-RowNames = Annotated[list[str] | None, option("Row, by its id or line; may be repeated.")]
-Seed = Annotated[int, option("Same seed, same bits.", min=0)]
-_MEMORY = "Megabytes for the rows; files that take more are read as they are needed."
+Resume = Annotated[bool, option("Go on with OUT.partial.", "--resume")]
+Picture = Annotated[Path | None, option("Draw it (.png, .svg, .pdf).", "--out", "-o", value="FILE")]
+RowNames = Annotated[
+    list[str] | None, option("Row, by its id or line; may be repeated.", value="NAME")
+]
+Seed = Annotated[int, option("Same seed, same bits.", value="N", min=0)]
 MaxMemory = Annotated[
     float | None,
-    option(_MEMORY, min=0, show_default="what is free", rich_help_panel=_ROWS),
-]
+    option("Memory for rows; larger files are read in parts. Default: what is free.", value="MEGABYTES",
+           rare=True, min=0),
+]  # fmt: skip
 ImageShape = Annotated[
-    str | None, option("Draw rows as images, such as 28x28.", metavar="HxW", rich_help_panel=_ROWS)
+    str | None, option("Draw rows as images, such as 28x28.", value="HxW", rare=True)
 ]
 _ALL = {
     "json_": (bool, option("Print the result as JSON, nothing else.", "--json"), False),
-    "quiet": (bool, option("No progress and no remarks.", "--quiet", "-q"), False),
+    "quiet": (bool, option("No progress and no remarks.", "--quiet", "-q", rare=True), False),
 }
-
-
-def _of_rows(help: str, metavar: str = "COLUMNS") -> Any:
-    return option(help, metavar=metavar, rich_help_panel=_ROWS)
-
-
-_LABEL = "Label column, or a .npy or IDX file of labels. Default: label, target, class, y, or last."
-_ID = "Column that names the rows. Default: their lines in the file, or counted from 0."
-_TEXT = "Column of texts to learn from; encoded by wordllama unless --encoder names another."
-_ENCODER = (
-    "Images: patches, learned first without labels. Texts: MODULE:NAME, a function from texts to "
-    "vectors, or an object with encode or embed."
-)
-_SPLIT = {"split": (str | None, _of_rows("Rows of data with a split.", "train|test|all"), None)}
+_SPLIT = {"split": (str | None, option("Rows of data with a split.", value="train|test|all"), None)}
 _OF_ROWS = {
-    "label": (str | None, _of_rows(_LABEL, "COLUMN"), None),
-    "id": (str | None, _of_rows(_ID, "COLUMN"), None),
-    "drop": (list[str] | None, _of_rows("Columns to leave out, as a,b."), None),
-    "features": (list[str] | None, _of_rows("Columns to use alone, as a,b."), None),
-    "text": (str | None, _of_rows(_TEXT, "COLUMN"), None),
-    "encoder": (str | None, _of_rows(_ENCODER, "patches|MODULE:NAME"), None),
-    "no_header": (
-        bool,
-        option("The first line of a text file is a row.", "--no-header", rich_help_panel=_ROWS),
-        False,
-    ),
-    "max_rows": (
-        int | None,
-        option("Read so many rows at most, the first ones.", min=1, rich_help_panel=_ROWS),
+    "label": (
+        str | None,
+        option("Label column, or a .npy or IDX file. Default: label, target, class, y, or the last.",
+               value="COLUMN"),
         None,
     ),
-}
+    "id": (str | None, option("Column that names the rows. Default: lines.", value="COLUMN"), None),
+    "drop": (list[str] | None, option("Columns to leave out.", value="A,B"), None),
+    "text": (str | None, option("Column of texts to learn from.", value="COLUMN"), None),
+    "features": (list[str] | None, option("Columns to use alone.", value="A,B", rare=True), None),
+    "encoder": (
+        str | None,
+        option("Of images: patches; of texts: a function, or an object with encode or embed. Default: "
+               "none, wordllama for texts.", value="patches|MODULE:NAME", rare=True),
+        None,
+    ),
+    "no_header": (
+        bool, option("The first line of a text file is a row.", "--no-header", rare=True), False,
+    ),
+    "max_rows": (
+        int | None, option("Read the first rows alone.", value="N", rare=True, min=1), None,
+    ),
+}  # fmt: skip
 
 
 def names_in(texts: list[str] | None) -> tuple[str, ...]:
@@ -134,33 +132,96 @@ class Request:
     terminal: Terminal
     columns: Columns = field(default_factory=Columns)
     split: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)  # of an estimator, as they were typed
 
 
-def command(*, rows: bool = False, split: bool = False) -> Callable[[Any], Any]:
+def _settings(estimator: str) -> dict[str, tuple[Any, Any, Any]]:
+    """The settings of an estimator as options."""
+    found = {}
+    for key, about in known_settings(estimator).items():
+        where = f" With {', '.join(about['solver'])}." if "solver" in about else ""
+        own = option(
+            f"{about['help']}{where}", value=about["value"], rare=not about.get("common"),
+            show_default=about["default"],
+        )  # fmt: skip
+        found[key] = str | None, own, None
+    return found
+
+
+def command(
+    *, rows: bool = False, split: bool = False, settings: str | None = None
+) -> Callable[[Any], Any]:
     """Give a command the shared options; its first argument becomes the `Request` they make."""
-    shared = {**(_OF_ROWS if rows else {}), **(_SPLIT if split else {}), **_ALL}
+    own = {} if settings is None else _settings(settings)
+    shared = {**(_OF_ROWS if rows else {}), **(_SPLIT if split else {}), **own, **_ALL}
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def run(ctx: typer.Context, **given: Any) -> None:
+            given.pop("help_all")
             asked = {name: given.pop(name) for name in shared}
+            typed = {name: asked[name] for name in own if asked[name] is not None}
             terminal = Terminal(json_only=asked["json_"], quiet=asked["quiet"])
-            request = Request(ctx, terminal, Columns.given(asked), asked.get("split"))
-            function(request, **given)
+            columns = Columns.given(asked)
+            function(Request(ctx, terminal, columns, asked.get("split"), typed), **given)
 
         hints = get_type_hints(function, include_extras=True)
-        parameters = [inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                                        annotation=typer.Context)]  # fmt: skip
+        after = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter("ctx", after, annotation=typer.Context)]
         for parameter in list(inspect.signature(function).parameters.values())[1:]:
-            parameters.append(parameter.replace(annotation=hints[parameter.name]))
-        for name, (kind, about, default) in shared.items():
+            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=after))
+        for name, (kind, about, default) in {**shared, **_HELP_ALL}.items():
             parameters.append(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default,
-                                  annotation=Annotated[kind, about])
-            )  # fmt: skip
+                inspect.Parameter(name, after, default=default, annotation=Annotated[kind, about])
+            )
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         del run.__wrapped__  # or its signature would be read
         return run
 
     return decorate
+
+
+def _show_all(ctx: typer.Context, value: bool) -> None:
+    if value:
+        ctx.meta[_EVERY] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+_HELP_ALL = {
+    "help_all": (
+        bool, option("Show all options.", "--help-all", callback=_show_all, is_eager=True), False,
+    )
+}  # fmt: skip
+
+
+class Command(TyperCommand):
+    """A command whose help says what one types."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Usage, what it does, an example, arguments and options."""
+        every: list[Any] = self.get_params(ctx)
+        arguments = [p for p in every if p.param_type_name == "argument"]
+        rare = ctx.meta.get(_EVERY, False)
+        options = [p for p in every if p.param_type_name == "option" and (rare or not p.hidden)]
+        words = [str(p.metavar) if p.required else f"[{p.metavar}]" for p in arguments]
+        formatter.write_usage(ctx.command_path, " ".join([*words, "[OPTIONS]"]))
+        self.format_help_text(ctx, formatter)
+        for title, shown in (("Arguments", arguments), ("Options", options)):
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl([_line(p) for p in shown], col_max=_WIDEST)
+
+
+def _line(parameter: Any) -> tuple[str, str]:
+    """(what one types, what it does) of an argument or an option."""
+    text = parameter.help or ""
+    if parameter.param_type_name == "argument":
+        return parameter.metavar, text
+    default = parameter.show_default
+    if default is True and not (parameter.is_flag or parameter.default in (None, ())):
+        default = str(parameter.default)
+    flags = ", ".join(sorted(parameter.opts, key=len))
+    typed = flags if parameter.is_flag else f"{flags} {parameter.metavar}"
+    return typed, f"{text} (default: {default})" if isinstance(default, str) else text

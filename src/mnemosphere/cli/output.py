@@ -24,9 +24,11 @@ TABLES = (".csv", ".tsv", ".csv.gz", ".parquet", ".feather", ".json")
 
 
 def check_file(
-    path: Path, suffixes: Sequence[str], *, overwrite: bool, inputs: Iterable[str | Path]
+    path: Path | None, suffixes: Sequence[str], *, overwrite: bool, inputs: Iterable[str | Path]
 ) -> None:
     """Raise where a file must not or cannot be written; nothing is created."""
+    if path is None:
+        return
     if not path.name.lower().endswith(tuple(suffixes)):
         raise ValueError(f"cannot write {path.name!r}: end the name in {', '.join(suffixes)}")
     if path.is_dir():

@@ -8,15 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mnemosphere.cli.options import (
-    ImageShape,
-    Model,
-    Overwrite,
-    Picture,
-    Request,
-    command,
-    option,
-)  # fmt: skip
+from mnemosphere.cli import options
+from mnemosphere.cli.options import Request, command, option
 from mnemosphere.cli.output import PICTURES, check_file
 
 
@@ -32,16 +25,25 @@ class Kind(StrEnum):
 @command()
 def plot(
     request: Request,
-    kind: Annotated[Kind, typer.Argument(help="What to draw.", show_default=False)],
-    model: Model,
-    out: Picture = None,
-    overwrite: Overwrite = False,
-    count: Annotated[int, option("Memories in a gallery.", min=1)] = 25,
-    image_shape: ImageShape = None,
+    kind: Annotated[
+        Kind,
+        typer.Argument(
+            help="memories, classes, history or tree.", metavar="KIND", show_default=False
+        ),
+    ],
+    model: options.Model,
+    out: options.Picture = None,
+    overwrite: options.Overwrite = False,
+    count: Annotated[int, option("Memories in a gallery.", value="N", min=1)] = 25,
+    image_shape: options.ImageShape = None,
 ) -> None:
     """Draw a model: its memories, their classes, the history of training, the tree of splits.
 
     Without --out the picture is KIND.png.
+
+    For example:
+
+        mnemosphere plot memories run --out memories.png
     """
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model

@@ -6,15 +6,8 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mnemosphere.cli.options import (
-    Files,
-    MaxMemory,
-    Model,
-    Overwrite,
-    Request,
-    command,
-    option,
-)  # fmt: skip
+from mnemosphere.cli import options
+from mnemosphere.cli.options import Request, command, option
 from mnemosphere.cli.output import TABLES, check_file
 from mnemosphere.cli.shell import Terminal, cells
 from mnemosphere.text import short_text
@@ -25,31 +18,33 @@ if TYPE_CHECKING:
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 _LETTERS = 20  # of a text on the terminal, at least
 _OF_TEXT = ("prediction", "probability", "novel")  # shown beside it
-_OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
-_PRIOR = option("Expect other class frequencies than in training.", metavar="LABEL=NUMBER,…")
-_CERTIFY = option("How far each row may move before its class changes: a proven radius.")
-_REJECT = option(
-    "No prediction for rows as doubtful as this share of held-out rows.", metavar="RATE"
-)
+_OUT = option("Table (.csv, .parquet, .json, …); .npy: probabilities.", "--out", "-o", value="FILE")
+_PRIOR = option("Expect other class frequencies than in training.", value="LABEL=NUMBER,…")
+_RADIUS = option("How far each row may move before its class changes, proven.", "--radius")
+_REJECT = option("No prediction for rows as doubtful as this share of held-out rows.", value="RATE")
 
 
 @command(rows=True, split=True)
 def predict(
     request: Request,
-    model: Model,
-    data: Files,
+    model: options.Model,
+    data: options.Files,
     out: Annotated[Path | None, _OUT] = None,
-    overwrite: Overwrite = False,
-    top: Annotated[int, option("Deciding memories per row.", min=0)] = 3,
+    overwrite: options.Overwrite = False,
+    top: Annotated[int, option("Deciding memories per row.", value="N", min=0)] = 3,
     prior: Annotated[str | None, _PRIOR] = None,
     reject: Annotated[float | None, _REJECT] = None,
-    certify: Annotated[bool, _CERTIFY] = False,
-    max_memory: MaxMemory = None,
+    radius: Annotated[bool, _RADIUS] = False,
+    max_memory: options.MaxMemory = None,
 ) -> None:
     """Predict rows: class, probabilities, novelty, and the memories that decided.
 
     Columns are found by the names the model was trained on; others are left alone. Files that
     memory does not hold are predicted part by part, and written as it goes.
+
+    For example:
+
+        mnemosphere predict run new.csv --out predictions.csv
     """
     import numpy as np
 
@@ -58,13 +53,12 @@ def predict(
     from mnemosphere.estimators.progress import track
 
     terminal = request.terminal
-    if out is not None:
-        check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
+    check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
     opened = open_model(model, request.columns.encoder, labeled=prior is not None)
     rows = rows_for(opened, data, request.columns, request.split, memory=max_memory)
     if not rows.in_memory and out is None and terminal.json_only:
         raise ValueError(f"{len(rows)} rows are too many to print: write them with --out")
-    parts = (_predictions(opened, part, top, prior, reject, certify) for part in rows.batches())
+    parts = (_predictions(opened, part, top, prior, reject, radius) for part in rows.batches())
     first = next(parts)
     frame = first[0]
     named = {"model": opened.path, "data": data[0] if len(data) == 1 else data}
@@ -92,14 +86,14 @@ def predict(
 
 
 def _predictions(
-    opened: Opened, rows: Rows, top: int, prior: str | None, reject: float | None, certify: bool
+    opened: Opened, rows: Rows, top: int, prior: str | None, reject: float | None, radius: bool
 ) -> tuple[Any, Any]:
     """(a frame with one row per row, the probabilities alone)."""
     import numpy as np
     import pandas as pd
 
     from mnemosphere import interpret
-    from mnemosphere.cli.estimator_settings import label_numbers
+    from mnemosphere.cli.settings import label_numbers
     from mnemosphere.interpret.explanation import deciding
 
     model = first = opened.model.model_
@@ -121,8 +115,8 @@ def _predictions(
     columns |= {rows.text: rows.texts} if rows.text else {}
     columns["prediction"] = found
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
-    if certify:
-        opened.of_rows("--certify")
+    if radius:
+        opened.of_rows("--radius")
         proven = interpret.certified_radius(model, rows.x)
         columns |= {"certified_radius": proven.radius, "next_class": proven.other}
     columns["novelty"] = interpret.novelty(first, rows.x)

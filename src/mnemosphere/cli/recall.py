@@ -6,17 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mnemosphere.cli.options import (
-    Data,
-    ImageShape,
-    Model,
-    Overwrite,
-    Request,
-    RowNames,
-    Seed,
-    command,
-    option,
-)  # fmt: skip
+from mnemosphere.cli import options
+from mnemosphere.cli.options import Request, command, option
 from mnemosphere.cli.output import PICTURES, TABLES, check_file
 from mnemosphere.cli.shell import cells
 
@@ -28,27 +19,31 @@ if TYPE_CHECKING:
 _SHOWN, _DRAWN = 10, 6
 _HALVES = ("top", "bottom", "left", "right")
 _HIDE = option("Hide a half of the images, or a share of the features at random.",
-               metavar="|".join((*_HALVES, "SHARE")))  # fmt: skip
-_CLASS = option("Complete as one of this class.", "--class", metavar="LABEL")
-_OUT = option("Table of completed rows, or picture of the first (.png, …).", "--out", "-o")
+               value="|".join((*_HALVES, "SHARE")))  # fmt: skip
+_CLASS = option("Complete as one of this class.", "--class", value="LABEL")
+_OUT = option("Table of completed rows, or picture of the first.", "--out", "-o", value="FILE")
 
 
 @command(rows=True, split=True)
 def recall(
     request: Request,
-    model: Model,
-    data: Data,
+    model: options.Model,
+    data: options.Data,
     hide: Annotated[str | None, _HIDE] = None,
-    row: RowNames = None,
+    row: options.RowNames = None,
     of_class: Annotated[str | None, _CLASS] = None,
     out: Annotated[Path | None, _OUT] = None,
-    overwrite: Overwrite = False,
-    seed: Seed = 0,
-    image_shape: ImageShape = None,
+    overwrite: options.Overwrite = False,
+    seed: options.Seed = 0,
+    image_shape: options.ImageShape = None,
 ) -> None:
     """Complete rows: missing values of a table, or hidden pixels of images, as the memories have them.
 
     Features that are known stay as they are; the others are found by descending the energy.
+
+    For example:
+
+        mnemosphere recall run with-gaps.csv --out completed.csv
     """
     import numpy as np
     import pandas as pd
@@ -61,8 +56,7 @@ def recall(
     from mnemosphere.plots.fitted import recall_of
 
     terminal = request.terminal
-    if out is not None:
-        check_file(out, (*TABLES, *PICTURES), overwrite=overwrite, inputs=(model, data))
+    check_file(out, (*TABLES, *PICTURES), overwrite=overwrite, inputs=(model, data))
     opened = open_model(model, request.columns.encoder)
     opened.of_rows("recall")
     part = request.split or ("all" if row else None)

@@ -27,10 +27,9 @@ from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.files import column_names
-from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES
 from mnemosphere.data.paths import MEMORY, SUFFIXES, expand
-from mnemosphere.data.tables import HELD, Table, read_tables, suffix_of
+from mnemosphere.data.tables import HELD, Table, read_labels, read_tables, suffix_of
 from mnemosphere.machine import available_memory
 from mnemosphere.schema import (
     check_depth,
@@ -47,16 +46,12 @@ if TYPE_CHECKING:
     from mnemosphere.data.files import RawRows
 
 _LABEL_NAMES = ("label", "target", "class", "y")
-_SHOWN = 5  # rows that a message names
 _MOSTLY = 0.5  # share of missing values from which on the last column is hardly the label
 _MOST_HELD_OUT = 20_000
-# What commands read of the record of a run, where it is there.
+# What commands read of the data in the record of a run, where it is there.
 _NOTED = {
-    "data": {
-        "name": text, "checksum": text, "label": maybe(text), "test_fraction": number(0, 1),
-        "seed": whole(), "image_shape": maybe(items(whole(1))), "id": maybe(text),
-    },
-    "novelty": {"threshold": maybe(number())},
+    "name": text, "checksum": text, "label": maybe(text), "test_fraction": number(0, 1),
+    "seed": whole(), "image_shape": maybe(items(whole(1))), "id": maybe(text),
 }  # fmt: skip
 
 
@@ -250,40 +245,27 @@ def _as_noted(columns: Columns, names: Sequence[str], noted: Mapping[str, Any]) 
 
 def choose(table: Table, columns: Columns, guess: str = "last") -> Rows:
     """The rows of a table: see `open_rows`."""
-    values, y, label = table.values, table.labels, columns.label
-    frame = values if isinstance(values, pd.DataFrame) else None
-    names = table.columns
-    if frame is None:  # the columns of an array are called by their numbers
-        names, guess = [str(k) for k in range(values.shape[1])], "no"
-    if label is not None and label not in names and Path(label).is_file():
-        y, label = _read_labels(Path(label)), None
-        if len(y) != len(values):
-            raise ValueError(
-                f"{columns.label} has {len(y)} labels, {table.name} {len(values)} rows"
-            )
-    elif label is not None or y is None:
-        label = _find_label(names, table.name, columns, guess, frame)
-    used = _used(names, table.name, label, columns)
-
-    def column(name: str) -> Any:
-        return pd.Series(values[:, names.index(name)]) if frame is None else frame[name]
-
-    if frame is None:
-        x = values if len(used) == len(names) else values[:, [names.index(c) for c in used]]
-    else:
-        x = _check_finite(table, frame[used])
-        if columns.features and columns.text is None:  # asked for by name: an id is a number then
-            ints = [c for c in x if pd.api.types.is_integer_dtype(x[c].dtype)]
-            x = x.astype(dict.fromkeys(ints, "float64"))
+    y, label = table.labels, columns.label
+    if label is not None and label not in table.columns and Path(label).is_file():
+        y, label = read_labels(Path(label), len(table.row_names)), None
+    is_frame = bool(table.columns)
+    if not is_frame:  # the columns of an array are called by their numbers
+        table = replace(table, values=pd.DataFrame(table.values).rename(columns=str))
+        guess = "no"
+    if label is not None or y is None:
+        label = _find_label(table.columns, table.name, columns, guess, table.values)
+    used = _used(table.columns, table.name, label, columns)
+    x = table.finite(used)
+    if is_frame and columns.features and columns.text is None:  # asked for by name: no ids
+        x = x.astype(dict.fromkeys(x.select_dtypes("integer"), "float64"))
     if label is not None:
-        y = labels_of(column(label))
-    elif y is not None:
-        y = labels_of(pd.Series(y))
-    called, kind = table.row_names, table.row_kind
+        y = table.values[label]
+    names, kind = table.row_names, table.row_kind
     if columns.id is not None:
-        called, kind = column(columns.id).astype(str).to_numpy(), columns.id
+        names, kind = table.values[columns.id].astype(str).to_numpy(), columns.id
     return Rows(
-        table.name, table.checksum, x, y, np.asarray(called, dtype=str), kind, label,
+        table.name, table.checksum, x if is_frame else x.to_numpy(),
+        None if y is None else labels_of(pd.Series(y)), np.asarray(names, dtype=str), kind, label,
         table.is_test, table.image_shape, text=columns.text,
     )  # fmt: skip
 
@@ -339,11 +321,15 @@ def _find_label(
     """The label column: see `open_rows`."""
     if columns.label is not None:
         return _find(columns.label, names, where)
-    left = [c for c in names if c not in {columns.id, *columns.drop, *columns.features}]
+    apart = {columns.id, *columns.drop, *columns.features}
+    left = [c for c in names if c not in apart]
     called = next((c for word in _LABEL_NAMES for c in left if c.lower() == word), None)
     if called is not None or guess != "last" or not left:
         return None if guess == "no" else called
-    full = left if frame is None else [c for c in left if frame[c].isna().mean() <= _MOSTLY] or left
+    full = left
+    if frame is not None:
+        mostly = frame[left].isna().mean() > _MOSTLY
+        full = [c for c in left if not mostly[c]] or left
     if full[-1] != left[-1]:
         warn_user(
             f"the last column {left[-1]!r} is mostly missing values, so {full[-1]!r} is taken for the "
@@ -354,7 +340,8 @@ def _find_label(
 
 def _used(names: Sequence[str], where: str, label: str | None, columns: Columns) -> list[str]:
     """The columns that are features."""
-    for name in (*columns.drop, *columns.features, *([] if columns.id is None else [columns.id])):
+    asked = {*columns.drop, *columns.features, *([] if columns.id is None else [columns.id])}
+    for name in sorted(asked - set(names)):
         _find(name, names, where)
     apart = {label, columns.id, *columns.drop}
     used = list(columns.features) or [c for c in names if c not in apart]
@@ -373,52 +360,16 @@ def _find(name: str, columns: Sequence[str], where: str) -> str:
     raise ValueError(f"{where} has no column {name!r}: {hint}")
 
 
-def _read_labels(path: Path) -> NDArray[Any]:
-    """Labels from a .npy or an IDX file."""
-    try:
-        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_idx(path)
-    except (ValueError, EOFError) as error:
-        raise ValueError(
-            f"{path} cannot be read as labels ({one_line(error)}): use .npy or IDX"
-        ) from error
-    if found.ndim != 1:
-        raise ValueError(f"{path} has labels of shape {found.shape}: one per row is wanted")
-    return np.asarray(found)
-
-
-def _check_finite(table: Table, frame: Any) -> Any:
-    """The frame; ValueError names infinite numbers by what the user calls their rows."""
-    for name in frame:
-        column = frame[name]
-        if not pd.api.types.is_float_dtype(column.dtype):
-            continue
-        at = np.flatnonzero(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)))
-        if len(at):
-            where = ", ".join(map(str, table.row_names[at[:_SHOWN]]))
-            raise ValueError(
-                f"{table.name}: infinite numbers in {name!r}, {table.row_kind} {where}"
-                f"{', …' if len(at) > _SHOWN else ''}: leave them empty, or leave the column out "
-                f"with --drop {name}"
-            )
-    return frame
-
-
 def labels_of(column: Any) -> NDArray[Any]:
     """Labels as whole numbers, truth values or text; None where there is none."""
-    missing = column.isna().to_numpy() | (column == "").fillna(False).to_numpy(dtype=bool)
-    known = column[~missing]
-    if pd.api.types.is_bool_dtype(known.dtype):
-        found = known.to_numpy(dtype=bool)
-    elif pd.api.types.is_numeric_dtype(known.dtype):
-        found = known.to_numpy(dtype=None if isinstance(known.dtype, np.dtype) else np.float64)
-        if found.dtype.kind in "uif" and (found == np.rint(found)).all():
-            found = found.astype(np.int64)
-    else:
-        found = np.array([str(value) for value in known], dtype=np.str_)
+    missing = (column.isna() | (column == "").fillna(False)).to_numpy(dtype=bool)
+    known = column[~missing].infer_objects().convert_dtypes()
+    if not pd.api.types.is_numeric_dtype(known.dtype):  # which truth values are too
+        known = known.astype(str)
     if not missing.any():
-        return np.asarray(found)
+        return np.array(known.tolist())
     out: NDArray[Any] = np.full(len(column), None, dtype=object)
-    out[~missing] = found.tolist()
+    out[~missing] = known.tolist()
     return out
 
 
@@ -427,7 +378,8 @@ def _with_columns(table: Table, wanted: Sequence[str], unused: Sequence[str]) ->
 
     Columns that training left out are not needed, and missed by nobody.
     """
-    lost = [name for name in wanted if name not in table.columns]
+    known = {*table.columns}
+    lost = [name for name in wanted if name not in known]
     needed = [name for name in lost if name not in unused]
     if needed and len(needed) == len(set(wanted) - set(unused)):
         raise ValueError(
@@ -577,11 +529,8 @@ def _record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         check_depth(record)
-        for part, fields in _NOTED.items():
-            noted = record.get(part, {})
-            check_fields({k: v for k, v in noted.items() if k in fields}, {
-                k: check for k, check in fields.items() if k in noted
-            }, part)  # fmt: skip
+        noted = {k: v for k, v in record.get("data", {}).items() if k in _NOTED}
+        check_fields(noted, {k: _NOTED[k] for k in noted}, "data")
     except (AttributeError, RecursionError, ValueError) as error:
         reason = one_line(error)[:200]
         raise ValueError(f"{path} is damaged ({reason}): train again, or move it away") from error

@@ -1,62 +1,159 @@
-"""The estimators' settings as options of `train` and `cluster`.
+"""The settings of an estimator by what a person types: flags, configuration files, the estimator.
 
-They stand in settings.json, which `python -m research pages` writes from the estimators, so that
-`--help` and a mistyped option need no torch.
+settings.toml has what `--help` says of them, so that it needs no torch. What is allowed is checked
+by the estimator and its solver.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
-import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from typer.core import TyperCommand
-
-FILE = Path(__file__).with_name("settings.json")
-_KEY = "mnemosphere.settings"
-
-
-def settings_command(estimator: str) -> type[TyperCommand]:
-    """A kind of command whose options are those of an estimator, read off when they are needed."""
-
-    class SettingsCommand(TyperCommand):
-        def get_params(self, ctx: Any) -> list[Any]:
-            return [*super().get_params(ctx), *_options(estimator)]
-
-        def invoke(self, ctx: Any) -> Any:
-            given = {p.name: ctx.params.pop(p.name, None) for p in _options(estimator)}
-            ctx.meta[_KEY] = {name: value for name, value in given.items() if value is not None}
-            return super().invoke(ctx)
-
-    return SettingsCommand
-
-
-def given_settings(ctx: typer.Context) -> dict[str, str]:
-    """The estimator's options that were typed, as text."""
-    found: dict[str, str] = ctx.meta.get(_KEY, {})
-    return found
+_FILE = Path(__file__).with_name("settings.toml")
+_NAMES = {"memories": "n_memories", "clusters": "n_clusters"}  # shorter where a person types them
 
 
 @functools.cache
-def _options(estimator: str) -> tuple[Any, ...]:
-    """The options, made by Typer from a signature."""
-    told = json.loads(FILE.read_text(encoding="utf-8"))[estimator]
-    parameters = []
-    for key, about in told.items():
-        option = typer.Option("--" + key.replace("_", "-"), **about)
-        kind = Annotated[str | None, option]
-        parameters.append(
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        )
+def known_settings(estimator: str) -> dict[str, dict[str, Any]]:
+    """What is known of each setting, by its key."""
+    known: dict[str, dict[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))[estimator]
+    return known
 
-    def collect(**_: Any) -> None:
-        """Carry a signature."""
 
-    collect.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    collect.__annotations__ = {p.name: p.annotation for p in parameters}
-    app = typer.Typer(add_completion=False)
-    app.command()(collect)
-    return tuple(typer.main.get_command(app).params)
+def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()) -> Any:
+    """The estimator that settings by key describe, checked; classes: labels that they may name."""
+    from sklearn.utils._param_validation import validate_parameter_constraints
+
+    import mnemosphere
+    from mnemosphere.estimators.setup import SOLVERS
+
+    kind, known = getattr(mnemosphere, estimator), known_settings(estimator)
+    unknown = next((key for key in values if key not in known), None)
+    if unknown is not None:
+        near = get_close_matches(unknown, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        raise ValueError(f"unknown setting {unknown!r}: {hint}")
+    allowed = kind._parameter_constraints
+    own: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    for key, given in values.items():
+        name = _NAMES.get(key, key)
+        part = fields if "solver" in known[key] else own
+        part[name] = _value(given, allowed.get(name, ()))
+    if fields:
+        solver = own.get("solver", known["solver"]["default"])
+        if solver == "auto":  # known as soon as the objective is
+            solver = {"joint": "fixed-point", "conditional": "adam"}.get(own.get("objective", ""))
+        for key in fields:
+            if solver not in known[key]["solver"]:
+                where = " or ".join(f"--solver {name}" for name in known[key]["solver"])
+                raise ValueError(f"{_flag(key)} is a setting of {where}: add that")
+        own["solver"] = type(SOLVERS[str(solver)])(**fields)
+    if own.get("class_weight") not in (None, "balanced"):
+        own["class_weight"] = label_numbers(str(own["class_weight"]), classes, "--class-weight")
+    if own.get("class_prior", "auto") != "auto":
+        try:
+            own["class_prior"] = [float(n) for n in str(own["class_prior"]).split(",")]
+        except ValueError as error:
+            shares = own["class_prior"]
+            raise ValueError(f"--class-prior must look like 3,2,1, got {shares}") from error
+    found = kind(**own)
+    try:
+        validate_parameter_constraints(allowed, found.get_params(deep=False), estimator)
+    except (TypeError, ValueError) as error:
+        text = " ".join(str(error).split())
+        for key in known:
+            long = f"The {_NAMES.get(key, key)!r} parameter of {estimator}"
+            text = text.replace(long, _flag(key))
+        raise ValueError(text) from error
+    return found
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _value(given: Any, constraints: Iterable[Any]) -> Any:
+    """A value from the text of a flag, or as TOML has it."""
+    words = {word for c in constraints for word in getattr(c, "options", ())}
+    if not isinstance(given, str) or given in words:
+        return given
+    if given == "none":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(given)
+        except ValueError:
+            continue
+    return given
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """All settings of an estimator by key: what a configuration file says."""
+    from mnemosphere.estimators.setup import SOLVERS
+
+    names = {type(solver): name for name, solver in SOLVERS.items()}
+    found: dict[str, Any] = {}
+    for key, about in known_settings(type(model).__name__).items():
+        if "solver" not in about:
+            value = getattr(model, _NAMES.get(key, key))
+            found[key] = names.get(type(value), value)
+        elif names.get(type(model.solver)) in about["solver"]:
+            found[key] = getattr(model.solver, key)
+    if isinstance(found.get("class_weight"), dict):
+        found["class_weight"] = ",".join(f"{k}={v:g}" for k, v in found["class_weight"].items())
+    if not isinstance(found.get("class_prior", ""), str):
+        found["class_prior"] = ",".join(f"{share:g}" for share in found["class_prior"])
+    return found
+
+
+def label_numbers(text: str, classes: Iterable[Any], flag: str) -> dict[Any, float]:
+    """{label: number} from LABEL=NUMBER,…; labels are checked where classes are known."""
+    known = {str(label): label for label in classes}
+    found: dict[Any, float] = {}
+    for pair in text.split(","):
+        name, mark, number = pair.strip().rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            mark = ""
+        if not mark:
+            raise ValueError(f"{flag} must look like LABEL=NUMBER,LABEL=NUMBER, got {text!r}")
+        if known and name not in known:
+            raise ValueError(f"{flag} names {name!r}, which is none of {', '.join(known)}")
+        found[known.get(name, name)] = value
+    return found
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file; keys are the names of the flags, with - or _."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no file: give the path of one")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is not a TOML file ({str(error)[:200]}): start from a config.toml that train "
+            "wrote"
+        ) from error
+    return {key.replace("-", "_"): value for key, value in content.items()}
+
+
+def to_toml(values: Mapping[str, Any], remark: str) -> str:
+    """A file that `read_config` reads back to the same settings."""
+    return "\n".join([f"# {remark}", *(f"{k} = {_toml(v)}" for k, v in values.items()), ""])
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, int | float):
+        return str(value).lower()
+    text = "none" if value is None else str(value)
+    return '"' + "".join(
+        c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text
+    ) + '"'  # fmt: skip

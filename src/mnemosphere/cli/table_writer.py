@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from mnemosphere.files import to_json, writing
+from mnemosphere.machine import need
 
 Write = Callable[[Any], None]
 
@@ -78,11 +79,7 @@ def _lines(file: Any, comma: str) -> Write:
 
 
 def _columns(file: BinaryIO, suffix: str, like: Any) -> Iterator[Write]:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ValueError(f"{suffix} needs pyarrow: pip install 'mnemosphere[parquet]'") from error
+    pa, parquet = need("pyarrow"), need("pyarrow.parquet")
     made: list[Any] = []
 
     def write(part: Any) -> None:

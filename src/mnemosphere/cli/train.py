@@ -14,56 +14,51 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mnemosphere.cli.options import (
-    Columns,
-    ImageShape,
-    MaxMemory,
-    OptionalFiles,
-    Overwrite,
-    Request,
-    Seed,
-    command,
-    option,
-)  # fmt: skip
+from mnemosphere.cli import options
+from mnemosphere.cli.options import Request, command, option
 from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
-from mnemosphere.cli.settings import given_settings
+from mnemosphere.cli.settings import build, read_config, settings_of, to_toml
 from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Rows
 
 _NAMED = 5  # classes of the first line
+_FRACTION = option("Share of the rows to hold out.", value="SHARE", rare=True)
+_CONFIG = option("Settings in a TOML file; options win.", value="FILE", rare=True)
+_MERGE = option("Merge memories down to so many.", value="N", rare=True, min=1)
 _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows", "no_header",
         "max_memory", "image_shape", "seed", "merge_to", "text", "encoder")  # fmt: skip
 
 
-@command(rows=True)
+@command(rows=True, settings="DAMClassifier")
 def train(
     request: Request,
-    data: OptionalFiles = None,
-    out: Annotated[Path, option("Folder for model and record.", "--out", "-o")] = Path("run"),
-    config: Annotated[Path | None, option("Settings in a TOML file; options win.")] = None,
-    resume: Annotated[bool, option("Go on with OUT.partial.", "--resume")] = False,
-    overwrite: Overwrite = False,
-    test: Annotated[str | None, option("Held-out rows.", metavar="DATA")] = None,
-    test_fraction: Annotated[float, option("Share of the rows to hold out.")] = 0.2,
-    seed: Seed = 0,
-    merge_to: Annotated[int | None, option("Merge memories down to so many.", min=1)] = None,
-    yes: Annotated[bool, option("Go on where it would ask.", "--yes", "-y")] = False,
-    max_memory: MaxMemory = None,
-    image_shape: ImageShape = None,
+    data: options.OptionalFiles = None,
+    out: Annotated[Path, option("Folder to write.", "--out", "-o", value="OUT")] = Path("run"),
+    overwrite: options.Overwrite = False,
+    resume: options.Resume = False,
+    test: Annotated[
+        str | None, option("Held-out rows in a file of their own.", value="DATA")
+    ] = None,
+    seed: options.Seed = 0,
+    test_fraction: Annotated[float, _FRACTION] = 0.2,
+    config: Annotated[Path | None, _CONFIG] = None,
+    merge_to: Annotated[int | None, _MERGE] = None,
+    yes: Annotated[bool, option("Go on where it would ask.", "--yes", "-y", rare=True)] = False,
+    max_memory: options.MaxMemory = None,
+    image_shape: options.ImageShape = None,
 ) -> None:
     """Train a model on your data and write it with everything needed to make it again.
 
-    The folder gets model.safetensors, config.toml (every setting: train again with --config),
-    results.json (accuracy, history, versions, seed, checksum of the data) and pictures. Rows
-    without a label are used unlabeled if that lowers the loss of held-out rows, else left out.
-    Held-out rows tell the accuracy and what counts as novel.
-    Ctrl-C leaves OUT.partial, from which --resume goes on. Files that memory does not hold
-    (Parquet, Arrow, CSV, .npy) are read again in every pass; all their rows need a label,
-    and at most 20,000 are held out.
+    OUT gets model.safetensors, config.toml (every setting), results.json (accuracy, history,
+    versions, checksum of the data) and pictures. A fifth of each class is held out for the accuracy
+    and to tell what is novel. Ctrl-C leaves OUT.partial, from which --resume goes on.
+
+    For example:
+
+        mnemosphere train irises.csv --label species --out run
     """
-    from mnemosphere.cli.estimator_settings import build, read_config, settings_of, to_toml
     from mnemosphere.files import write_atomically
 
     ctx, terminal = request.ctx, request.terminal
@@ -77,7 +72,7 @@ def train(
     own |= {n: ctx.params[n] for n in _OWN if n not in own or was_given(ctx, n)}
     if not own["data"]:
         raise ValueError("no data: give DATA, or data in the file of --config")
-    settings = stored | given_settings(ctx)
+    settings = stored | request.settings
     build("DAMClassifier", settings)  # says what is wrong before a file is read
     rows, held_out = _load(own)
     classes, counts = _classes(rows)
@@ -106,7 +101,7 @@ def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
     """(rows to train on, held-out rows), checked."""
     from mnemosphere.cli.rows import open_rows, parse_shape
 
-    columns = Columns.given(own)
+    columns = options.Columns.given(own)
     rows = open_rows(own["data"], columns, own["max_memory"])
     if not rows.labeled.any() if rows.in_memory else rows.label is None:
         raise ValueError(f"{rows.name} has no labels: name their column with --label")

@@ -31,14 +31,23 @@ _LEAST, _MOST, _ROOTS_EACH = 4, 24, 6.0
 _COORDINATES = 512  # of all columns together, at most: two harmonics each are always there
 
 
-class _Chunks(Protocol):
-    @property
-    def n_rows(self) -> int: ...
+class Chunks(Protocol):
+    """Rows that can be looked at chunk by chunk, more than once."""
 
     @property
-    def n_features(self) -> int: ...
+    def n_rows(self) -> int:
+        """How many rows."""
 
-    def chunks(self) -> Iterator[tuple[slice, Tensor]]: ...
+    @property
+    def n_features(self) -> int:
+        """How many features."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where chunks come out."""
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """(rows, their values in float64), in order."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class Circles:
     harmonics: Tensor  # (N,) float64, whole; 0: a constant column
 
     @classmethod
-    def fit(cls, rows: _Chunks, weight: Tensor | None = None) -> Self:
+    def fit(cls, rows: Chunks, weight: Tensor | None = None) -> Self:
         """Learn the ranks from dense rows, NaN for missing values, some of them if there are many."""
         step = max(1, -(-rows.n_rows // _ROWS))
         x = torch.cat([part[(-span.start) % step :: step].double() for span, part in rows.chunks()])

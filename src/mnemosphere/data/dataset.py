@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -42,24 +42,6 @@ class Cursor:
         while (start := self.batches * size) < n_rows:
             self.batches += 1
             yield start
-
-
-class Batches(Protocol):
-    """Something to go through in passes."""
-
-    def batches(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
-    ) -> Iterator[Batch]:
-        """One pass in batches of `size` rows (None: as few as memory allows).
-
-        In random order, drawn from `generator`; in the stored order where that is None. The batches
-        that `cursor` has are left out, and it counts those to come.
-        """
-        ...
 
 
 class Dataset(ABC):
@@ -180,14 +162,21 @@ class Dataset(ABC):
         generator: torch.Generator | None = None,
         cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
-        """One pass: see `Batches`."""
+        """One pass in batches of `size` rows (None: as few as memory allows).
+
+        In random order, drawn from `generator`; in the stored order where that is None. The batches
+        that `cursor` has are left out, and it counts those to come.
+        """
 
     @abstractmethod
-    def shard(self, rank: int, size: int) -> Batches:
-        """What process `rank` of `size` goes through, together all rows: batches may be empty.
+    def shared(
+        self, shard: Shard, size: int | None, generator: torch.Generator | None, cursor: Cursor
+    ) -> Iterator[Part]:
+        """One pass in what a process takes of each batch, of `size` rows in all: it may be none."""
 
-        `size` of a batch is that of all processes together.
-        """
+    def shard(self, rank: int, size: int) -> Shard:
+        """What process `rank` of `size` goes through, together all rows."""
+        return Shard(self, rank, size)
 
     def set_aside(self, n_rows: int) -> None:  # noqa: B027 (rows in memory were counted before)
         """So many rows of a pass had no direction: warn of them, once."""
@@ -205,6 +194,10 @@ class Dataset(ABC):
     @abstractmethod
     def with_targets(self, change: Callable[[Tensor], Tensor]) -> Dataset:
         """The same rows with other label weights: `change` of those that they have, (B, C+1)."""
+
+    def without_labels(self, n_columns: int) -> Dataset:
+        """The same rows with label weights of zero in so many columns."""
+        return self.with_targets(lambda q: q.new_zeros(1, n_columns).expand(len(q), -1))
 
     @abstractmethod
     def has_unlabeled(self) -> bool:
@@ -235,6 +228,9 @@ class Picked(Batch):
     _rows: Tensor
 
     def __init__(self, source: Batch, rows: Tensor) -> None:
+        if isinstance(source, Picked):
+            rows = source._rows[rows]
+            source = source._source
         self.__dict__.update(_source=source, _rows=rows)
 
     @cached_property
@@ -247,7 +243,8 @@ class Picked(Batch):
         """How many rows are taken out at a time if all are asked for."""
         if issubclass(self.kind, SparseRows):
             return self.n_rows
-        return max(1, _TAKEN_NUMBERS // self._source.x.shape[1])
+        known: int | None = getattr(self._source, "at_once", None)
+        return known or max(1, _TAKEN_NUMBERS // self._source.x.shape[1])
 
     @property
     def has_gaps(self) -> bool:
@@ -293,32 +290,16 @@ class Picked(Batch):
         """Some of the rows, without looking at the others."""
         return self._source.take(self._rows[rows])
 
-    def pick(self, rows: Tensor) -> Picked:
-        """The same, taken out later."""
-        return Picked(self._source, self._rows[rows])
-
     def relabel(self, change: Callable[[Tensor], Tensor]) -> Picked:
-        """The same rows with other label weights."""
-        return Picked(relabel(self._source, change), self._rows)
-
-
-def pick(batch: Batch, rows: Tensor) -> Picked:
-    """Rows of a batch, to be taken out when they are first looked at."""
-    return batch.pick(rows) if isinstance(batch, Picked) else Picked(batch, rows)
-
-
-def relabel(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """The same rows with other label weights: `change` of those that they have."""
-    if isinstance(batch, Picked):
-        return batch.relabel(change)
-    return replace(batch, targets=change(batch.targets))
+        """The same rows with other label weights: `change` of those that they have."""
+        return Picked(replace(self._source, targets=change(self._source.targets)), self._rows)
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Of data that every process holds, its part of each batch."""
+    """What one of several processes goes through."""
 
-    dataset: InMemory
+    dataset: Dataset
     rank: int
     size: int
 
@@ -328,40 +309,14 @@ class Shard:
         *,
         generator: torch.Generator | None = None,
         cursor: Cursor | None = None,
-    ) -> Iterator[Batch]:
-        """The same batches for all processes, in parts."""
-        for batch in self.dataset.picked(size, generator=generator, cursor=cursor):
-            part = slice(*(batch.n_rows * k // self.size for k in (self.rank, self.rank + 1)))
-            rows = batch.take(part)
-            yield Part(rows.x, rows.targets, rows.sample_weight, part.start, whole=batch)
-
-
-class InMemory(Dataset):
-    """Data that every process holds."""
-
-    def shard(self, rank: int, size: int) -> Shard:
-        """What process `rank` of `size` goes through: a part of each batch."""
-        return Shard(self, rank, size)
-
-    def picked(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None,
-        cursor: Cursor | None,
-        fill: bool = False,
-    ) -> Iterator[Batch]:
-        """`batches`, whose rows are taken out only when they are looked at.
-
-        fill: in random order, a last batch of at least half the size is filled up with rows of the
-        one before.
-        """
-        return self.batches(size, generator=generator, cursor=cursor)
+    ) -> Iterator[Part]:
+        """One pass; `size` is that of all processes together."""
+        return self.dataset.shared(self, size, generator, cursor or Cursor())
 
 
 @dataclass(frozen=True)
-class ArrayDataset(InMemory):
-    """Rows on the sphere, held on one device."""
+class ArrayDataset(Dataset):
+    """Rows on the sphere, held on one device; every process has all of them."""
 
     rows: Batch
 
@@ -402,7 +357,11 @@ class ArrayDataset(InMemory):
         cursor: Cursor | None,
         fill: bool = False,
     ) -> Iterator[Batch]:
-        """`batches`, whose rows are taken out only when they are looked at."""
+        """`batches`, whose rows are taken out only when they are looked at.
+
+        fill: in random order, a last batch of at least half the size is filled up with rows of the
+        one before.
+        """
         cursor = cursor or Cursor()
         if size is None or size >= self.n_rows:
             size, generator = getattr(self.rows, "at_once", self.n_rows), None
@@ -415,7 +374,16 @@ class ArrayDataset(InMemory):
             if fill and order is not None and size > left >= size / 2:
                 start = self.n_rows - size
             part = slice(start, start + size)
-            yield self.rows.take(part) if order is None else pick(self.rows, order[part])
+            yield self.rows.take(part) if order is None else Picked(self.rows, order[part])
+
+    def shared(
+        self, shard: Shard, size: int | None, generator: torch.Generator | None, cursor: Cursor
+    ) -> Iterator[Part]:
+        """A part of each batch."""
+        for batch in self.picked(size, generator=generator, cursor=cursor):
+            part = slice(*(batch.n_rows * k // shard.size for k in (shard.rank, shard.rank + 1)))
+            rows = batch.take(part)
+            yield Part(rows.x, rows.targets, rows.sample_weight, part.start, whole=batch)
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or all."""
@@ -428,16 +396,15 @@ class ArrayDataset(InMemory):
         held = held_out(self.rows.targets, fraction, generator=generator, turn=turn)
         if not bool(held.any()):
             return self, None
-        learned, apart = (pick(self.rows, own.nonzero()[:, 0]) for own in (~held, held))
+        learned, apart = (Picked(self.rows, own.nonzero()[:, 0]) for own in (~held, held))
         return type(self)(learned), type(self)(apart)
 
     def with_targets(self, change: Callable[[Tensor], Tensor]) -> ArrayDataset:
         """The same rows with other label weights."""
-        return ArrayDataset(relabel(self.rows, change))
-
-    def without_labels(self, n_columns: int) -> ArrayDataset:
-        """The same rows with label weights of zero in so many columns."""
-        return self.with_targets(lambda q: q.new_zeros(1, n_columns).expand(len(q), -1))
+        rows = self.rows
+        if isinstance(rows, Picked):
+            return ArrayDataset(rows.relabel(change))
+        return ArrayDataset(replace(rows, targets=change(rows.targets)))
 
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
@@ -600,10 +567,14 @@ class FileDataset(Dataset):
                 "normalize='standard' would keep them",
             )
 
-    def shard(self, rank: int, size: int) -> FileShard:
-        """What process `rank` of `size` reads: rows of its own."""
-        own = replace(self, files=self.files.shard(rank, size))
-        return FileShard(own, rank, size)
+    def shared(
+        self, shard: Shard, size: int | None, generator: torch.Generator | None, cursor: Cursor
+    ) -> Iterator[Part]:
+        """Rows of its own, which no other process reads."""
+        own = replace(self, files=self.files.shard(shard.rank, shard.size))
+        each = None if size is None else -(-size // shard.size)
+        for part in own.placed(each, generator, cursor):
+            yield replace(part, first=shard.rank << 30)
 
     def placed(
         self, size: int | None, generator: torch.Generator | None, cursor: Cursor
@@ -685,20 +656,8 @@ class FileDataset(Dataset):
 
         whole = self._sampled()
         assert whole.sampled is not None
-        return replace(whole, label=label, sampled=whole.sampled.with_targets(change))
-
-    def without_labels(self, n_columns: int) -> FileDataset:
-        """The same rows with label weights of zero in so many columns."""
-
-        def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
-            return no_labels(n_columns)(raw)[0], self.label(raw)[1]
-
-        whole = self._sampled()
-        assert whole.sampled is not None
-        return replace(
-            whole, label=label, mass=self.mass.new_zeros(n_columns),
-            sampled=whole.sampled.without_labels(n_columns),
-        )  # fmt: skip
+        mass = change(self.mass[None])[0]
+        return replace(whole, label=label, mass=mass, sampled=whole.sampled.with_targets(change))
 
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
@@ -711,31 +670,10 @@ class FileDataset(Dataset):
     def checksum(self) -> str:
         """Sizes of the files, rows left out, and the bytes of the sampled rows."""
         sizes = [reader.n_bytes for reader in self.files.readers]
-        gone = zlib.crc32(self.files.left_out.numpy().data)
+        kept = zlib.crc32(self.files.kept.numpy().data)
         some = self._sampled().sampled
         assert some is not None
-        return f"{sizes} {gone} {some.checksum()}"
-
-
-@dataclass(frozen=True)
-class FileShard:
-    """What one process reads, in as many batches as all of them have."""
-
-    dataset: FileDataset  # of its own rows
-    rank: int
-    size: int
-
-    def batches(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
-    ) -> Iterator[Part]:
-        """One pass; `size` is that of all processes together."""
-        own = None if size is None else -(-size // self.size)
-        for part in self.dataset.placed(own, generator, cursor or Cursor()):
-            yield replace(part, first=self.rank << 30)
+        return f"{sizes} {kept} {some.checksum()}"
 
 
 def no_labels(n_columns: int) -> LabelWeights:

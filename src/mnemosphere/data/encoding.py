@@ -160,7 +160,8 @@ class Encoding:
         frame = _pandas(frame)
         check_names(frame.columns)
         empty = frame.isna().all().to_numpy()
-        plain = [getattr(kind, "kind", "O") == "f" for kind in frame.dtypes] & ~empty
+        sure = "iuf" if len(frame) < _FEW_ROWS else "f"  # of many rows, whole numbers may be ids
+        plain = [getattr(kind, "kind", "O") in sure for kind in frame.dtypes] & ~empty
         found = [
             Column(str(name), "number") if plain[k] else _learn(str(name), frame.iloc[:, k], notes)
             for k, name in enumerate(frame.columns)
@@ -193,6 +194,8 @@ class Encoding:
         """The frame, or an array of the same columns, as numbers (n, N), NaN where missing."""
         frame = _pandas(frame, [column.name for column in self.columns])
         x, strange = np.empty((len(frame), len(self.names))), []
+        if self.is_plain and all(getattr(kind, "kind", "O") in "buif" for kind in frame.dtypes):
+            return np.asarray(frame, dtype=np.float64)  # one column at a time takes longer
         for k, (column, place) in enumerate(self.places()):
             if column.width:
                 x[:, place], odd = _encode(column, frame.iloc[:, k])
@@ -325,7 +328,7 @@ def _note_format(name: str, kind: str, format: str, values: Any, notes: list[str
         if format:
             notes.append(f"column {name!r} is read as dates, {format}, such as {_cell(known[0])}")
         return
-    odd = next((text for text in known if not _is_float(text)), None)
+    odd = next((text for text in known if not is_float(text)), None)
     if odd is not None:
         notes.append(
             f"column {name!r} is read as numbers: {_cell(odd)} as {float(_plain_number(odd, format)):g}"
@@ -356,7 +359,7 @@ def _looks_like(words: Sequence[str]) -> str:
 
 
 def _is_number(word: str) -> bool:
-    return any(written.fullmatch(word) for written in _NUMBER.values()) or _is_float(word)
+    return any(written.fullmatch(word) for written in _NUMBER.values()) or is_float(word)
 
 
 def _mostly_numbers(words: Sequence[str]) -> bool:
@@ -365,7 +368,8 @@ def _mostly_numbers(words: Sequence[str]) -> bool:
     return len(known) > 2 and sum(map(_is_number, known)) >= _NEARLY * len(known)
 
 
-def _is_float(word: str) -> bool:
+def is_float(word: str | bytes) -> bool:
+    """Whether Python takes a text for a number."""
     try:
         float(word)
     except ValueError:

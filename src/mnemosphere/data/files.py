@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.encoding import check_names, listed
-from mnemosphere.data.idx import read_idx
 from mnemosphere.data.paths import IPC, MEMORY, SUFFIXES, TEXT, Paths, expand
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.tables import Dialect, read_table, suffix_of
+from mnemosphere.data.tables import Dialect, read_labels, read_table, readable, suffix_of
 from mnemosphere.files import checksum
 from mnemosphere.machine import need
 from mnemosphere.model.sparse_rows import SparseRows
@@ -55,16 +54,38 @@ class Piece(NamedTuple):
     y: NDArray[Any] | None = None
     weight: NDArray[Any] | None = None
 
+    def part(self, rows: slice) -> Piece:
+        """Some of them."""
+        return Piece(*(None if values is None else values[rows] for values in self))
+
+
+class Columns(NamedTuple):
+    """What is taken from a file: names of columns, or for arrays, files of labels and weights."""
+
+    label: str | None = None
+    weight: str | None = None
+    features: list[str] | None = None  # None: all others
+
+    def used(self, names: Sequence[str]) -> list[str]:
+        """The features among the columns of a table."""
+        apart = [name for name in (self.label, self.weight) if name in names]
+        found = [n for n in names if n not in apart] if self.features is None else self.features
+        missing = sorted(set(found) - set(names))
+        if missing:
+            raise ValueError(f"no column {listed(missing)}: it has {', '.join(names[:20])}")
+        return found
+
 
 class Reader(ABC):
     """One file, read a block at a time."""
 
+    names: list[str] | None = None  # of the features
+    other: Sequence[str] = ()  # those of them that are not numbers
+    n_features: int
+    blocks: list[int]  # rows of each
+
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.names: list[str] | None = None  # of the features
-        self.other: list[str] = []  # those of them that are not numbers
-        self.n_features = 0
-        self.blocks: list[int] = []  # rows of each
         self._stat = self._look()
 
     @property
@@ -78,19 +99,17 @@ class Reader(ABC):
         return self._stat[0]
 
     def _look(self) -> tuple[int, int]:
+        if not self.path.is_file():
+            return 1, 0  # a folder, or a name
         stat = self.path.stat()
         return stat.st_size, stat.st_mtime_ns
 
     def read(self, block: int, piece_rows: int, *, labels_only: bool = False) -> Iterator[Piece]:
         """The rows of a block in pieces; ValueError if the file is gone, changed or damaged."""
-        try:
+        with readable(self.path):
             if self._look() != self._stat:
                 raise ValueError("it has changed since it was opened")
             yield from self._read(block, piece_rows, labels_only)
-        except FileNotFoundError as error:
-            raise ValueError(f"{self.path} is gone: it was there when it was opened") from error
-        except (OSError, ValueError) as error:
-            raise _unreadable(self.path, error) from error
 
     @abstractmethod
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]: ...
@@ -100,101 +119,74 @@ class Reader(ABC):
         raise TypeError(f"{self.path} holds plain numbers, no table: pass rows of it")
 
 
-def _unreadable(path: Path, error: Exception) -> ValueError:
-    text = " ".join(str(error).split())
-    return ValueError(text if str(path) in text else f"{path} cannot be read ({text})")
-
-
 class _ArrayReader(Reader):
     """An array (n, …) in a .npy file, of which any rows are read; labels and weights beside it."""
 
-    def __init__(self, path: Path, label: str | None, weight: str | None) -> None:
+    def __init__(self, path: Path, columns: Columns) -> None:
         super().__init__(path)
+        if columns.features is not None:
+            raise ValueError("it has no names of columns: leave features away")
+        x = self._mapped()
+        if x.ndim < 2 or x.dtype.kind not in "buif":
+            raise ValueError(f"its rows must be numbers (n, features), got {x.dtype} {x.shape}")
+        n, self.n_features = len(x), int(np.prod(x.shape[1:]))
+        beside = (columns.label, columns.weight)
+        self._beside = [None if name is None else read_labels(Path(name), n) for name in beside]
+        self._step = max(1, _BLOCK_BYTES // max(1, self.n_features * x.dtype.itemsize))
+        self.blocks = [min(self._step, n - first) for first in range(0, n, self._step)]
+
+    def _mapped(self) -> NDArray[Any]:
+        """For a block at a time, since its pages count as memory in use."""
         try:
-            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+            mapped: NDArray[Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
         except ValueError as error:
             if "mmap length" in str(error):
                 raise ValueError("truncated: it has fewer rows than its header says") from error
             raise
-        if not mapped.flags.c_contiguous:
-            raise ValueError("it is stored by columns: save np.ascontiguousarray(X)")
-        if mapped.ndim < 2 or mapped.dtype.kind not in "buif":
-            raise ValueError(
-                f"its rows must be numbers (n, features), got {mapped.dtype} {mapped.shape}"
-            )
-        n, self.n_features = len(mapped), int(np.prod(mapped.shape[1:]))
-        self._dtype, self._offset = mapped.dtype, mapped.offset
-        self._beside = [None if name is None else _column(name, n) for name in (label, weight)]
-        self._step = max(1, _BLOCK_BYTES // max(1, self.n_features * mapped.dtype.itemsize))
-        self.blocks = [min(self._step, n - first) for first in range(0, n, self._step)]
+        return mapped
 
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
         first = block * self._step
-        end = first + self.blocks[block]
-        for start in range(first, end, piece_rows):
-            stop = min(start + piece_rows, end)
-            y, weight = (None if c is None else c[start:stop] for c in self._beside)
-            x = np.empty((stop - start, 0)) if labels_only else self._rows(start, stop)
-            yield Piece(x, y, weight)
-
-    def _rows(self, first: int, last: int) -> NDArray[Any]:
-        """By plain reads: pages of a mapped file count as memory in use."""
-        offset = self._offset + first * self.n_features * self._dtype.itemsize
-        flat = np.fromfile(self.path, self._dtype, (last - first) * self.n_features, offset=offset)
-        native = flat.astype(self._dtype.newbyteorder("="), copy=False)
-        return native.reshape(last - first, -1)
-
-
-def _column(name: str, n_rows: int) -> NDArray[Any]:
-    """Labels or weights (n,) from a .npy or an IDX file."""
-    path = Path(name)
-    found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_idx(path)
-    if found.shape != (n_rows,):
-        raise ValueError(f"labels or weights of shape {found.shape} for its {n_rows} rows")
-    return np.asarray(found)
+        rows = slice(first, first + self.blocks[block])
+        x = np.empty((self.blocks[block], 0)) if labels_only else np.array(self._mapped()[rows])
+        own = Piece(x, *(None if values is None else values[rows] for values in self._beside))
+        for start in range(0, self.blocks[block], piece_rows):
+            yield own.part(slice(start, start + piece_rows))
 
 
 class _TableReader(Reader):
     """What is read as a whole: .npz, IDX, compressed text, folders of images, data sets by name."""
 
-    def __init__(
-        self, path: Path, label: str | None, weight: str | None, features: Sequence[str] | None
-    ) -> None:
+    def __init__(self, path: Path, columns: Columns) -> None:
         table = read_table(str(path))
-        self._sized = path.stat().st_size if path.is_file() else 1
         super().__init__(path)
-        self._x, self._beside = table.values, [table.labels, None]
-        n, columns = len(table.row_names), table.columns
-        for k, name in enumerate((label, weight)):
+        n, x, beside = len(table.row_names), table.values, [table.labels, None]
+        for k, name in enumerate((columns.label, columns.weight)):
             if name is not None:
-                known = self._x[name].to_numpy() if name in columns else _column(name, n)
-                self._beside[k] = known
-        if columns:
-            apart = {label, weight}
-            self.names = list(features or [c for c in columns if c not in apart])
-            self._x = self._x[self.names]
-        self.other = _no_numbers(self._x) if columns else []
-        self.n_features, self.blocks = self._x.shape[1], [n]
-
-    def _look(self) -> tuple[int, int]:
-        return self._sized, 0
+                known = x[name].to_numpy() if name in table.columns else read_labels(Path(name), n)
+                beside[k] = known
+        if table.columns:
+            self.names = columns.used(table.columns)
+            x = table.finite(self.names)
+            kinds = [getattr(kind, "kind", "O") for kind in x.dtypes]
+            self.other = [
+                n for n, kind in zip(self.names, kinds, strict=True) if kind not in "buif"
+            ]
+        elif columns.features is not None:
+            raise ValueError("it has no names of columns: leave features away")
+        self._held = Piece(x, *beside)
+        self.n_features, self.blocks = x.shape[1], [n]
 
     def frame(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
         """Rows as they are, labels and weights."""
-        return (self._x, *self._beside)
+        return self._held
 
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
         for start in range(0, self.n_rows, piece_rows):
-            part = slice(start, start + piece_rows)
-            x = np.empty((len(self._x[part]), 0))
-            if not labels_only:
-                x = np.asarray(self._x[part], dtype=None if self.names is None else np.float64)
-            yield Piece(x, *(None if c is None else c[part] for c in self._beside))
-
-
-def _no_numbers(frame: Any) -> list[str]:
-    """Columns that are not numbers."""
-    return [str(c) for c in frame.columns if getattr(frame[c].dtype, "kind", "O") not in "buif"]
+            piece = self._held.part(slice(start, start + piece_rows))
+            kind = None if self.names is None else np.float64
+            x = np.empty((len(piece.x), 0)) if labels_only else np.asarray(piece.x, dtype=kind)
+            yield piece._replace(x=x)
 
 
 class _ArrowReader(Reader):
@@ -204,54 +196,51 @@ class _ArrowReader(Reader):
     groups.
     """
 
-    def __init__(
-        self, path: Path, label: str | None, weight: str | None, features: Sequence[str] | None
-    ) -> None:
+    names: list[str]
+
+    def __init__(self, path: Path, columns: Columns) -> None:
         super().__init__(path)
-        self._apart = label, weight
+        self._apart = columns.label, columns.weight
+        self._beside = [name for name in self._apart if name is not None]
         self._types: dict[str, Any] = {}  # of CSV
-        self._how = Dialect.of(path) if path.suffix.lower() in TEXT else None
-        file = _open_arrow(path, self._how)
+        file = self._open()
         schema = _schema(file)
         given = [str(name) for name in schema.names]
         check_names(given, str(path))
-        apart = [name for name in self._apart if name is not None]
-        self.names = [n for n in given if n not in apart] if features is None else list(features)
-        missing = [name for name in (*self.names, *apart) if name not in given]
-        if missing:
-            raise ValueError(f"no column {listed(missing)}: it has {', '.join(given[:20])}")
-        if path.suffix.lower() == ".parquet":
+        self.names = columns.used(given)
+        columns._replace(features=self._beside).used(given)
+        if hasattr(file, "num_row_groups"):
             about = file.metadata
             self.blocks = [about.row_group(k).num_rows for k in range(file.num_row_groups)]
-        elif path.suffix.lower() in IPC:
+        elif hasattr(file, "num_record_batches"):
             many = range(file.num_record_batches)
             self.blocks = [file.get_batch(k).num_rows for k in many]
         else:
-            pa = _pyarrow()
+            pa = need("pyarrow")
             # Whole numbers may turn out to be fractions further down.
             self._types = {
                 f.name: pa.float64() if f.name in self.names and pa.types.is_integer(f.type)
                 else f.type for f in schema
             }  # fmt: skip
-            every = _open_arrow(path, self._how, self._types)
-            self.blocks = [sum(batch.num_rows for batch in every)]
+            self.blocks = [sum(batch.num_rows for batch in self._open())]
         self.other = [n for n in self.names if not _holds_numbers(schema.field(n).type)]
         self.n_features = len(self.names)
         if self.n_rows and not self.other:
             full = next(k for k, n in enumerate(self.blocks) if n)
             self.n_features = next(self._read(full, 1, False)).x.shape[1]
 
+    def _open(self) -> Any:
+        return _open_arrow(self.path, self._types)
+
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
-        apart = [name for name in self._apart if name is not None]
-        wanted = apart if labels_only else [*(self.names or []), *apart]
-        file = _open_arrow(self.path, self._how, self._types)
-        if self.path.suffix.lower() == ".parquet":
-            batches = file.iter_batches(piece_rows, row_groups=[block], columns=wanted)
-        elif self.path.suffix.lower() in IPC:
-            batches = iter([file.get_batch(block)])
-        else:
-            batches = iter(file)
-        with file:
+        wanted = self._beside if labels_only else [*self.names, *self._beside]
+        with self._open() as file:
+            if hasattr(file, "num_row_groups"):
+                batches = file.iter_batches(piece_rows, row_groups=[block], columns=wanted)
+            elif hasattr(file, "num_record_batches"):
+                batches = iter([file.get_batch(block)])
+            else:
+                batches = iter(file)
             for whole in batches:
                 for start in range(0, whole.num_rows, piece_rows):
                     batch = whole.slice(start, piece_rows)
@@ -259,26 +248,27 @@ class _ArrowReader(Reader):
                               for name in self._apart]  # fmt: skip
                     x = np.empty((len(batch), 0))
                     if not labels_only:
-                        columns = [_matrix(batch.column(name), name) for name in self.names or []]
+                        columns = [_matrix(batch.column(name), name) for name in self.names]
                         x = np.concatenate(columns, axis=1)
                     yield Piece(x, *beside)
 
     def frame(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
         """Rows as they are, labels and weights."""
-        values = read_table(str(self.path)).values
-        y, weight = (None if name is None else values[name].to_numpy() for name in self._apart)
-        return values[self.names], y, weight
+        table = read_table(str(self.path))
+        y, weight = (
+            None if name is None else table.values[name].to_numpy() for name in self._apart
+        )
+        return table.finite(self.names), y, weight
 
 
-def _open_arrow(path: Path, how: Dialect | None = None, types: dict[str, Any] | None = None) -> Any:
-    """A file as pyarrow reads it; how, types: of a text file and its columns."""
+def _open_arrow(path: Path, types: dict[str, Any] | None = None) -> Any:
+    """A file as pyarrow reads it; types: of the columns of a text file."""
     suffix = path.suffix.lower()
     if suffix == ".parquet":
-        return _pyarrow("parquet").ParquetFile(path)
+        return need("pyarrow.parquet").ParquetFile(path)
     if suffix in IPC:
-        return _pyarrow("ipc").open_file(_pyarrow().OSFile(str(path)))
-    csv = _pyarrow("csv")
-    assert how is not None
+        return need("pyarrow.ipc").open_file(need("pyarrow").OSFile(str(path)))
+    csv, how = need("pyarrow.csv"), Dialect.of(path)
     encoding = "utf8" if how.encoding.startswith("utf-8") else how.encoding
     return csv.open_csv(
         path,
@@ -299,41 +289,49 @@ def _schema(file: Any) -> Any:
     return file.schema_arrow if hasattr(file, "schema_arrow") else file.schema
 
 
+def column_names(path: Path) -> list[str]:
+    """Names of all columns of a file, in order; none of an array."""
+    if path.suffix.lower() not in (".parquet", *IPC, *TEXT):
+        return []
+    with readable(path):
+        return [str(name) for name in _schema(_open_arrow(path)).names]
+
+
 def _values(column: Any) -> NDArray[Any]:
     """A column as NumPy; None or NaN if there is no value."""
-    if _pyarrow().types.is_dictionary(column.type):
+    if need("pyarrow").types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
+def _is_list(kind: Any) -> bool:
+    types = need("pyarrow").types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def _holds_numbers(kind: Any) -> bool:
     """Whether a column of this type is numbers, or lists of them."""
-    types = _pyarrow().types
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    types = need("pyarrow").types
+    if _is_list(kind):
         return _holds_numbers(kind.value_type)
     return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind))
 
 
 def _matrix(column: Any, name: str) -> NDArray[Any]:
     """A column of numbers (n, 1), or of lists of one length (n, L)."""
-    types, n = _pyarrow().types, len(column)
-    if types.is_list(column.type) or types.is_large_list(column.type) or (
-        types.is_fixed_size_list(column.type)
-    ):  # fmt: skip
-        flat = column.flatten()
-        if column.null_count or len(flat) % max(n, 1) or (
-            not types.is_fixed_size_list(column.type)
-            and len(set(column.value_lengths().to_pylist())) > 1
-        ):  # fmt: skip
-            raise ValueError(f"column {name!r} holds lists of unlike lengths: fill them up")
-        return _matrix(flat, name).reshape(n, -1)
-    if types.is_boolean(column.type):
-        column = column.cast(_pyarrow().uint8())
-    elif not _holds_numbers(column.type):
+    pa, n = need("pyarrow"), len(column)
+    if not _holds_numbers(column.type):
         raise ValueError(
             f"column {name!r} holds {column.type}, not numbers: leave it out of features=, or hold "
             "all rows in memory="
         )
+    if _is_list(column.type):
+        lengths = set(pa.compute.list_value_length(column).to_pylist())
+        if len(lengths) > 1 or None in lengths:
+            raise ValueError(f"column {name!r} holds lists of unlike lengths: fill them up")
+        return _matrix(column.flatten(), name).reshape(n, -1)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
     return _values(column)[:, None]
 
 
@@ -341,8 +339,8 @@ class _BatchReader(Reader):
     """Anything that can be iterated more than once, as one block."""
 
     def __init__(self, batches: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
-        self._again = batches if callable(batches) else lambda: batches
         super().__init__(Path("batches"))
+        self._again = batches if callable(batches) else lambda: batches
         first = next(iter(self._again()), None)
         if first is None:
             raise ValueError("there are no batches: pass a function that starts anew each time")
@@ -363,8 +361,7 @@ class _BatchReader(Reader):
             piece = _batch(batch)
             n += piece.x.shape[0]
             for start in range(0, piece.x.shape[0], piece_rows):
-                part = slice(start, start + piece_rows)
-                yield Piece(*(None if v is None else v[part] for v in piece))
+                yield piece.part(slice(start, start + piece_rows))
         if n != self.n_rows:
             raise ValueError(
                 f"the batches had {self.n_rows} rows and now {n}: they must be the same every time"
@@ -380,38 +377,13 @@ def _batch(given: Any) -> Piece:
     return Piece(x if hasattr(x, "shape") else np.asarray(x), *labels)
 
 
-def column_names(path: Path) -> list[str]:
-    """Names of all columns of a file, in order; none of an array."""
-    if path.suffix.lower() not in (".parquet", *IPC, *TEXT):
-        return []
-    try:
-        how = Dialect.of(path) if path.suffix.lower() in TEXT else None
-        return [str(name) for name in _schema(_open_arrow(path, how)).names]
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-
-
-def _open(
-    path: Path, label: str | None, weight: str | None, features: Sequence[str] | None
-) -> Reader:
+def _open(path: Path, columns: Columns) -> Reader:
     """The reader of a file, by its suffix."""
     suffix = suffix_of(path)
-    try:
-        if features is not None and suffix in (".npy", ".npz"):
-            raise ValueError("it has no names of columns: leave features away")
+    with readable(path):
         if suffix == ".npy":
-            return _ArrayReader(path, label, weight)
-        if suffix in SUFFIXES:
-            return _ArrowReader(path, label, weight, features)
-        return _TableReader(path, label, weight, features)
-    except FileNotFoundError as error:
-        raise ValueError(f"no file {error.filename or path}: check the path") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise _unreadable(path, error) from error
-
-
-def _pyarrow(part: str = "") -> Any:
-    return need(f"pyarrow.{part}" if part else "pyarrow")
+            return _ArrayReader(path, columns)
+        return (_ArrowReader if suffix in SUFFIXES else _TableReader)(path, columns)
 
 
 # Rows of all files together.
@@ -467,8 +439,9 @@ class FileRows:
                     f"{reader.path} has {reader.n_features} features, {first.path} has "
                     f"{first.n_features}: rows must be of one length"
                 )
-        self._range = 0, sum(reader.n_rows for reader in self.readers)
-        self.left_out = torch.zeros(0, dtype=torch.long)  # numbers of rows, in order
+        n_rows = sum(reader.n_rows for reader in self.readers)
+        self.kept = torch.ones(n_rows, dtype=torch.bool)  # but for rows that are held out
+        self._range = 0, n_rows  # of the rows that this process reads
         self.noted: dict[str, Any] = {}  # what looks at all rows have told
         self.watch: Callable[[int], None] | None = None  # is told how many rows went by
 
@@ -480,11 +453,12 @@ class FileRows:
     ) -> Self:  # fmt: skip
         """Files of one kind: see `Dataset.open`."""
         files = expand(paths)
+        used = None if features is None else list(features)
         beside = [_beside(name, files) for name in (label, weight)]
-        return cls(
-            [_open(path, y, w, features) for path, y, w in zip(files, *beside, strict=True)],
-            memory=memory,
-        )
+        readers = [
+            _open(path, Columns(y, w, used)) for path, y, w in zip(files, *beside, strict=True)
+        ]
+        return cls(readers, memory=memory)
 
     @classmethod
     def from_batches(
@@ -496,7 +470,7 @@ class FileRows:
     @property
     def n_rows(self) -> int:
         """How many rows."""
-        return self._range[1] - self._range[0] - len(self._gone(*self._range))
+        return int(self.kept[slice(*self._range)].sum())
 
     @property
     def n_bytes(self) -> int:
@@ -518,7 +492,7 @@ class FileRows:
 
         Whole blocks, so that none is read twice, if they can be shared out evenly; else rows.
         """
-        n_rows, ends = self._range[1], [0, *(hi for *_, hi in self._blocks())]
+        n_rows, ends = len(self.kept), [0, *(first + n for *_, first, n in self._blocks())]
         even = [n_rows * k / size for k in range(size + 1)]
         cuts = [min(ends, key=lambda end, cut=cut: abs(end - cut)) for cut in even]  # type: ignore[misc]
         if max(b - a for a, b in itertools.pairwise(cuts)) > _UNEVEN * n_rows / size:
@@ -531,19 +505,13 @@ class FileRows:
     def without(self, numbers: Tensor) -> Self:
         """The same rows but for those with these numbers."""
         rest = copy.copy(self)
-        rest.left_out, rest.noted = torch.cat([self.left_out, numbers]).sort().values, {}
+        rest.kept, rest.noted = self.kept.clone(), {}
+        rest.kept[numbers] = False
         return rest
-
-    def _gone(self, low: int, high: int) -> Tensor:
-        """The numbers of the rows that are left out, of those from low to high."""
-        first, last = torch.searchsorted(self.left_out, torch.tensor([low, high])).tolist()
-        return self.left_out[first:last]
 
     def numbers(self) -> Tensor:
         """The numbers of all rows that are not left out, in order."""
-        every = torch.ones(sum(reader.n_rows for reader in self.readers), dtype=torch.bool)
-        every[self.left_out] = False
-        return every.nonzero()[:, 0]
+        return self.kept.nonzero()[:, 0]
 
     def where(self, number: int) -> tuple[Path, int]:
         """The file that has this row, and which of its rows it is."""
@@ -561,15 +529,13 @@ class FileRows:
             about.append([checksum(raw.rows.parts(), {"": repr(told)})])
         return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
 
-    def _blocks(self) -> list[tuple[Reader, int, int, int, int, int]]:
-        """(file, block, first rows of file and block, rows wanted of the block: from, to)."""
+    def _blocks(self) -> list[tuple[Reader, int, int, int]]:
+        """(file, block, number of its first row, how many rows) of the blocks to be read."""
         found, number = [], 0
         for reader in self.readers:
-            first = number
             for block, n in enumerate(reader.blocks):
-                low, high = max(number, self._range[0]), min(number + n, self._range[1])
-                if low < high:
-                    found.append((reader, block, first, number, low, high))
+                if number < self._range[1] and number + n > self._range[0]:
+                    found.append((reader, block, number, n))
                 number += n
         return found
 
@@ -582,30 +548,41 @@ class FileRows:
         """
         blocks = self._blocks()
         for k in range(len(blocks)) if order is None else order.tolist():
-            reader, block, first, number, low, high = blocks[k]
-            n_rows = high - low - len(self._gone(low, high))
+            reader, block, number, n = blocks[k]
+            low, high = max(number, self._range[0]), min(number + n, self._range[1])
+            n_rows = int(self.kept[low:high].sum())
             if skip >= n_rows:
                 skip -= n_rows
                 continue
             for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
-                n, start = piece.x.shape[0], number
-                number += n
-                begin, end = max(low, start), min(high, number)
-                if begin >= end:
-                    if start >= high:
-                        break
-                    continue
-                raw = _stored(piece, start).part(begin - start, end - start)
-                gone = self._gone(begin, end)
-                if len(gone):
-                    raw = raw.take((~torch.isin(raw.number, gone)).nonzero()[:, 0])
-                begin, skip = min(skip, raw.rows.n_rows), max(skip - raw.rows.n_rows, 0)
-                if begin < raw.rows.n_rows:
-                    raw = raw.part(begin, raw.rows.n_rows)
-                    _check(raw, reader.path, first, self.names)
+                if number >= high:
+                    break
+                raw = _stored(piece, number)
+                wanted = self.kept[number : number + raw.rows.n_rows] & (raw.number >= low)
+                own = (wanted & (raw.number < high)).nonzero()[:, 0]
+                number += raw.rows.n_rows
+                own, skip = own[skip:], max(skip - len(own), 0)
+                if len(own):
+                    raw = raw if len(own) == raw.rows.n_rows else raw.take(own)
+                    self._check(raw)
                     if self.watch is not None:
                         self.watch(raw.rows.n_rows)
                     yield raw
+
+    def _check(self, raw: RawRows) -> None:
+        """ValueError names the file and the row of a number that is none, or of a bad weight."""
+        names = self.names if self.names and len(self.names) == raw.rows.n_features else None
+        path, place = self.where(int(raw.number[0]))
+        here = StoredRows(raw.rows.values, _CPU, raw.number - raw.number[0] + place)
+        try:
+            here.check_finite(names)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}".replace(" of X ", " ")) from error
+        if raw.weight is not None:
+            weight = np.asarray(raw.weight, dtype=np.float64)
+            bad = torch.from_numpy(~(np.isfinite(weight) & (weight >= 0))).nonzero()[:1, 0]
+            for row in here.call(bad):
+                raise ValueError(f"{path}: row {row} has the weight {weight[int(bad)]}")
 
     def batches(self, size: int | None, seed: int | None, start: int = 0) -> Iterator[RawRows]:
         """One pass in batches of at most `size` rows; seed None: in the stored order.
@@ -700,21 +677,6 @@ def _stored(piece: Piece, number: int) -> RawRows:
     rows = StoredRows.of(x, _CPU)
     called = torch.arange(number, number + rows.n_rows)
     return RawRows(StoredRows(rows.values.cpu(), _CPU, called), piece.y, piece.weight)
-
-
-def _check(raw: RawRows, path: Path, first: int, names: Sequence[str] | None) -> None:
-    """ValueError names the file and the row of a number that is none, or of a bad weight."""
-    place = raw.number - first
-    here = StoredRows(raw.rows.values, _CPU, place)
-    try:
-        here.check_finite(names if names and len(names) == raw.rows.n_features else None)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}".replace(" of X ", " ")) from error
-    if raw.weight is not None:
-        weight = np.asarray(raw.weight, dtype=np.float64)
-        bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-        if bad.size:
-            raise ValueError(f"{path}: row {int(place[bad[0]])} has the weight {weight[bad[0]]}")
 
 
 def _gather(pieces: Iterator[RawRows], n_rows: int) -> Iterator[RawRows]:

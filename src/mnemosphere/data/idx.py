@@ -25,23 +25,16 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     """
     path = Path(path)
     content = _read_bytes(path)
-    if len(content) < 4:
-        raise ValueError(f"{path}: {len(content)} bytes are too few for an IDX header of 4")
-    if content[:2] != b"\0\0":
+    if len(content) < 4 or content[:2] != b"\0\0":
         raise ValueError(
             f"{path}: not an IDX file, it starts with bytes {content[:4].hex(' ')} and not 00 00"
         )
     code, n_axes = content[2], content[3]
-    if code not in IDX_TYPES:
-        known = ", ".join(f"0x{known:02x}" for known in IDX_TYPES)
-        raise ValueError(f"{path}: unknown IDX type code 0x{code:02x}, expected one of {known}")
-    if n_axes == 0:
-        raise ValueError(f"{path}: the IDX header declares no axes, expected at least one")
     start = 4 + 4 * n_axes
-    if len(content) < start:
+    if code not in IDX_TYPES or n_axes == 0 or len(content) < start:
         raise ValueError(
-            f"{path}: truncated inside the header, {n_axes} axes need {start} bytes "
-            f"and the file has {len(content)}"
+            f"{path}: damaged IDX header {content[:8].hex(' ')}, type 0x{code:02x} and {n_axes} axes "
+            f"in {len(content)} bytes; download it again"
         )
     shape = struct.unpack(f">{n_axes}I", content[4:start])
     dtype = np.dtype(IDX_TYPES[code])

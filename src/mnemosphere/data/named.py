@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -15,23 +15,13 @@ from numpy.typing import NDArray
 from mnemosphere.data.idx import read_idx
 
 _DIGITS = tuple("0123456789")
-_CLOTHES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
-_IDX_PARTS = (
-    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
-)
+_CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker",
+            "Bag", "Ankle boot")  # fmt: skip
+_STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+          "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")  # fmt: skip
 _N_TRAIN, _N_TEST, _SIDE = 60_000, 10_000, 28  # of MNIST and Fashion-MNIST
+# Images (n, rows, columns) and classes (n,) of the training and the test part.
+_Arrays = Sequence[NDArray[Any]]
 
 
 class _Source(NamedTuple):
@@ -138,17 +128,12 @@ def load(name: str, directory: str | Path | None = None) -> NamedData:
 def _load_mnist_small() -> NamedData:
     resource = files("mnemosphere.data").joinpath("embedded", "mnist-small.npz")
     with resource.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-        x_train, y_train, x_test, y_test = (
-            stored[key] for key in ("x_train", "y_train", "x_test", "y_test")
-        )
+        arrays = [stored[key] for key in ("x_train", "y_train", "x_test", "y_test")]
     return _named(
-        "mnist-small",
-        (x_train, y_train),
-        (x_test, y_test),
-        _DIGITS,
+        "mnist-small", arrays, _DIGITS,
         "500 training and 100 test images of each handwritten digit, "
         "taken from the training and the test set of MNIST in their order.",
-    )
+    )  # fmt: skip
 
 
 def _load_banking_small() -> NamedData:
@@ -171,33 +156,23 @@ def _load_digits() -> NamedData:
     is_test = np.zeros(len(labels), dtype=bool)
     for label in range(len(_DIGITS)):
         is_test[np.flatnonzero(labels == label)[4::5]] = True
+    parts = images[~is_test], labels[~is_test], images[is_test], labels[is_test]
     return _named(
-        "digits",
-        (images[~is_test], labels[~is_test]),
-        (images[is_test], labels[is_test]),
-        _DIGITS,
+        "digits", parts, _DIGITS,
         "Handwritten digits of 8x8 cells with values 0 to 16, from scikit-learn; "
         "every fifth image of each class is a test row.",
-    )
+    )  # fmt: skip
 
 
 def _load_idx_or_openml(name: str, directory: Path | None) -> NamedData:
     if directory is not None and not directory.is_dir():
         raise FileNotFoundError(f"directory {directory} does not exist or is not a folder")
     source = _IDX_SOURCES[name]
-    for folder in _candidate_folders(name, directory):
-        paths = _find_idx_files(folder)
-        if paths is not None:
-            train, test = (_read_idx_pair(*pair, len(source.class_names)) for pair in paths)
-            if train[0].shape[1:] != test[0].shape[1:]:
-                raise ValueError(
-                    f"{paths[1][0]}: images of {test[0].shape[1:]} pixels, "
-                    f"but {paths[0][0]} has {train[0].shape[1:]}"
-                )
-            break
-    else:
-        train, test = _fetch_openml(name, source)
-    return _named(name, train, test, source.class_names, source.description)
+    found = (_read_folder(folder) for folder in _candidate_folders(name, directory))
+    arrays = next((own for own in found if own is not None), None)
+    if arrays is None:
+        arrays = _fetch_openml(name, source)
+    return _named(name, arrays, source.class_names, source.description)
 
 
 def _candidate_folders(name: str, directory: Path | None) -> Iterator[Path]:
@@ -211,53 +186,37 @@ def _candidate_folders(name: str, directory: Path | None) -> Iterator[Path]:
             yield root
 
 
-def _find_idx_files(folder: Path) -> list[tuple[Path, Path]] | None:
-    """The (images, labels) paths of the training and the test part; None if there are none."""
-    found: list[tuple[Path, Path]] = []
-    missing: list[str] = []
-    for pair in _IDX_PARTS:
-        paths = []
-        for stem in pair:
-            options = [folder / stem, folder / f"{stem}.gz"]
-            path = next((option for option in options if option.is_file()), None)
-            if path is None:
-                missing.append(stem)
-            else:
-                paths.append(path)
-        if len(paths) == 2:
-            found.append((paths[0], paths[1]))
-    if len(missing) == 4:
+def _read_folder(folder: Path) -> _Arrays | None:
+    """What the four files in a folder hold; None if there are none."""
+    paths, missing = [], []
+    for stem in _STEMS:
+        options = (folder / stem, folder / f"{stem}.gz")
+        path = next((option for option in options if option.is_file()), None)
+        if path is None:
+            missing.append(stem)
+        else:
+            paths.append(path)
+    if not paths:
         return None
     if missing:
         raise FileNotFoundError(
             f"{folder} holds some IDX files but lacks {', '.join(missing)} (plain or .gz): add them"
         )
-    return found
-
-
-def _read_idx_pair(
-    image_path: Path, label_path: Path, n_classes: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    images, labels = read_idx(image_path), read_idx(label_path)
-    for path, array, n_axes in ((image_path, images, 3), (label_path, labels, 1)):
-        if array.dtype != np.uint8 or array.ndim != n_axes:
+    arrays = [read_idx(path) for path in paths]
+    for k, (path, array) in enumerate(zip(paths, arrays, strict=True)):
+        # Images are of the size of the first ones; labels are as many as the images before them.
+        images = k % 2 == 0
+        wanted = (len(array), *arrays[0].shape[1:3]) if images else arrays[k - 1].shape[:1]
+        bad = array.shape != wanted or array.ndim != (3 if images else 1) or array.size == 0
+        if bad or array.dtype != np.uint8 or (not images and array.max() >= len(_DIGITS)):
             raise ValueError(
-                f"{path}: expected {n_axes} axes of uint8, got {array.ndim} of {array.dtype}"
+                f"{path}: {array.dtype} of shape {array.shape} up to {array.max(initial=0)} does not "
+                "go with the other files: download it again"
             )
-        if array.size == 0:
-            raise ValueError(f"{path}: no data, shape {array.shape}")
-    if len(images) != len(labels):
-        raise ValueError(
-            f"{label_path}: {len(labels)} labels, but {image_path} has {len(images)} images"
-        )
-    if labels.max() >= n_classes:
-        raise ValueError(f"{label_path}: label {labels.max()}, expected 0 to {n_classes - 1}")
-    return images, labels
+    return arrays
 
 
-def _fetch_openml(
-    name: str, source: _Source
-) -> tuple[tuple[NDArray[Any], NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]:
+def _fetch_openml(name: str, source: _Source) -> _Arrays:
     from sklearn.datasets import fetch_openml
 
     try:
@@ -273,7 +232,7 @@ def _fetch_openml(
                 parser="pandas" if find_spec("pandas") else "liac-arff",
             )
     except OSError as error:
-        names = ", ".join(stem for pair in _IDX_PARTS for stem in pair)
+        names = ", ".join(_STEMS)
         raise FileNotFoundError(
             f"no files of {name} found and the download failed ({error}): put {names} "
             f"(plain or .gz) into a folder DIR/{name} and pass directory=DIR or set "
@@ -287,25 +246,15 @@ def _fetch_openml(
         )
     images = x.astype(np.uint8).reshape(-1, _SIDE, _SIDE)
     labels = y.astype(np.int64)
-    return (images[:_N_TRAIN], labels[:_N_TRAIN]), (images[_N_TRAIN:], labels[_N_TRAIN:])
+    return images[:_N_TRAIN], labels[:_N_TRAIN], images[_N_TRAIN:], labels[_N_TRAIN:]
 
 
-def _named(
-    name: str,
-    train: tuple[NDArray[Any], NDArray[Any]],
-    test: tuple[NDArray[Any], NDArray[Any]],
-    class_names: tuple[str, ...],
-    description: str,
-) -> NamedData:
+def _named(name: str, arrays: _Arrays, class_names: tuple[str, ...], description: str) -> NamedData:
     """Flatten images (n, rows, columns) to rows (n, d)."""
-    _, rows, columns = train[0].shape
+    x_train, y_train, x_test, y_test = arrays
+    rows, columns = x_train.shape[1:]
     return NamedData(
-        name=name,
-        x_train=train[0].reshape(len(train[0]), -1),
-        y_train=train[1].astype(np.int64),
-        x_test=test[0].reshape(len(test[0]), -1),
-        y_test=test[1].astype(np.int64),
-        image_shape=(rows, columns),
-        class_names=class_names,
-        description=description,
-    )
+        name, x_train.reshape(len(x_train), -1), y_train.astype(np.int64),
+        x_test.reshape(len(x_test), -1), y_test.astype(np.int64), (rows, columns), class_names,
+        description,
+    )  # fmt: skip

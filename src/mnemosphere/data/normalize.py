@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.data.circles import Circles
+from mnemosphere.data.circles import Chunks, Circles
 from mnemosphere.data.sparse_normalize import (
     constant_left,
     counts,
@@ -26,15 +26,8 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
 
-NORMALIZATIONS = (
-    "unit",
-    "center",
-    "standard",
-    "whitened",
-    "weighted",
-    "circles",
-    "none",
-)  # simplest first
+# Simplest first.
+NORMALIZATIONS = ("unit", "center", "standard", "whitened", "weighted", "circles", "none")
 _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
     "scale": Array("N", low=math.ulp(0.0), optional=True),
@@ -53,21 +46,6 @@ SCALED = ("standard", *METRICS)
 DENSE = (*METRICS, "circles")  # of which sparse rows come out dense
 _DENSE_NUMBERS = 1 << 20  # numbers of sparse rows that are held dense at a time
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
-
-
-class _Chunks(Protocol):
-    """Rows that can be looked at chunk by chunk, more than once."""
-
-    @property
-    def n_rows(self) -> int: ...
-
-    @property
-    def n_features(self) -> int: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def chunks(self) -> Iterator[tuple[slice, Tensor]]: ...
 
 
 @dataclass(frozen=True)
@@ -97,7 +75,7 @@ class Normalizer:
 
     @classmethod
     def fit(
-        cls, kind: str, rows: _Chunks, sample_weight: Tensor | None = None, sums_of: Sums = ALONE
+        cls, kind: str, rows: Chunks, sample_weight: Tensor | None = None, sums_of: Sums = ALONE
     ) -> Self:
         """Learn what the kind needs from the training rows: for 'standard', in two sweeps.
 
@@ -389,7 +367,7 @@ class Normalizer:
         return (mean + scale * (w[..., :-1] / last).double()).clamp(-most, most)
 
 
-def _energy(normalizer: Normalizer, rows: _Chunks, weight: Tensor | None) -> Tensor | None:
+def _energy(normalizer: Normalizer, rows: Chunks, weight: Tensor | None) -> Tensor | None:
     """Mean squares (N,) of the coordinates of unit rows, as far as these are known, of sum 1.
 
     From the first rows, a few chunks of them: it is an average. None of sparse rows.

@@ -16,7 +16,8 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.data.encoding import check_names, listed
+from mnemosphere.data.encoding import check_names, is_float, listed
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
 from mnemosphere.data.paths import IPC, TEXT, expand
@@ -36,6 +37,7 @@ HELD = 3  # times the size of a file, at least, is what reading it takes
 _PACKED = 5  # times the size of a compressed text file is its text, say
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 _LOOKED_AT = 1 << 20  # bytes of a text
+_NAMED = 5  # rows in a message
 X_KEYS, Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", "y_train")
 
 
@@ -64,6 +66,21 @@ class Table:
         labels, is_test = (None if v is None else v[:n_rows] for v in (self.labels, self.is_test))
         return replace(self, values=self.values[:n_rows], row_names=self.row_names[:n_rows],
                        labels=labels, is_test=is_test)  # fmt: skip
+
+    def finite(self, names: Sequence[str]) -> Any:
+        """Some columns of a frame; ValueError names the rows of infinite numbers in them."""
+        frame = self.values[list(names)]
+        numbers = frame.select_dtypes("float")
+        bad = np.isinf(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
+        if bad.any():
+            k = int(bad.any(axis=0).argmax())
+            at = np.flatnonzero(bad[:, k])
+            where = ", ".join(map(str, self.row_names[at[:_NAMED]]))
+            raise ValueError(
+                f"{self.name}: infinite numbers in {numbers.columns[k]!r}, {self.row_kind} {where}"
+                f"{', …' if len(at) > _NAMED else ''}: leave them empty, or leave the column out"
+            )
+        return frame
 
 
 def suffix_of(path: Path) -> str:
@@ -98,20 +115,37 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
         )
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty: give a file with rows")
-    try:
+    with readable(path, f" as {suffix or 'IDX'}"):
         if suffix in TEXT:
             return _from_text(path, max_rows, header)
         _check_size(path, path.stat().st_size)
         read = _from_columns if suffix in (".parquet", *IPC) else _from_arrays
         return read(path, suffix).first(max_rows)
+
+
+@contextmanager
+def readable(path: Path, kind: str = "") -> Iterator[None]:
+    """Whatever goes wrong with a file becomes a ValueError of one line that names it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ValueError(f"no file {error.filename or path}: check the path") from error
     except (
         ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, Warning
     ) as error:  # fmt: skip
         text = " ".join(str(error).split())
-        raise ValueError(
-            f"{path} cannot be read as {suffix or 'IDX'} ({text}): write it again, or give it the "
-            "suffix of what it is"
-        ) from error
+        if not text.startswith(str(path)):
+            text = f"{path} cannot be read{kind} ({text}): write it again, or rename it"
+        raise ValueError(text) from error
+
+
+def read_labels(path: Path, n_rows: int) -> NDArray[Any]:
+    """Labels or weights (n,) from a .npy or an IDX file."""
+    with readable(path, " as labels"):
+        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_idx(path)
+        if found.shape != (n_rows,):
+            raise ValueError(f"shape {found.shape} for {n_rows} rows")
+        return np.asarray(found)
 
 
 def read_tables(
@@ -179,7 +213,7 @@ class Dialect(NamedTuple):
         cells = next(csv.reader([first], delimiter=mark), [])
         names: list[str] | None = [cell.strip() for cell in cells]
         assert names is not None
-        numbers = [name for name in names if _is_number(name)]
+        numbers = [name for name in names if is_float(name)]
         counted = names == [str(k) for k in range(len(names))]  # as data frames without names have
         if not header or (numbers == names and not counted):
             names = None
@@ -215,14 +249,6 @@ def _decimal(text: str, mark: str) -> str:
     return "," if mark != "," and has[","] and not has[r"\."] else "."
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
     pd = need("pandas")
     if max_rows is None:
@@ -240,7 +266,7 @@ def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
     kept = frame.notna().any(axis=1).to_numpy()
     lines = _lines(path, how, len(frame))[kept] + how.skipped
     frame = frame[kept].reset_index(drop=True)
-    known = how.names or []
+    known = set(how.names or [])
     twice = [c for c in frame.columns if re.sub(r"\.\d+$", "", str(c)) in known and c not in known]
     if twice:
         warn_user(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Cursor, InMemory, held_out, random_order
+from mnemosphere.data.dataset import ArrayDataset, Cursor, Picked
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 
@@ -91,17 +90,43 @@ class Windows:
         return images / torch.bincount(where, minlength=self.n_pixels).clamp_min(1).to(images)
 
 
+class _Cut(Batch):
+    """All patches of images, each cut where it is looked at; none has a label."""
+
+    images: StoredRows
+    windows: Windows
+    at_once: int  # how many are held at a time
+
+    def __init__(self, images: StoredRows, windows: Windows, dtype: torch.dtype) -> None:
+        n_rows = images.n_rows * windows.n_places
+        none = torch.zeros(1, 1, dtype=dtype, device=images.device)
+        self.__dict__.update(
+            images=images, windows=windows, targets=none.expand(n_rows, 1), sample_weight=None,
+            has_gaps=False, at_once=_chunk_patches(windows, images.device),
+        )  # fmt: skip
+
+    @property
+    def kind(self) -> type[Tensor]:
+        """They are dense."""
+        return Tensor
+
+    def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Batch:  # type: ignore[override]
+        """Unit patches by their numbers: image · places + place."""
+        assert isinstance(rows, Tensor)
+        values, n_places = self.images.values, self.windows.n_places
+        index = rows.to(values.device)
+        pixels = self.windows.pixels(values.device)[index % n_places]  # (B, n_features)
+        patches = values[(index // n_places)[:, None], pixels]
+        x, _ = self.windows.on_sphere(patches.to(self.images.device).to(self.targets.dtype))
+        return Batch(x, self.targets[:1].expand(len(x), 1))
+
+
 @dataclass(frozen=True)
-class PatchDataset(InMemory):
+class PatchDataset(ArrayDataset):
     """Patches without labels, cut anew from the stored images for every batch.
 
     Patches of one value have no direction on the sphere and are left out.
     """
-
-    images: StoredRows
-    windows: Windows
-    index: Tensor  # (n,) image · places + place of every patch
-    dtype: torch.dtype
 
     @classmethod
     def draw(
@@ -133,75 +158,19 @@ class PatchDataset(InMemory):
             index = index[order.to(index.device)]
         if images.values.device != images.device and images.values.element_size() == 1:
             images = replace(images, values=images.values.to(images.device))
-        return cls(images, windows, index, dtype)
+        return cls(Picked(_Cut(images, windows, dtype), index))
 
-    @property
-    def n_rows(self) -> int:
-        """How many patches."""
-        return self.index.shape[0]
-
-    @property
-    def device(self) -> torch.device:
-        """Where batches come out."""
-        return self.images.device
-
-    def batches(
+    def picked(
         self,
         size: int | None,
         *,
-        generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
+        generator: torch.Generator | None,
+        cursor: Cursor | None,
+        fill: bool = False,
     ) -> Iterator[Batch]:
-        """One pass; in parts of bounded size where `size` is None."""
-        order = self.index
-        if generator is not None and size is not None and size < self.n_rows:
-            order = order[self._order(generator)]
-        step = size or _chunk_patches(self.windows, self.device)
-        for start in (cursor or Cursor()).starts(self.n_rows, step):
-            yield self._batch(order[start : start + step])
-
-    def sample(self, n: int, *, generator: torch.Generator) -> Batch:
-        """Random patches, n of them or all."""
-        if n >= self.n_rows:
-            return self._batch(self.index)
-        return self._batch(self.index[self._order(generator)[:n]])
-
-    def split(self, fraction: float, *, generator: torch.Generator) -> tuple[Self, Self | None]:
-        """(patches to learn from, held-out patches)."""
-        none = torch.zeros(1, 1, device=self.device).expand(self.n_rows, 1)
-        held = held_out(none, fraction, generator=generator)
-        if not bool(held.any()):
-            return self, None
-        return replace(self, index=self.index[~held]), replace(self, index=self.index[held])
-
-    def with_targets(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """There are none."""
-        return self
-
-    def has_unlabeled(self) -> bool:
-        """None has a label."""
-        return True
-
-    def label_mass(self) -> Tensor:
-        """There are no labels: zeros (1,)."""
-        return torch.zeros(1, dtype=torch.float64, device=self.device)
-
-    def checksum(self) -> str:
-        """CRC of the images and of which patches of them are taken."""
-        parts = (self.images.values, self.index)
-        sums = [zlib.crc32(t.cpu().contiguous().view(torch.uint8).numpy().data) for t in parts]
-        return f"{tuple(self.images.values.shape)} {self.windows} {self.n_rows} {sums}"
-
-    def _order(self, generator: torch.Generator) -> Tensor:
-        return random_order(self.n_rows, self.device, generator)
-
-    def _batch(self, index: Tensor) -> Batch:
-        values, n_places = self.images.values, self.windows.n_places
-        index = index.to(values.device)
-        pixels = self.windows.pixels(values.device)[index % n_places]  # (B, n_features)
-        patches = values[(index // n_places)[:, None], pixels].to(self.device).to(self.dtype)
-        x, _ = self.windows.on_sphere(patches)
-        return Batch(x, x.new_zeros(1, 1).expand(x.shape[0], 1))
+        """One pass, each batch cut."""
+        for batch in super().picked(size, generator=generator, cursor=cursor):
+            yield batch.take(slice(None))
 
 
 def _chunk_patches(windows: Windows, device: torch.device) -> int:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Cursor, Dataset, InMemory, Picked
+from mnemosphere.data.dataset import ArrayDataset, Cursor, Dataset, Picked
 from mnemosphere.gpu.captured import Captured
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
@@ -213,7 +213,7 @@ class CapturedSteps(Steps):
         self, dataset: Dataset, size: int | None, order: torch.Generator | None, cursor: Cursor
     ) -> Iterator[Batch]:
         """Batches that are taken out where they are read; the last is filled up, if it can be."""
-        if isinstance(dataset, InMemory):
+        if isinstance(dataset, ArrayDataset):
             return dataset.picked(size, generator=order, cursor=cursor, fill=True)
         return super()._batches(dataset, size, order, cursor)
 

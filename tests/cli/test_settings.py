@@ -6,28 +6,38 @@ import inspect
 import pytest
 
 import mnemosphere as mn
-from mnemosphere.cli.estimator_settings import (
+from mnemosphere.cli.settings import (
     build,
+    known_settings,
     label_numbers,
-    parameter_help,
     read_config,
-    setting_groups,
     settings_of,
     to_toml,
 )
 
-ESTIMATORS = ["DAMClassifier", "DAMClusterer"]
+# Settled by the caller, by the data, or by another setting.
+APART = {"callbacks", "encoder", "random_state", "unlabeled", "learn_beta", "learn_weights",
+         "once_per_pass", "steps", "decay"}  # fmt: skip
+SOLVERS = {"fixed-point": mn.FixedPoint, "sgd": mn.SGD, "adam": mn.Adam}
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_setting_is_explained_and_goes_round(name):
-    for group in setting_groups(name).values():
-        assert all(setting.help and setting.kind for setting in group), group
-    model = build(name, {})
-    values = settings_of(model)
+@pytest.mark.parametrize("kind", [mn.DAMClassifier, mn.DAMClusterer])
+def test_every_setting_is_there_with_its_default_and_goes_round(kind):
+    known = known_settings(kind.__name__)
+    own = {key.replace("memories", "n_memories").replace("clusters", "n_clusters"): about
+           for key, about in known.items() if "solver" not in about}  # fmt: skip
+    defaults = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
+    assert own.keys() == defaults.keys() - APART
+    for name, about in own.items():
+        assert about["default"] == ("none" if defaults[name] is None else str(defaults[name]))
+    for name, solver in SOLVERS.items():
+        if any(name in about.get("solver", ()) for about in known.values()):
+            fields = {field.name for field in dataclasses.fields(solver)} - APART
+            assert fields == {k for k, about in known.items() if name in about.get("solver", ())}
+    assert all(about["help"].endswith(".") for about in known.values())
+    values = settings_of(build(kind.__name__, {}))
     text = {key: "none" if value is None else str(value) for key, value in values.items()}
-    again = build(name, text)
-    assert settings_of(again) == values
+    assert settings_of(build(kind.__name__, text)) == values
 
 
 def test_nothing_given_is_the_estimator_as_it_is():
@@ -55,16 +65,6 @@ def test_what_is_allowed_is_said_by_the_estimator():
     with pytest.raises(ValueError, match="--normalize must be a str among"):
         build("DAMClassifier", {"normalize": "sideways"})
     assert build("DAMClassifier", {"normalize": "none"}).normalize == "none"
-
-
-def test_help_is_that_of_the_docstring():
-    for kind in (mn.SGD, mn.FixedPoint, mn.Adam):
-        fields = {field.name for field in dataclasses.fields(kind)}
-        assert set(parameter_help(kind)) <= fields
-        assert fields - set(parameter_help(kind)) <= {"learn_beta", "steps", "decay"}
-    found = parameter_help(mn.DAMClassifier)
-    assert list(found) == list(inspect.signature(mn.DAMClassifier).parameters)
-    assert found["beta"][1] == "Inverse temperature; a number is held fixed."
 
 
 def test_a_configuration_file_goes_round(tmp_path):
