@@ -32,6 +32,7 @@ def accuracies(result):
     return {(r["case"], r["solver"]): r["accuracy"] for r in result["measured"]["rows"]}
 
 
+@pytest.mark.parts("name")
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_complete_and_say_that_they_are_quick(quick_runs, name):
     folder, result = quick_runs.folder(name), quick_runs.result(name)
@@ -49,6 +50,7 @@ def test_results_are_complete_and_say_that_they_are_quick(quick_runs, name):
     json.dumps(result, allow_nan=False)
 
 
+@pytest.mark.parts("name")
 @pytest.mark.parametrize("name", NAMES)
 def test_pictures_show_something(quick_runs, name):
     folder, result = quick_runs.folder(name), quick_runs.result(name)

@@ -13,6 +13,7 @@ QUICK = ("--memories", "20", "--varsigma", "0.8", "--normalize", "standard", "--
 FAST = {"train": (*QUICK, "--objective", "joint"), "cluster": QUICK}
 
 
+@pytest.mark.parts("name")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "many")) for n in STORIES]
 )

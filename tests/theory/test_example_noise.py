@@ -49,6 +49,7 @@ def test_strong_teachers_have_the_equations_without_noise(p_0):
     assert found.free_entropy == pytest.approx(float(f[0]), abs=1e-5)
 
 
+@pytest.mark.parts("b")
 @pytest.mark.parametrize(("b", "beta_eff", "rho"), [(1.0, 3.0, 2.0), (2.0, 1.0, 0.6)])
 def test_one_memory_is_the_exact_posterior(b, beta_eff, rho):
     n, sets = 2000, 5
@@ -83,6 +84,7 @@ CASES = {
 }
 
 
+@pytest.mark.parts("case")
 @pytest.mark.parametrize("case", CASES)
 def test_weak_teachers_agree_with_gibbs_sampling(case):
     n_teacher, n_student, b, beta_eff, rho, more = CASES[case]
@@ -114,6 +116,7 @@ def test_weak_teachers_agree_with_gibbs_sampling(case):
     assert abs(sum(plain_gaps)) / sets > 2 * abs(sum(gaps)) / sets
 
 
+@pytest.mark.parts("n_memories")
 @pytest.mark.parametrize(("n_memories", "b", "rho"), [(2, 1.5, 2.0), (3, 1.6, 1.5), (4, 2.0, 0.8)])
 def test_at_the_teachers_temperature_two_students_agree_as_student_and_teacher_do(
     n_memories, b, rho

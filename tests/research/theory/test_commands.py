@@ -27,6 +27,7 @@ FIGURES = {
 }
 
 
+@pytest.mark.parts("figure")
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_is_a_picture_and_its_numbers(run, tmp_path, figure):
     out = tmp_path / "new" / "figure.png"
