@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.normalize import DENSE
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.choice import Candidate, Choice
 from mnemosphere.estimators.class_training import ClassTraining
@@ -130,6 +131,7 @@ def label_issues(
         features, stored = learn_features(X, settings["device"], owner, encoder=settings["encoder"])
     else:
         features, stored = model.features, model.stored(X)
+        stored = stored.dense() if model.normalizer.kind in DENSE else stored
     coded = encode(
         y, stored.n_rows, None, unlabeled=settings["unlabeled"],
         smoothing=trained_with(settings)["smoothing"], require_label=True, device=stored.device,

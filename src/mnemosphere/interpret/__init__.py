@@ -23,7 +23,11 @@ from mnemosphere.interpret.editing import (
     with_class_prior,
     without_memories,
 )
-from mnemosphere.interpret.evaluation import evaluate
+from mnemosphere.interpret.evaluation import (
+    ClassificationReport,
+    classification_report,
+    evaluate,
+)
 from mnemosphere.interpret.exemplars import (
     memory_table,
     name_features,
@@ -67,6 +71,7 @@ calibrate = checked(calibrate)
 __all__ = [
     "Certificate",
     "CertifiedRadius",
+    "ClassificationReport",
     "Counterfactual",
     "DecisionSummary",
     "Explanation",
@@ -82,6 +87,7 @@ __all__ = [
     "calibrate",
     "certified_radius",
     "certify",
+    "classification_report",
     "counterfactual",
     "coverage_curve",
     "decision_summary",

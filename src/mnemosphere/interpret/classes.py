@@ -125,7 +125,7 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
     >>> model.n_memories, wider.n_memories
     (6, 9)
     """
-    x = directed(model, X).double()
+    x = directed(_base(model), X).double()
     labels = Labels.of(y, len(x), unlabeled=None)
     columns = np.where(labels.outside, len(model.classes), labels.among(model.classes))
     texts = model.features.texts(X)
@@ -170,7 +170,7 @@ def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
         raise ValueError("this model has no examples: add_examples adds some")
     kept = np.zeros(len(added.x), dtype=bool)
     if X is not None:
-        x = directed(model, X).double()
+        x = directed(_base(model), X).double()
         same = (x[:, None] - added.x).norm(dim=2) < _SAME
         strange = (~same.any(1)).nonzero()[:, 0]
         if len(strange):
