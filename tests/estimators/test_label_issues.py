@@ -21,7 +21,7 @@ def issues():
 
 
 def test_flipped_labels_come_first(issues):
-    first = np.argsort(issues.margins)[:40]
+    first = np.argsort(issues.scores)[:40]
     assert np.isin(first, FLIPPED).mean() > 0.85
     found = np.isin(issues.rows, FLIPPED)
     assert (issues.suggested[found] == NAMES[Y[issues.rows[found]]]).mean() > 0.9
@@ -36,7 +36,8 @@ def test_scores_are_those_of_the_probabilities(issues):
     np.testing.assert_array_equal(issues.self_confidence, own[issues.rows])
     assert np.array_equal(np.sort(issues.rows), np.flatnonzero(proba.argmax(1) != LABELS))
     np.testing.assert_allclose(issues.margin, own[issues.rows] - proba.max(1)[issues.rows])
-    assert (np.diff(issues.margin) >= 0).all()
+    assert (np.diff(issues.self_confidence) >= 0).all()
+    np.testing.assert_array_equal(issues.scores, own)
 
 
 def test_the_evidence_was_not_held_out_and_has_the_suggested_label(issues):
@@ -67,6 +68,6 @@ def test_rows_that_cannot_be_judged():
     labels[3] = np.nan
     clf = mn.DAMClassifier(**QUICK, unlabeled=float("nan"))
     found = clf.label_issues(X[:200], labels, n_folds=2)
-    assert np.flatnonzero(np.isnan(found.margins)).tolist() == [3, 7]
+    assert np.flatnonzero(np.isnan(found.scores)).tolist() == [3, 7]
     with pytest.raises(ValueError, match="n_folds must be a whole number >= 2"):
         clf.label_issues(X[:200], labels, n_folds=1)

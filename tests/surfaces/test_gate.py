@@ -273,7 +273,7 @@ OF_LABELS = {
     "calibrate": lambda e, m, x, y, _: e.calibrate(x, y).model_.calibration.label,
     "score": lambda e, m, x, y, _: e.score(x, y),
     "add_examples": lambda e, m, x, y, _: e.add_examples(x, y).predict_proba(x),
-    "label_issues": lambda e, m, x, y, _: e.label_issues(x, y, n_folds=2).margins,
+    "label_issues": lambda e, m, x, y, _: e.label_issues(x, y, n_folds=2).scores,
     "certify": lambda e, m, x, y, _: e.certify(x, y, max_iter=0).beta_split,
     "explore": lambda e, m, x, y, folder: page(e, folder / "p.html", x, y),
     "memory_table": lambda e, m, x, y, _: e.memory_table(x, y)["support"],

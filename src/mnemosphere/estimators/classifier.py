@@ -658,7 +658,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         LabelIssues
-            The clearest first, with the suggested class, the memory that says most for it, and rows
+            Least probable labels first, with the suggested class, the memory that says most for it, and rows
             that this memory stands for.
 
         Examples

@@ -34,7 +34,7 @@ _SHOWN = 20  # rows of a printed table
 
 @dataclass(frozen=True)
 class LabelIssues:
-    """Rows whose label a model contradicts that did not see them, the clearest first.
+    """Rows whose label is contradicted by a model that did not see them, least probable labels first.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class LabelIssues:
     self_confidence : ndarray of shape (k,)
         The probability of the label.
     margin : ndarray of shape (k,)
-        That less the probability of the suggested class; the lower, the clearer.
+        That less the probability of the suggested class.
     share : ndarray of shape (k,)
         What the memory that says most for the suggested class contributes to its probability.
     memories : ndarray of shape (k, N)
@@ -57,15 +57,15 @@ class LabelIssues:
     proba : ndarray of shape (n, C)
         Probabilities of the classes, in sorted order, of each row as it was held out; NaN for rows
         without label and for the only row of a class.
-    margins : ndarray of shape (n,)
-        Margins of all rows, against the most probable other class.
+    scores : ndarray of shape (n,)
+        The probability of the label of each row: the lower, the sooner it is wrong.
 
     Examples
     --------
     >>> wrong = y_train.copy()
     >>> wrong.iloc[0] = 2 - wrong.iloc[0]
     >>> issues = clf.label_issues(X_train, wrong)
-    >>> len(issues) > 0, issues.margins.shape
+    >>> len(issues) > 0, issues.scores.shape
     (True, (118,))
     """
 
@@ -78,7 +78,7 @@ class LabelIssues:
     memories: NDArray[Any]
     typical_rows: list[list[int]]
     proba: NDArray[np.float64]
-    margins: NDArray[np.float64]
+    scores: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -115,7 +115,7 @@ class LabelIssues:
         ]  # fmt: skip
 
     def __str__(self) -> str:
-        told = f"{len(self)} of {len(self.margins)} labels are contradicted"
+        told = f"{len(self)} of {len(self.scores)} labels are contradicted"
         return f"{told}\n{format_table(self._table(), 100)}" if len(self) else told
 
     def _repr_html_(self) -> str:
@@ -231,10 +231,10 @@ def _ranked(
             near = model.exemplars.typical[memory]
             typical[row] = near[near >= 0].tolist()
     order = np.flatnonzero(contradicted)
-    order = order[np.argsort(margins[order], kind="stable")]
+    order = order[np.argsort(own[order], kind="stable")]
     pictures = np.array([memories[row] for row in order.tolist()])
     return LabelIssues(
         order, classes[index[order]], classes[best[order]], own[order], margins[order], share[order],
         pictures.reshape(len(order), held[0][0].memories.shape[1]),
-        [typical[row] for row in order.tolist()], proba, margins,
+        [typical[row] for row in order.tolist()], proba, own,
     )  # fmt: skip

@@ -245,7 +245,7 @@ def accuracy_threshold(
     Examples
     --------
     >>> certain = np.arange(400.0)
-    >>> mn.interpret.accuracy_threshold(certain, certain < 350, accuracy=0.95) < 350
+    >>> mn.interpret.accuracy_threshold(certain, certain < 300, accuracy=0.95) < 310
     True
     """
     for name, value in (("accuracy", accuracy), ("confidence_level", confidence_level)):
