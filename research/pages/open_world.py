@@ -151,10 +151,9 @@ def flipped_labels_table() -> Table:
         rows.append([
             SETS[name], _mean(found["label_issues"]), *map(_mean, better),
             _mean([own["suggestion is right"] for own in runs]),
-            _mean([own["seconds"]["label_issues"] for own in runs], 1),
         ])  # fmt: skip
     head = ["rows", "`label_issues`, %", "cleanlab, same probabilities",
-            "cleanlab, logistic regression", "suggested class is right, %", "seconds"]  # fmt: skip
+            "cleanlab, logistic regression", "suggested class is right, %"]  # fmt: skip
     return Table(f"{markdown(head, rows)}\n\n{source(run)}", [run])
 
 
