@@ -324,7 +324,7 @@ def test_hidden_reads_and_untyped_models_are_found(tmp_path):
 def test_a_classifier_is_thin():
     """GaussianMixture has an MRO of 8 and 12 public names."""
     assert len(mnemosphere.DAMClassifier.__mro__) <= 9
-    assert len([name for name in dir(mnemosphere.DAMClassifier) if name[0] != "_"]) <= 36
+    assert len([name for name in dir(mnemosphere.DAMClassifier) if name[0] != "_"]) <= 39
     ours = [kind for kind in mnemosphere.DAMClassifier.__mro__ if PACKAGE in kind.__module__]
     assert len(ours) == 2
 

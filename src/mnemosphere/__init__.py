@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mnemosphere.estimators import (
         DAMClassifier,
         DAMClusterer,
+        LabelIssues,
         PatchEncoder,
         ProgressBar,
         as_estimator,
@@ -32,6 +33,7 @@ __all__ = [
     "Dataset",
     "FittedModel",
     "FixedPoint",
+    "LabelIssues",
     "PatchEncoder",
     "ProgressBar",
     "__version__",
@@ -53,7 +55,7 @@ __version__ = "0.3.0"
 _HOME = {
     "Dataset": "data.dataset",
     **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder", "ProgressBar"), "estimators"),
-    **dict.fromkeys(("as_estimator", "load", "save"), "estimators"),
+    **dict.fromkeys(("LabelIssues", "as_estimator", "load", "save"), "estimators"),
     **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),
     "FittedModel": "fitted",
     "OUT_OF_SCOPE": "labels",

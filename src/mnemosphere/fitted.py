@@ -42,7 +42,7 @@ from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 __all__ = [
-    "Calibration", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
+    "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
     "check_whole", "like",
 ]  # fmt: skip
 
@@ -52,12 +52,17 @@ _NAMED = 10  # classes that a model names of itself
 
 @dataclass(frozen=True)
 class Calibration:
-    """Scores of rows that were not trained on, sorted: rates and coverages are kept by them."""
+    """Scores of rows that were not trained on, sorted: rates, coverages, accuracies hold by them."""
 
-    scale: NDArray[np.float64]  # (3,) deviations of the reasons for rejection, of drawn rows
+    scale: NDArray[np.float64]  # (3,) deviations of the reasons for rejection
     novelty: NDArray[np.float64]  # (n,) novelty scores
     rejection: NDArray[np.float64]  # (n,) rejection scores
     label: NDArray[np.float64]  # (m,) −log P(y|x) of the labels that are known
+    predicted: NDArray[
+        np.int64
+    ]  # (n,) places of their predicted classes, in the order of rejection
+    right: NDArray[np.int64]  # (n,) whether that is their label, in the same order; −1: no label
+    outside: NDArray[np.float64]  # (k,) rejection scores of rows out of scope
     temperature: float = 1.0  # at which the scores were taken
 
 
@@ -108,6 +113,16 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class Examples:
+    """Rows that were added to a model without training, and the model before."""
+
+    base: FittedModel
+    x: Tensor  # (m, N) unit rows in double precision
+    columns: NDArray[np.int64]  # (m,) the columns of their classes
+    texts: list[str | None]  # of m rows
+
+
+@dataclass(frozen=True)
 class Record:
     """How the model came about."""
 
@@ -116,6 +131,7 @@ class Record:
     status: str = "given"
     converged: bool = False
     search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
+    novelty_spread: float | None = None  # standard deviation of novelty scores of training rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,6 +170,8 @@ class FittedModel:
         Clusters of the training rows.
     exemplars : Exemplars or None
         Typical training rows and support of each memory.
+    examples : Examples or None
+        Rows that `add_examples` added, and the model before.
     lineage : Lineage or None
         The tree of splits.
     stream : Stream or None
@@ -180,6 +198,7 @@ class FittedModel:
     label_mass: Tensor | None = None
     labels: NDArray[np.int64] | None = None
     exemplars: Exemplars | None = None
+    examples: Examples | None = None
     lineage: Lineage | None = None
     stream: Stream | None = None
     record: Record = Record()
@@ -231,7 +250,7 @@ class FittedModel:
         return replace(
             self, votes=Votes.of(params, net, temperature, prior),
             density=params if self.is_joint else self.density,
-            calibration=None, exemplars=None, lineage=None, stream=None,
+            calibration=None, exemplars=None, examples=None, lineage=None, stream=None,
         )  # fmt: skip
 
     # What there is to read.

@@ -200,6 +200,15 @@ def edited(model):
     return model.votes.w, model.votes.p
 
 
+def with_examples(model):
+    """A model to which the rows to ask about were added, with missing values and without."""
+    gaps = np.where(HOLES, NAN, X)
+    rows = np.vstack([X, gaps])
+    return interpret.add_examples(
+        model, rows if model.features.columns is None else frame(rows), [*Y, *Y]
+    )
+
+
 # Verbs that take rows alone: (estimator, model, rows, folder) → what is compared.
 OF_ROWS = {
     "predict": lambda e, m, x, _: e.predict(x),
@@ -229,6 +238,7 @@ OF_ROWS = {
 }
 OF_CLASSIFIER = {
     "add_class": lambda e, m, x, _: e.add_class(x, 3).predict_proba(x),
+    "remove_examples": lambda e, m, x, _: edited(fresh(with_examples(m)).remove_examples(x).model_),
     "decision_function": lambda e, m, x, _: e.decision_function(x),
     "decision_summary": lambda e, m, x, _: e.decision_summary(x).memories_for_90,
     "discover": lambda e, m, x, _: [len(found.rows) for found in e.discover(x, 2)],
@@ -243,6 +253,9 @@ OF_CLASSIFIER = {
     "interpret.is_rejected": lambda e, m, x, _: interpret.is_rejected(m, x, 0.1),
     "interpret.predict_set": lambda e, m, x, _: [len(s) for s in interpret.predict_set(m, x, 0.9)],
     "interpret.rejection_score": lambda e, m, x, _: interpret.rejection_score(m, x),
+    "interpret.remove_examples": lambda e, m, x, _: edited(
+        interpret.remove_examples(with_examples(m), x)
+    ),
 }
 OF_CLUSTERER = {
     "aic": lambda e, m, x, _: e.aic(x),
@@ -268,10 +281,16 @@ OF_LABELS = {
     "partial_fit": lambda e, m, x, y, _: quick().partial_fit(x, y).memories_,
     "calibrate": lambda e, m, x, y, _: e.calibrate(x, y).model_.calibration.label,
     "score": lambda e, m, x, y, _: e.score(x, y),
+    "add_examples": lambda e, m, x, y, _: e.add_examples(x, y).predict_proba(x),
+    "label_issues": lambda e, m, x, y, _: e.label_issues(x, y, n_folds=2).scores,
     "certify": lambda e, m, x, y, _: e.certify(x, y, max_iter=0).beta_split,
     "explore": lambda e, m, x, y, folder: page(e, folder / "p.html", x, y),
     "memory_table": lambda e, m, x, y, _: e.memory_table(x, y)["support"],
+    "interpret.add_examples": lambda e, m, x, y, _: edited(interpret.add_examples(m, x, y)),
     "interpret.calibrate": lambda e, m, x, y, _: interpret.calibrate(m, x, y).votes.temperature,
+    "interpret.classification_report": lambda e, m, x, y, _: interpret.classification_report(
+        y, e.predict_or_reject(x)
+    ).confusion,
     "interpret.certify": lambda e, m, x, y, _: interpret.certify(m, x, y, max_iter=0).beta_split,
     "interpret.coverage_curve": lambda e, m, x, y, _: [
         point["accuracy"] for point in interpret.coverage_curve(m, x, y)
@@ -438,7 +457,7 @@ def test_rows_of_every_kind(tmp_path, kind, verb):
 def test_rows_that_cannot_be_used(tmp_path, kind, verb):
     act, model = action_of(kind, verb, tmp_path), default(kind, False)
     optional = {"explore", "memory_table", "export.explore", "export.model_card",
-                "interpret.memory_table"}  # fmt: skip
+                "interpret.memory_table", "remove_examples", "interpret.remove_examples"}  # fmt: skip
     for name, rows in BAD_ROWS.items():
         skipped = (name == "None" and verb in optional) or (
             name == "too few columns" and verb in LEARN

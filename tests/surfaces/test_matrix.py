@@ -307,6 +307,27 @@ def check_stream(f, _):
     torch.testing.assert_close(torch.as_tensor(found).cpu(), torch.as_tensor(wanted).cpu())
 
 
+def check_examples(f, _):
+    model = f.model.model_
+    truth = np.asarray(f.rows.y_test)
+    labels = truth if truth.ndim == 1 else model.classes[truth.argmax(1)]
+    wider = mn.interpret.add_examples(model, f.seen(), labels)
+    assert wider.n_memories > model.n_memories
+    path = f.folder / "examples.safetensors"
+    mn.save(mn.as_estimator(wider), path)
+    back = mn.interpret.remove_examples(mn.load(path).model_)
+    assert torch.equal(back.votes.p, model.votes.p.cpu())
+
+
+def check_label_issues(f, _):
+    x, y = in_memory(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = f.quick().label_issues(x, y, n_folds=2)
+    assert len(found.scores) == len(y)
+    assert (found.given != found.suggested).all()
+
+
 SURFACES = {
     "`fit`": check_fit,
     "model file": check_file,
@@ -326,6 +347,8 @@ SURFACES = {
     "cross-validation": check_folds,
     "threshold": check_threshold,
     "`partial_fit`": check_stream,
+    "`add_examples`": check_examples,
+    "`label_issues`": check_label_issues,
 }
 # Cells that cannot work, with the one line that says so.
 REFUSED = {
@@ -333,6 +356,7 @@ REFUSED = {
     ("files", "cross-validation"): "cross-validation takes rows in memory",
     ("files", "threshold"): "cross-validation takes rows in memory",
     ("files", "`partial_fit`"): "this takes rows in memory, got a Dataset: pass it to fit",
+    ("files", "`label_issues`"): "cross-validation takes rows in memory",
 }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SHOWN = 10  # memories of a certificate, confusions, classes where there are many
 _CLASSES = 30
 _NOVEL = option("Rows of another kind, to be told apart by novelty.", value="DATA")
+_REJECT = option("Share of rows like the held-out ones that may be rejected.", value="RATE")
 _CERTIFY = option("Is each memory a minimum, a saddle, or not at rest?", "--certify")
 
 
@@ -26,6 +27,7 @@ def evaluate(
     model: options.Model,
     data: options.Files,
     novel: Annotated[str | None, _NOVEL] = None,
+    reject: Annotated[float | None, _REJECT] = None,
     certify: Annotated[bool, _CERTIFY] = False,
     out: options.Picture = None,
     overwrite: options.Overwrite = False,
@@ -58,12 +60,22 @@ def evaluate(
                       "count as wrong, and are left out of log-loss and tables")  # fmt: skip
     if novel is not None:
         found["novelty"] = _novelty(opened, rows, novel)
+    answered = None if reject is None else report.answers(opened.model, rows, reject)
+    if answered is not None:
+        found["rejection"] = answered.as_dict()
     if certify:
         found["certificate"] = _certificate(opened.model, trained)
     if out is not None:
-        plots.save(plots.confusion_matrix(found["confusion"], opened.classes), out)
+        drawn = plots.confusion_matrix(
+            found["confusion"] if answered is None else answered.confusion,
+            opened.classes if answered is None else answered.truths,
+            answers=None if answered is None else answered.answers,
+        )
+        plots.save(drawn, out)
     terminal.result(found)
     _show(terminal, opened, found)
+    if answered is not None:
+        terminal.say("", f"with --reject {reject:g}", *str(answered).splitlines())
     if out is not None:
         terminal.say("", f"wrote {out}")
 

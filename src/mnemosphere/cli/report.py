@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from mnemosphere.cli.rows import Rows
-from mnemosphere.interpret import evaluate
+from mnemosphere.interpret import ClassificationReport, classification_report, evaluate
 from mnemosphere.machine import device_name, versions
 from mnemosphere.text import short_text
 
@@ -29,6 +29,14 @@ def score(model: Any, rows: Rows) -> dict[str, Any]:
         named = [own | {"text": texts[own[rows.kind]]} for own in named]
     found["worst_rows"] = [own | row for own, row in zip(named, worst, strict=True)]
     return found
+
+
+def answers(model: Any, rows: Rows, rate: float) -> ClassificationReport:
+    """Answers and rejections of the labeled rows."""
+    labeled = [part.take(part.labeled) for part in rows.batches()]
+    parts = [(part.y, model.predict_or_reject(part.x, rate)) for part in labeled if len(part)]
+    truth, said = ([value for part in each for value in part] for each in zip(*parts, strict=True))
+    return classification_report(truth, said, model.classes_)
 
 
 def about_model(model: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
+from mnemosphere.estimators.label_issues import LabelIssues
 from mnemosphere.estimators.patches import PatchEncoder
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.estimators.saving import as_estimator, load, save
@@ -9,6 +10,7 @@ from mnemosphere.estimators.saving import as_estimator, load, save
 __all__ = [
     "DAMClassifier",
     "DAMClusterer",
+    "LabelIssues",
     "PatchEncoder",
     "ProgressBar",
     "as_estimator",

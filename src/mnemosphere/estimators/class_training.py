@@ -146,11 +146,12 @@ class ClassTraining:
 
     def resolve(
         self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int,
-        *, streamed: bool = False,
+        *, streamed: bool = False, chosen: Choice | None = None,
     ) -> ArrayDataset:  # fmt: skip
         """Settle everything that is "auto"; return the rows on the sphere.
 
-        streamed: they are the first batch of a stream, which the joint likelihood follows.
+        streamed: they are the first batch of a stream, which the joint likelihood follows. chosen: what
+        was settled on other rows.
         """
         settings = replace(self.settings, objective="joint") if streamed else self.settings
         if stored.n_features < 2 and settings.normalize not in ("auto", *SCALED, "circles"):
@@ -168,7 +169,7 @@ class ClassTraining:
         dtype = self.precision_for(max(numbers, stored.n_rows * min(most, _FEW_MEMORIES)))
         check_room(stored, most, targets.shape[1], dtype)
         with inference(type(stored.values)):
-            self.choice = current().on_rank0(partial(_choose, *each, settings))
+            self.choice = chosen or current().on_rank0(partial(_choose, *each, settings))
         candidate = self.choice.candidate
         if settings.n_memories is None and candidate.n_memories > stored.n_rows:
             candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows

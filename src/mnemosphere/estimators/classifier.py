@@ -26,6 +26,7 @@ from mnemosphere.estimators.from_files import (
     learn_labeled,
     scan,
 )
+from mnemosphere.estimators.label_issues import LabelIssues, label_issues
 from mnemosphere.estimators.progress import looking
 from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
@@ -52,6 +53,7 @@ from mnemosphere.interpret.certify import rows_to_certify
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
+from mnemosphere.interpret.rejection import novelty_spread, predict_and_reject
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, Labels, encode, row_weights, sample_weights
 from mnemosphere.model.products import operands
 from mnemosphere.model.votes import Votes
@@ -475,18 +477,37 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         found: NDArray[Any] = self._rowwise(X, _predict)
         return found
 
-    def predict_or_reject(self, X: ArrayLike, rate: float = 0.05) -> NDArray[Any]:
+    def predict_or_reject(
+        self,
+        X: ArrayLike,
+        rate: float | None = None,
+        *,
+        accuracy: float | None = None,
+        confidence_level: float = 0.95,
+        per_class: bool = False,
+    ) -> NDArray[Any]:
         """Predict the most probable class of each row, or None if the row is rejected.
 
         A row is rejected if it resembles no memory, is undecided between classes, or has no class far
-        ahead, more than a share `rate` of the rows that `calibrate` was given.
+        ahead: more than a share `rate` of the rows that `calibrate` was given, or more than `accuracy`
+        allows. With probability `confidence_level` over draws of the labeled rows of `calibrate`, an
+        answer to a new row of their kind is right with probability at least `accuracy`.
 
         Parameters
         ----------
         X : array-like of shape (n, N) or Dataset
             Rows.
-        rate : float in (0, 1), default 0.05
-            Share of rows like those of `calibrate` that may be rejected.
+        rate : float in (0, 1), default None
+            Share of rows like those of `calibrate` that may be rejected; None: 0.05, or as many as
+            `accuracy` takes.
+        accuracy : float in (0, 1), default None
+            Share of the answers that must be right, in place of a rate; as many rows are answered as the
+            rows of `calibrate` allow. Rows labeled `OUT_OF_SCOPE` there count as wrong answers.
+        confidence_level : float in (0, 1), default 0.95
+            Probability that the accuracy is kept.
+        per_class : bool, default False
+            Keep the rate among the rows of each predicted class. A class with fewer held-out rows than
+            1/rate − 1 has the threshold of all rows.
 
         Returns
         -------
@@ -496,18 +517,24 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            Before `calibrate`, or if its rows are too few for this rate.
+            Before `calibrate`, or if its rows are too few for this rate or accuracy.
 
         Examples
         --------
         >>> strange = X_test[:1] * [1, 1, 9, 1]
         >>> clf.predict_or_reject(X_test[:1]), clf.predict_or_reject(strange)
         (array([0], dtype=object), array([None], dtype=object))
+        >>> clf.predict_or_reject(X_test[:1], accuracy=0.8)
+        array([0], dtype=object)
         """
 
         def read(model: FittedModel, rows: Any) -> NDArray[Any]:
-            answer = as_numpy(_predict(model, rows)).astype(object)
-            answer[interpret.is_rejected(model, rows, rate)] = None
+            best, rejected = predict_and_reject(
+                model, rows, rate, accuracy=accuracy, confidence_level=confidence_level,
+                per_class=per_class,
+            )  # fmt: skip
+            answer: NDArray[Any] = model.classes[best].astype(object)
+            answer[rejected] = None
             return answer
 
         found: NDArray[Any] = self._rowwise(X, read)
@@ -613,6 +640,36 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         return decision_summary(self.model_, X)
 
+    def label_issues(self, X: ArrayLike, y: ArrayLike, *, n_folds: int = 5) -> LabelIssues:
+        """Rank the rows whose label is contradicted by a model that did not see them.
+
+        Rows are held out in folds, and models are trained on the others. Their settings are those that
+        `fit` chose, or, before `fit`, those that a search finds. The estimator stays as it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows, such as the training rows.
+        y : array-like of shape (n,)
+            Their labels.
+        n_folds : int, default 5
+            Parts that are held out in turn.
+
+        Returns
+        -------
+        LabelIssues
+            Least probable labels first, with the suggested class, the memory that says most for it, and rows
+            that this memory stands for.
+
+        Examples
+        --------
+        >>> issues = clf.label_issues(X_train, y_train)
+        >>> bool((issues.given != issues.suggested).all())
+        True
+        """
+        settings, model = self.get_params(deep=False), self.__dict__.get("model_")
+        return label_issues(settings, type(self).__name__, model, X, y, n_folds)
+
     # Classes.
 
     def add_class(self, X: ArrayLike, label: object) -> Self:
@@ -640,6 +697,54 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         array([0, 1, 2, 3])
         """
         self.model_ = interpret.add_class(self.model_, X, label)
+        return self
+
+    def add_examples(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Add rows of known classes as memories, without training.
+
+        Rows like them are then classified so, with little loss for the other classes. Examples stay
+        apart, in model files too: `remove_examples` removes them, until other edits or training.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+        y : array-like of shape (n,)
+            Their classes; `mnemosphere.OUT_OF_SCOPE` for rows of none of them.
+
+        Returns
+        -------
+        DAMClassifier
+            The estimator itself, with more memories.
+
+        Examples
+        --------
+        >>> odd = X_test[:1] * 3
+        >>> clf.add_examples(odd, [1]).predict(odd)
+        array([1])
+        """
+        self.model_ = interpret.add_examples(self.model_, X, y)
+        return self
+
+    def remove_examples(self, X: ArrayLike | None = None) -> Self:
+        """Remove rows that `add_examples` added.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N), default None
+            The rows, as they were added; None: all that were added.
+
+        Returns
+        -------
+        DAMClassifier
+            The estimator itself; without all of them, bitwise the model before.
+
+        Examples
+        --------
+        >>> clf.add_examples(X_test[:3], y_test[:3]).remove_examples(X_test[:2]).n_memories_
+        7
+        """
+        self.model_ = interpret.remove_examples(self.model_, X)
         return self
 
     def remove_class(self, label: object) -> Self:
@@ -822,6 +927,8 @@ def _fitted(
         training.classes_, label_mass=dataset.label_mass().cpu(), exemplars=exemplars,
         lineage=trained.lineage, record=record, **trained_with({**settings, "objective": training.choice.candidate.objective}),
     )  # fmt: skip
+    record = replace(record, novelty_spread=novelty_spread(model, rows.stored))
+    model = model.replace(record=record)
     known = OUT_OF_SCOPE not in model.classes.tolist()
     return model if known else hide_class(model, OUT_OF_SCOPE)
 

@@ -29,6 +29,7 @@ from mnemosphere.features import Features
 from mnemosphere.files import join_prefixes, plain, read_tensors, strip_prefix, write_tensors
 from mnemosphere.fitted import (
     Calibration,
+    Examples,
     Exemplars,
     FittedModel,
     Record,
@@ -174,12 +175,15 @@ class ModelFile(_File):
         maybe(mapping({"name": text, "numbers": whole(1), "fingerprint": items(number(), 1)})),
     ]
     search: Annotated[list[dict[str, Any]], items(scalars)]
+    novelty_spread: Annotated[float | None, maybe(number(0, 1e300, above=True))]
+    base: Annotated[dict[str, Any] | None, maybe(_mapping)]  # the model before examples were added
     w: Annotated[Tensor, Array("P N", None)]
     p: Annotated[Tensor, Array("Q C", None, low=0)]
     slope: Annotated[Tensor, Array("", None, low=0)]
     offset: Annotated[Tensor, Array("", None)]
     prior: Annotated[Tensor, Array("C", None, low=0)]
     density: Tensors = field(default_factory=dict)
+    examples: Tensors = field(default_factory=dict)
     normalizer: Tensors = field(default_factory=dict)
     lineage: Tensors = field(default_factory=dict)
     label_mass: Annotated[Tensor | None, Array("C", None, low=0)] = None
@@ -188,6 +192,9 @@ class ModelFile(_File):
     held_out_novelty: Annotated[Tensor | None, Array("held", nan=True)] = None
     held_out_rejection: Annotated[Tensor | None, Array("held", nan=True)] = None
     held_out_label: Annotated[Tensor | None, Array("labeled")] = None
+    held_out_predicted: Annotated[Tensor | None, Array("held", "int64", low=-1)] = None
+    held_out_right: Annotated[Tensor | None, Array("held", "int64", low=-1)] = None
+    held_out_outside: Annotated[Tensor | None, Array("outside", nan=True)] = None
     held_out_temperature: Annotated[Tensor | None, Array(low=0)] = None
     typical: Annotated[Tensor | None, Array("P 3", "int64", low=-1)] = None
     support: Annotated[Tensor | None, Array("P", low=0, nan=True)] = None
@@ -209,7 +216,7 @@ class ModelFile(_File):
 
 _FILES: dict[str, type[_File]] = dict.fromkeys(_KINDS, ModelFile) | {_ENCODER: EncoderFile}
 _STATE = ("w_bar", "p_bar", "col_multipliers", "row_multipliers", "passes")
-_SCORES = ("scale", "novelty", "rejection", "label", "temperature")
+_SCORES = tuple(part.name for part in dataclasses.fields(Calibration))
 
 
 def estimator_of(model: Saved) -> str:
@@ -274,8 +281,11 @@ def _described(model: Saved) -> _File:
             **common, image_shape=list(model.image_shape), layers=join_prefixes(layers)
         )
     encoder, behind, stream, votes = features.encoder, model.exemplars, model.stream, model.votes
+    base, examples = (None, {}) if model.examples is None else _examples_out(model.examples)
     return ModelFile(
         **common,
+        base=base,
+        examples=examples,
         objective=model.objective,
         temperature=votes.temperature,
         normalize=model.normalizer.kind,
@@ -284,6 +294,7 @@ def _described(model: Saved) -> _File:
         encoder=None if encoder is None else {"name": encoder.name, "numbers": encoder.n_numbers,
                                               "fingerprint": list(encoder.fingerprint)},
         search=plain(record.search),
+        novelty_spread=record.novelty_spread,
         w=votes.w, p=votes.p, slope=votes.slope, offset=votes.offset, prior=votes.prior,
         # A joint model has one set of memories.
         density={k: t for k, t in model.density.to_tensors().items() if not (model.is_joint and k == "w")},
@@ -304,8 +315,20 @@ def _described(model: Saved) -> _File:
 
 def _scores_out(scores: Calibration) -> dict[str, Any]:
     # The score of a row without direction is infinite; files hold finite numbers and NaN.
-    found = {f"held_out_{k}": torch.tensor(v, dtype=torch.float64) for k, v in vars(scores).items()}
-    return {name: torch.where(t.isinf(), torch.nan, t) for name, t in found.items()}
+    found = {f"held_out_{k}": torch.from_numpy(np.array(v)) for k, v in vars(scores).items()}
+    return {
+        name: t.where(~t.isinf(), torch.nan) if t.is_floating_point() else t
+        for name, t in found.items()
+    }
+
+
+def _examples_out(added: Examples) -> tuple[dict[str, Any], Tensors]:
+    """(header of the model before, its tensors and the rows); it has the first of the memories."""
+    header, tensors = _described(added.base).take_apart()
+    own = {f"base.{k}": t for k, t in tensors.items() if k not in ("w", "density.w")}
+    texts = _as_bytes([text or "" for text in added.texts])
+    assert texts is not None
+    return header, own | {"x": added.x, "columns": torch.tensor(added.columns), "texts": texts}
 
 
 def _stream_out(stream: Stream, names: list[Any]) -> dict[str, Any]:
@@ -358,7 +381,7 @@ def _put_together(
     if isinstance(found, EncoderFile):
         return _encoder(found, record)
     assert isinstance(found, ModelFile)
-    return _model(found, record)
+    return _model(found, record, _examples(found, check_settings))
 
 
 def _pipeline(header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck) -> Steps:
@@ -411,7 +434,7 @@ def _encoder(found: EncoderFile, record: Record) -> FittedEncoder:
     return FittedEncoder(features, shape, tuple(layers), float(settings["power"]), record)
 
 
-def _model(found: ModelFile, record: Record) -> FittedModel:
+def _model(found: ModelFile, record: Record, examples: Examples | None) -> FittedModel:
     encoder, columns, joint = found.encoder, found.columns, found.objective == "joint"
     if columns and [column["name"] for column in columns] != found.feature_names:
         raise ValueError("feature_names and the names of its columns differ")
@@ -437,25 +460,31 @@ def _model(found: ModelFile, record: Record) -> FittedModel:
         label_mass=found.label_mass,
         labels=None if found.labels is None else found.labels.numpy().astype(np.int64),
         exemplars=_exemplars(found),
+        examples=examples,
         lineage=Lineage.from_tensors(found.lineage) if found.lineage else None,
         stream=_stream(found, density, classes.tolist()),
-        record=dataclasses.replace(record, search=found.search),
+        record=dataclasses.replace(
+            record, search=found.search, novelty_spread=found.novelty_spread
+        ),
         **trained_with(record.settings | {"objective": found.objective}),
     )  # fmt: skip
     return check_model(model)
 
 
 def _calibration(found: ModelFile) -> Calibration | None:
-    parts = [getattr(found, f"held_out_{name}") for name in _SCORES]
-    if parts[0] is None:
+    parts = {name: getattr(found, f"held_out_{name}") for name in _SCORES}
+    if parts["scale"] is None:
         return None
-    *given, temperature = (_there(t, "held_out").numpy() for t in parts)
-    scale, novelty, rejection, label = (np.nan_to_num(t, nan=np.inf) for t in given)
-    if not (scale > 0).all() or any((np.diff(s) < 0).any() for s in (novelty, rejection, label)):
+    given = {k: np.nan_to_num(_there(t, "held_out").numpy(), nan=np.inf) for k, t in parts.items()}
+    scores = Calibration(**given | {"temperature": float(given["temperature"])})
+    ordered = scores.novelty, scores.rejection, scores.label, scores.outside
+    if not (scores.scale > 0).all() or any((np.diff(own) < 0).any() for own in ordered):
         raise ValueError("its held-out scores are not sorted, or have no scale")
-    if not temperature > 0:
-        raise ValueError(f"temperature of its held-out scores is {temperature}")
-    return Calibration(scale, novelty, rejection, label, float(temperature))
+    if not scores.temperature > 0:
+        raise ValueError(f"temperature of its held-out scores is {scores.temperature}")
+    if scores.predicted.max(initial=-1) >= len(found.classes["values"]) or scores.right.max() > 1:
+        raise ValueError("its held-out rows have classes that it does not know")
+    return scores
 
 
 def _exemplars(found: ModelFile) -> Exemplars | None:
@@ -469,6 +498,29 @@ def _exemplars(found: ModelFile) -> Exemplars | None:
         None if names is None else np.array(names, dtype=object),
         None if found.row_means is None else found.row_means.numpy(),
     )  # fmt: skip
+
+
+def _examples(found: ModelFile, check_settings: SettingsCheck) -> Examples | None:
+    """Undo `_examples_out`; ValueError where these are no examples of this model."""
+    if found.base is None:
+        return None
+    given = strip_prefix(found.examples, "base")
+    x, columns = (_there(found.examples.get(name), name) for name in ("x", "columns"))
+    for name, of in (("", found.w), ("density.", found.density.get("w"))):
+        if of is not None:
+            given[f"{name}w"] = of[: len(_there(given.get(f"{name}p"), f"{name}p")) - 1]
+    base = _put_together(found.base, given, check_settings)
+    texts = _texts(found.examples.get("texts"), "texts", items(text)) or ()
+    sizes = {"n": len(texts), "N": found.w.shape[1]}
+    check_tensors(
+        {"x": x, "columns": columns}, {"x": Array("n N"), "columns": Array("n", "int64", low=0)},
+        sizes,
+    )  # fmt: skip
+    same = isinstance(base, FittedModel) and base.classes.tolist() == found.classes["values"]
+    if not texts or not same or int(columns.max()) >= found.p.shape[1]:
+        raise ValueError("its examples are none of its classes")
+    assert isinstance(base, FittedModel)
+    return Examples(base, x, columns.numpy(), [own or None for own in texts])
 
 
 def _stream(found: ModelFile, params: Parameters, names: list[Any]) -> Stream | None:

@@ -5,8 +5,10 @@ from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.classes import (
     add_class,
+    add_examples,
     merge_classes,
     remove_class,
+    remove_examples,
     rename_class,
 )
 from mnemosphere.interpret.counterfactual import Counterfactual, counterfactual
@@ -21,7 +23,11 @@ from mnemosphere.interpret.editing import (
     with_class_prior,
     without_memories,
 )
-from mnemosphere.interpret.evaluation import evaluate
+from mnemosphere.interpret.evaluation import (
+    ClassificationReport,
+    classification_report,
+    evaluate,
+)
 from mnemosphere.interpret.exemplars import (
     memory_table,
     name_features,
@@ -34,6 +40,7 @@ from mnemosphere.interpret.feature_contributions import FeatureContributions
 from mnemosphere.interpret.images import ImageExplanation, explain_images, memory_pictures
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
 from mnemosphere.interpret.rejection import (
+    accuracy_threshold,
     calibrate,
     coverage_curve,
     is_novel,
@@ -45,6 +52,8 @@ from mnemosphere.interpret.rejection import (
 
 # Functions that change a model: whatever they return is a model that can be saved.
 add_class = checked(add_class)
+add_examples = checked(add_examples)
+remove_examples = checked(remove_examples)
 merge_classes = checked(merge_classes)
 remove_class = checked(remove_class)
 rename_class = checked(rename_class)
@@ -61,6 +70,7 @@ calibrate = checked(calibrate)
 __all__ = [
     "Certificate",
     "CertifiedRadius",
+    "ClassificationReport",
     "Counterfactual",
     "DecisionSummary",
     "Explanation",
@@ -69,11 +79,14 @@ __all__ = [
     "ProposedClass",
     "Reason",
     "RecallPath",
+    "accuracy_threshold",
     "add_class",
+    "add_examples",
     "at_level",
     "calibrate",
     "certified_radius",
     "certify",
+    "classification_report",
     "counterfactual",
     "coverage_curve",
     "decision_summary",
@@ -99,6 +112,7 @@ __all__ = [
     "relabel_memory",
     "relevances",
     "remove_class",
+    "remove_examples",
     "rename_class",
     "sample",
     "score_samples",

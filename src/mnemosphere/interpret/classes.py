@@ -1,4 +1,4 @@
-"""Classes added, removed, merged and renamed: new models, no training.
+"""Classes added, removed, merged and renamed, examples of classes added and removed: no training.
 
 Held-out scores stay as they are, so rates and coverages are about the rows and classes of before:
 `calibrate` again to include the change.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
-from mnemosphere.fitted import FittedModel, Floats, as_numpy
+from mnemosphere.fitted import Examples, FittedModel, Floats, as_numpy
 from mnemosphere.interpret.editing import directed
 from mnemosphere.interpret.exemplars import row_texts
 from mnemosphere.labels import OUT_OF_SCOPE, Labels
@@ -31,6 +32,7 @@ _NEW_MEMORIES = 5
 _FOLDS = 5
 _DRAWN = 1000  # rows of the known classes
 _LEAST = 1e-30  # weight: float32 has it
+_SAME = 1e-5  # distance of unit rows that differ by rounding
 
 
 def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
@@ -73,23 +75,151 @@ def extend(
     """`add_class` of rows with these texts."""
     names = model.classes.tolist()
     if label in names:
-        raise ValueError(f"there is a class {label!r} already: partial_fit learns more rows of it")
+        raise ValueError(f"there is a class {label!r} already: add_examples takes more rows of it")
     x = directed(model, X).double()
-    near = _centers(x)
-    new = _imprinted(near, x)
     wide, column = model, len(names)  # "none of them"
     if label != OUT_OF_SCOPE:
         table = torch.eye(len(names) + 1, dtype=torch.float64)
         table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
         wide = _map_classes(model, _with_label(names, label, model.classes), table)
         column = wide.classes.tolist().index(label)
+    mass, new = wide.label_mass, wide is not model
+    if mass is not None and new:  # smoothing is spread over one more column
+        total = model.smoothing * mass.sum()
+        mass = mass + total / len(mass) - total / (len(mass) - 1)
+        mass[column] += total / (len(mass) - 1)
+    weight, part = _likeliest_weight(model, x), _average_weight(model.density.p)
+    return _imprint(wide.replace(label_mass=mass), column, x, texts, weight, part)
+
+
+def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
+    """Add rows of known classes as memories, without training; the other memories stay.
+
+    Memories and weights are found as by `add_class`: the weight of those of a class is the likeliest
+    one, for its rows and for rows that the model draws. Examples that are added in several calls
+    give the same model as those of one call. Other edits and training make them memories like any
+    others.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    X : array-like of shape (n, N)
+        Rows.
+    y : array-like of shape (n,)
+        Their classes; `mnemosphere.OUT_OF_SCOPE` for rows of none of them.
+
+    Returns
+    -------
+    FittedModel
+        The model with more memories.
+
+    Raises
+    ------
+    ValueError
+        If a label is none of the classes: `add_class` adds one.
+
+    Examples
+    --------
+    >>> wider = mn.interpret.add_examples(model, X_test[:3], y_test[:3])
+    >>> model.n_memories, wider.n_memories
+    (6, 9)
+    """
+    x = directed(_base(model), X).double()
+    labels = Labels.of(y, len(x), unlabeled=None)
+    columns = np.where(labels.outside, len(model.classes), labels.among(model.classes))
+    texts = model.features.texts(X)
+    texts = [None] * len(x) if texts is None else texts
+    before = model.examples
+    if before is not None:
+        x, columns = torch.cat([before.x, x]), np.append(before.columns, columns)
+        texts = [*before.texts, *texts]
+    return _with_examples(Examples(_base(model), x, columns, texts))
+
+
+def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
+    """Remove rows that `add_examples` added.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A classifier with examples.
+    X : array-like of shape (n, N), default None
+        The rows, as they were added; None: all that were added.
+
+    Returns
+    -------
+    FittedModel
+        The model without them; without all of them, bitwise the model before.
+
+    Raises
+    ------
+    ValueError
+        If one of the rows was not added.
+
+    Examples
+    --------
+    >>> wider = mn.interpret.add_examples(model, X_test[:3], y_test[:3])
+    >>> mn.interpret.remove_examples(wider, X_test[:1]).n_memories
+    8
+    >>> mn.interpret.remove_examples(wider).n_memories
+    6
+    """
+    added = model.examples
+    if added is None:
+        raise ValueError("this model has no examples: add_examples adds some")
+    kept = np.zeros(len(added.x), dtype=bool)
+    if X is not None:
+        x = directed(_base(model), X).double()
+        same = (x[:, None] - added.x).norm(dim=2) < _SAME
+        strange = (~same.any(1)).nonzero()[:, 0]
+        if len(strange):
+            raise ValueError(
+                f"row {int(strange[0])} of X is none of the {len(kept)} examples: pass rows that "
+                "were added"
+            )
+        kept = as_numpy(~same.any(0))
+    texts = [text for text, stays in zip(added.texts, kept, strict=True) if stays]
+    rest = Examples(_base(model), added.x[torch.from_numpy(kept)], added.columns[kept], texts)
+    return _with_examples(rest)
+
+
+def _base(model: FittedModel) -> FittedModel:
+    """The model without its examples, at the present calibration."""
+    if model.examples is None:
+        return model
+    base = model.examples.base
+    return base.replace(
+        votes=base.votes.at(model.votes.temperature), calibration=model.calibration,
+        features=model.features, record=model.record,
+    )  # fmt: skip
+
+
+def _with_examples(added: Examples) -> FittedModel:
+    found = added.base
+    for column in np.unique(added.columns).tolist():
+        own = np.flatnonzero(added.columns == column)
+        x, texts = added.x[torch.from_numpy(own).to(added.x.device)], [added.texts[k] for k in own]
+        weight, mass = _likeliest_weight(found, x, column), found.label_mass
+        part = 0.0 if mass is None else len(x) / float(mass.sum())  # as many rows of training
+        found = _imprint(found, column, x, texts, weight, part)
+    return found.replace(examples=added) if len(added.x) else found
+
+
+def _imprint(
+    model: FittedModel, column: int, x: Tensor, texts: list[str | None] | None, weight: float,
+    density_weight: float,
+) -> FittedModel:  # fmt: skip
+    """The model with memories of unit rows x (n, N) of one class, with these weights in all."""
+    near = _centers(x)
+    new = _imprinted(near, x)
 
     def extended(p: Tensor, smoothing: float, weight: float) -> Tensor:
         soft = torch.full_like(p[0], smoothing / p.shape[1])
         soft[column] += 1 - smoothing
         return torch.cat([p, (weight / len(new) * soft).expand(len(new), -1)])
 
-    behind, mass = model.exemplars, wide.label_mass
+    behind, mass = model.exemplars, model.label_mass
     if behind is not None:
         behind = behind.take(np.append(np.arange(model.n_memories), np.full(len(new), -1)))
         behind.support[model.n_memories :] = len(x) / len(new)
@@ -97,18 +227,14 @@ def extend(
             order = as_numpy((near @ x.T).topk(min(behind.names.shape[1], len(x)), dim=1).indices)
             behind.names[model.n_memories :, : order.shape[1]] = row_texts(texts, order)
     if mass is not None:
-        mass, total = mass + model.smoothing * len(x) / len(mass), model.smoothing * mass.sum()
+        mass = mass + model.smoothing * len(x) / len(mass)
         mass[column] += (1 - model.smoothing) * len(x)
-        if wide is not model:  # smoothing is spread over one more column
-            mass += total / len(mass) - total / (len(mass) - 1)
-            mass[column] += total / (len(mass) - 1)
-    votes, density = wide.votes, wide.density
-    p = extended(density.p, model.smoothing, _average_weight(model.density.p))
+    votes, density = model.votes, model.density
     rows = new if model.is_joint else near  # a density of its own holds rows as they are
     return _with_weights(
-        wide, torch.cat([votes.w, new.to(votes.w)]),
-        extended(votes.p, 0.0, _likeliest_weight(model, x)),
-        torch.cat([density.w, rows.to(density.w)]), p,
+        model, torch.cat([votes.w, new.to(votes.w)]), extended(votes.p, 0.0, weight),
+        torch.cat([density.w, rows.to(density.w)]),
+        extended(density.p, model.smoothing, density_weight),
         None if mass is None else label_frequencies(mass, model.smoothing),
     ).replace(exemplars=behind, label_mass=mass)  # fmt: skip
 
@@ -131,38 +257,48 @@ def _average_weight(p: Tensor) -> float:
     return float(p[1:, :-1].sum()) / (p.shape[1] - 1)
 
 
-def _likeliest_weight(model: FittedModel, x: Tensor) -> float:
-    """The weight of a new class with rows x (n, N), at most that of an average class.
+def _likeliest_weight(model: FittedModel, x: Tensor, column: int | None = None) -> float:
+    """The weight of memories of rows x (n, N) of a class, at most that of an average class.
 
-    At the likeliest one, as many rows of known classes are expected to be lost as rows of the new
-    class to be missed, if that is as frequent as the others. The rows of the new class are
-    cross-validated: each counts by the memories of those that are not in its fold.
+    column: that of the class; None: it is new. At the likeliest weight, as many rows of other classes
+    are expected to be lost as rows like x to be gained, if they are as frequent as a class. Rows x are
+    cross-validated: each counts by the memories of those that are not in its fold. Rows of the
+    model are drawn, and have the classes that the model gives them.
     """
     votes, generator = model.precise_votes, torch.Generator().manual_seed(0)
     drawn, _ = retrieval.sample(model.density.to(device="cpu"), _DRAWN, generator=generator)
 
-    def log_odds(rows: Tensor, known: Tensor) -> Floats:
-        """Of the class of the rows `known`, at weight 1, (n,)."""
-        w = _imprinted(_centers(known), known)
-        h = exponents(votes, rows @ w.T)[:, 1:]
-        others = log_joint(votes, rows).logsumexp(1)
-        return as_numpy(h.logsumexp(1) - math.log(len(w)) - others)
+    def said(rows: Tensor) -> tuple[Floats, Floats]:
+        """(log of all votes, of those for the class), (n,) each."""
+        joint = log_joint(votes, rows)
+        own = joint.new_full((len(rows),), -torch.inf) if column is None else joint[:, column]
+        return as_numpy(joint.logsumexp(1)), as_numpy(own)
 
-    x = x.to(votes.w)
+    def added(rows: Tensor, known: Tensor) -> Floats:
+        """Log of the votes of memories of the rows `known`, of weight 1, (n,)."""
+        w = _imprinted(_centers(known), known)
+        return as_numpy(exponents(votes, rows @ w.T)[:, 1:].logsumexp(1)) - math.log(len(w))
+
+    x, drawn = x.to(votes.w), drawn.to(votes.w)
     fold = torch.arange(len(x), device=x.device) % _FOLDS
-    lost, won = log_odds(drawn.to(x), x), log_odds(x, x)
+    new = added(x, x)
     if len(x) > 1:
-        folds = range(min(_FOLDS, len(x)))
-        apart = np.concatenate([log_odds(x[fold == k], x[fold != k]) for k in folds])
+        apart = new.copy()
+        for k in range(min(_FOLDS, len(x))):
+            apart[as_numpy(fold == k)] = added(x[fold == k], x[fold != k])
         # Few rows are hard to predict from fewer, which is no reason to lose rows of other classes.
-        own = won[np.concatenate([np.flatnonzero(as_numpy(fold == k)) for k in folds])]
-        won = apart + (own - apart) / len(x)
+        new = apart + (new - apart) / len(x)
+    lost, (every, own) = added(drawn, x), said(drawn)
+    new_every, new_own = said(x)
+    is_own = np.exp(own - every)
 
     def slope(log_weight: float) -> float:
-        missed = expit(-won - log_weight).mean() / len(model.classes)
-        return float(expit(lost + log_weight).mean() - missed)
+        """Of the negative log-likelihood."""
+        gain = expit(new + log_weight - new_own) - expit(new + log_weight - new_every)
+        cost = expit(lost + log_weight - every) - is_own * expit(lost + log_weight - own)
+        return float(cost.mean() - gain.mean() / len(model.classes))
 
-    reach = 50 + float(np.abs(np.r_[lost, won]).max())
+    reach = 50 + float(np.abs(np.r_[lost - every, new - new_every]).max())
     found = brentq(slope, -reach, reach)
     return math.exp(np.clip(found, math.log(_LEAST), math.log(_average_weight(votes.p))))
 
@@ -294,6 +430,11 @@ def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> Fi
     """Columns of p, by a table (C+1, C'+1) of what goes where; classes (C',) are put in order."""
     order = np.argsort(classes, kind="stable")
     table = torch.cat([table[:, :-1][:, order], table[:, -1:]], 1).to(model.device)
+    held = model.calibration
+    if held is not None:  # the places of classes; those of none are −1
+        named = as_numpy(table)[:, :-1]
+        place = np.append(np.where(named.any(1), named.argmax(1), -1)[:-1], -1)
+        held = replace(held, predicted=place[held.predicted])
     mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
     votes, density = model.votes, model.density
     return _with_weights(
@@ -303,7 +444,7 @@ def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> Fi
         density.w,
         density.p.double() @ table,
         votes.prior.double() @ table,
-    ).replace(classes=classes[order], label_mass=mass)
+    ).replace(classes=classes[order], label_mass=mass, calibration=held)
 
 
 def _with_weights(
@@ -316,4 +457,4 @@ def _with_weights(
     votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w))
     own = own.to(density_w)
     density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
-    return model.replace(votes=votes, density=density, lineage=None, stream=None)
+    return model.replace(votes=votes, density=density, examples=None, lineage=None, stream=None)

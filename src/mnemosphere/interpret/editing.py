@@ -256,7 +256,7 @@ def with_class_prior(
         ) from error
     return model.replace(
         votes=votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p)), density=density,
-        calibration=None, exemplars=None, lineage=None, stream=None,
+        calibration=None, exemplars=None, examples=None, lineage=None, stream=None,
     )  # fmt: skip
 
 
@@ -387,8 +387,9 @@ def _edited(
         w, p = _settle(density, change, lambda s: (1 - part) * s + part * even, class_prior)
         density = density.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0)).check()
     return model.replace(
-        votes=votes, density=density, exemplars=behind, calibration=None, lineage=None, stream=None
-    )
+        votes=votes, density=density, exemplars=behind, calibration=None, examples=None,
+        lineage=None, stream=None,
+    )  # fmt: skip
 
 
 def _settle(

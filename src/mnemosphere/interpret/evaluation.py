@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.decision import Spread, spread, summarize
-from mnemosphere.labels import Labels
+from mnemosphere.labels import OUT_OF_SCOPE, Labels
+from mnemosphere.text import Shown, Table
 
 _BINS = 15  # of confidence, equally wide
+REJECTED = "rejected"
 Labeled = tuple[Any, NDArray[Any], Any]  # rows, their labels and their names
 
 
@@ -131,3 +134,154 @@ def _per_class(
         }
         for k, label in enumerate(classes.tolist())
     ]
+
+
+@dataclass(frozen=True)
+class ClassificationReport(Shown):
+    """How answers that may be rejections compare with the true classes.
+
+    Attributes
+    ----------
+    truths : list
+        Rows of the matrix: the classes, and "out of scope" if there are such rows.
+    answers : list
+        Columns of the matrix: the classes, and "rejected".
+    confusion : ndarray of int of shape (len(truths), len(answers))
+        Numbers of rows.
+
+    Examples
+    --------
+    >>> report = mn.interpret.classification_report([0, 1, 1, 2], [0, 1, None, 1])
+    >>> report.confusion.tolist()
+    [[1, 0, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0]]
+    """
+
+    truths: list[Any]
+    answers: list[Any]
+    confusion: NDArray[np.int64]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Compute the figures, in plain values.
+
+        Rejection is the right answer to a row out of scope. A row of a class that is rejected counts as
+        missed, not as a mistake for another class. None: there is nothing to divide by.
+
+        Returns
+        -------
+        dict
+            "rows", "answered" (share), "accuracy_of_answers", "accuracy" (rejected rows out of scope count
+            as right), "macro_f1", and "per_class": "class", "rows", "precision", "recall", "f1",
+            "rejected" (share).
+
+        Examples
+        --------
+        >>> report = mn.interpret.classification_report([0, 1, 1, 2], [0, 1, None, 1])
+        >>> report.as_dict()["answered"]
+        0.75
+        """
+        counts, n = self.confusion, len(self.answers) - 1
+        right = np.diagonal(counts)
+        given, answered = counts.sum(1), int(counts[:, :n].sum())
+        each = [
+            {
+                "class": name,
+                "rows": int(given[k]),
+                "precision": _share(right[k], counts[:, k].sum()),
+                "recall": _share(right[k], given[k]),
+                "f1": _share(2 * right[k], counts[:, k].sum() + given[k]),
+                "rejected": _share(counts[k, n], given[k]),
+            }
+            for k, name in enumerate(self.truths)
+        ]
+        scores = [own["f1"] for own in each if own["rows"]]
+        return {
+            "rows": int(counts.sum()),
+            "answered": _share(answered, counts.sum()),
+            "accuracy_of_answers": _share(right[:n].sum(), answered),
+            "accuracy": _share(right.sum(), counts.sum()),
+            "macro_f1": float(np.mean(scores)) if scores else None,
+            "per_class": each,
+        }
+
+    def table(self) -> list[dict[str, str]]:
+        """List the figures of each class as texts.
+
+        Returns
+        -------
+        list of dicts
+            One for each class.
+
+        Examples
+        --------
+        >>> mn.interpret.classification_report([0, 1], [0, None]).table()[1]["rejected"]
+        '100.0%'
+        """
+        return [
+            {name: _percent(value) for name, value in own.items()}
+            for own in self.as_dict()["per_class"]
+        ]
+
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """The classes, then all answers."""
+        found = self.as_dict()
+        told = (
+            f"{_percent(found['answered'])} of {found['rows']} rows answered, "
+            f"{_percent(found['accuracy_of_answers'])} of the answers right"
+        )
+        return [self.table(), told]
+
+
+def _share(part: Any, whole: Any) -> float | None:
+    return float(part / whole) if whole else None
+
+
+def _percent(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1%}" if isinstance(value, float) else str(value)
+
+
+def classification_report(y: Any, answers: Any, classes: Any = None) -> ClassificationReport:
+    """Compare answers that may be rejections with the true classes.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        True labels. `mnemosphere.OUT_OF_SCOPE` and labels that are not among `classes` are out of scope.
+    answers : array-like of shape (n,)
+        Labels, None for a rejected row: what `predict_or_reject` returns.
+    classes : array-like of shape (C,), default None
+        The classes that the model knows; None: those of y and of the answers.
+
+    Returns
+    -------
+    ClassificationReport
+        A confusion matrix with a column "rejected", precision, recall and share of rejected rows of each
+        class. It prints as a table.
+
+    Examples
+    --------
+    >>> answers = clf.predict_or_reject(X_test, rate=0.1)
+    >>> report = mn.interpret.classification_report(y_test, answers, clf.classes_)
+    >>> report.confusion.shape
+    (3, 4)
+    """
+    said = Labels.of(answers)
+    truth = Labels.of(y, len(said.place), unlabeled=None)
+    if len(said.found):
+        truth.check_like(said.found)
+    if said.outside.any():
+        raise ValueError(f"an answer is {OUT_OF_SCOPE!r}: pass None for rejected rows")
+    found = [own.found for own in (truth, said) if len(own.found)]
+    if classes is not None:
+        found = [Labels.of(classes, unlabeled=None).found]
+    if not found:
+        raise ValueError("y and the answers have no class: pass classes")
+    names: NDArray[Any] = np.unique(np.concatenate(found))
+    n = len(names)
+    rows, columns = truth.among(names, unknown=True), said.among(names)
+    counts = np.zeros((n + 1, n + 1), dtype=np.int64)
+    np.add.at(counts, (np.where(rows < 0, n, rows), np.where(columns < 0, n, columns)), 1)
+    known = names.tolist()
+    truths = [*known, OUT_OF_SCOPE] if counts[n].any() else known
+    return ClassificationReport(truths, [*known, REJECTED], counts[: len(truths)])

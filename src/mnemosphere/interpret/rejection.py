@@ -3,8 +3,8 @@
 There are three reasons to reject a row: it resembles no memory (its novelty score is high), it is
 undecided between classes (the largest probability is low: doubt, its negative logarithm), or no
 class is far ahead of an average one (the centered largest logit is low, as in Hendrycks et al.
-2022). The rejection score is the sum of all, each in units of its standard deviation among rows
-drawn from the model. Scores are taken at the temperature that the model had before `calibrate`: they
+2022). The rejection score is the sum of all, each in units of its standard deviation: of novelty
+among training rows, of the others among rows drawn from the model. Scores are taken at the temperature that the model had before `calibrate`: they
 depend on no held-out row but their own, so those of held-out rows and of new rows are exchangeable.
 A study of BANKING77 and CLINC150 compares it with parts of it, the larger of two ranks and
 thresholds per class (docs/open-world.md).
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import beta
 from torch import Tensor
 
 from mnemosphere.data.rows import StoredRows
@@ -33,16 +34,19 @@ _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _POINTS = 21  # of a coverage–accuracy curve
 _LEAST_ROWS = 20  # labeled rows that set a temperature
 _DRAWN = 1000  # rows that tell how much reasons for rejection vary
+_RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
+_NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
 
 
 # Held-out rows.
 
 
 def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = None) -> FittedModel:
-    """Keep the scores of held-out rows, by which rates and coverages hold.
+    """Keep the scores of held-out rows, by which rates, coverages and accuracies hold.
 
-    Without labels the temperature stays as it is, and there are no prediction sets. Rows labeled
-    `OUT_OF_SCOPE` and rows of weight 0 are left out: rates and coverages are about the others.
+    Without labels the temperature stays as it is, and there are no prediction sets. Rows of weight 0
+    are left out. Rates and coverages are about rows of the classes; rows labeled `OUT_OF_SCOPE` count
+    in the accuracy of answers alone, as wrong ones.
 
     Parameters
     ----------
@@ -69,7 +73,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     stored = model.stored(X)
     weight = sample_weights(sample_weight, stored.n_rows, stored.device)
     kept = torch.ones(stored.n_rows, dtype=torch.bool) if weight is None else (weight > 0).cpu()
-    index = torch.full((stored.n_rows,), -1)
+    index, outside = torch.full((stored.n_rows,), -1), torch.zeros_like(kept)
     fitted = model.votes.temperature
     if y is not None and model.is_classifier:
         settings = model.record.settings
@@ -78,21 +82,34 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
             smoothing=model.smoothing, require_label=False, device=stored.device,
         )  # fmt: skip
         index = coded.index.cpu()
-        kept &= (index >= 0) | (coded.targets.sum(1) == 0).cpu()  # the others are out of scope
+        outside = kept & (index < 0) & (coded.targets.sum(1) > 0).cpu()
         labeled = (kept & (index >= 0)).to(stored.device)
         if not bool(labeled.any()):
             raise ValueError("no row of y has a label: pass labeled rows to calibrate")
         model = _with_temperature(model, stored, coded, labeled, weight)
-    rows = kept.nonzero()[:, 0]
+    rows = (kept & ~outside).nonzero()[:, 0]
     if not len(rows):
         raise ValueError("no row is left to calibrate by: pass rows of the known classes")
-    stored, index = stored.take(rows.to(stored.device)), index[rows]
-    known, scored = index >= 0, _at(model, fitted)
-    own = -scored.log_proba(stored).cpu()[known, index[known]]
-    reasons, scale = as_numpy(rejection_reasons(scored, stored)), _scale(scored)
+    scored = _at(model, fitted)
+    scale = _scale(scored)
+
+    def scores_of(
+        some: Tensor,
+    ) -> tuple[StoredRows, NDArray[np.float64], NDArray[np.float64]]:
+        """(rows, their novelty, their rejection scores)."""
+        own = stored.take(some.to(stored.device))
+        reasons = as_numpy(rejection_reasons(scored, own))
+        return own, reasons[:, 0], (reasons / scale).sum(1)
+
+    own, novelty, score = scores_of(rows)
+    index, log_p = index[rows], scored.log_proba(own).cpu()
+    known, best, order = index >= 0, log_p.argmax(1), np.argsort(score, kind="stable")
+    right = torch.where(known, (best == index).long(), -1)
+    others = outside.nonzero()[:, 0]
     found = Calibration(
-        scale, np.sort(reasons[:, 0]), np.sort((reasons / scale).sum(1)), np.sort(as_numpy(own)),
-        fitted,
+        scale, np.sort(novelty), score[order], np.sort(as_numpy(-log_p[known, index[known]])),
+        as_numpy(best)[order], as_numpy(right)[order],
+        np.sort(scores_of(others)[2]) if len(others) else np.zeros(0), fitted,
     )  # fmt: skip
     return model.replace(calibration=found)
 
@@ -121,14 +138,24 @@ def _at(model: FittedModel, temperature: float) -> FittedModel:
 
 
 def _scale(model: FittedModel) -> NDArray[np.float64]:
-    """Standard deviations of the reasons for rejection, (3,), of rows that the model draws.
+    """Standard deviations of the reasons for rejection, (3,): novelty of training rows, the others of
+    rows that the model draws.
 
-    They depend on the model alone, so that the scores of held-out rows are exchangeable with those
-    of new rows.
+    Rows vary more in novelty than drawn ones, and votes for rows that were trained on vary less than
+    votes for new ones. Both depend on the model alone, so that the scores of held-out rows are
+    exchangeable with those of new rows.
     """
     rows, _ = draw(model, _DRAWN, None, torch.Generator().manual_seed(0))
     reasons = as_numpy(rejection_reasons(model, StoredRows.of(rows, model.device)))
-    return np.array([_deviation(part) for part in reasons.T])
+    scale = np.array([_deviation(part) for part in reasons.T])
+    scale[0] = model.record.novelty_spread or scale[0]
+    return scale
+
+
+def novelty_spread(model: FittedModel, stored: StoredRows) -> float:
+    """Standard deviation of the novelty scores of at most 1,000 of these rows, evenly spaced."""
+    some = torch.linspace(0, stored.n_rows - 1, min(stored.n_rows, _DRAWN)).long()
+    return _deviation(as_numpy(model.novelty_score(stored.take(some.to(stored.device)))))
 
 
 def _deviation(scores: Floats) -> float:
@@ -176,14 +203,88 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     """
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")
-    # A rounding error must not cost a rank: 0.29 * 100 is 28.999999999999996.
-    rank = int(np.floor(rate * (scores.size + 1) * (1 + 1e-12)))
+    rank = _rank(rate, scores.size)
     if rank < 1:
         raise ValueError(
             f"a rate of {rate:g} needs at least {int(np.ceil(1 / rate)) - 1} held-out rows, got "
             f"{scores.size}: pass more rows or a larger rate"
         )
     return float(np.sort(scores)[-rank]) + _margin(scores)
+
+
+def _rank(rate: float, n_scores: int) -> int:
+    """⌊rate·(n+1)⌋. A rounding error must not cost a rank: 0.29 * 100 is 28.999999999999996."""
+    return int(np.floor(rate * (n_scores + 1) * (1 + 1e-12)))
+
+
+def accuracy_threshold(
+    scores: Floats, right: NDArray[Any], accuracy: float, confidence_level: float = 0.95
+) -> float:
+    """Compute the highest score up to which answers are known to be as accurate as asked.
+
+    A set of the lowest scores is answered. Given the scores above it, its rows are drawn
+    independently from all rows with such scores, so their accuracy has an exact lower bound (Clopper
+    and Pearson 1934). Sets are tested in a fixed sequence (Angelopoulos et al. 2021): an eighth, a
+    quarter, half and all of the n rows, each at an eighth of the risk 1 − confidence_level; then from
+    those that pass, one row more at a time, at half of the risk, up to the first that fails. With
+    probability `confidence_level` over draws of the held-out rows, the accuracy among new rows with
+    scores up to the threshold is at least `accuracy`, whatever the distribution, provided that it
+    falls below `accuracy` once, not several times, as more rows are answered.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Scores of held-out rows; the lower, the more certain.
+    right : array-like of bool of shape (n,)
+        Whether the class that would be answered is right.
+    accuracy : float in (0, 1)
+        Share of the answers that must be right.
+    confidence_level : float in (0, 1), default 0.95
+        Probability, over draws of the held-out rows, that it is.
+
+    Returns
+    -------
+    float
+        The threshold; infinite if all rows can be answered.
+
+    Raises
+    ------
+    ValueError
+        If these rows do not support this accuracy.
+
+    Examples
+    --------
+    >>> certain = np.arange(400.0)
+    >>> mn.interpret.accuracy_threshold(certain, certain < 300, accuracy=0.95) < 310
+    True
+    """
+    for name, value in (("accuracy", accuracy), ("confidence_level", confidence_level)):
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+    if not len(scores):
+        raise ValueError(_NO_LABELS)
+    order = np.argsort(scores, kind="stable")
+    ordered = scores[order]
+    hits = np.append(0, np.cumsum(np.asarray(right, dtype=np.int64)[order]))
+    limits = np.append(ordered - _margin(scores), np.inf)  # of the first k rows, k = 0 to n
+    answered = np.searchsorted(ordered, limits, side="right")
+
+    def bound(share_of_risk: float) -> Floats:
+        """Of the accuracy of the first k rows."""
+        risk, sure = share_of_risk * (1 - confidence_level), hits[answered]
+        found = beta.ppf(risk, np.maximum(sure, 1), answered - sure + 1)
+        return np.where(sure > 0, found, 0.0)
+
+    starts = np.unique(len(scores) >> np.arange(4))
+    first, further = bound(1 / 8)[starts], bound(1 / 2) >= accuracy
+    if first.max() < accuracy:
+        raise ValueError(
+            f"an accuracy of {accuracy:g} cannot be promised: {len(scores)} labeled held-out rows "
+            f"support {np.floor(1000 * first.max()) / 1000:g} at most; calibrate with more rows, "
+            "or ask for less"
+        )
+    last = starts[first >= accuracy].max()  # those from smaller sets end before it, or there
+    return float(limits[last + np.append(further[last + 1 :], False).argmin()])
 
 
 def _margin(scores: Floats) -> float:
@@ -264,7 +365,7 @@ def rejection_reasons(model: FittedModel, X: Any) -> Tensor:
 
 
 def rejection_score(model: FittedModel, X: Any) -> Floats:
-    """Compute the sum of the reasons to reject each row, in standard deviations of drawn rows.
+    """Compute the sum of the reasons to reject each row, in standard deviations.
 
     Parameters
     ----------
@@ -291,8 +392,16 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     return found
 
 
-def is_rejected(model: FittedModel, X: Any, rate: float) -> NDArray[np.bool_]:
-    """Decide which rows have a higher rejection score than a share `rate` of held-out rows.
+def is_rejected(
+    model: FittedModel,
+    X: Any,
+    rate: float | None = None,
+    *,
+    accuracy: float | None = None,
+    confidence_level: float = 0.95,
+    per_class: bool = False,
+) -> NDArray[np.bool_]:
+    """Decide which rows are rejected, by their rejection scores and those of held-out rows.
 
     Parameters
     ----------
@@ -300,8 +409,15 @@ def is_rejected(model: FittedModel, X: Any, rate: float) -> NDArray[np.bool_]:
         A calibrated classifier.
     X : array-like of shape (n, N)
         Rows.
-    rate : float in (0, 1)
-        Share of rows like the held-out ones that may be rejected.
+    rate : float in (0, 1), default None
+        Share of rows like the held-out ones that may be rejected; None: 0.05, or as `accuracy` asks.
+    accuracy : float in (0, 1), default None
+        Share of the answers that must be right, in place of a rate: see `accuracy_threshold`.
+    confidence_level : float in (0, 1), default 0.95
+        Probability, over draws of the held-out rows, that the accuracy is kept.
+    per_class : bool, default False
+        Keep the rate among the rows of each predicted class. A class with fewer held-out rows than
+        the rate needs, 1/rate − 1, has the threshold of all rows.
 
     Returns
     -------
@@ -311,15 +427,51 @@ def is_rejected(model: FittedModel, X: Any, rate: float) -> NDArray[np.bool_]:
     Raises
     ------
     ValueError
-        Before `calibrate`, or if its rows are too few for this rate.
+        Before `calibrate`, or if its rows are too few for this rate or accuracy.
 
     Examples
     --------
     >>> int(mn.interpret.is_rejected(model, X_test, rate=0.05).sum()) <= 3
     True
     """
-    threshold = rejection_threshold(held_out(model).rejection, rate)
-    return as_numpy(rejection_score(model, X)) > threshold
+    return predict_and_reject(
+        model, X, rate, accuracy=accuracy, confidence_level=confidence_level, per_class=per_class
+    )[1]
+
+
+def predict_and_reject(
+    model: FittedModel, X: Any, rate: float | None, *, accuracy: float | None,
+    confidence_level: float, per_class: bool,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:  # fmt: skip
+    """(places of the predicted classes, which rows are rejected).
+
+    The accuracy is promised of the classes at the temperature before `calibrate`, which does not
+    depend on the held-out rows.
+    """
+    held = held_out(model)
+    limit: Any
+    if accuracy is not None and (rate is not None or per_class):
+        raise ValueError("accuracy takes no rate and no per_class: pass one of them")
+    stored = model.stored(X)
+    scored = _at(model, held.temperature)
+    best = as_numpy(scored.log_proba(stored).argmax(1))
+    if accuracy is not None:
+        known = held.right >= 0
+        scores = np.append(held.rejection[known], held.outside)
+        right = np.append(held.right[known], np.zeros(len(scores) - known.sum()))
+        limit = accuracy_threshold(scores, right, accuracy, confidence_level)
+        return best, as_numpy(rejection_score(model, stored)) > limit
+    rate = _RATE if rate is None else rate
+    limit = rejection_threshold(held.rejection, rate)
+    if per_class:
+        limit = np.full(len(model.classes), limit)
+        for k in range(len(limit)):
+            own = held.rejection[held.predicted == k]
+            if _rank(rate, own.size):
+                limit[k] = rejection_threshold(own, rate)
+        limit = limit[best]
+    rejected = as_numpy(rejection_score(model, stored)) > limit
+    return as_numpy(model.log_proba(stored).argmax(1)), rejected
 
 
 def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any]]:
@@ -360,7 +512,7 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
     held = held_out(model)
     known = held.label
     if not known.size:
-        raise ValueError("the held-out rows had no labels: call calibrate(X, y) with labels")
+        raise ValueError(_NO_LABELS)
     rank = int(np.ceil(coverage * (known.size + 1) * (1 - 1e-12)))
     limit = np.inf if rank > known.size else known[rank - 1] + _margin(known)
     log_p = as_numpy(_at(model, held.temperature).log_proba(X))

@@ -27,17 +27,26 @@ _MAX_PRINTED = 30  # classes beyond which the counts would be too small to read
 
 
 @figure_style()
-def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None = None) -> Axes:
+def confusion_matrix(
+    counts: Any,
+    classes: Sequence[object],
+    *,
+    answers: Sequence[object] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw a confusion matrix, each cell with its number.
 
     The color is the share of the row, so rare classes show as well as common ones.
 
     Parameters
     ----------
-    counts : array-like of int of shape (C, C)
+    counts : array-like of int of shape (C, C), or (C, K)
         Rows true, columns predicted.
     classes : sequence of C objects
         Names of the classes.
+    answers : sequence of K objects, default None
+        Names of the columns, if they differ: those of `interpret.classification_report` end with
+        "rejected".
     ax : matplotlib Axes, default None
         Where to draw; None: a new figure.
 
@@ -54,12 +63,13 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
     """
     counts = as_array(counts, "counts", 2)
     n = len(counts)
-    if counts.shape != (n, n):
-        raise ValueError(f"counts must be square, got shape {counts.shape}")
+    answers = classes if answers is None else answers
+    if counts.shape != (n, len(answers)):
+        raise ValueError(f"counts must be square, got shape {counts.shape}: or pass answers=")
     if counts.min() < 0:
         raise ValueError(f"counts must not be negative, got {counts.min():g}")
     same_length(n, "row of counts", classes=classes)
-    names = [plain(c) for c in classes]
+    names, columns = [plain(c) for c in classes], [plain(c) for c in answers]
     totals = counts.sum(1, keepdims=True)
     share = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
     if ax is None:
@@ -80,8 +90,8 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
             )
     size = float(np.clip(240 / n, 7.0, 10.0))
     step = 1 if n <= _MAX_PRINTED else math.ceil(n / 20)
-    long = max(map(len, names)) > 3
-    ax.set_xticks(np.arange(0, n, step), names[::step], fontsize=size, rotation=90 if long else 0)
+    turn = 90 if max(map(len, columns)) > 3 else 0
+    ax.set_xticks(np.arange(0, len(columns), step), columns[::step], fontsize=size, rotation=turn)
     ax.set_yticks(np.arange(0, n, step), names[::step], fontsize=size)
     ax.tick_params(length=0)
     ax.set_xlabel("predicted")

@@ -1,0 +1,236 @@
+"""Labels that a cross-fitted model contradicts, with the memories and rows that say so.
+
+Rows are held out in folds. Each fold is predicted by a model that was trained on the others with the
+settings that `fit` chose on all rows, so nothing is searched again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.data.normalize import DENSE
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.estimators.choice import Candidate, Choice
+from mnemosphere.estimators.class_training import ClassTraining
+from mnemosphere.estimators.setup import learn_features
+from mnemosphere.features import Features
+from mnemosphere.files import plain
+from mnemosphere.fitted import FittedModel, as_numpy, check_whole, trained_with
+from mnemosphere.interpret.exemplars import find_exemplars
+from mnemosphere.interpret.recall import draw_seed
+from mnemosphere.labels import Encoded, encode
+from mnemosphere.model.products import operands
+from mnemosphere.text import Shown, Table
+
+_SHOWN = 20  # rows of a printed table
+
+
+@dataclass(frozen=True)
+class LabelIssues(Shown):
+    """Rows whose label is contradicted by a model that did not see them, least probable labels first.
+
+    Attributes
+    ----------
+    rows : ndarray of int of shape (k,)
+        Their numbers.
+    given : ndarray of shape (k,)
+        Their labels.
+    suggested : ndarray of shape (k,)
+        The most probable class.
+    self_confidence : ndarray of shape (k,)
+        The probability of the label.
+    margin : ndarray of shape (k,)
+        That less the probability of the suggested class.
+    share : ndarray of shape (k,)
+        What the memory that says most for the suggested class contributes to its probability.
+    memories : ndarray of shape (k, N)
+        That memory, in the features' units if rows are standardized or on circles.
+    typical_rows : list of k lists of int
+        Rows that it stands for, most typical first.
+    proba : ndarray of shape (n, C)
+        Probabilities of the classes, in sorted order, of each row as it was held out; NaN for rows
+        without label and for the only row of a class.
+    scores : ndarray of shape (n,)
+        The probability of the label of each row: the lower, the sooner it is wrong.
+
+    Examples
+    --------
+    >>> wrong = y_train.copy()
+    >>> wrong.iloc[0] = 2 - wrong.iloc[0]
+    >>> issues = clf.label_issues(X_train, wrong)
+    >>> len(issues) > 0, issues.scores.shape
+    (True, (118,))
+    """
+
+    rows: NDArray[np.int64]
+    given: NDArray[Any]
+    suggested: NDArray[Any]
+    self_confidence: NDArray[np.float64]
+    margin: NDArray[np.float64]
+    share: NDArray[np.float64]
+    memories: NDArray[Any]
+    typical_rows: list[list[int]]
+    proba: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """List the rows as dicts, for a data frame or JSON.
+
+        Returns
+        -------
+        list of k dicts
+            One for each row: "row", "given", "suggested", "self_confidence", "margin", "share" and
+            "typical_rows".
+
+        Examples
+        --------
+        >>> sorted(clf.label_issues(X_train, y_train).as_dicts()[0])[:3]
+        ['given', 'margin', 'row']
+        """
+        names = ("given", "suggested", "self_confidence", "margin", "share", "typical_rows")
+        columns = [plain(self.rows), *(plain(getattr(self, name)) for name in names)]
+        return [
+            dict(zip(("row", *names), line, strict=True)) for line in zip(*columns, strict=True)
+        ]
+
+    def parts(self, width: int, most: int | None = None) -> list[str | Table]:
+        """How many there are, and the first of them."""
+        told = f"{len(self)} of {len(self.scores)} labels are contradicted"
+        lines = [
+            {
+                "row": str(own["row"]), "label": str(own["given"]), "suggested": str(own["suggested"]),
+                "P(label)": f"{own['self_confidence']:.1%}", "margin": f"{own['margin']:.2f}",
+                "memory's share": f"{own['share']:.0%}",
+                "its typical rows": ", ".join(map(str, own["typical_rows"])),
+            }
+            for own in self.as_dicts()[: most or _SHOWN]
+        ]  # fmt: skip
+        return [told, lines] if lines else [told]
+
+
+def label_issues(
+    settings: Mapping[str, Any], owner: str, model: FittedModel | None, X: Any, y: Any, n_folds: int
+) -> LabelIssues:
+    """Cross-fit with the settings of a fitted model, or with those that a search finds."""
+    check_whole(n_folds, "n_folds", 2)
+    if model is None:
+        features, stored = learn_features(X, settings["device"], owner, encoder=settings["encoder"])
+    else:
+        features, stored = model.features, model.stored(X)
+        stored = stored.dense() if model.normalizer.kind in DENSE else stored
+    coded = encode(
+        y, stored.n_rows, None, unlabeled=settings["unlabeled"],
+        smoothing=trained_with(settings)["smoothing"], require_label=True, device=stored.device,
+    )  # fmt: skip
+    seed = draw_seed(settings["random_state"])
+    with operands(settings["precision"]):
+        chosen, temperature = _chosen(settings, model, features, stored, coded, seed)
+        index = as_numpy(coded.index)
+        fold = _folds(index, n_folds)
+        proba = np.full((len(index), len(coded.classes)), np.nan)
+        held: list[tuple[FittedModel, NDArray[np.int64]]] = []
+        for k in range(n_folds):
+            fitted = np.flatnonzero(fold != k)
+            if not (fold == k).any():
+                continue
+            made = _fit(settings, features, stored, coded, fitted, chosen, temperature, seed)
+            proba[fold == k] = as_numpy(made.log_proba(stored.take(_at(fold == k, stored))).exp())
+            held.append((made, np.flatnonzero(fold == k)))
+    return _ranked(held, stored, coded.classes, index, proba, fold)
+
+
+def _at(mask: NDArray[np.bool_], stored: StoredRows) -> Tensor:
+    return torch.from_numpy(np.flatnonzero(mask)).to(stored.device)
+
+
+def _folds(index: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
+    """The fold of each row, (n,), classes in proportion.
+
+    −1, which takes part in every fit: a row without label, or the only one of its class.
+    """
+    order = np.random.default_rng(0).permutation(len(index))
+    order = order[np.argsort(index[order], kind="stable")]
+    counts = np.bincount(index[index >= 0], minlength=1)
+    order = order[(index[order] >= 0) & (counts[index[order]] > 1)]
+    fold = np.full(len(index), -1)
+    fold[order] = np.arange(len(order)) % n_folds
+    return fold
+
+
+def _chosen(
+    settings: Mapping[str, Any], model: FittedModel | None, features: Features, stored: StoredRows,
+    coded: Encoded, seed: int,
+) -> tuple[Choice, float]:  # fmt: skip
+    """What a fit to all rows would train, or has trained, and its temperature."""
+    trials = [] if model is None else [own for own in model.record.search if own.get("chosen")]
+    if model is not None and trials:
+        names = [field.name for field in fields(Candidate)]
+        return Choice(Candidate(**{name: trials[-1][name] for name in names})), (
+            model.votes.temperature
+        )
+    training = ClassTraining(settings, features.n_columns, coded.classes)
+    training.resolve(stored, coded.targets, None, seed)
+    return training.choice, training.choice.temperature
+
+
+def _fit(
+    settings: Mapping[str, Any], features: Features, stored: StoredRows, coded: Encoded,
+    rows: NDArray[np.int64], chosen: Choice, temperature: float, seed: int,
+) -> FittedModel:  # fmt: skip
+    """A model of some of the rows; its typical rows are numbers among all rows."""
+    at = torch.from_numpy(rows).to(stored.device)
+    training = ClassTraining(settings, features.n_columns, coded.classes)
+    own = stored.take(at)
+    dataset = training.resolve(own, coded.targets[at], None, seed, chosen=chosen)
+    trained = training.train(dataset, seed, [])
+    votes = trained.votes.at(temperature)
+    return FittedModel(
+        "classifier", votes, trained.density, training.normalizer, features, coded.classes,
+        exemplars=find_exemplars(votes, training.normalizer, own),
+        **trained_with({**settings, "objective": chosen.candidate.objective}),
+    )  # fmt: skip
+
+
+def _ranked(
+    held: list[tuple[FittedModel, NDArray[np.int64]]], stored: StoredRows, classes: NDArray[Any],
+    index: NDArray[np.int64], proba: NDArray[Any], fold: NDArray[np.int64],
+) -> LabelIssues:  # fmt: skip
+    """The rows that are contradicted, and the memory that says most for another class."""
+    others = proba.copy()
+    others[np.arange(len(index)), index] = -1.0
+    own = np.where(fold >= 0, proba[np.arange(len(index)), index], np.nan)
+    margins, best = own - others.max(1), others.argmax(1)
+    contradicted = margins < 0
+    share = np.zeros(len(index))
+    memories: dict[int, NDArray[Any]] = {}
+    typical: dict[int, list[int]] = {}
+    for model, rows in held:
+        some = rows[contradicted[rows]]
+        if not len(some):
+            continue
+        said = model.shares(stored.take(torch.from_numpy(some).to(stored.device)))
+        said = said * model.precise_votes.labels[1:, best[some]].T
+        share[some] = as_numpy(said.amax(1))
+        assert model.exemplars is not None
+        for row, memory in zip(some.tolist(), said.argmax(1).tolist(), strict=True):
+            memories[row] = model.memories[memory]
+            near = model.exemplars.typical[memory]
+            typical[row] = near[near >= 0].tolist()
+    order = np.flatnonzero(contradicted)
+    order = order[np.argsort(own[order], kind="stable")]
+    pictures = np.array([memories[row] for row in order.tolist()])
+    return LabelIssues(
+        order, classes[index[order]], classes[best[order]], own[order], margins[order], share[order],
+        pictures.reshape(len(order), held[0][0].memories.shape[1]),
+        [typical[row] for row in order.tolist()], proba, own,
+    )  # fmt: skip

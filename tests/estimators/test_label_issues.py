@@ -1,0 +1,73 @@
+"""Flipped labels are found, with the class that they had and rows that say so."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import mnemosphere as mn
+
+X, Y = load_digits(return_X_y=True)
+X, Y = X[:600], Y[:600]
+FLIPPED = np.random.default_rng(0).permutation(600)[:40]
+LABELS = Y.copy()
+LABELS[FLIPPED] = (Y[FLIPPED] + np.random.default_rng(1).integers(1, 10, 40)) % 10
+NAMES = np.array([f"digit {k}" for k in range(10)])
+QUICK = {"n_memories": 30, "objective": "joint", "normalize": "center", "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def issues():
+    return mn.DAMClassifier(**QUICK).label_issues(X, NAMES[LABELS])
+
+
+def test_flipped_labels_come_first(issues):
+    first = np.argsort(issues.scores)[:40]
+    assert np.isin(first, FLIPPED).mean() > 0.85
+    found = np.isin(issues.rows, FLIPPED)
+    assert (issues.suggested[found] == NAMES[Y[issues.rows[found]]]).mean() > 0.9
+    assert np.array_equal(issues.given, NAMES[LABELS[issues.rows]])
+    assert (issues.given != issues.suggested).all()
+
+
+def test_scores_are_those_of_the_probabilities(issues):
+    proba = issues.proba
+    np.testing.assert_allclose(proba.sum(1), 1.0)
+    own = proba[np.arange(600), LABELS]
+    np.testing.assert_array_equal(issues.self_confidence, own[issues.rows])
+    assert np.array_equal(np.sort(issues.rows), np.flatnonzero(proba.argmax(1) != LABELS))
+    np.testing.assert_allclose(issues.margin, own[issues.rows] - proba.max(1)[issues.rows])
+    assert (np.diff(issues.self_confidence) >= 0).all()
+    np.testing.assert_array_equal(issues.scores, own)
+
+
+def test_the_evidence_was_not_held_out_and_has_the_suggested_label(issues):
+    agrees = []
+    for row, suggested, rows in zip(
+        issues.rows, issues.suggested, issues.typical_rows, strict=True
+    ):
+        assert row not in rows
+        agrees += [NAMES[LABELS[near]] == suggested for near in rows]
+    assert np.mean(agrees) > 0.8
+    assert issues.memories.shape == (len(issues), 64)
+    assert ((issues.share > 0) & (issues.share <= 1)).all()
+    assert str(issues).startswith(f"{len(issues)} of 600 labels are contradicted")
+    assert issues.as_dicts()[0]["row"] == issues.rows[0]
+    assert "<table>" in issues._repr_html_()
+
+
+def test_a_fitted_model_gives_its_settings_and_stays():
+    clf = mn.DAMClassifier(search=None, random_state=0).fit(X[:300], LABELS[:300])
+    before = clf.model_
+    found = clf.label_issues(X[:300], LABELS[:300], n_folds=3)
+    assert clf.model_ is before
+    assert np.isin(found.rows, FLIPPED).sum() > 0.6 * np.sum(FLIPPED < 300)
+
+
+def test_rows_that_cannot_be_judged():
+    labels = np.where(np.arange(200) == 7, 11, LABELS[:200]).astype(float)  # the only one
+    labels[3] = np.nan
+    clf = mn.DAMClassifier(**QUICK, unlabeled=float("nan"))
+    found = clf.label_issues(X[:200], labels, n_folds=2)
+    assert np.flatnonzero(np.isnan(found.scores)).tolist() == [3, 7]
+    with pytest.raises(ValueError, match="n_folds must be a whole number >= 2"):
+        clf.label_issues(X[:200], labels, n_folds=1)

@@ -1,0 +1,184 @@
+"""Examples added and removed without training, and answers at a promised accuracy."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+import mnemosphere as mn
+from mnemosphere import interpret
+
+X, Y = load_digits(return_X_y=True)
+FEW = np.flatnonzero(Y == 4)
+FIT = np.setdiff1d(np.arange(0, 1200), FEW[3:])  # three rows of class 4
+NEW = np.arange(1200, 1797)
+MORE = FEW[3:8]
+LABELS = np.array([f"digit {k}" for k in range(10)])[Y]
+pytestmark = pytest.mark.filterwarnings("ignore:class 'digit 4' has 1% of the rows")
+
+
+@pytest.fixture(scope="module", params=["joint", "conditional"])
+def clf(request):
+    made = mn.DAMClassifier(40, objective=request.param, normalize="center", random_state=0)
+    return made.fit(X[FIT], LABELS[FIT]).calibrate(X[NEW[:300]], LABELS[NEW[:300]])
+
+
+def fresh(clf):
+    return mn.as_estimator(clf.model_)
+
+
+def tensors(model):
+    header, found = mn.export.files.check(model)
+    return header, found
+
+
+def assert_same_model(one, other):
+    """Bit for bit, whatever a file holds."""
+    (header, found), (wanted_header, wanted) = tensors(one), tensors(other)
+    assert header == wanted_header
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(t.nan_to_num(7), wanted[k].nan_to_num(7)) for k, t in found.items())
+
+
+def test_rows_like_examples_are_classified_so(clf):
+    own, others = NEW[Y[NEW] == 4], NEW[Y[NEW] != 4]
+    wider = fresh(clf).add_examples(X[MORE], LABELS[MORE])
+    assert (wider.predict(X[MORE]) == "digit 4").mean() > 0.7
+    gain = wider.score(X[own], LABELS[own]) - clf.score(X[own], LABELS[own])
+    loss = clf.score(X[others], LABELS[others]) - wider.score(X[others], LABELS[others])
+    assert gain > 0.1
+    assert loss < 0.03
+    assert np.array_equal(wider.memories_[: clf.n_memories_], clf.memories_)
+    assert wider.n_memories_ == clf.n_memories_ + 5
+    assert wider.classes_.tolist() == clf.classes_.tolist()
+
+
+def test_adding_and_removing_leaves_the_same_model(clf, tmp_path):
+    wider = fresh(clf).add_examples(X[MORE], LABELS[MORE])
+    assert_same_model(fresh(wider).remove_examples().model_, clf.model_)
+    assert_same_model(fresh(wider).remove_examples(X[MORE[::-1]]).model_, clf.model_)
+    wider.save(tmp_path / "m.safetensors")
+    loaded = mn.load(tmp_path / "m.safetensors")
+    assert_same_model(loaded.model_, wider.model_)
+    assert_same_model(loaded.remove_examples().model_, clf.model_)
+
+
+def test_examples_may_come_in_any_number_of_calls(clf):
+    rows = np.append(MORE, FEW[9:11])
+    rows = np.append(rows, NEW[Y[NEW] == 7][:2])
+    once = fresh(clf).add_examples(X[rows], LABELS[rows])
+    twice = fresh(clf).add_examples(X[rows[:3]], LABELS[rows[:3]])
+    twice.add_examples(X[rows[3:]], LABELS[rows[3:]])
+    assert_same_model(once.model_, twice.model_)
+    less = fresh(once).remove_examples(X[rows[3:]])
+    assert_same_model(less.model_, fresh(clf).add_examples(X[rows[:3]], LABELS[rows[:3]]).model_)
+
+
+def test_other_edits_make_examples_memories(clf):
+    wider = fresh(clf).add_examples(X[MORE], LABELS[MORE])
+    wider.calibrate(X[NEW], LABELS[NEW])  # which keeps them
+    held = wider.model_.calibration
+    assert wider.remove_examples(X[MORE[:1]]).model_.calibration is held
+    wider.rename_class("digit 3", "three")
+    with pytest.raises(ValueError, match="has no examples: add_examples adds some"):
+        wider.remove_examples()
+
+
+def test_examples_out_of_scope_are_rejected(clf):
+    strange = np.random.default_rng(0).permuted(X[NEW[:40]], axis=1)
+    wider = fresh(clf).add_examples(strange[:20], [mn.OUT_OF_SCOPE] * 20)
+    before, after = (interpret.rejection_score(m.model_, strange[20:]) for m in (clf, wider))
+    assert wider.classes_.tolist() == clf.classes_.tolist()
+    assert np.isfinite(before).all()
+    assert np.isfinite(after).all()
+
+
+def test_clear_errors(clf):
+    wider = fresh(clf).add_examples(X[MORE], LABELS[MORE])
+    with pytest.raises(ValueError, match="row 1 of X is none of the 5 examples"):
+        wider.remove_examples(X[[MORE[0], NEW[0]]])
+    with pytest.raises(ValueError, match="not among the classes"):
+        wider.add_examples(X[:2], ["digit 4", "digit 11"])
+    with pytest.raises(ValueError, match="no direction"):
+        wider.add_examples(np.zeros((1, 64)), ["digit 4"])
+
+
+# Accuracy
+
+
+def test_the_promised_accuracy_holds_over_draws():
+    """P(right | score) = 1 − 0.3·score²: the accuracy of scores below t is 1 − 0.1·t²."""
+    rng, broken, answered = np.random.default_rng(0), [], []
+    for _ in range(400):
+        scores = rng.random(1000)
+        right = rng.random(1000) > 0.3 * scores**2
+        try:
+            limit = interpret.accuracy_threshold(scores, right, 0.95, confidence_level=0.8)
+        except ValueError:
+            limit = 0.0
+        broken.append(1 - 0.1 * min(limit, 1) ** 2 < 0.95)
+        answered.append(min(limit, 1))
+    assert np.mean(broken) < 0.2
+    assert np.mean(answered) > 0.5  # 0.707 at most
+
+
+def test_all_rows_are_answered_if_all_are_right():
+    assert interpret.accuracy_threshold(np.arange(500.0), np.ones(500), 0.95) == np.inf
+    with pytest.raises(ValueError, match=r"20 labeled held-out rows support 0\.\d+ at most"):
+        interpret.accuracy_threshold(np.arange(20.0), np.ones(20), 0.95)
+
+
+def test_answers_at_an_accuracy(clf, tmp_path):
+    held, new = NEW[::2], NEW[1::2]
+    model = fresh(clf).calibrate(X[held], LABELS[held])
+    answers = model.predict_or_reject(X[new], accuracy=0.9)
+    kept = ~np.equal(answers, None)
+    assert kept.mean() > 0.8
+    assert np.mean(answers[kept] == LABELS[new][kept]) > 0.88
+    fewer = model.predict_or_reject(X[new], accuracy=0.95, confidence_level=0.9)
+    assert np.equal(fewer, None).sum() >= np.equal(answers, None).sum()
+    model.save(tmp_path / "m.safetensors")
+    again = mn.load(tmp_path / "m.safetensors").predict_or_reject(X[new], accuracy=0.9)
+    assert np.array_equal(again, answers)
+    for wrong in ({"rate": 0.1}, {"per_class": True}):
+        with pytest.raises(ValueError, match="accuracy takes no rate and no per_class"):
+            model.predict_or_reject(X[new], accuracy=0.9, **wrong)
+    with pytest.raises(ValueError, match="cannot be promised"):
+        model.predict_or_reject(X[new], accuracy=0.9999)
+    with pytest.raises(ValueError, match="had no labels"):
+        fresh(clf).calibrate(X[held]).predict_or_reject(X[new], accuracy=0.9)
+
+
+def test_rows_out_of_scope_count_as_wrong_answers(clf):
+    strange = np.random.default_rng(0).permuted(X[NEW[:150]], axis=1)
+    rows = np.vstack([X[NEW], strange])
+    labels = [*LABELS[NEW], *[mn.OUT_OF_SCOPE] * len(strange)]
+    plain = fresh(clf).calibrate(X[NEW], LABELS[NEW])
+    told = fresh(clf).calibrate(rows, labels)
+    np.testing.assert_array_equal(
+        told.model_.calibration.rejection, plain.model_.calibration.rejection
+    )
+    count = [np.equal(m.predict_or_reject(rows, accuracy=0.9), None).sum() for m in (plain, told)]
+    assert count[0] <= count[1]
+    assert told.model_.calibration.outside.size == 150
+
+
+def test_the_rate_of_each_predicted_class(clf):
+    held, rate = NEW[::2], 0.1
+    model = fresh(clf).calibrate(X[held], LABELS[held])
+    answers = model.predict_or_reject(X[held], rate, per_class=True)
+    best, rejected = model.predict(X[held]), np.equal(answers, None)
+    shares = [rejected[best == name].mean() for name in model.classes_]
+    assert max(shares) <= rate  # ⌊0.1·(n+1)⌋ − 1 of n
+    assert np.std(shares) < np.std(
+        [
+            interpret.is_rejected(model.model_, X[held], rate)[best == k].mean()
+            for k in model.classes_
+        ]
+    )
+    # Classes with few rows have the threshold of all.
+    few = model.predict_or_reject(X[held], 0.01, per_class=True)
+    assert np.array_equal(few, model.predict_or_reject(X[held], 0.01))
+    renamed = fresh(model).rename_class("digit 0", "zero")
+    after = renamed.predict_or_reject(X[held], rate, per_class=True)
+    assert np.array_equal(np.equal(after, None), rejected)
