@@ -32,7 +32,14 @@ STORED = Path(__file__).parent / "results"  # what the documentation is made fro
 PROGRAM = ("python", "-m", "research")
 
 # Options whose value is a place on one machine: named by a word, or left out.
-_PLACES = {"--data": "DIR", "--vectors": "DIR", "--out": None, "-o": None, "--output": None}
+_PLACES = {
+    "--data": "DIR",
+    "--vectors": "DIR",
+    "--texts": "DIR",
+    "--out": None,
+    "-o": None,
+    "--output": None,
+}
 
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]

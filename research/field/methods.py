@@ -36,7 +36,7 @@ NEEDS = {EXPLAINABLE: "interpret", "spherical k-means": "faiss"}
 
 
 # Fits of explainable boosting take minutes and hours beyond so many functions of a column.
-MOST_FUNCTIONS = 50
+MOST_FUNCTIONS = 16
 
 
 def installed(method: str) -> bool:

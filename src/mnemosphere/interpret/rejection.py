@@ -4,8 +4,9 @@ There are three reasons to reject a row: it resembles no memory (its novelty sco
 undecided between classes (the largest probability is low: doubt, its negative logarithm), or no
 class is far ahead of an average one (the centered largest logit is low, as in Hendrycks et al.
 2022). The rejection score is the sum of all, each in units of its standard deviation: of novelty
-among training rows, of the others among rows drawn from the model. Scores are taken at the temperature that the model had before `calibrate`: they
-depend on no held-out row but their own, so those of held-out rows and of new rows are exchangeable.
+among training rows, of the others among rows drawn from the model. Scores are taken at the
+temperature that the model had before `calibrate`: they depend on no held-out row but their own, so
+those of held-out rows and of new rows are exchangeable.
 A study of BANKING77 and CLINC150 compares it with parts of it, the larger of two ranks and
 thresholds per class (docs/open-world.md).
 """
