@@ -148,10 +148,10 @@ def accuracy_sets() -> Table:
     return table._replace(text=f"{table.text}\n\n{more}")
 
 
-def part_table(part: str, *, all_methods: bool = False) -> Table:
-    """One line per method: mean ranks and mean scores, of all methods on the sets that they all have."""
-    results = Results.read(part)
-    keys, among = list(PARTS[part].measures), [*results.heads] if all_methods else []
+def part_table(part: str, given: Results | None = None) -> Table:
+    """One line per method: mean ranks and mean scores; of all methods where results are given."""
+    results = given or Results.read(part)
+    keys, among = list(PARTS[part].measures), [*results.heads] if given else []
     by = {key: summary.ranking(results, key, among) for key in keys}
     first = by[keys[0]]
     lines = []
@@ -171,10 +171,16 @@ def part_table(part: str, *, all_methods: bool = False) -> Table:
 
 
 def explainable_table() -> Table:
-    """All methods on the sets that explainable boosting was measured on."""
-    if methods.EXPLAINABLE not in Results.read("classify").heads:
-        return Table("Not measured yet: `python -m research field classify`.", [])
-    return part_table("classify", all_methods=True)
+    """All methods on the sets that explainable boosting was measured on, with explanations' time."""
+    results = Results.read("classify", RESULTS / "explainable")
+    table = part_table("classify", results)
+    told = []
+    for name in (methods.OURS, methods.EXPLAINABLE):
+        own = [
+            summary.mean(c, "explain_seconds") for (_, m), c in results.cells.items() if m == name
+        ]
+        told.append(f"{name} {short(1000 * float(np.median(own)))} ms")
+    return table._replace(text=f"{table.text}\n\nMedian time to explain a row: {', '.join(told)}.")
 
 
 def readme_table() -> Table:
