@@ -1,18 +1,17 @@
-"""Test accuracy of the conditional objective: images by pixels and by patches, and embeddings.
+"""Test accuracy of the conditional objective: images by pixels and by patches.
 
     python -m research conditional --seeds 10 --device cuda --data DIR
     python -m research conditional --only mnist-patches --seeds 10 --device cuda --data DIR
 
 Every fit is `DAMClassifier(P, objective="conditional")` on all training rows, with the
 normalization that suits them: "center" for pixels, "unit" for patches (through `PatchEncoder`,
-fitted anew for each seed) and for embeddings. Nothing is chosen by the test rows. Each data set has
+fitted anew for each seed). Nothing is chosen by the test rows. Each data set has
 a report of its own, conditional_NAME.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from pathlib import Path
@@ -33,7 +32,6 @@ from research.benchmarks._options import add_data, add_device, parser
 from research.fits import fit_classifier
 
 MEMORIES = (100, 1000)
-EMBEDDINGS = Path("texts") / "banking-minilm.npz"
 
 
 class Case(NamedTuple):
@@ -49,7 +47,6 @@ CASES = {
     "mnist-patches": Case("mnist", "unit", patches=True),
     "fashion-mnist": Case("fashion-mnist", "center"),
     "fashion-mnist-patches": Case("fashion-mnist", "unit", patches=True),
-    "banking": Case("banking", "unit"),
 }
 
 
@@ -58,15 +55,8 @@ Rows = tuple[torch.Tensor, NDArray[Any]]  # on the device, and their classes
 
 def open_rows(data: str, directory: Path | None, device: str) -> tuple[Rows, Rows]:
     """(training, test) rows on the device."""
-    if data == "banking":
-        folder = directory or Path(os.environ.get("MNEMOSPHERE_DATA", "."))
-        with np.load(folder / EMBEDDINGS) as stored:
-            parts = [
-                (stored[f"x_{k}"].astype(np.float32), stored[f"y_{k}"]) for k in ("train", "test")
-            ]
-    else:
-        raw = load(data, directory=directory)
-        parts = [(raw.x_train, raw.y_train), (raw.x_test, raw.y_test)]
+    raw = load(data, directory=directory)
+    parts = [(raw.x_train, raw.y_train), (raw.x_test, raw.y_test)]
     train, test = ((torch.from_numpy(x).to(device), y) for x, y in parts)
     return train, test
 

@@ -31,7 +31,6 @@ import mnemosphere as mn
 from mnemosphere.data import load
 from research import report
 from research.benchmarks._options import add_data, parser
-from research.benchmarks.conditional import EMBEDDINGS
 from research.field import sets
 from research.jobs import finished as in_processes
 from research.report import Json
@@ -116,7 +115,7 @@ def open_set(name: str, n_rows: int, seed: int, folder: Path | None, most: int) 
         parts = (data.x_train, data.y_train, data.x_test, data.y_test)
     else:
         assert folder is not None
-        with np.load(folder / EMBEDDINGS) as stored:
+        with np.load(folder / "texts" / "banking-minilm.npz") as stored:
             parts = tuple(stored[k] for k in ("x_train", "y_train", "x_test", "y_test"))
     x, y, fresh, truth = parts
     learned, some = rng.permutation(len(x))[:most], rng.permutation(len(fresh))[:n_rows]

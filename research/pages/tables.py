@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import fmean
 
 from research.benchmarks.conditional import CASES
-from research.pages.stored import RESULTS, Table, read, table
+from research.pages.stored import Table, read, table
 from research.report import Json
 
 _KINDS = {
     "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "mnist-patches": "MNIST, patches",
-    "fashion-mnist-patches": "Fashion-MNIST, patches", "banking": "BANKING77, MiniLM vectors",
+    "fashion-mnist-patches": "Fashion-MNIST, patches",
 }  # fmt: skip
 
 
 def _conditional() -> tuple[list[Json], list[Json]]:
     """(a row for each data set and number of memories, the runs)."""
-    found = [name for name in CASES if (RESULTS / f"conditional_{name}.json").exists()]
-    runs = [read(f"conditional_{name}") for name in found]
+    runs = [read(f"conditional_{name}") for name in CASES]
     rows = [
         row | {"kind": _KINDS[run["data"]], "all": row["encoding_seconds"] + row["seconds"],
                "rows": run["rows"], "device": run["device"]}
@@ -36,6 +36,34 @@ def conditional_table() -> Table:
     }  # fmt: skip
     rows, runs = _conditional()
     return table(columns, rows, *runs)
+
+
+def two_layers_table() -> Table:
+    """Pixels and patches."""
+    rows, runs = _conditional()
+    accuracy = {(row["kind"], row["memories"]): f"{row['accuracy']:.2f}%" for row in rows}
+    lines = [
+        {"what": f"{n} memories{text}", "mnist": accuracy[f"MNIST{kind}", n],
+         "fashion": accuracy[f"Fashion-MNIST{kind}", n]}
+        for kind, text in {", patches": ", two layers", "": " of pixels"}.items()
+        for n in sorted({row["memories"] for row in rows}, reverse=True)
+    ]  # fmt: skip
+    columns = {"": "{what}", "MNIST": "{mnist}", "Fashion-MNIST": "{fashion}"}
+    return table(columns, lines, *runs)
+
+
+def word_counts_table() -> Table:
+    """TF-IDF rows."""
+    run = read("word_counts")
+    rows = []
+    for name in dict.fromkeys(fit["name"] for fit in run["fits"]):
+        own = [fit for fit in run["fits"] if fit["name"] == name]
+        for method, shown in {"ours": "`DAMClassifier`", "logistic": "logistic regression"}.items():
+            mean = {k: fmean(fit[method][k] for fit in own) for k in own[0][method]}
+            rows.append({"name": name, "method": shown, "words": own[0]["words"]} | mean)
+    columns = {"texts": "{name}", "words": "{words:,}", "method": "{method}",
+               "accuracy": "{accuracy:.1%}", "log-loss": "{log_loss:.3f}", "seconds": "{seconds:.0f}"}  # fmt: skip
+    return table(columns, rows, run)
 
 
 def gpu_cost_table() -> Table:
@@ -73,6 +101,8 @@ def starts_table() -> Table:
 TABLES: dict[str, Callable[[], Table]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
+    "two layers": two_layers_table,
+    "word counts": word_counts_table,
     "ranks": ranks_table,
     "starts": starts_table,
 }
