@@ -31,6 +31,10 @@ def table(tmp_path_factory) -> str:
     return str(path)
 
 
+class Ended(Exception):  # noqa: N818
+    """A process that ended with an error."""
+
+
 def run(size: int, *words: str, restarts: int = 0) -> list[tuple[int, str, str]]:
     """(exit code, output, errors) of every process; those that write a file and should not fail."""
 
@@ -53,9 +57,11 @@ def run(size: int, *words: str, restarts: int = 0) -> list[tuple[int, str, str]]
                 app(list(words), prog_name="mnemosphere")
             except SystemExit as end:
                 code = end.code
+        if code:
+            raise Ended(code, out.getvalue(), err.getvalue())  # the others are not left waiting
         return code, out.getvalue(), err.getvalue()
 
-    return run_group(size, work)
+    return [found.args if isinstance(found, Ended) else found for found in run_group(size, work)]
 
 
 def test_many_processes_write_one_model(table, tmp_path):

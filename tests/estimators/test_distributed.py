@@ -141,7 +141,7 @@ def test_a_file_that_one_process_cannot_read_ends_all(folder, tmp_path, what):
         text = "x2.npy: row 80 is infinite (inf) in column 3"
     else:
         (tmp_path / "x2.npy").unlink()
-        text = "x2.npy is gone"
+        text = "x2.npy cannot be read (it is gone)"
 
     found = run_group(2, lambda _: mn.DAMClassifier(5, normalize="unit", **FAST).fit(rows))
     assert text in str(found[1])

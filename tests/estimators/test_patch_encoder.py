@@ -254,7 +254,7 @@ def test_images_that_cannot_be():
         model.transform(x.reshape(5, 4, 16))
     with pytest.raises(ValueError, match="expecting 64 features"):
         model.transform(x.reshape(5, 64)[:, :63])
-    with pytest.raises(ValueError, match=r"must be \(n, 80\) soft counts"):
+    with pytest.raises(ValueError, match=r"must be \(n, 145\) soft counts"):
         model.inverse_transform(np.ones((2, 84)))
 
 

@@ -108,7 +108,8 @@ class Reader(ABC):
         """The rows of a block in pieces; ValueError if the file is gone, changed or damaged."""
         with readable(self.path):
             if self._look() != self._stat:
-                raise ValueError("it has changed since it was opened")
+                known = self.path.exists()
+                raise ValueError("it has changed since it was opened" if known else "it is gone")
             yield from self._read(block, piece_rows, labels_only)
 
     @abstractmethod
