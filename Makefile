@@ -10,10 +10,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 all: $(STAMP)
 
-# All that the demo needs.
+# All that the demo needs. Modules are compiled when they are imported: most of them never are.
 $(APP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[app]'
+	$(PIP) --no-compile --editable '.[app]'
 	touch $@
 
 # Last an encoder of texts with its weights: where it cannot be built, a few tests are skipped.
