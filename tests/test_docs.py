@@ -122,10 +122,18 @@ def test_relative_links_lead_somewhere(page):
         other = (page.parent / name).resolve() if name else page
         assert other.is_file(), f"{target} leads nowhere"
         if page.is_relative_to(ROOT / "docs"):
-            inside = other.is_relative_to(ROOT / "docs")
+            inside = other.is_relative_to(ROOT / "docs") or name.startswith("../src/")
             assert inside, f"{target} lies outside of the site"
         if anchor:
             assert anchor in headings(other), f"{target}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_to_the_source_name_what_is_there(page):
+    for name, target in re.findall(r"\[`([^`]+)`\]\((../src/[^()\s]+)\)", page.read_text("utf-8")):
+        source = (page.parent / target).read_text(encoding="utf-8")
+        for part in name.split("."):
+            assert re.search(rf"^ *(?:def|class) {part}\b", source, re.MULTILINE), name
 
 
 def shell_lines(page: Path) -> list[str]:

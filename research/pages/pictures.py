@@ -47,12 +47,11 @@ def lineage() -> Figure:
 
 
 def demo_pictures(folder: Path) -> None:
-    """Two pictures that the demo writes, its confusions, and the mistake it is most sure of."""
+    """A picture that the demo writes, its confusions, and the mistake it is most sure of."""
     raw = data.load("mnist-small")
     with tempfile.TemporaryDirectory() as made:
         CliRunner().invoke(app, ["demo", "--out", f"{made}/demo"], catch_exceptions=False)
-        for name in ("memories.png", "explanation.png"):
-            shutil.copy(Path(made, "demo", name), folder / name)
+        shutil.copy(Path(made, "demo", "explanation.png"), folder)
         model = load(Path(made, "demo", "model.safetensors"))
     proba = model.predict_proba(raw.x_test)
     wrong = model.classes_[proba.argmax(1)] != raw.y_test

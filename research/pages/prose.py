@@ -16,7 +16,8 @@ from research.report import ROOT
 
 # Pages that report results or prove things; all others share the budget of words.
 RESEARCH = {
-    "architecture.md", "benchmarks.md", "beyond-the-paper.md", "field.md", "open-world.md", "paper-reproduced.md",
+    "architecture.md", "benchmarks.md", "beyond-the-paper.md", "field.md", "how-a-fit-works.md",
+    "open-world.md", "paper-reproduced.md",
     "robustness.md", "theory.md", "theory-derivations.md",
 }  # fmt: skip
 # Pages with one task and one reader each.
