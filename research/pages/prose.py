@@ -37,7 +37,6 @@ SETTINGS = {
     "to 1e-9": "a tolerance that a test asserts",
     "to 1e-5": "a tolerance that a test asserts",
     "to 1e-3": "a tolerance that a test asserts",
-    "| 1% positives": "the name of a data set in a test",
     "Python 3.11 to 3.1": "versions",
     "79% stands for 78.5 to 79.5": "a number of the paper, at two digits",
     "so the 79% is": "the same number",
