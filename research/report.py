@@ -36,6 +36,7 @@ _PLACES = {
     "--data": "DIR",
     "--vectors": "DIR",
     "--texts": "DIR",
+    "--cells": None,
     "--out": None,
     "-o": None,
     "--output": None,

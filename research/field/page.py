@@ -61,7 +61,6 @@ def rank_table() -> Table:
     results = Results.read("classify")
     by = {key: summary.ranking(results, key) for key in PARTS["classify"].measures}
     accuracy = by["accuracy"]
-    spread = {key: found.intervals() for key, found in by.items()}
     differs = scores.wilcoxon_holm(accuracy.scores, accuracy.methods)
 
     def against_ours(name: str) -> str:
@@ -77,9 +76,7 @@ def rank_table() -> Table:
     lines = []
     for name in sorted(accuracy.methods, key=accuracy.mean_ranks.__getitem__):
         cells = [f"**{name}**" if name.startswith(methods.OURS) else name]
-        for key, found in by.items():
-            low, high = spread[key][name]
-            cells.append(f"{found.mean_ranks[name]:.2f} ({low:.1f}–{high:.1f})")
+        cells += [_ranked(found, name) for found in by.values()]
         cells.append(f"{100 * accuracy.mean_scores[name]:.1f}%")
         cells.append(against_ours(name))
         cells += [short(median(name, key)) for key in ("fit_seconds", "predict_seconds")]
@@ -183,6 +180,12 @@ def explainable_table() -> Table:
     return table._replace(text=f"{table.text}\n\nMedian time to explain a row: {', '.join(told)}.")
 
 
+def _ranked(found: summary.Ranking, name: str) -> str:
+    """Mean rank and its interval."""
+    low, high = found.intervals()[name]
+    return f"{found.mean_ranks[name]:.2f} ({low:.1f}–{high:.1f})"
+
+
 def readme_table() -> Table:
     """In short: mean ranks, mean scores, seconds of a fit."""
     results = Results.read("classify")
@@ -191,13 +194,14 @@ def readme_table() -> Table:
     lines = []
     for name in sorted(first.methods, key=first.mean_ranks.__getitem__):
         seconds = [summary.mean(results.cells[s, name], "fit_seconds") for s in first.sets]
-        ranks = [f"{found.mean_ranks[name]:.2f}" for found in by.values()]
+        ranks = [_ranked(found, name) for found in by.values()]
         scores = f"{100 * first.mean_scores[name]:.1f}%"
         shown = "**mnemosphere**" if name == methods.OURS else name
         lines.append([shown, *ranks, scores, short(float(np.median(seconds)))])
     head = ["method", *(f"rank, {WORDS[key]}" for key in by), "mean accuracy", "fit, s"]
     largest = max(results.sets[s]["rows"] for s in first.sets)
-    rule = f"Mean ranks (1 is best) on {len(first.sets)} tables of up to {largest:,} rows; "
+    rule = f"Mean ranks (1 is best) on {len(first.sets)} tables of up to {largest:,} rows, five folds; "
+    rule += "brackets: 95% bootstrap interval over tables; "
     rule += "median processor seconds of a fit in one thread."
     return Table(f"{markdown(head, lines)}\n\n{rule}", [*results.heads.values()])
 
