@@ -67,6 +67,15 @@ def write(name: str) -> None:
     (FOLDER / f"{name}.md").write_text(page + "\n", encoding="utf-8")
 
 
+def write_if_possible(name: str) -> str | None:
+    """The package that is missing, if one is."""
+    try:
+        write(name)
+    except ModuleNotFoundError as error:
+        return error.name
+    return None
+
+
 def index() -> str:
     """All scripts by title, each with its last figure."""
     lines = [_ABOUT, '<div class="grid cards" markdown>', ""]
@@ -98,8 +107,8 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     FOLDER.mkdir(exist_ok=True)
     work = [(name,) for name in args.names or SCRIPTS]
-    for (name,), _ in jobs.finished(write, work, args.jobs):
-        print(f"wrote {name}", flush=True)
+    for (name,), missing in jobs.finished(write_if_possible, work, args.jobs):
+        print(f"{name} stays: it needs {missing}" if missing else f"wrote {name}", flush=True)
     for figure, name in _IN_THE_GUIDE.items():
         shutil.copy(FOLDER / f"{name}-{figure}.png", FOLDER.parent / "images" / f"{figure}.png")
     (FOLDER / "index.md").write_text(index(), encoding="utf-8")

@@ -7,8 +7,7 @@ class is far ahead of an average one (the centered largest logit is low, as in H
 among training rows, of the others among rows drawn from the model. Scores are taken at the
 temperature that the model had before `calibrate`: they depend on no held-out row but their own, so
 those of held-out rows and of new rows are exchangeable.
-A study of BANKING77 and CLINC150 compares it with parts of it, the larger of two ranks and
-thresholds per class (docs/open-world.md).
+A study of texts and images compares it with parts of it (docs/open-world.md).
 """
 
 from __future__ import annotations
