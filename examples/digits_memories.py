@@ -19,8 +19,8 @@ print(
 )
 
 # %%
-# Above, the memories: red where a pixel is brighter than the mean of the image, blue where it is
-# darker. Below, their soft labels: the classes that each memory votes for.
+# Each memory with its number and the class it votes for: red where a pixel is brighter than the mean
+# of the image, blue where it is darker.
 memories_of(clf.model_, data.image_shape, count=20).savefig("memories.png")
 
 # %%

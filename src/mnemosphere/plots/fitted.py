@@ -14,7 +14,7 @@ from mnemosphere.fitted import FittedModel
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.features import memory_texts
 from mnemosphere.plots.functions import memory_curves, representative
-from mnemosphere.plots.gallery import class_weights, memory_gallery
+from mnemosphere.plots.gallery import class_weights, memories, memory_gallery
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.latent import latent_classes
 from mnemosphere.plots.recall import recall_strips
@@ -27,17 +27,18 @@ _CURVES = 8  # memories in one panel
 def memories_of(
     model: FittedModel, shape: Shape = None, count: int = 25, pictures: NDArray[Any] | None = None
 ) -> Figure | SubFigure | Axes:
-    """Memories of a classifier above their class weights, or of a clusterer by cluster.
+    """Memories of a classifier with their classes, or of a clusterer by cluster.
 
     Where features have names that can be read, those of both by them; memories of texts by texts;
-    memories on circles as functions of the features.
+    memories on circles as functions of the features. Where memories are no images, their class
+    weights are below them.
 
     pictures (P, pixels): what memories look like, where they are not images themselves.
     """
-    behind = model.exemplars
+    behind, label = model.exemplars, _class_weights(model)[1:].argmax(1)
+    called = [*model.classes.tolist(), "none of them"]
     if model.features.encoder is not None and behind is not None and behind.names is not None:
-        label = _class_weights(model)[1:].argmax(1)
-        called, texts = [*model.classes.tolist(), "none of them"], behind.as_lists()
+        texts = behind.as_lists()
         shown = sorted(representative(model, count).tolist(), key=lambda m: (label[m], m))
         titles = [f"{memory_name(m)} {called[label[m]]}" for m in shown]
         return memory_texts(titles, [texts[m] for m in shown])
@@ -57,9 +58,13 @@ def memories_of(
     if not model.is_classifier and not named:
         scale = float(np.quantile(np.abs(w), 0.99)) or None
         return latent_classes(*parts, image_shape=shape, vmax=scale)
+    chosen = representative(model, count)
+    if shape is not None:
+        labels = [called[label[m]] for m in chosen]
+        return memories(w, shape, indices=chosen, labels=labels).figure
     return memory_gallery(
         *parts, classes=model.classes.tolist(), image_shape=shape,
-        feature_names=names if named else None, unit=unit, indices=representative(model, count),
+        feature_names=names if named else None, unit=unit, indices=chosen,
     )  # fmt: skip
 
 
