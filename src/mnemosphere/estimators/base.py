@@ -274,7 +274,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, N)
-            Where to start. NaN features are imputed; the others stay as given, up to one factor per row.
+            Where to start. NaN features are imputed; the others stay as given.
         y : array-like of shape (n,), default None
             The class of each row; None: any class.
         known : array-like of bool of shape (n, N), default None
@@ -285,8 +285,9 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray or pandas.DataFrame of shape (n, N)
-            The completed rows, in the units of X. For a frame, a frame of the same columns: known values
-            are as given, and whole numbers are whole.
+            The completed rows, in the units of X; with normalize="unit" up to one factor per row, with
+            "center" also without the mean of the row. For a frame, a frame of the same columns: known
+            values are as given, and whole numbers are whole.
 
         Examples
         --------

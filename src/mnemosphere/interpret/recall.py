@@ -68,7 +68,7 @@ def recall(
         A fitted classifier or clusterer.
     X : array-like of shape (n, N)
         Where to start, such as damaged patterns or noise. NaN features are imputed; the others stay as
-        given, up to one factor per row.
+        given.
     y : array-like of shape (n,), default None
         The class of each row; None: any class.
     known : array-like of bool of shape (n, N), default None
@@ -79,8 +79,9 @@ def recall(
     Returns
     -------
     ndarray or pandas.DataFrame of shape (n, N)
-        The completed rows, in the units of X. For a frame, a frame of the same columns: known values are
-        as given, and whole numbers are whole.
+        The completed rows, in the units of X; with normalize="unit" up to one factor per row, with "center"
+        also without the mean of the row. For a frame, a frame of the same columns: known values are as given,
+        and whole numbers are whole.
 
     Examples
     --------

@@ -67,7 +67,7 @@ def _cut(n_rows: int, step: int) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Sums over rows, from which gradient, fixed-point step and certificate are all read."""
+    """Sums over rows, from which gradient, fixed-point step and stationarity are all read."""
 
     w_bar: Tensor  # (P, N)      Σ_b r[b,μ] x_b
     p_bar: Tensor  # (P+1, C+1)  Σ_b q[b,y] · share of γ given (b, y)
