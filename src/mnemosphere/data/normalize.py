@@ -27,7 +27,7 @@ from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
 
 # Simplest first.
-NORMALIZATIONS = ("unit", "center", "standard", "whitened", "weighted", "circles", "none")
+NORMALIZATIONS = ("unit", "center", "standard", "whitened", "circles", "none")
 _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
     "scale": Array("N", low=math.ulp(0.0), optional=True),
@@ -41,9 +41,8 @@ _LEARNED = {  # what a model file may hold
 _CIRCLES = ("knots", "ranks", "mass", "harmonics")
 _LOOKED_AT = 8  # chunks
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
-METRICS = ("whitened", "weighted")
-SCALED = ("standard", *METRICS)
-DENSE = (*METRICS, "circles")  # of which sparse rows come out dense
+SCALED = ("standard", "whitened")
+DENSE = ("whitened", "circles")  # of which sparse rows come out dense
 _DENSE_NUMBERS = 1 << 20  # numbers of sparse rows that are held dense at a time
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
@@ -59,7 +58,6 @@ class Normalizer:
               of a row as well as its direction, and no row is ever zero
     whitened  the same, then a metric that makes the rows of each class vary alike in every
               direction (`model.metric.start`)
-    weighted  the same, as far as that helps, and coordinates count by what they tell of the class
     circles   each feature as points on circles, by its rank among the training rows (`data.circles`)
     none      the rows are unit vectors already
 
@@ -67,7 +65,7 @@ class Normalizer:
     """
 
     kind: str
-    mean: Tensor | None = None  # (N,) float64, with 'standard', 'whitened' and 'weighted'
+    mean: Tensor | None = None  # (N,) float64, with 'standard' and 'whitened'
     scale: Tensor | None = None
     energy: Tensor | None = None  # (N,) each feature's mean share of a row's squared norm; else
     metric: Tensor | None = None  # (D, M) float64
