@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.encoding import check_names, listed
-from mnemosphere.data.paths import IPC, MEMORY, SUFFIXES, TEXT, Paths, expand
+from mnemosphere.data.paths import IPC, SUFFIXES, TEXT, Paths, expand
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.tables import Dialect, read_labels, read_table, readable, suffix_of
 from mnemosphere.files import checksum
@@ -336,7 +336,7 @@ def _matrix(column: Any, name: str) -> NDArray[Any]:
     return _values(column)[:, None]
 
 
-class _BatchReader(Reader):
+class BatchReader(Reader):
     """Anything that can be iterated more than once, as one block."""
 
     def __init__(self, batches: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
@@ -378,13 +378,20 @@ def _batch(given: Any) -> Piece:
     return Piece(x if hasattr(x, "shape") else np.asarray(x), *labels)
 
 
-def _open(path: Path, columns: Columns) -> Reader:
-    """The reader of a file, by its suffix."""
-    suffix = suffix_of(path)
-    with readable(path):
-        if suffix == ".npy":
-            return _ArrayReader(path, columns)
-        return (_ArrowReader if suffix in SUFFIXES else _TableReader)(path, columns)
+def open_files(
+    paths: Paths, label: str | Sequence[str] | None, weight: str | Sequence[str] | None,
+    features: Sequence[str] | None,
+) -> list[Reader]:  # fmt: skip
+    """Readers of files of one kind: see `Dataset.open`."""
+    files, readers = expand(paths), []
+    used = None if features is None else list(features)
+    beside = [_beside(name, files) for name in (label, weight)]
+    for path, y, w in zip(files, *beside, strict=True):
+        suffix, columns = suffix_of(path), Columns(y, w, used)
+        with readable(path):
+            kind: Any = _ArrowReader if suffix in SUFFIXES else _TableReader
+            readers.append((_ArrayReader if suffix == ".npy" else kind)(path, columns))
+    return readers
 
 
 # Rows of all files together.
@@ -421,7 +428,7 @@ class FileRows:
     Give or take what a file calls a block; a row is called by its number over all files.
     """
 
-    def __init__(self, readers: Sequence[Reader], *, memory: int = MEMORY) -> None:
+    def __init__(self, readers: Sequence[Reader], memory: int) -> None:
         self.readers, self.memory = list(readers), int(memory)
         first = self.readers[0]
         self.n_features, self.names = first.n_features, first.names
@@ -445,28 +452,6 @@ class FileRows:
         self._range = 0, n_rows  # of the rows that this process reads
         self.noted: dict[str, Any] = {}  # what looks at all rows have told
         self.watch: Callable[[int], None] | None = None  # is told how many rows went by
-
-    @classmethod
-    def open(
-        cls, paths: Paths, *, label: str | Sequence[str] | None = None,
-        weight: str | Sequence[str] | None = None, features: Sequence[str] | None = None,
-        memory: int = MEMORY,
-    ) -> Self:  # fmt: skip
-        """Files of one kind: see `Dataset.open`."""
-        files = expand(paths)
-        used = None if features is None else list(features)
-        beside = [_beside(name, files) for name in (label, weight)]
-        readers = [
-            _open(path, Columns(y, w, used)) for path, y, w in zip(files, *beside, strict=True)
-        ]
-        return cls(readers, memory=memory)
-
-    @classmethod
-    def from_batches(
-        cls, batches: Callable[[], Iterable[Any]] | Iterable[Any], *, memory: int = MEMORY
-    ) -> Self:
-        """Anything that can be iterated more than once: see `Dataset.from_batches`."""
-        return cls([_BatchReader(batches)], memory=memory)
 
     @property
     def n_rows(self) -> int:
