@@ -150,7 +150,7 @@ def on_sphere(source, weighted=True):
         weight = torch.from_numpy(np.array(raw.weight)) if weighted else None
         return objectives.soft_labels(index, C, 0.1, dtype=torch.float64), weight
 
-    normalizer = Normalizer.fit("standard", source.files.chunks_on(CPU))
+    normalizer = Normalizer.fit("standard", source.files)
     raw = source.files.sample(N_ROWS, 0)
     zero = torch.zeros(C + 1, dtype=torch.float64)
     how = {"partly": False, "device": CPU, "dtype": torch.float64}

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.data.files import BatchReader, FileRows, RawRows, ahead, open_files
+from mnemosphere.data.files import BatchReader, FileRows, Piece, RawRows, ahead, open_files
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.paths import MEMORY, Paths
 from mnemosphere.data.prepare import on_sphere
@@ -399,13 +399,14 @@ class FileDataset(Dataset):
         n = len(self.files.readers)
         return f"Dataset of {self.n_rows} rows x {self.n_features} in {n} file{'s' * (n > 1)}"
 
-    def __iter__(self) -> Iterator[tuple[Any, NDArray[Any] | None, NDArray[Any] | None]]:
+    def __iter__(self) -> Iterator[Piece]:
         """(x, y, weight) of batches in the stored order, as they are stored."""
         for raw in ahead(self.files.pieces()):
             x = raw.rows.values
-            yield (x if isinstance(x, SparseRows) else x.numpy()), raw.y, raw.weight
+            found = x if isinstance(x, SparseRows) else x.numpy()
+            yield Piece(found, raw.y, raw.weight)
 
-    def read(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+    def read(self) -> Piece:
         """All rows as stored (a frame if features have names), labels and weights."""
         return self.files.read()
 
