@@ -15,9 +15,9 @@ from torch import Tensor
 
 from mnemosphere.data.files import BatchReader, FileRows, Piece, RawRows, ahead, open_files
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.paths import MEMORY, Paths
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.tables import MEMORY, Paths
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows

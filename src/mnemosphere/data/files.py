@@ -21,9 +21,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.encoding import check_names, listed
-from mnemosphere.data.paths import IPC, SUFFIXES, TEXT, Paths, expand
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.tables import Dialect, read_labels, read_table, readable, suffix_of
+from mnemosphere.data.tables import (
+    IN_PIECES,
+    IPC,
+    TEXT,
+    Dialect,
+    Paths,
+    expand,
+    read_labels,
+    read_table,
+    readable,
+    suffix_of,
+)
 from mnemosphere.files import checksum
 from mnemosphere.machine import need
 from mnemosphere.model.sparse_rows import SparseRows
@@ -383,7 +393,7 @@ def open_files(
     for path, y, w in zip(files, *beside, strict=True):
         suffix, columns = suffix_of(path), Columns(y, w, used)
         with readable(path):
-            kind: Any = _ArrowReader if suffix in SUFFIXES else _TableReader
+            kind: Any = _ArrowReader if suffix in IN_PIECES else _TableReader
             readers.append((_ArrayReader if suffix == ".npy" else kind)(path, columns))
     return readers
 
