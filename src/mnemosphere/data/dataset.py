@@ -218,6 +218,7 @@ class ArrayDataset(Dataset):
 
     whole: Batch
     index: Tensor | None = None  # (n,) the rows that it has of these, in order; None: all
+    at_once: int | None = None  # how many of them are taken at a time; None: no large copy is made
 
     @classmethod
     def of(cls, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> Self:
@@ -236,13 +237,6 @@ class ArrayDataset(Dataset):
     def rows(self) -> Batch:
         """All rows, copied if they are a part of others."""
         return self.take(slice(0, self.n_rows))
-
-    @property
-    def at_once(self) -> int:
-        """How many rows are taken at a time if all are asked for; large copies are not made."""
-        if self.index is None or issubclass(self.whole.kind, SparseRows):
-            return max(1, self.n_rows)
-        return max(1, _TAKEN_NUMBERS // self.whole.x.shape[1])
 
     @property
     def device(self) -> torch.device:
@@ -277,7 +271,9 @@ class ArrayDataset(Dataset):
         one before. into: what a batch of that size is taken into, asked for each time.
         """
         if size is None or size >= self.n_rows:
-            size, generator = self.at_once, None
+            size, generator = max(1, self.n_rows), None
+            if self.index is not None and not issubclass(self.whole.kind, SparseRows):
+                size = self.at_once or max(1, _TAKEN_NUMBERS // self.whole.x.shape[1])
         order = None
         if generator is not None:
             order = random_order(self.n_rows, self.device, generator)
@@ -390,10 +386,7 @@ class FileDataset(Dataset):
             self, normalizer=normalizer, label=label, mass=mass.to(device), partly=partly,
             device=device, dtype=dtype, _told=[],
         )  # fmt: skip
-        batch, keep, _ = found._unit_rows(raw)
-        return replace(
-            found, sampled=ArrayDataset(batch.take(keep)), numbers=raw.number[keep.cpu()]
-        )
+        return found._with_sample(raw)
 
     def __repr__(self) -> str:
         n = len(self.files.readers)
@@ -516,29 +509,29 @@ class FileDataset(Dataset):
             keep = keep & (batch.sample_weight > 0)
         return batch, keep, lost
 
-    def _sampled(self) -> FileDataset:
-        """With a sample of the rows, drawn now if there is none."""
-        if self.sampled is not None:
-            return self
-        return self.on_sphere(
-            self.files.sample(SAMPLED, 0), self.normalizer, self.label, self.mass,
-            partly=self.partly, device=self.device, dtype=self.dtype,
-        )  # fmt: skip
+    def _with_sample(self, raw: RawRows) -> FileDataset:
+        batch, keep, _ = self._unit_rows(raw)
+        some = ArrayDataset(batch.take(keep))
+        return replace(self, sampled=some, numbers=raw.number[keep.cpu()])
+
+    def _sampled(self) -> tuple[FileDataset, ArrayDataset, Tensor]:
+        """With a sample of the rows, drawn now if there is none; the sample, their numbers."""
+        whole = self
+        if self.sampled is None:
+            whole = self._with_sample(self.files.sample(SAMPLED, 0))
+        assert whole.sampled is not None
+        assert whole.numbers is not None
+        return whole, whole.sampled, whole.numbers
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or as many as were sampled."""
-        some = self._sampled().sampled
-        assert some is not None
-        return some.sample(n, generator=generator)
+        return self._sampled()[1].sample(n, generator=generator)
 
     def split(
         self, fraction: float, *, generator: torch.Generator
     ) -> tuple[FileDataset, ArrayDataset | None]:
         """(rows to learn from, held-out rows): half of those sampled at most."""
-        whole = self._sampled()
-        some, numbers = whole.sampled, whole.numbers
-        assert some is not None
-        assert numbers is not None
+        whole, some, numbers = self._sampled()
         share = min(0.5, fraction * self.n_rows / some.n_rows)
         held = held_out(some.rows.targets, share, generator=generator)
         if not bool(held.any()):
@@ -561,10 +554,9 @@ class FileDataset(Dataset):
             targets, weight = self.label(raw)
             return change(targets), weight
 
-        whole = self._sampled()
-        assert whole.sampled is not None
+        whole, some, _ = self._sampled()
         mass = change(self.mass[None])[0]
-        return replace(whole, label=label, mass=mass, sampled=whole.sampled.with_targets(change))
+        return replace(whole, label=label, mass=mass, sampled=some.with_targets(change))
 
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
@@ -578,9 +570,7 @@ class FileDataset(Dataset):
         """Sizes of the files, rows left out, and the bytes of the sampled rows."""
         sizes = [reader.n_bytes for reader in self.files.readers]
         kept = zlib.crc32(self.files.kept.numpy().data)
-        some = self._sampled().sampled
-        assert some is not None
-        return f"{sizes} {kept} {some.checksum()}"
+        return f"{sizes} {kept} {self._sampled()[1].checksum()}"
 
 
 def _distinct(classes: ArrayLike | None) -> NDArray[Any] | None:

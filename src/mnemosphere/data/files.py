@@ -653,6 +653,9 @@ class FileRows:
             first = last
 
 
+Chunks = StoredRows | FileRows  # rows that can be looked at in chunks, more than once
+
+
 def _stored(piece: Piece, number: int) -> RawRows:
     x = np.asarray(piece.x, dtype=np.float64) if hasattr(piece.x, "columns") else piece.x
     rows = StoredRows.of(x.reshape(len(x), -1) if len(x.shape) > 2 else x, _CPU)

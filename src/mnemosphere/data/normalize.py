@@ -11,7 +11,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.data.circles import Chunks, Circles
+from mnemosphere.data.circles import Circles
+from mnemosphere.data.files import Chunks
 from mnemosphere.data.sparse_normalize import (
     constant_left,
     counts,
@@ -44,7 +45,6 @@ _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
 SCALED = ("standard", "whitened")
 DENSE = ("whitened", "circles")  # of which sparse rows come out dense
 _DENSE_NUMBERS = 1 << 20  # numbers of sparse rows that are held dense at a time
-_UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
 @dataclass(frozen=True)
@@ -242,13 +242,6 @@ class Normalizer:
             return w.double()
         inverse: Tensor = torch.linalg.pinv(self.metric.to(w.device))
         return w.double() @ inverse.T
-
-    def off_norm(self, x: Tensor) -> Tensor:
-        """Norms (B,) of rows that should be of unit norm, where they are not; 1 elsewhere."""
-        if self.kind != "none":
-            return torch.ones(x.shape[0], dtype=torch.float64, device=x.device)
-        norm = torch.linalg.vector_norm(x.double(), dim=1)
-        return torch.where((norm - 1).abs() > _UNIT, norm, 1.0)
 
     def _directions(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rows that only need to be divided by their norms, the norms, which have no direction."""

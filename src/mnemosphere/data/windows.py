@@ -145,13 +145,8 @@ class PatchDataset(ArrayDataset):
             images = replace(images, values=images.values.to(images.device))
         none = torch.zeros(1, 1, dtype=dtype, device=images.device)
         targets = none.expand(images.n_rows * windows.n_places, 1)
-        return cls(_Patches(images.values, targets, windows=windows), index)
-
-    @property
-    def at_once(self) -> int:
-        """How many patches are held at a time."""
-        assert isinstance(self.whole, _Patches)
-        return _chunk_patches(self.whole.windows, self.device)
+        patches = _Patches(images.values, targets, windows=windows)
+        return cls(patches, index, _chunk_patches(windows, images.device))
 
     def batches(
         self, size: int | None, *, fill: bool = False, into: Any = None, **how: Any
