@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -59,12 +59,6 @@ class Circles:
         several = max(1, int((degrees > 1).sum()))
         most = max(2, min(most, _COORDINATES // 2 // several))
         return cls(knots, ranks, mass, degrees.clamp_max(most).double())
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same with its numbers on another device."""
-        if self.knots.device == torch.device(device):
-            return self
-        return type(self)(*(getattr(self, f.name).to(device) for f in fields(self)))
 
     @cached_property
     def _pairs(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -176,10 +176,11 @@ class Normalizer:
             )
 
     def to(self, device: torch.device | str) -> Self:
-        """A copy whose numbers are on another device."""
-        if self.circles is not None:
-            return replace(self, circles=self.circles.to(device))
-        return self.of(self.kind, {name: t.to(device) for name, t in self.to_tensors().items()})
+        """The same with its numbers on a device."""
+        tensors = self.to_tensors()
+        if all(t.device == torch.device(device) for t in tensors.values()):
+            return self
+        return self.of(self.kind, {name: t.to(device) for name, t in tensors.items()})
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""

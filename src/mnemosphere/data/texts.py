@@ -142,17 +142,14 @@ def _function(given: Any) -> Encode:
                 "vectors, or an object with encode or embed"
             )
         return _packaged()
-    for name in ("encode", "embed"):
-        if callable(getattr(given, name, None)):
-            found: Encode = getattr(given, name)
+    found: Encode | None
+    for found in (getattr(given, "encode", None), getattr(given, "embed", None), given):
+        if callable(found):
             return found
-    if not callable(given):
-        raise TypeError(
-            f"encoder must be {PACKAGED!r}, a function from texts to vectors, or an object with "
-            f"encode or embed, got {given!r:.60}"
-        )
-    called: Encode = given
-    return called
+    raise TypeError(
+        f"encoder must be {PACKAGED!r}, a function from texts to vectors, or an object with "
+        f"encode or embed, got {given!r:.60}"
+    )
 
 
 @functools.cache
