@@ -374,7 +374,7 @@ class FileDataset(Dataset):
     device: torch.device = _CPU
     dtype: torch.dtype = torch.float64
     sampled: ArrayDataset | None = None
-    numbers: Tensor | None = None  # (n_sampled,) numbers of the sampled rows
+    numbers: Tensor | None = None  # (n_sampled,) numbers of the rows that were sampled
     _told: list[int] = field(default_factory=list)  # rows without direction met in the first pass
 
     def on_sphere(
@@ -484,35 +484,29 @@ class FileDataset(Dataset):
         if generator is not None:
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         raw = self.files.batches(size, seed, cursor.batches)
-        batches: Iterator[Part]
+        batches: Iterator[tuple[Batch, Tensor, int]]
         if on_gpu(self.device):
-            batches = (self._batch(part) for part in ahead(map(_pinned, raw)))
+            batches = map(self._unit_rows, ahead(map(_pinned, raw)))
         else:
-            batches = ahead(self._batch(part) for part in raw)
-        for batch in batches:
+            batches = ahead(map(self._unit_rows, raw))
+        for batch, _, lost in batches:
             cursor.batches += 1
-            yield batch
+            yield Part(batch.x, batch.targets, batch.sample_weight, lost=lost)
 
-    def _batch(self, raw: RawRows) -> Part:
-        """Unit rows with what is known of them."""
-        batch, keep, lost = self._unit_rows(raw)
-        batch = batch if bool(keep.all()) else batch.take(keep)
-        return Part(batch.x, batch.targets, batch.sample_weight, lost=int(lost.sum()))
-
-    def _unit_rows(self, raw: RawRows) -> tuple[Batch, Tensor, Tensor]:
-        """(rows as a batch on the device, which have direction and weight, which no direction)."""
+    def _unit_rows(self, raw: RawRows) -> tuple[Batch, Tensor, int]:
+        """(rows with direction and weight, on the device; which these are; how many had none)."""
         x, lost = on_sphere(raw.rows.on(self.device), self.normalizer, self.dtype)
         targets, weight = self.label(raw)
         batch = Batch(x, targets.to(x), None if weight is None else weight.to(x))
         keep = ~lost
         if batch.sample_weight is not None:
             keep = keep & (batch.sample_weight > 0)
-        return batch, keep, lost
+        batch = batch if bool(keep.all()) else batch.take(keep)
+        return batch, keep, int(lost.sum())
 
     def _with_sample(self, raw: RawRows) -> FileDataset:
         batch, keep, _ = self._unit_rows(raw)
-        some = ArrayDataset(batch.take(keep))
-        return replace(self, sampled=some, numbers=raw.number[keep.cpu()])
+        return replace(self, sampled=ArrayDataset(batch), numbers=raw.number[keep.cpu()])
 
     def _sampled(self) -> tuple[FileDataset, ArrayDataset, Tensor]:
         """With a sample of the rows, drawn now if there is none; the sample, their numbers."""
@@ -533,19 +527,12 @@ class FileDataset(Dataset):
         """(rows to learn from, held-out rows): half of those sampled at most."""
         whole, some, numbers = self._sampled()
         share = min(0.5, fraction * self.n_rows / some.n_rows)
-        held = held_out(some.rows.targets, share, generator=generator)
-        if not bool(held.any()):
+        kept, apart = some.split(share, generator=generator)
+        if apart is None or apart.index is None:
             return self, None
-        apart, kept = (ArrayDataset(some.rows.take(rows)) for rows in (held, ~held))
-        held = held.cpu()
-        rest = replace(
-            whole,
-            files=self.files.without(numbers[held]),
-            sampled=kept,
-            numbers=numbers[~held],
-            mass=self.mass - apart.label_mass(),
-        )
-        return rest, apart
+        files = self.files.without(numbers[apart.index.cpu()])
+        mass = self.mass - apart.label_mass()
+        return replace(whole, files=files, sampled=kept, mass=mass), apart
 
     def with_targets(self, change: Callable[[Tensor], Tensor]) -> FileDataset:
         """The same rows with other label weights."""

@@ -161,8 +161,8 @@ class StoredRows:
             # A sum is cheaper than a look at each number, and right but for overflow.
             if bool(torch.isfinite(values.sum())):
                 continue
-            bad = (torch.isinf(values) if gaps else ~torch.isfinite(values)).nonzero()
-            if bad.shape[0] == 0:
+            bad = (values.isinf() if gaps else ~values.isfinite()).nonzero()
+            if len(bad) == 0:
                 continue
             at = tuple(bad[0])
             place = (x.row[at], x.column[at]) if isinstance(x, SparseRows) else at
@@ -200,12 +200,12 @@ def _weighted(
     rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
 ) -> tuple[StoredRows, Tensor, Tensor | None]:
     """Rows of weight 0 dropped; weights that are all 1 are none."""
-    if sample_weight is not None and not bool((sample_weight > 0).all()):
-        kept = (sample_weight > 0).nonzero()[:, 0]
+    if sample_weight is None:
+        return rows, targets, None
+    kept = (sample_weight > 0).nonzero()[:, 0]
+    if len(kept) < rows.n_rows:
         rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
-    if sample_weight is not None and bool((sample_weight == 1).all()):
-        sample_weight = None
-    return rows, targets, sample_weight
+    return rows, targets, None if bool((sample_weight == 1).all()) else sample_weight
 
 
 def merge_copies(

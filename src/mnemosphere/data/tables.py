@@ -380,8 +380,6 @@ def _named(name: str) -> Table:
 
 def _from_folder(folder: Path) -> Table:
     """Images of one size: one folder per class, or a folder of images without labels."""
-    from PIL import Image
-
     paths = [p for p in sorted(folder.rglob("*")) if p.suffix.lower() in _PICTURES]
     names = [p.relative_to(folder) for p in paths]
     if not paths:
@@ -389,30 +387,33 @@ def _from_folder(folder: Path) -> Table:
             f"{folder} is a folder without images: give a file in it, or a folder with one folder "
             "of images per class"
         )
-    of_class = [len(name.parts) > 1 for name in names]
-    if any(of_class) and not all(of_class):
-        lone = names[of_class.index(False)]
-        raise ValueError(f"{folder / lone} is in no folder of a class: move it to one, or away")
-    pictures = []
-    for path in paths:
-        try:
-            with Image.open(path) as image:
-                gray = image.mode in ("1", "L", "I", "F", "I;16", "LA")
-                pictures.append(np.asarray(image.convert("L" if gray else "RGB")))
-        except OSError as error:
-            text = " ".join(str(error).split())
-            raise ValueError(f"{path} cannot be read as an image ({text})") from error
+    lone = [path for path, name in zip(paths, names, strict=True) if len(name.parts) == 1]
+    if 0 < len(lone) < len(paths):
+        raise ValueError(f"{lone[0]} is in no folder of a class: move it to one, or away")
+    pictures = [_picture(path) for path in paths]
     if any(picture.ndim == 3 for picture in pictures):
         pictures = [p if p.ndim == 3 else np.stack([p] * 3, axis=2) for p in pictures]
     shape = pictures[0].shape
-    odd = next((k for k, picture in enumerate(pictures) if picture.shape != shape), None)
-    if odd is not None:
-        sizes = [f"{p.shape[1]}x{p.shape[0]}" for p in (pictures[odd], pictures[0])]
-        raise ValueError(
-            f"{paths[odd]} is {sizes[0]} but {paths[0]} {sizes[1]}: make them of one size"
-        )
+    for path, picture in zip(paths, pictures, strict=True):
+        if picture.shape != shape:
+            sizes = [f"{p.shape[1]}x{p.shape[0]}" for p in (picture, pictures[0])]
+            raise ValueError(
+                f"{path} is {sizes[0]} but {paths[0]} {sizes[1]}: make them of one size"
+            )
     x = np.stack(pictures).reshape(len(pictures), -1)
-    labels = np.array([name.parts[0] for name in names]) if all(of_class) else None
+    labels = None if lone else np.array([name.parts[0] for name in names])
     digest = hashlib.sha256(x.tobytes() + "\0".join(map(str, names)).encode()).hexdigest()
     called = np.array([name.as_posix() for name in names])
     return Table(str(folder), x, called, "file", f"sha256:{digest}", labels, image_shape=shape)
+
+
+def _picture(path: Path) -> NDArray[Any]:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            gray = image.mode in ("1", "L", "I", "F", "I;16", "LA")
+            return np.asarray(image.convert("L" if gray else "RGB"))
+    except OSError as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read as an image ({text})") from error
