@@ -86,8 +86,8 @@ ROWS = {
     ),
     "text in X": (lambda c: small().fit(np.full((61, 2), "red"), c.y), r"X holds text \('red'\): pass a data frame, or drop the column"),
     "sparse X and a metric": (
-        lambda c: small(normalize="weighted").fit(scipy.sparse.csr_array(c.x), c.y),
-        r"normalize='weighted' would fill sparse rows: pass normalize='unit' or dense rows",
+        lambda c: small(normalize="whitened").fit(scipy.sparse.csr_array(c.x), c.y),
+        r"normalize='whitened' would fill sparse rows: pass normalize='unit' or dense rows",
     ),
     "wrong number of features": (
         lambda c: c.model.predict(c.x[:, :3]), r"X has 3 features, but DAMClassifier is expecting 5 features as input"),

@@ -34,7 +34,7 @@ def source(tmp_path_factory, rows):
 def reopened(source, classes=None):
     """The same files, with nothing noted yet."""
     known = None if classes is None else np.array(classes)
-    return FileDataset(FileRows(source.files.readers, memory=MEMORY), known)
+    return FileDataset(FileRows(source.files.readers, MEMORY), known)
 
 
 def small(**settings):
@@ -86,7 +86,7 @@ def test_answers_batch_by_batch(source, rows, model):
 
 
 def test_small_files_are_as_arrays(source, rows):
-    inside = FileDataset(FileRows(source.files.readers))
+    inside = FileDataset(FileRows(source.files.readers, 1 << 28))
     assert inside.fits
     one, other = small().fit(inside), small().fit(*rows)
     np.testing.assert_array_equal(one.memories_, other.memories_)

@@ -190,12 +190,12 @@ KINDS = {
 SLOW = {"embeddings, 77 classes"}
 # Geometry and objective of each kind in the fast suite; the slow one takes the defaults.
 GIVEN = {
-    "two categories": ("weighted", "conditional"),
+    "two categories": ("whitened", "conditional"),
     "many categories": ("whitened", "joint"),
     "missing values": ("standard", "conditional"),
-    "missing values and a metric": ("weighted", "joint"),
+    "missing values and a metric": ("whitened", "joint"),
     "missing values on circles": ("circles", "conditional"),
-    "dates": ("weighted", "joint"),
+    "dates": ("whitened", "joint"),
     "id and constant columns": ("whitened", "conditional"),
     "texts, tf-idf": ("center", "joint"),
     "texts, counts": ("center", "conditional"),
@@ -206,7 +206,7 @@ GIVEN = {
     "soft labels": ("standard", "joint"),
     "weights": ("whitened", "conditional"),
     "few labels": ("standard", "joint"),
-    "1% positives": ("weighted", "conditional"),
+    "1% positives": ("whitened", "conditional"),
     "files": ("standard", "conditional"),
     "a tensor on a GPU": ("center", "conditional"),
 }

@@ -154,10 +154,10 @@ def test_one_process_watches_and_decides():
 class Bad(ArrayDataset):
     """Rows that one process cannot read."""
 
-    def shard(self, rank, size):
-        if rank == 1:
+    def batches(self, size, *, group, **how):
+        if group.rank == 1:
             raise ValueError("rows.csv: row 17 is no number")
-        return super().shard(rank, size)
+        return super().batches(size, group=group, **how)
 
 
 def test_a_process_that_fails_ends_all():

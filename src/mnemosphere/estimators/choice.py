@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.normalize import METRICS, Normalizer
+from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model import initialize, metric
@@ -185,10 +185,10 @@ class Geometry(NamedTuple):
         """(the geometry, the rows as it puts them on the sphere, which have no direction)."""
         normalizer = Normalizer.fit(kind, rows.rows, rows.weight)
         batch, lost = rows.on_sphere(normalizer)
-        if kind not in METRICS:
+        if kind != "whitened":
             return cls(normalizer, None), batch, lost
         known = batch.take(~lost) if bool(lost.any()) else batch
-        found = metric.start(known, SHRINKAGE, weighted=kind == "weighted")
+        found = metric.start(known, SHRINKAGE)
         return cls(normalizer, found), metric.apply(found, batch), lost
 
     def place(self, rows: Sample) -> tuple[Batch, Tensor]:
@@ -450,7 +450,7 @@ def choose(
             last.lengthen(last.ranked("conditional")[0])
     if joint and n_labeled < sample.n_rows:
         k = n_memories or min(sample.n_rows, max(ROWS, n_classes))
-        own = [kind for kind in plain if kind not in METRICS] or ["standard"]
+        own = [kind for kind in plain if kind != "whitened"] or ["standard"]
         last.run([Candidate(kind, k, "joint", unlabeled=True) for kind in own])
     ranked = [last.ranked(kind) for kind in ("joint", "conditional")]
     found = last.found
@@ -467,7 +467,7 @@ def _alone(
     kind: str, n_memories: int | None, objectives: Sequence[str], sample: Sample
 ) -> Candidate:
     """What is taken if no row can be held out."""
-    unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind not in METRICS
+    unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind != "whitened"
     width = min(sample.n_rows, ROWS) if unlabeled else sample.n_classes
     return Candidate(kind, n_memories or width, objectives[0], unlabeled=unlabeled)
 

@@ -104,7 +104,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         share a row. The conditional likelihood does not depend on it.
     beta : "learn" or float
         Inverse temperature; a number is held fixed.
-    normalize : {"auto", "center", "unit", "standard", "whitened", "weighted", "circles", "none"}
+    normalize : {"auto", "center", "unit", "standard", "whitened", "circles", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
     solver : str or FixedPoint or SGD or Adam
         "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
-from mnemosphere.data.normalize import METRICS, NORMALIZATIONS
+from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.estimators.base import ATTRIBUTES, MemoryEstimator
 from mnemosphere.estimators.cluster_training import ClusterTraining
 from mnemosphere.estimators.from_files import features_of, gathered, learn_rows
@@ -179,7 +179,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "varsigma": [Interval(Real, 0, 1, closed="right")],
         "beta": [_POSITIVE, StrOptions({"learn"})],
         "smoothing": [Interval(Real, 0, 1, closed="left")],
-        "normalize": [StrOptions({"auto", *NORMALIZATIONS} - {*METRICS})],  # which need labels
+        "normalize": [StrOptions({"auto", *NORMALIZATIONS} - {"whitened"})],  # it needs labels
         "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
         "max_iter": [_COUNT, None],
         "uniform_weight": [Interval(Real, 0, None, closed="left")],

@@ -229,7 +229,7 @@ def _dataset(
         parts = (label(part)[1] for part in own.pieces(labels_only=True))
         weights = [weight for weight in parts if weight is not None]
         training.normalizer = Normalizer.fit(
-            "standard", own.chunks_on(device), torch.cat(weights) if weights else None, current()
+            "standard", own.on(device), torch.cat(weights) if weights else None, current()
         )
     dataset = source.on_sphere(
         raw, training.normalizer, label, mass, partly=partly, device=device, dtype=dtype

@@ -23,7 +23,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset, Shard
 from mnemosphere.gpu import to_own_gpu, use_own_gpu
 from mnemosphere.model.sums import Sums
 
@@ -60,10 +59,6 @@ class Group(Sums):
     def on_rank0(self, work: Callable[[], T]) -> T:
         """The result of `work`, done by rank 0 without the others."""
         return work()
-
-    def shard(self, dataset: Dataset) -> Dataset | Shard:
-        """The rows of this process."""
-        return dataset.shard(self.rank, self.size) if self.many else dataset
 
 
 class _Processes(Group):

@@ -46,9 +46,10 @@ class GroupSteps(Steps):
         """
         group, size = distributed.current(), self._rows_per_step(dataset)
         current, order, began = self._enter(run)
-        batches = group.shard(dataset).batches(
-            size, generator=None if size is None else order, cursor=Cursor(current.batches)
-        )
+        batches = dataset.batches(
+            size, generator=None if size is None else order, cursor=Cursor(current.batches),
+            group=group,
+        )  # fmt: skip
         batch = next(batches, None)
         seeds: Batch | None = None  # rows to which a step on some rows may move dead memories
         start: Batch | None = None  # those of a process that has none
@@ -58,7 +59,7 @@ class GroupSteps(Steps):
             seed = 0 if self._noise is None else self._noise.seed(run.generator)
             if group.first and size is not None:
                 # Nothing of the batches before: after a restart they are not known.
-                seeds = getattr(batch, "whole", None) or batch
+                seeds = batch
                 if seeds is None or seeds.n_rows == 0:
                     seeds = start = start or next(dataset.batches(None))
             own, taken = Statistics.none(self._params), torch.zeros(3, dtype=torch.float64)
@@ -98,9 +99,7 @@ class GroupSteps(Steps):
     def _part(self, batch: Batch, seed: int) -> Statistics:
         """The statistics of rows of this process."""
         if self._noise is not None:
-            whole = batch.whole if isinstance(batch, Part) else None
-            first = batch.first if isinstance(batch, Part) else 0
-            total = None if whole is None else whole.n_rows
+            first, total = (batch.first, batch.n_together) if isinstance(batch, Part) else (0, None)
             drawn = self._noise.generators(batch.x, seed, first)
             batch = replace(batch, x=self._noise.apply(batch.x, drawn, first, total))
         return accumulate(self._params, batch, self._rule)

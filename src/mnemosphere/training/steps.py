@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Cursor, Dataset, Picked
+from mnemosphere.data.dataset import ArrayDataset, Cursor, Dataset
 from mnemosphere.gpu.captured import Captured
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
@@ -194,7 +194,6 @@ class CapturedSteps(Steps):
         if self._batch is None or self._replay is None:
             self._batch, self._replay = self._record(batch, share)
         if batch.n_rows != self._batch.n_rows:  # the last rows of a pass
-            batch = _taken(batch)
             if self._noise is not None:
                 x = self._noise.apply(batch.x, self._noise.generators(batch.x, seed))
                 batch = replace(batch, x=x)
@@ -203,23 +202,23 @@ class CapturedSteps(Steps):
             return
         for block, there in enumerate(self._generators):
             there.manual_seed(seed + block)
-        if isinstance(batch, Picked):
-            batch.copy_to(self._batch)
-        else:
+        if batch is not self._batch:
             torch._foreach_copy_(_tensors(self._batch), _tensors(batch))
         self._replay()
 
     def _batches(
         self, dataset: Dataset, size: int | None, order: torch.Generator | None, cursor: Cursor
     ) -> Iterator[Batch]:
-        """Batches that are taken out where they are read; the last is filled up, if it can be."""
+        """Batches that are taken to where they are read; the last is filled up, if it can be."""
         if isinstance(dataset, ArrayDataset):
-            return dataset.picked(size, generator=order, cursor=cursor, fill=True)
+            return dataset.batches(
+                size, generator=order, cursor=cursor, fill=True, into=lambda: self._batch
+            )
         return super()._batches(dataset, size, order, cursor)
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
-        super().end_pass(_taken(batch), n_rows)
+        super().end_pass(batch, n_rows)
         self._write()
 
     def read(self) -> tuple[Parameters, SolverState]:
@@ -227,9 +226,8 @@ class CapturedSteps(Steps):
         return self._params.clone(), _copy_state(self._state)
 
     def _record(self, batch: Batch, share: float) -> tuple[Batch, Captured]:
-        if isinstance(batch, Picked):
-            here = batch.taken
-        else:  # targets made dense: a copy into an expanded view would go wrong
+        with torch.inference_mode(False):  # batches are taken to it outside of steps
+            # Targets made dense: a copy into an expanded view would go wrong.
             here = Batch(*(t.clone(memory_format=torch.contiguous_format) for t in _tensors(batch)))
         if self._noise is not None:
             self._generators = self._noise.generators(here.x, 0)
@@ -258,14 +256,10 @@ def steps_for(params: Parameters, dataset: Dataset, solver: Solver) -> type[Step
     size = solver.rows_per_step
     replayed = size is not None and size < dataset.n_rows and solver.can_capture(params)
     if replayed:
-        rows = dataset.rows if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
+        rows = dataset.whole if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
         # Sparse batches are each of another size; gaps are found on the host.
         replayed = not (issubclass(rows.kind, SparseRows) or rows.has_gaps)
     return CapturedSteps if replayed else Steps
-
-
-def _taken(batch: Batch) -> Batch:
-    return batch.taken if isinstance(batch, Picked) else batch
 
 
 def _tensors(batch: Batch) -> list[Tensor]:
