@@ -86,7 +86,7 @@ def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvatur
     everyone = torch.arange(params.n_memories, device=params.w.device)
     twins = duplicate(params, everyone)
     rest = residual(twins, data)
-    back = merge(twins, data, params.n_memories)
+    back, _ = merge(twins, data, params.n_memories)
     spectra = splitting_spectra(params, data)
     probe = finite_differences(params, data, curvature.direction)
     level = {
@@ -105,7 +105,7 @@ def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvatur
         "duplicated": {
             "loss_change": mean_loss(twins, data) - loss,
             "residual": float(rest.largest),
-            "merged_back_loss_change": back.loss_after - loss,
+            "merged_back_loss_change": mean_loss(back, data) - loss,
         },
     }
     return level, curvature

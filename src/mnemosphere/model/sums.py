@@ -10,12 +10,6 @@ __all__ = ["ALONE", "Sums"]
 class Sums:
     """What the processes have together; here there is one."""
 
-    rank, size = 0, 1
-
-    def part(self, n: int) -> slice:
-        """Which of n things this process has, where they are divided."""
-        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
-
     def sum(self, *tensors: Tensor) -> list[Tensor]:
         """Sums over all processes, each in its own precision."""
         return list(tensors)

@@ -157,12 +157,13 @@ def _split(
     generator: torch.Generator,
     phase: int,
 ) -> tuple[Parameters, Tensor, Curvature, SplitRecord]:
-    """Split the memories that are saddles: (parameters, which were split, curvature, record)."""
+    """Split the memories that are saddles: (parameters, which were split, curvature, record).
+
+    Several processes all do it, on the same rows, and take the result of rank 0.
+    """
     wanted = splitting.curvature.rows_wanted(params.n_memories)
     rows = dataset.sample(_ALL_ROWS if wanted is None else wanted, generator=generator)
-    group = current()
-    curvature = splitting.curvature(params, rows.filled(), rule, generator=generator, sums=group)
-    curvature = group.broadcast(curvature)
+    curvature = splitting.curvature(params, rows.filled(), rule, generator=generator)
     which = splitting.choose(curvature.lambda_min, max_memories)
     part = rows.n_rows / dataset.n_rows
     grown, delta, passes = params, 0.0, curvature.passes * part
@@ -184,7 +185,7 @@ def _split(
         passes=passes,
         seconds=0.0,
     )
-    return grown, which, curvature, record
+    return current().broadcast((grown, which, curvature, record))
 
 
 def line_search(
@@ -199,19 +200,12 @@ def line_search(
 
     Where none lowers it the parameters come back as they are, and δ = 0.
     """
-    group = current()
-    total, rows = batch.total_weight, batch.take(group.part(batch.n_rows))
-
-    def loss_of(params: Parameters) -> float:
-        loss = evaluate(params, rows, rule) * rows.total_weight if rows.n_rows else 0.0
-        return float(group.sum(torch.tensor(loss, dtype=torch.float64))[0]) / total
-
-    before, passes = loss_of(params), 0.5
+    before, passes = evaluate(params, batch, rule), 0.5
     growth = 1 + which.shape[0] / params.n_memories
     for halvings in range(_MAX_HALVINGS):
         step = delta / 2**halvings
         candidate = split(params, which, curvature.direction, step, curvature.class_direction)
         passes += 0.5 * growth
-        if loss_of(candidate) < before:
+        if evaluate(candidate, batch, rule) < before:
             return candidate, step, passes
     return params, 0.0, passes
