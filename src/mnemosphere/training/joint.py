@@ -172,7 +172,7 @@ def start_joint(
     missing = (1 - labels.sum(1, keepdim=True)).clamp_min(0.0)
     soft = torch.cat([params.p_q[None], labels + missing * params.p_q])
     if learned_weights:
-        return share_out(params, params.p_h[:, None] * soft, hold_classes=True)
+        return share_out(params, params.p_h[:, None] * soft)
     return with_labels(params, soft)
 
 
