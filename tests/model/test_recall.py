@@ -42,9 +42,7 @@ def test_energy_never_increases_along_the_path(
 ):
     params, x, _, _ = problem(seed, beta=beta, varsigma=varsigma)
     known = None if mode == "all" else mask(*x.shape, seed)
-    found = recall(
-        params, x, class_index=class_index, steps=11, known=known, tol=0.0, record=True
-    )
+    found = recall(params, x, class_index=class_index, steps=11, known=known, tol=0.0, record=True)
     flat = energy_of(oracle, params, found.path.flatten(0, 1), class_index)
     energies = flat.unflatten(0, found.path.shape[:2])
     torch.testing.assert_close(found.energies, energies, rtol=1e-11, atol=1e-11)

@@ -47,7 +47,6 @@ def check_marginals(rows: Numbers, cols: Numbers) -> tuple[Array, Array]:
         arrays.append(array)
         totals.append(array.sum(-1))
     a, b = totals
-    _common_batch(rows=a.shape, cols=b.shape)
     gap = abs(a - b)
     if not ((gap <= _TOTALS * a) | (gap <= _TOTALS * b)).all():
         worst = int(gap.argmax())
@@ -338,18 +337,9 @@ def _check_matrix(name: str, m: Numbers, rows: Numbers, cols: Numbers) -> tuple[
             f"{name} must have shape (..., {rows.shape[-1]}, {cols.shape[-1]}) to fit its "
             f"marginals, got {tuple(m.shape)}"
         )
-    shapes = {name: m.shape[:-2], "rows": rows.shape[:-1], "cols": cols.shape[:-1]}
-    return _common_batch(**shapes)
-
-
-def _common_batch(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    if not any(shapes.values()):
+    if m.ndim == 2 and rows.ndim == cols.ndim == 1:
         return ()
-    try:
-        return np.broadcast_shapes(*shapes.values())
-    except ValueError:
-        got = ", ".join(f"{tuple(shape)} of {name}" for name, shape in shapes.items())
-        raise ValueError(f"leading dimensions must broadcast to one shape, got {got}") from None
+    return np.broadcast_shapes(m.shape[:-2], rows.shape[:-1], cols.shape[:-1])
 
 
 def _array(m: Numbers) -> Array:

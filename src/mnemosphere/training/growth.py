@@ -8,11 +8,10 @@ solver reads P and P_0 from the parameters, so nothing needs rescaling.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -51,7 +50,7 @@ class Splitting:
     fraction: float = 1.0  # τ_thres in (0, 1]
     threshold: float = 0.0  # λ_thres <= 0; infinity splits whatever the sign
     delta: float = 0.25
-    curvature: CurvatureMethod = dataclasses.field(default_factory=lambda: Nearest(classes=True))
+    curvature: CurvatureMethod = field(default_factory=lambda: Nearest(classes=True))
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
@@ -132,12 +131,10 @@ def grow(
             status = "interrupted"
         elif not last:
             try:
-                began = time.perf_counter()
                 grown, which, curvature, record = _split(
                     params, dataset, rule, splitting, max_memories, generator, phase
                 )
                 expanded = solver.expand_state(state, grown, parents(params.n_memories, which))
-                record = dataclasses.replace(record, seconds=time.perf_counter() - began)
                 for callback in callbacks:
                     callback.on_split(record, grown)
                 params, state, lineage = grown, expanded, lineage.split(which, curvature)
@@ -161,6 +158,7 @@ def _split(
 
     Several processes all do it, on the same rows, and take the result of rank 0.
     """
+    began = time.perf_counter()
     wanted = splitting.curvature.rows_wanted(params.n_memories)
     rows = dataset.sample(_ALL_ROWS if wanted is None else wanted, generator=generator)
     curvature = splitting.curvature(params, rows.filled(), rule, generator=generator)
@@ -183,7 +181,7 @@ def _split(
         lambda_min=float(curvature.lambda_min.amin()),
         delta=delta,
         passes=passes,
-        seconds=0.0,
+        seconds=time.perf_counter() - began,
     )
     return current().broadcast((grown, which, curvature, record))
 
