@@ -246,12 +246,3 @@ def test_the_summary_has_the_lowest_beta_split_first():
     order = [int(line.split()[0].removeprefix("#")) for line in lines[6:]]
     assert order == found.beta_split.argsort().tolist()
     assert found.summary(max_rows=1).splitlines()[-1] == "and 2 more with a higher beta_split"
-
-
-def test_bad_input_is_refused():
-    batch = make_data(7)
-    params = make_params(0)
-    with pytest.raises(ValueError, match="tol must be positive"):
-        certify(params, batch, tol=0.0)
-    with pytest.raises(ValueError, match="targets must be"):
-        certify(params, replace(batch, targets=batch.targets[:, :2]))
