@@ -44,8 +44,6 @@ CASES: dict[str, Any] = {
     "full": (FixedPoint(None), {}),
     "batches": (FixedPoint(50), {}),
     "sgd": (SGD(batch_size=B), {}),
-    "sgd batches": (SGD(batch_size=50), {}),
-    "adam": (Adam(steps=20, batch_size=B), {"rule": CONDITIONAL, "noise": SphereNoise(0.2)}),
     "adam batches": (
         Adam(steps=60, batch_size=50),
         {"rule": CONDITIONAL, "noise": SphereNoise(0.2)},

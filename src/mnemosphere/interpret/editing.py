@@ -312,7 +312,7 @@ def shrink(
     """
     check_whole(n_memories, "n_memories")
     rows = labeled_rows(model, X, y)
-    return model.with_trained(merge(model.trained, rows, int(n_memories), model.rule).params)
+    return model.with_trained(merge(model.trained, rows, int(n_memories), model.rule)[0])
 
 
 def at_level(model: FittedModel, level: int) -> FittedModel:

@@ -61,16 +61,6 @@ class FitResult:
             "interrupted": f"interrupted after {passes}: the model is usable as it is",
         }.get(self.status, f"{self.status} after {passes}")
 
-    def cost(self, max_memories: int | None = None) -> float:
-        """Arithmetic of training and curvature, in training passes at the final width.
-
-        Validation is not counted; it is half a pass over its rows.
-        """
-        width = self.params.n_memories if max_memories is None else max_memories
-        work = sum(float(record.n_memories) for record in self.history)
-        work += sum(s.passes * s.n_memories for s in self.splits)
-        return work / width
-
 
 @process_group()
 def fit(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
 import torch
@@ -12,7 +11,7 @@ from mnemosphere.data.dataset import Cursor, Dataset, Part
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.training import distributed
-from mnemosphere.training.callbacks import Callback, Run
+from mnemosphere.training.callbacks import Run
 from mnemosphere.training.distributed import Group
 from mnemosphere.training.solver import SolverState
 from mnemosphere.training.steps import CHANGING, Steps
@@ -39,24 +38,24 @@ def share_run(group: Group, run: Run) -> None:
 class GroupSteps(Steps):
     """Parameters on every process; the solver's state, the sums and the loss on rank 0."""
 
-    def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
+    def _rounds(
+        self, dataset: Dataset, done: int, order: torch.Generator, generator: torch.Generator
+    ) -> Iterator[tuple[int, int, bool]]:
         """As for one process, in rounds of one batch each, or of many for one step per pass.
 
         A process that has no batch left takes part with none, until nobody has.
         """
         group, size = distributed.current(), self._rows_per_step(dataset)
-        current, order, began = self._enter(run)
         batches = dataset.batches(
-            size, generator=None if size is None else order, cursor=Cursor(current.batches),
-            group=group,
-        )  # fmt: skip
+            size, generator=None if size is None else order, cursor=Cursor(done), group=group
+        )
         batch = next(batches, None)
         seeds: Batch | None = None  # rows to which a step on some rows may move dead memories
         start: Batch | None = None  # those of a process that has none
         lost, more, length = 0, True, _ROUND if size is None else 1
         while more:
             # Drawn by all, those without a batch too: their generators stay in step.
-            seed = 0 if self._noise is None else self._noise.seed(run.generator)
+            seed = 0 if self._noise is None else self._noise.seed(generator)
             if group.first and size is not None:
                 # Nothing of the batches before: after a restart they are not known.
                 seeds = batch
@@ -79,12 +78,8 @@ class GroupSteps(Steps):
                 if seeds is not None:
                     self._take_step(Statistics(*sums), seeds, rows / dataset.n_rows)
                 self._broadcast_parameters()
-            lost, more = lost + n_lost, left > 0
-            current.rows += rows
-            current.batches += length
-            current.seconds = time.perf_counter() - began
-            for callback in watchers:
-                callback.on_batch(run, current.rows / dataset.n_rows if more else 1.0)
+            lost, more, done = lost + n_lost, left > 0, done + length
+            yield rows, done, more
         if group.first:
             if seeds is None:
                 self.step_on_all(next(dataset.batches(None)))
@@ -93,8 +88,6 @@ class GroupSteps(Steps):
             dataset.set_aside(lost)
         self._sums = None
         self._broadcast_parameters()
-        run.current = None
-        return began
 
     def _part(self, batch: Batch, seed: int) -> Statistics:
         """The statistics of rows of this process."""

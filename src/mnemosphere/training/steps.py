@@ -48,29 +48,36 @@ class Steps:
 
     def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
         """A pass, or the rest of one; when it began by the clock, time between runs left out."""
-        size, (current, order, began) = self._rows_per_step(dataset), self._enter(run)
-        cursor = Cursor(current.batches)
+        current, order, began = self._enter(run)
+        for rows, done, more in self._rounds(dataset, current.batches, order, run.generator):
+            current.rows += rows
+            current.batches, current.seconds = done, time.perf_counter() - began
+            for callback in watchers:
+                callback.on_batch(run, current.rows / dataset.n_rows if more else 1.0)
+        run.current = None
+        return began
+
+    def _rounds(
+        self, dataset: Dataset, done: int, order: torch.Generator, generator: torch.Generator
+    ) -> Iterator[tuple[int, int, bool]]:
+        """The steps after `done` batches: (rows taken, batches done, whether more come) of each."""
+        size, cursor = self._rows_per_step(dataset), Cursor(done)
         batches = self._batches(dataset, size, None if size is None else order, cursor)
         batch: Batch | None = next(batches)
         while batch is not None:
             with inference(batch.kind):
                 if size is None:
-                    self.add(batch, run.generator)
+                    self.add(batch, generator)
                 else:
-                    self(batch, batch.n_rows / dataset.n_rows, run.generator)
-            current.rows += batch.n_rows
+                    self(batch, batch.n_rows / dataset.n_rows, generator)
             # The next one is asked for first: a checkpoint always leaves a batch to go on with.
             last, batch = batch, next(batches, None)
-            current.batches, current.seconds = cursor.batches - 1, time.perf_counter() - began
-            for callback in watchers:
-                callback.on_batch(run, 1.0 if batch is None else current.rows / dataset.n_rows)
+            yield last.n_rows, cursor.batches - 1, batch is not None
         with inference(last.kind):
             if size is None:
                 self.step_on_all(next(dataset.batches(None)))
             else:
                 self.end_pass(last, dataset.n_rows)
-        run.current = None
-        return began
 
     def _rows_per_step(self, dataset: Dataset) -> int | None:
         """None for one step, from the sums over all batches."""
