@@ -40,14 +40,16 @@ from mnemosphere.text import Shown, Table
 _FARTHEST = 20.0  # standard units that a feature may be changed by
 _STARTS = 4  # memories of the wanted class that are tried
 _WAY = (*(k / 10 for k in range(1, 11)), 1.5, 2.0, 4.0)  # shares of it that are looked at
-_BEYOND = (1.0, 1.02, 1.1, 1.3)  # and of the way to the plane
-_HALVINGS, _LAST_HALVINGS = 8, 30
+_BEYOND = (0.5, 0.8, 1.0, 1.02, 1.1, 1.3, 2.0)  # and of the way to the plane
+_PARTS = 8  # of the way between two shares of it
+_CUTS, _LAST_CUTS = 3, 11
 _ROUNDS = 25
+_GAIN = 1e-4  # a smaller part of the length is none
 _SMALLEST = 0.02  # step that is still taken
 _SHOWN = 10
 _SWITCHED = ("category", "boolean")
 _SWITCHES = 3  # of categories and truth values that are tried one after the other
-_STRETCHES = (1.0, 1.5, 2.0, 3.0)  # of the change of whole numbers before it is rounded
+_STRETCHES = (1.0, 1.5), (2.0, 3.0)  # of the change of whole numbers before it is rounded
 _UNDONE = 30  # whole numbers of a row that may go back by one, the least changes first
 
 
@@ -365,7 +367,7 @@ class _Search:
         """(n, N) changes in standard units; NaN where none was found."""
         parts = [
             self._rows(x[rows], target[rows], free[rows])
-            for rows in chunks(len(x), self.params.n_memories * _STARTS, x.device)
+            for rows in chunks(len(x), self.params.n_memories * _STARTS * len(_WAY), x.device)
         ]
         return torch.cat(parts)
 
@@ -399,15 +401,19 @@ class _Search:
         unit = self.unit(x).expand(len(x), -1)[bent]
         x, target, whole, rest = x[bent], target[bent], whole[bent], free[bent] & ~whole[bent]
         given, best = change[bent], torch.full_like(x, torch.nan)
-        for stretch in _STRETCHES:
-            moved = stretch * given * unit
-            away = moved.sign() * (moved.abs() - 1e-6).ceil()
-            for steps in (moved.round(), away):
-                at = x + self.within(x, torch.where(whole, steps / unit, 0.0)) * unit
-                at = torch.where(whole, at.round(), at)
-                best = _shorter(best, (at + self._moved(at, target, rest) - x) / unit)
-            if stretch == 1.0 and not bool(best.isnan().any()):
+        for stretches in _STRETCHES:
+            left = best.isnan().any(1)
+            if not bool(left.any()):
                 break
+            moved = torch.stack([stretch * given * unit for stretch in stretches])
+            away = moved.sign() * (moved.abs() - 1e-6).ceil()
+            steps = torch.where(whole, torch.cat([moved.round(), away]) / unit, 0.0)
+            at = x + self.within(x, steps) * unit
+            at = torch.where(whole, at.round(), at)[:, left]  # (tries, rows left, N)
+            goal, others = target[left].repeat(len(at)), rest[left].repeat(len(at), 1)
+            onward = at + self._moved(at.flatten(0, 1), goal, others).view_as(at)
+            for found in (onward - x[left]) / unit[left]:
+                best[left] = _shorter(best[left], found)
         order = torch.where(whole, best.abs(), torch.inf).argsort(1)[:, :_UNDONE]
         for place in torch.cat([order, order], 1).T[..., None]:
             fewer = (best * unit).gather(1, place)
@@ -443,16 +449,17 @@ class _Search:
         return scores[:, :-1].log_softmax(1)
 
     def lead(self, x: Tensor, target: Tensor) -> Tensor:
-        """Log-odds of the target against the best other class, less the margin, (n,).
+        """Log-odds of the target against the best other class, less the margin, (…, n).
 
-        −∞ for a change that is none, NaN: the model would take it for missing values.
+        x: (…, n, N). −∞ for a change that is none, NaN: the model would take it for missing values.
         """
-        u, _ = self.normalizer(x)
-        scores = self._log_proba(u)
-        own = scores.gather(1, target[:, None])[:, 0]
-        other = scores.scatter(1, target[:, None], -torch.inf).amax(1)
+        u, _ = self.normalizer(x.flatten(0, -2))
+        scores = self._log_proba(u).reshape(*x.shape[:-1], -1)
+        place = target[:, None].expand(*x.shape[:-1], 1)
+        own = scores.gather(-1, place)[..., 0]
+        other = scores.scatter(-1, place, -torch.inf).amax(-1)
         lead: Tensor = own - other - self.margin
-        return lead.masked_fill(x.isnan().any(1), -torch.inf)
+        return lead.masked_fill(x.isnan().any(-1), -torch.inf)
 
     def _rows(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         unit = self.unit(x)
@@ -460,13 +467,13 @@ class _Search:
         def lead(change: Tensor) -> Tensor:
             return self.lead(x + self.within(x, change) * unit, target)
 
-        def cut(end: Tensor, shares: Sequence[float], halvings: int = _HALVINGS) -> Tensor:
-            return self.within(x, self._cut(lead, end, shares, halvings))
+        def cut(end: Tensor, shares: Sequence[float], rounds: int = _CUTS) -> Tensor:
+            return self.within(x, _cut(lead, end, shares, rounds))
 
         best = torch.full_like(x, torch.nan)
         best[lead(torch.zeros_like(x)) >= -self.margin] = 0.0  # the target's already
-        for end in self._ends(x, target, free, unit):
-            best = _shorter(best, cut(end, _WAY))
+        for found in cut(self._ends(x, target, free, unit), _WAY):
+            best = _shorter(best, found)
         step, onward = torch.ones_like(best[:, :1]), torch.zeros_like(best)
         for _ in range(_ROUNDS):
             # Where no way was found yet, the planes alone lead on.
@@ -477,16 +484,15 @@ class _Search:
             plane = (slope * at).sum(1, keepdim=True) - value[:, None]
             nearest = slope * plane / torch.where(square > 0, square, 1.0)
             onward = (at + step * (nearest - at)).clamp(-_FARTHEST, _FARTHEST)
-            after = _shorter(best, cut(onward, _BEYOND))
-            # What did not help is tried again by half.
-            step = torch.where((after == best).all(1, keepdim=True), step / 2, step)
-            best = after
+            before, best = _length(best), _shorter(best, cut(onward, _BEYOND))
+            # What hardly helped is tried again by half.
+            step = torch.where(_length(best) > before * (1 - _GAIN), step / 2, step)
             if bool((step < _SMALLEST).all()):
                 break
-        return cut(best, (1.0,), _LAST_HALVINGS)
+        return cut(best, (1.0,), _LAST_CUTS)
 
-    def _ends(self, x: Tensor, target: Tensor, free: Tensor, unit: Tensor) -> list[Tensor]:
-        """Changes that lead to the nearest memories that are the target's themselves."""
+    def _ends(self, x: Tensor, target: Tensor, free: Tensor, unit: Tensor) -> Tensor:
+        """Changes (starts, n, N) to the nearest memories that are the target's themselves."""
         w = self.normalizer.restore(self.params.w).to(x)  # (P, N)
         offset, length = self._mean(x), torch.ones_like(x[:, :1])
         if self.normalizer.units is None:  # directions, at the length and mean of the row
@@ -499,28 +505,28 @@ class _Search:
         mine, best = self.own.T[target], self.own.amax(1)  # (n, P), (P,)
         rank = torch.where(mine >= best - 1e-9, -1 / (1 + near), -mine)
         chosen = rank.topk(min(_STARTS, len(w)), dim=1, largest=False).indices  # (n, starts)
-        return [(offset + length * w[m] - x) / unit * free for m in chosen.T]
+        return (offset + length * w[chosen.T] - x) / unit * free
 
-    @staticmethod
-    def _cut(
-        lead: Callable[[Tensor], Tensor], end: Tensor, shares: Sequence[float], halvings: int
-    ) -> Tensor:  # fmt: skip
-        """The way to `end` cut where the target takes the lead; NaN where it never does.
 
-        Looked at are these shares of the way, the first that leads and the one before it, then
-        the middle between them.
-        """
-        low, high = torch.zeros_like(end[:, :1]), torch.full_like(end[:, :1], torch.nan)
-        with torch.no_grad():
-            for share in shares:
-                leads = (lead(share * end) >= 0)[:, None]
-                high = torch.where(leads & torch.isnan(high), share, high)
-                low = torch.where(torch.isnan(high), share, low)
-            for _ in range(halvings):
-                middle = (low + high) / 2
-                leads = (lead(middle * end) >= 0)[:, None]
-                low, high = torch.where(leads, low, middle), torch.where(leads, middle, high)
-        return high * end
+def _cut(
+    lead: Callable[[Tensor], Tensor], end: Tensor, shares: Sequence[float], rounds: int
+) -> Tensor:
+    """The ways to `end` (…, n, N) cut where the target takes the lead; NaN where it never does.
+
+    Looked at are these shares of a way, the first that leads and the one before it, then the same
+    between them, in `_PARTS` steps, and so on.
+    """
+    zero = torch.zeros_like(end[..., :1])
+    tried = torch.stack([zero, *(zero + share for share in shares)])  # (tried, …, n, 1)
+    steps = torch.linspace(0, 1, _PARTS + 1).to(end).reshape(-1, *[1] * end.ndim)
+    with torch.no_grad():
+        for _ in range(rounds):
+            leads = (lead(tried[1:] * end) >= 0)[..., None]
+            first = leads.int().argmax(0, keepdim=True)
+            low, high = tried.gather(0, first)[0], tried.gather(0, first + 1)[0]
+            high = torch.where(leads.any(0), high, torch.nan)
+            tried = low + (high - low) * steps
+    return high * end
 
 
 def _with_slope(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
@@ -530,7 +536,12 @@ def _with_slope(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tens
     return value.detach(), slope
 
 
+def _length(change: Tensor) -> Tensor:
+    """(n, 1); infinite for NaN."""
+    length: Tensor = torch.linalg.vector_norm(change, dim=1, keepdim=True)
+    return length.nan_to_num(torch.inf)
+
+
 def _shorter(a: Tensor, b: Tensor) -> Tensor:
     """Row by row the shorter one; NaN is longer than anything."""
-    size_a, size_b = (t.square().sum(1, keepdim=True).nan_to_num(torch.inf) for t in (a, b))
-    return torch.where(size_b < size_a, b, a)
+    return torch.where(_length(b) < _length(a), b, a)
