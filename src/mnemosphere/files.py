@@ -90,8 +90,7 @@ def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(header).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(repr((name, str(tensor.dtype), tuple(tensor.shape))).encode())
-        content = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(content.view(torch.uint8).numpy().data)
+        digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -36,6 +36,7 @@ from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.scores import Scores
+from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.training.lineage import Lineage
@@ -43,11 +44,12 @@ from mnemosphere.training.solver import SolverState
 
 __all__ = [
     "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
-    "check_whole", "like",
+    "check_whole", "dense_parts", "like",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
 _NAMED = 10  # classes that a model names of itself
+_DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
 
 
 @dataclass(frozen=True)
@@ -470,6 +472,14 @@ def as_numpy(values: Any) -> NDArray[Any]:
     if isinstance(values, Iterator):  # of a data set, batch by batch
         return np.concatenate([as_numpy(part) for part in values])
     return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def dense_parts(x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Rows as plain tensors, few at a time if they are sparse."""
+    step = max(1, _DENSE_NUMBERS // x.shape[1]) if isinstance(x, SparseRows) else x.shape[0]
+    for start in range(0, x.shape[0], step):
+        part = slice(start, start + step)
+        yield part, x[part].to_dense()
 
 
 def check_whole(value: object, name: str, least: int | None = None) -> None:

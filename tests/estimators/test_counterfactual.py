@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 import mnemosphere as mn
-from quick_models import small
+from quick_models import built, small
 
 
 def check(model, x, found):
@@ -86,7 +86,7 @@ def test_a_frame_with_names_in_single_precision(data):
 
 def test_a_class_that_no_row_gets():
     weights = np.array([[0.1, 0.05, 0.0], [0.4, 0.02, 0.0], [0.4, 0.02, 0.0]])
-    model = mn.as_estimator(mn.interpret.from_parameters([[1, 0], [-1, 0.0]], weights, beta=5.0))
+    model = built([[1, 0], [-1, 0.0]], weights, beta=5.0)
     x = np.array([[1, 0.1], [-1, 0.3]])
     found = model.counterfactual(x)
     assert not found.found.any()

@@ -12,6 +12,7 @@ from sklearn.datasets import load_wine
 
 import mnemosphere as mn
 from browser import Browser, find_chromium
+from quick_models import built
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -62,9 +63,7 @@ def big_model(digits: Any) -> mn.DAMClassifier:
     means = np.stack([x[nearest == k].mean(0) for k in range(1000)])
     weights = np.full((1001, 11), 0.01)
     weights[np.arange(1, 1001), digits.y_train[::5]] = 1.0
-    return mn.as_estimator(
-        mn.interpret.from_parameters(means, weights, beta=163.0, varsigma=0.23, normalize="center")
-    )
+    return built(means, weights, beta=163.0, varsigma=0.23, normalize="center")
 
 
 @pytest.fixture(scope="session")

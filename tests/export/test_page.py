@@ -13,6 +13,7 @@ import mnemosphere as mn
 from mnemosphere.export import payload
 from mnemosphere.export.page import write_page
 from mnemosphere.model.kernel import log_joint
+from quick_models import built
 
 TABS = ("play", "recall", "memories", "mistakes", "report")
 ALL_ROWS = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
@@ -35,7 +36,7 @@ def silent(browser):
 @pytest.fixture(scope="module")
 def page(image_model, digits, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "digits.html"
-    image_model.explore(path, digits.x_test, digits.y_test, max_rows=1000, layout="pca")
+    image_model.explore(path, digits.x_test, digits.y_test, max_rows=1000)
     return path
 
 
@@ -99,7 +100,7 @@ def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, image_model,
 
 def test_pages_are_small_enough_to_send(image_model, big_model, digits, tmp_path):
     for model, limit in ((image_model, 500_000), (big_model, 2_500_000)):
-        model.explore(tmp_path / "p.html", digits.x_test, layout="pca")
+        model.explore(tmp_path / "p.html", digits.x_test)
         assert (tmp_path / "p.html").stat().st_size <= limit
 
 
@@ -146,7 +147,7 @@ def test_a_geometry_gives_the_same_answers_and_paths(
     x, y = wines
     settings = {"normalize": normalize, "objective": objective, "random_state": 0}
     model = mn.DAMClassifier(11, **settings).fit(x, y)
-    model.explore(tmp_path / "p.html", x[::5], y[::5], layout="pca")
+    model.explore(tmp_path / "p.html", x[::5], y[::5])
     browser.open(tmp_path / "p.html")
     found = np.array(browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"))
     np.testing.assert_allclose(found, model.predict_proba(x[::5]), atol=1e-4, rtol=0)
@@ -270,7 +271,7 @@ def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
         max_iter=3,
         random_state=0,
     ).fit(digits.x_train[:600], digits.y_train[:600])
-    model.explore(tmp_path / "p.html", digits.x_test[:37], digits.y_test[:37], layout="pca")
+    model.explore(tmp_path / "p.html", digits.x_test[:37], digits.y_test[:37])
     browser.open(tmp_path / "p.html")
     n_levels = model.lineage_.n_levels
     assert browser.evaluate("data.levels.length") == n_levels
@@ -310,7 +311,7 @@ def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
 
 
 def test_without_rows_there_is_a_model_to_play_with(browser, image_model, tmp_path):
-    image_model.explore(tmp_path / "p.html", layout="pca")
+    image_model.explore(tmp_path / "p.html")
     browser.open(tmp_path / "p.html")
     for tab in TABS:
         browser.evaluate(f"mnemosphere.openTab('{tab}')")
@@ -358,13 +359,11 @@ def test_two_hundred_classes_fit_on_a_page(browser, tmp_path):
     names = [f"species {k:03d}" for k in range(200)]
     weights = np.full((201, 201), 1e-6)
     weights[np.arange(1, 201), np.arange(200)] = 1.0
-    model = mn.as_estimator(
-        mn.interpret.from_parameters(centers, weights, beta=20.0, classes=names)
-    )
+    model = built(centers, weights, beta=20.0, classes=names)
     y = np.arange(300) % 200
     x = centers[y] + 0.4 * rng.normal(size=(300, 16))
     labels = np.array([*names, "unheard of"])[[200, *y[1:]]]  # so that there is no certificate
-    model.explore(tmp_path / "p.html", x, labels, image_shape=None, layout="pca")
+    model.explore(tmp_path / "p.html", x, labels, image_shape=None)
     browser.open(tmp_path / "p.html", width=390)
     assert browser.evaluate("document.querySelectorAll('#answer .bar').length") == 11
     for tab in TABS:

@@ -26,7 +26,7 @@ def texts():
 @pytest.fixture(scope="module")
 def page(texts, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "texts.html"
-    texts[0].explore(path, *texts[1:], layout="pca")
+    texts[0].explore(path, *texts[1:])
     return path
 
 

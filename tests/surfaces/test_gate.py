@@ -192,7 +192,7 @@ def quick():
 
 
 def page(model, path, *rows):
-    model.explore(path, *rows, layout="pca")
+    model.explore(path, *rows)
     return path.read_text()
 
 
@@ -233,7 +233,7 @@ OF_ROWS = {
     "interpret.recall": lambda e, m, x, _: interpret.recall(m, x, steps=3),
     "interpret.recall_path": lambda e, m, x, _: interpret.recall_path(m, x, steps=2).rows[-1],
     "interpret.score_samples": lambda e, m, x, _: interpret.score_samples(m, x),
-    "export.explore": lambda e, m, x, folder: export.explore(m, folder / "p.html", x, layout="pca"),
+    "export.explore": lambda e, m, x, folder: export.explore(m, folder / "p.html", x),
     "export.model_card": lambda e, m, x, _: export.model_card(m, x),
 }
 OF_CLASSIFIER = {
@@ -298,8 +298,7 @@ OF_LABELS = {
     "interpret.evaluate": lambda e, m, x, y, _: interpret.evaluate(m, [(x, y, range(N))])["log_loss"],
     "interpret.memory_table": lambda e, m, x, y, _: interpret.memory_table(m, x, y)["support"],
     "interpret.shrink": lambda e, m, x, y, _: edited(interpret.shrink(m, x, y, n_memories=2)),
-    "export.explore": lambda e, m, x, y, folder: export.explore(m, folder / "p.html", x, y,
-                                                                layout="pca"),
+    "export.explore": lambda e, m, x, y, folder: export.explore(m, folder / "p.html", x, y),
     "export.model_card": lambda e, m, x, y, _: export.model_card(m, x, y),
 }  # fmt: skip
 # Verbs whose y is the class that is asked for.
@@ -316,7 +315,7 @@ OF_WANTED = {
 APART = {
     "PatchEncoder.fit", "PatchEncoder.fit_transform", "PatchEncoder.transform",
     "PatchEncoder.inverse_transform", "interpret.explain_images", "DAMClassifier.sample",
-    "DAMClusterer.sample", "interpret.sample", "export.push_to_hub",
+    "DAMClusterer.sample", "interpret.sample",
 }  # fmt: skip
 IN_FILES = {  # verbs that take a Dataset
     "predict", "predict_proba", "transform", "novelty_score", "calibrate", "decision_function",

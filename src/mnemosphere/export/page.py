@@ -31,11 +31,11 @@ def explore(
     y : array-like of shape (n,), default None
         Their labels.
     **more
-        `max_rows`, `image_shape`, `layout`, `certificate` and `title`, as in `DAMClassifier.explore`.
+        `max_rows`, `image_shape`, `certificate` and `title`, as in `DAMClassifier.explore`.
 
     Examples
     --------
-    >>> mn.export.explore(clusterer.model_, "clusters.html", layout="pca")
+    >>> mn.export.explore(clusterer.model_, "clusters.html")
     """
     write_page(Path(path), payload(model, X, y, **more))
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from mnemosphere.checks import checked
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
@@ -277,6 +278,7 @@ def relevances(model: FittedModel) -> Floats:
     return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))
 
 
+@checked
 def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> FittedModel:
     """Name the training rows; explanations, tables, pages and model files show the names.
 
@@ -332,6 +334,7 @@ def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[A
     return np.array(told, dtype=object).reshape(typical.shape)
 
 
+@checked
 def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
     """Name the features of arrays, sparse matrices and tensors, which have no names of their own.
 

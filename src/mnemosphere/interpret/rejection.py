@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
+from mnemosphere.checks import checked
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import Calibration, FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret.certify import rows_to_certify
@@ -41,6 +42,7 @@ _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
 # Held-out rows.
 
 
+@checked
 def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = None) -> FittedModel:
     """Keep the scores of held-out rows, by which rates, coverages and accuracies hold.
 
