@@ -44,7 +44,7 @@ from mnemosphere.training.solver import SolverState
 
 __all__ = [
     "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
-    "check_whole", "dense_parts", "like",
+    "check_whole", "dense_parts", "like", "row_names",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
@@ -183,8 +183,11 @@ class FittedModel:
 
     Examples
     --------
-    >>> model.kind, model.n_memories, model.classes
-    ('classifier', 6, array([0, 1, 2]))
+    >>> model
+    FittedModel: a classifier, converged after 8 passes
+      3 classes: 0, 1, 2
+      6 memories of 4 features, objective='joint', normalize='standard'
+      temperature 0.888, calibrated for rejection
     """
 
     kind: str
@@ -472,6 +475,12 @@ def as_numpy(values: Any) -> NDArray[Any]:
     if isinstance(values, Iterator):  # of a data set, batch by batch
         return np.concatenate([as_numpy(part) for part in values])
     return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def row_names(X: Any, n_rows: int) -> list[str]:
+    """What rows are called: as the index of a frame has them, else by their numbers."""
+    index = getattr(X, "index", None)  # a list has a method of that name
+    return [str(name) for name in (range(n_rows) if index is None or callable(index) else index)]
 
 
 def dense_parts(x: Tensor) -> Iterator[tuple[slice, Tensor]]:

@@ -15,7 +15,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 import mnemosphere as mn
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.interpret.certified import certified_angles, input_radius, radius_of_rows
+from mnemosphere.interpret.radius import certified_angles, input_radius, radius_of_rows
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
 

@@ -17,10 +17,10 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
-from mnemosphere.interpret.certified import certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.counterfactual import counterfactual
 from mnemosphere.interpret.editing import at_level
+from mnemosphere.interpret.radius import certified_radius
 from mnemosphere.interpret.rejection import is_rejected
 from mnemosphere.labels import Labels
 from mnemosphere.model.votes import Mixture

@@ -32,7 +32,7 @@ from torch import Tensor
 from mnemosphere.data.encoding import Column, Encoding, is_frame, written
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel, as_numpy, check_whole
+from mnemosphere.fitted import FittedModel, as_numpy, check_whole, row_names
 from mnemosphere.model.kernel import chunks, log_joint_differentiable
 from mnemosphere.model.votes import Votes
 from mnemosphere.text import Shown, Table
@@ -81,6 +81,8 @@ class Counterfactual(Shown):
         Length of each change, in the unit of `certified_radius`.
     columns : Encoding
         How columns became numbers.
+    names : list of n str
+        What the rows are called: the index of a frame, or numbers.
 
     Examples
     --------
@@ -98,6 +100,7 @@ class Counterfactual(Shown):
     change: NDArray[Any]
     lengths: NDArray[Any]
     columns: Encoding = field(repr=False)
+    names: list[str]
 
     @property
     def distance(self) -> NDArray[Any]:
@@ -153,7 +156,8 @@ class Counterfactual(Shown):
 
     def title(self, row: int, name: str | None = None) -> str:
         """What became of a row, in a line."""
-        start = f"{f'row {row}' if name is None else name}: {self.before[row]} → {self.wanted[row]}"
+        name = f"row {self.names[row]}" if name is None else name
+        start = f"{name}: {self.before[row]} → {self.wanted[row]}"
         if not self.found[row]:
             return f"{start}: no such change was found"
         if not self.change[row].any():
@@ -222,9 +226,13 @@ def counterfactual(
 
     Examples
     --------
-    >>> other = mn.interpret.counterfactual(model, X_test[:1], 1, hold=["alcohol"])
-    >>> bool(other.rows["alcohol"].iloc[0] == X_test["alcohol"].iloc[0])
-    True
+    >>> print(mn.interpret.counterfactual(model, X_test[:1], 1, hold=["alcohol"]))
+    row 54: 0 → 1 with
+    feature          from      to  change
+    ─────────────────────────────────────
+    hue              0.92  0.7116   -0.90
+    flavanoids        2.9   2.336   -0.58
+    color_intensity  5.85   5.433   -0.18
     """
     given = model.stored(X).dense()
     stored = model.completed(given)
@@ -299,6 +307,7 @@ def counterfactual(
         change=as_numpy(change),
         lengths=as_numpy(search.normalizer.distance(x, after)),
         columns=columns,
+        names=row_names(X, len(x)),
     )
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from mnemosphere.data.circles import Circles
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import unit_chunks
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.fitted import FittedModel, dense_parts
+from mnemosphere.fitted import FittedModel, dense_parts, row_names
 from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
@@ -77,6 +77,8 @@ class CertifiedRadius(Shown):
         Unit of the radius.
     meaning : str
         Meaning of the radius in full.
+    names : list of n str
+        What the rows are called: the index of a frame, or numbers.
 
     Examples
     --------
@@ -91,6 +93,7 @@ class CertifiedRadius(Shown):
     other: NDArray[Any]
     unit: str
     meaning: str
+    names: list[str]
 
     def __len__(self) -> int:
         return len(self.radius)
@@ -98,7 +101,7 @@ class CertifiedRadius(Shown):
     def table(self) -> Table:
         """One line per row, for people."""
         return [
-            {"row": str(k), "class": str(self.label[k]), "radius": f"{self.radius[k]:.4g}",
+            {"row": self.names[k], "class": str(self.label[k]), "radius": f"{self.radius[k]:.4g}",
              "angle": f"{self.angle[k]:.4f}", "next class": str(self.other[k])}
             for k in range(len(self))
         ]  # fmt: skip
@@ -140,12 +143,17 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
 
     Examples
     --------
-    >>> mn.interpret.certified_radius(model, X_test).radius.shape
-    (60,)
+    >>> print(mn.interpret.certified_radius(model, X_test[:2]))
+    No row within the radius gets another class. It is the length of a change of a row, each feature in its standard deviations.
+    row  class  radius   angle  next class
+    ──────────────────────────────────────
+     54      0  0.6928  0.2879           1
+    151      2   1.322  0.3495           1
     """
-    return radius_of_rows(
+    found = radius_of_rows(
         model.precise_votes, model.normalizer, model.stored(X), model.classes, model.votes.w.dtype
     )
+    return replace(found, names=row_names(X, len(found)))
 
 
 def radius_of_rows(
@@ -185,7 +193,8 @@ def radius_of_rows(
     beyond = classes[others.clip(0)]
     if (others < 0).any():
         beyond = np.where(others < 0, None, beyond.astype(object))
-    return CertifiedRadius(angles, radii, classes[labels], beyond, *_units(normalizer))
+    names = row_names(None, len(angles))
+    return CertifiedRadius(angles, radii, classes[labels], beyond, *_units(normalizer), names)
 
 
 def certified_angles(
