@@ -46,6 +46,8 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     Links are followed. ValueError for a name of anything but a regular file, such as a device.
     """
     path = Path(os.path.realpath(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no regular file: choose another name")
     remove_leftovers(path)

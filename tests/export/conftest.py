@@ -12,7 +12,6 @@ from sklearn.datasets import load_wine
 
 import mnemosphere as mn
 from browser import Browser, find_chromium
-from quick_models import built
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -52,18 +51,6 @@ def image_model(digits: Any) -> mn.DAMClassifier:
         random_state=0,
     )
     return model.fit(digits.x_train, digits.y_train)
-
-
-@pytest.fixture(scope="session")
-def big_model(digits: Any) -> mn.DAMClassifier:
-    """A thousand memories, each the mean of the rows nearest to one of them: as good as trained."""
-    x = digits.x_train - digits.x_train.mean(1, keepdims=True)
-    x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
-    nearest = (x @ x[::5].T).argmax(1)
-    means = np.stack([x[nearest == k].mean(0) for k in range(1000)])
-    weights = np.full((1001, 11), 0.01)
-    weights[np.arange(1, 1001), digits.y_train[::5]] = 1.0
-    return built(means, weights, beta=163.0, varsigma=0.23, normalize="center")
 
 
 @pytest.fixture(scope="session")

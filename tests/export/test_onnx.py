@@ -92,14 +92,13 @@ def test_without_a_uniform_component_rows_far_from_all_memories_keep_their_class
     np.testing.assert_allclose(found["probabilities"], proba, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["center", "standard"])
-def test_images_at_full_size(kind, digits, tmp_path):
+def test_images_at_full_size(digits, tmp_path):
     # The blank border is hundreds of equal products, which single precision rounds alike.
     x, fresh = (v.astype(np.float32) for v in (digits.x_train[:500], digits.x_test))
     model = mn.DAMClassifier(
         53,
         objective="joint",
-        normalize=kind,
+        normalize="center",
         varsigma=0.3,
         precision="float32",
         max_iter=2,

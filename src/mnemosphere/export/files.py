@@ -170,14 +170,11 @@ def estimator_of(model: Saved) -> str:
 
 def write(model: Saved | Steps, path: str | Path, check_settings: SettingsCheck) -> None:
     """Write a fitted model, or the steps of a pipeline, to one file, atomically."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     try:  # what could not be read is not written
         header, tensors = check(model, check_settings)
     except ValueError as error:
         raise ValueError(f"this model cannot be saved: {error}") from error
-    write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
+    write_tensors(Path(path), tensors, {"format": FORMAT, "version": VERSION, **header})
 
 
 def check(

@@ -52,11 +52,8 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     >>> session.run(["label"], {"rows": X_test[:3].to_numpy("float64")})[0].tolist()
     [0, 2, 1]
     """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     encoder, fitted = fitted_parts(model)
-    write_atomically(path, build(fitted, encoder).SerializeToString())
+    write_atomically(Path(path), build(fitted, encoder).SerializeToString())
 
 
 def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:

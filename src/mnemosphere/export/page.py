@@ -42,8 +42,6 @@ def explore(
 
 def write_page(path: Path, content: dict[str, Any]) -> None:
     """Write the page that shows a payload, atomically."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     write_atomically(path, _render(content).encode())
 
 

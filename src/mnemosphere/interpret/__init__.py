@@ -29,7 +29,6 @@ from mnemosphere.interpret.exemplars import (
     memory_table,
     name_features,
     name_rows,
-    relevances,
     strongest_features,
 )
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
@@ -56,7 +55,7 @@ __all__ = [
     "decision_summary", "decode", "discover", "encode", "evaluate", "explain", "explain_images",
     "is_novel", "is_rejected", "memory_pictures", "memory_table", "merge_classes",
     "name_features", "name_rows", "novelty", "predict_set", "recall", "recall_path",
-    "rejection_score", "rejection_threshold", "relabel_memory", "relevances", "remove_class",
+    "rejection_score", "rejection_threshold", "relabel_memory", "remove_class",
     "remove_examples", "rename_class", "sample", "score_samples", "shrink", "strongest_features",
     "with_class_prior", "without_memories",
 ]  # fmt: skip

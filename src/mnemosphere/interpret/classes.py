@@ -464,4 +464,4 @@ def _with_weights(
     votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w))
     own = own.to(density_w)
     density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
-    return model.replace(votes=votes, density=density, examples=None, lineage=None, stream=None)
+    return model.changed(votes, density, calibration=model.calibration, exemplars=model.exemplars)

@@ -237,7 +237,7 @@ def counterfactual(
     given = model.stored(X).dense()
     stored = model.completed(given)
     x = stored.values.to(stored.device).double()  # (n, N)
-    names = [str(n) for n in model.features.names or [f"x{i}" for i in range(x.shape[1])]]
+    names = model.features.shown_names
     columns = model.features.encoding or Encoding(tuple(Column(name, "number") for name in names))
     free = torch.ones_like(x, dtype=torch.bool)
     for name in hold:

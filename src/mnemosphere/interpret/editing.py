@@ -160,10 +160,8 @@ def with_class_prior(
         raise ValueError(
             "memories of one class each cannot keep their weights: use memory_weights='follow'"
         ) from error
-    return model.replace(
-        votes=votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p)), density=density,
-        calibration=None, exemplars=None, examples=None, lineage=None, stream=None,
-    )  # fmt: skip
+    votes = votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p))
+    return model.changed(votes, density)
 
 
 def _prior_weights(
@@ -294,10 +292,7 @@ def _edited(
         even, part = 1 / density.n_columns, model.smoothing
         w, p = _settle(density, change, lambda s: (1 - part) * s + part * even, class_prior)
         density = density.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0)).check()
-    return model.replace(
-        votes=votes, density=density, exemplars=behind, calibration=None, examples=None,
-        lineage=None, stream=None,
-    )  # fmt: skip
+    return model.changed(votes, density, exemplars=behind)
 
 
 def _settle(

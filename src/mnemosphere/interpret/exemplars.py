@@ -16,10 +16,10 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.features import Line
-from mnemosphere.fitted import Exemplars, FittedModel, Floats, as_numpy, check_whole
+from mnemosphere.fitted import Exemplars, FittedModel, as_numpy, check_whole
 from mnemosphere.interpret.certify import certify
 from mnemosphere.machine import need
-from mnemosphere.model import kernel, metric
+from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
@@ -251,31 +251,6 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
          for j, value in zip(chosen, weight[m], strict=True)]
         for m, chosen in enumerate(order.indices.tolist())
     ]  # fmt: skip
-
-
-def relevances(model: FittedModel) -> Floats:
-    """Compute how much each feature counts in the model's metric, 1 on average.
-
-    It is the diagonal of AᵀA in standard units of the features, and 1 for all without a metric. Compare
-    features by rank: a feature of pure noise keeps about half of the average.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier or clusterer.
-
-    Returns
-    -------
-    ndarray of shape (N,)
-        Relevances.
-
-    Examples
-    --------
-    >>> mn.interpret.relevances(model).shape
-    (4,)
-    """
-    a, n = model.normalizer.metric, model.features.n_numbers
-    return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))
 
 
 @checked

@@ -233,14 +233,12 @@ class Explanation(Shown):
         """
         order = self._order[row].tolist()
         pair = order[0], order[1 % len(order)]
-        return feature_contributions(
-            self.source, row, self.memory[row], self.classes, pair, self.proba[row]
-        )
+        return feature_contributions(self.source, row, self.memory[row], pair, self.proba[row])
 
     @property
     def shows_features(self) -> bool:
         """Whether features can be shown to people, and there are two classes to tell apart."""
-        return len(self.classes) > 1 and readable(self.source.feature_names)
+        return len(self.classes) > 1 and readable(self.source.model.features.shown_names)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """List the explanation as flat dicts, for a data frame or JSON.
@@ -318,7 +316,7 @@ class Explanation(Shown):
         uniform = float(self.uniform_share[row])
         rest = max(0.0, 1 - float(self.share[row].sum()) - uniform)
         empty = dict.fromkeys(lines[0], "")
-        if int(self.n_alike[row].sum()) < self.source.votes.n_memories:
+        if int(self.n_alike[row].sum()) < self.source.model.n_memories:
             lines += [empty | {"memory": "others", "share": f"{rest:.1%}"}]
         lines += [empty | {"memory": "uniform", "share": f"{uniform:.1%}"}]
         if not any(line["typical rows"] for line in lines):
@@ -330,7 +328,7 @@ class Explanation(Shown):
             found.append(("training rows like these memories", _cut(texts, width)))
         if self.shows_features:
             features = self.features(row)
-            found.append((features.heading, features.table()))
+            found.append((features.title, features.table()))
         return found
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
@@ -463,7 +461,6 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
     nearest, share, uniform = _shares(model, seen, lost, n_nearest)
     memory = as_numpy(nearest)
-    names = model.features.names or [f"x{i}" for i in range(model.features.n_numbers)]
     return Explanation(
         rows=_rows(model, x, completed),
         classes=model.classes,
@@ -478,10 +475,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         names=row_names(X, given.n_rows),
-        source=Source(
-            votes, model.normalizer, stored.values, given.values, list(map(str, names)),
-            model.features.lines, model.typical_values,
-        ),
+        source=Source(model, stored.values, given.values),
         texts=model.features.texts(X),
     )  # fmt: skip
 

@@ -239,15 +239,7 @@ def directions(n):
 
 @pytest.mark.parametrize(
     ("kind", "n"),
-    [  # centered rows of two features point one of two ways
-        ("center", 3),
-        ("unit", 2),
-        ("unit", 3),
-        ("standard", 2),
-        ("standard", 3),
-        ("whitened", 2),
-        ("whitened", 3),
-    ],
+    [("center", 3), ("unit", 2), ("standard", 3), ("whitened", 2)],
 )
 @pytest.mark.parametrize("turn", [0.05, 1.3, 1.9, 2.9])
 def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, turn):
