@@ -35,17 +35,10 @@ def test_round_trip_is_exact(data, fresh, tmp_path, kind, precision):
 
 
 def test_settings_come_back(data, tmp_path):
-    model = mn.DAMClassifier(
-        np.int64(5),
-        objective="joint",
-        normalize="unit",
-        varsigma=np.float32(0.5),
-        beta=7.0,
-        class_weight={0: 1.0, 2: 3.0},
-        unlabeled=-1,
-        label_smoothing=0.2,
-        random_state=4,
-    ).fit(data.x, data.y)
+    model = small(
+        n_memories=np.int64(5), varsigma=np.float32(0.5), beta=7.0, unlabeled=-1,
+        class_weight={0: 1.0, 2: 3.0}, label_smoothing=0.2, random_state=4,
+    ).fit(data.x, data.y)  # fmt: skip
     model.save(tmp_path / "model.safetensors")
     assert mn.load(tmp_path / "model.safetensors").get_params() == model.get_params()
 

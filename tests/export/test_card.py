@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
 import mnemosphere as mn
 from mnemosphere.export.facts import facts
 from mnemosphere.interpret.evaluation import measures
-from quick_models import built
+from quick_models import built, small
 
 yaml = pytest.importorskip("yaml")
 
@@ -63,9 +63,7 @@ def test_names_cannot_break_out_of_their_cells():
     rng = np.random.default_rng(0)
     names = np.array(["a|b", "<script>", "line\nbreak", "---\x1b[31m"], dtype=object)
     x, y = rng.normal(size=(40, 5)), names[np.arange(40) % 4]
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="unit", varsigma=0.5, random_state=0
-    ).fit(x, y)
+    model = small(n_memories=5, varsigma=0.5).fit(x, y)
     text = mn.export.model_card(model.model_, x, y, title="evil\n---\nname: [")
     matter, body = front(text)
     assert matter["model-index"][0]["name"] == "evil --- name: ["
