@@ -176,11 +176,10 @@ def test_a_clusterer(tmp_path):
     assert_close(found["probabilities"], model.predict_proba(x), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["center", "standard"])
-def test_the_torch_module_can_be_exported(kind):
-    model = fit(kind)
+def test_the_torch_module_can_be_exported():
+    model = fit("center")
     module = mn.export.to_torch(model.model_)
-    x, _ = rows(kind, 3)
+    x, _ = rows("center", 3)
     some = torch.from_numpy(x[:7].astype(np.float64))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own making
@@ -189,8 +188,7 @@ def test_the_torch_module_can_be_exported(kind):
         ).module()
     more = torch.from_numpy(x[:53].astype(np.float64))
     torch.testing.assert_close(exported(more), model.model_.log_proba(more), rtol=0, atol=1e-9)
-    huge = more * 1e200 if kind == "center" else more
-    torch.testing.assert_close(exported(huge), module(huge), rtol=0, atol=1e-12)
+    torch.testing.assert_close(exported(more * 1e200), module(more * 1e200), rtol=0, atol=1e-12)
 
 
 def test_times_in_seconds_keep_their_digits(tmp_path):

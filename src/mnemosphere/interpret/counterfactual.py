@@ -261,24 +261,9 @@ def counterfactual(
     else:
         target = model.columns_of(y if np.ndim(y) else [y]).expand(len(x))
     search = _Search(model.precise_votes, model.normalizer.to(x.device), observed)
-    most = x.shape[1] if max_features is None else max_features
-    check_whole(most, "max_features", 1)
-    change, state = torch.full_like(x, torch.nan), x
-    used = torch.zeros(len(x), len(switches), dtype=torch.bool, device=x.device)
-    for n_switched in range(min(_SWITCHES, len(switches), most) + 1):
-        if n_switched:
-            state = _switched(search, state, target, switches, used)
-        own = search(state, target, free)
-        if max_features is not None:
-            kept = own.abs().topk(min(most - n_switched, x.shape[1]), dim=1).indices
-            few = torch.zeros_like(free).scatter(1, kept, value=True) & free
-            own = search(state, target, few)
-        else:
-            few = free
-        own = search.rounded(state, own, target, few)
-        if n_switched:
-            own = (search.apply(state, own) - x) / search.unit(x)
-        change = _shorter(change, own)
+    if max_features is not None:
+        check_whole(max_features, "max_features", 1)
+    change = _shortest(search, x, target, free, switches, max_features)
     after = search.apply(x, change)
     after = torch.where(torch.isnan(after), x, after)
     for place, values in switches:  # without the rounding of units
@@ -288,27 +273,49 @@ def counterfactual(
         after = torch.where((observed[2] > 0) & (x == x.round()), after.round(), after)
         change = (after - x) / search.unit(x)
     framed = model.features.encoding is not None and is_frame(X)
-    hit = model.log_proba(columns.rewrite(X, as_numpy(after)) if framed else after).argmax(1)
-    hit = hit == target
+    written_back = columns.rewrite(X, as_numpy(after)) if framed else after
+    hit = model.log_proba(written_back).argmax(1) == target
     after, change = (torch.where(hit[:, None], t, kept) for t, kept in ((after, x), (change, 0.0)))
     moved = rows = as_numpy(after)
     if framed:
         rows = columns.rewrite(X, moved)
     elif hasattr(X, "iloc"):
         rows = type(X)(moved, X.index, X.columns)
-    wanted, found, change = model.classes[as_numpy(target)], as_numpy(hit), change.nan_to_num(0.0)
     return Counterfactual(
         rows=rows,
         given=as_numpy(x),
         after=moved,
         before=model.classes[as_numpy(order[:, 0])],
-        wanted=wanted,
-        found=found,
-        change=as_numpy(change),
+        wanted=model.classes[as_numpy(target)],
+        found=as_numpy(hit),
+        change=as_numpy(change.nan_to_num(0.0)),
         lengths=as_numpy(search.normalizer.distance(x, after)),
         columns=columns,
         names=row_names(X, len(x)),
     )
+
+
+def _shortest(
+    search: _Search, x: Tensor, target: Tensor, free: Tensor,
+    switches: list[tuple[slice, Tensor]], max_features: int | None,
+) -> Tensor:  # fmt: skip
+    """The shortest change (n, N) with nothing switched, one category switched, two, …"""
+    most = x.shape[1] if max_features is None else max_features
+    change, state = torch.full_like(x, torch.nan), x
+    used = torch.zeros(len(x), len(switches), dtype=torch.bool, device=x.device)
+    for n_switched in range(min(_SWITCHES, len(switches), most) + 1):
+        if n_switched:
+            state = _switched(search, state, target, switches, used)
+        own, few = search(state, target, free), free
+        if max_features is not None:
+            kept = own.abs().topk(min(most - n_switched, x.shape[1]), dim=1).indices
+            few = torch.zeros_like(free).scatter(1, kept, value=True) & free
+            own = search(state, target, few)
+        own = search.rounded(state, own, target, few)
+        if n_switched:
+            own = (search.apply(state, own) - x) / search.unit(x)
+        change = _shorter(change, own)
+    return change
 
 
 def _places(name: object, names: list[str], columns: Encoding) -> slice | int:
