@@ -51,7 +51,6 @@ NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
 LAZY = {"data/named.py"}  # may import the above inside functions
 # Imports inside functions: packages that need not be installed, and modules that need one of them.
 OPTIONAL = {
-    "huggingface_hub",
     "matplotlib",
     "onnx",
     "pandas",
@@ -59,7 +58,6 @@ OPTIONAL = {
     "pyarrow",
     "rich",
     "typer",
-    "umap",
     "wordllama",
 }
 NEED_ONE = {"mnemosphere.plots": "matplotlib"}

@@ -72,6 +72,11 @@ class Features:
         return self.n_columns if self.encoding is None else len(self.encoding.names)
 
     @property
+    def shown_names(self) -> list[str]:
+        """Names of the numbers, x0, x1, … if they have none."""
+        return [str(n) for n in self.names or (f"x{i}" for i in range(self.n_numbers))]
+
+    @property
     def kinds(self) -> list[str]:
         """What each number is: a number, a date, part of a category, …"""
         return ["number"] * self.n_numbers if self.encoding is None else self.encoding.kinds
@@ -79,7 +84,7 @@ class Features:
     @property
     def lines(self) -> list[Line]:
         """The features as a user has them: a category is one."""
-        names = [str(n) for n in self.names or (f"x{i}" for i in range(self.n_numbers))]
+        names = self.shown_names
         found: list[Line] = []
         if self.encoding is not None and self.named is None:
             for own, place in self.encoding.places():

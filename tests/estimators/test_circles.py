@@ -186,8 +186,6 @@ def test_what_cannot_work_is_said_in_a_line():
     settings = {"normalize": "circles", "objective": "conditional"}
     with pytest.raises(ValueError, match="every row of X is empty"):
         mn.DAMClassifier(3, **settings).fit(np.ones((11, 2)), np.arange(11) % 2)
-    with pytest.raises(ValueError, match="normalize must be one of"):
-        mn.interpret.from_parameters([[1, 0], [0, 1]], np.eye(3), beta=5.0, normalize="circles")
     plain = mn.DAMClassifier(3, normalize="standard", objective="joint", max_iter=2).fit(x, y)
     with pytest.raises(ValueError, match="curves need normalize='circles'"):
         mn.plots.memory_curves(plain.model_)

@@ -89,26 +89,3 @@ def test_many_coordinates_are_seen_along_their_principal_axes():
     projector = a[:-1, :-1].T @ a[:-1, :-1]
     found = projector / projector.trace() * (metric.MAX_RANK - 1)
     torch.testing.assert_close(found, axes @ axes.T, rtol=0, atol=1e-9)
-
-
-def test_relevances_are_the_diagonal_of_the_quadratic_form():
-    a = randn(3, 7, seed=8)
-    found = metric.relevances(a)
-    expected = torch.stack([(a[:, k] ** 2).sum() for k in range(7)])
-    torch.testing.assert_close(found, expected / expected.mean())
-    assert float(found.mean()) == pytest.approx(1)
-
-
-def test_pairs_that_count_together_are_the_largest_entries_beside_the_diagonal():
-    a = randn(3, 7, seed=8)
-    form = a.T @ a / (a.T @ a).diagonal().mean()
-    found = metric.strongest_pairs(a, 5)
-    expected = sorted(
-        ((i, j, float(form[i, j])) for i in range(7) for j in range(i)), key=lambda e: -abs(e[2])
-    )[:5]
-    assert [{i, j} for i, j, _ in found] == [{i, j} for i, j, _ in expected]
-    assert [v for *_, v in found] == pytest.approx([v for *_, v in expected])
-    assert len(metric.strongest_pairs(a, 100)) == 21
-    # What counts in x0 − x1 alone is their difference.
-    ((i, j, value),) = metric.strongest_pairs(torch.tensor([[1.0, -1.0]]), 3)
-    assert (i, j, value) == (0, 1, -1.0)

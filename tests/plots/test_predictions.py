@@ -113,7 +113,6 @@ def contributions(**changes):
             "constant": np.array([0.25, 0.0, 0.0]), "difference": parts,
             "difference_constant": 0.5, "difference_rest": -0.25, "difference_frequencies": -1.5,
             "difference_missing": 0.0, "log_odds": float(parts.sum()) - 1.25,
-            "relevance": np.linspace(0.2, 1.8, 17), "pairs": [],
         }
         | changes
     )  # fmt: skip
@@ -135,11 +134,6 @@ def test_bars_of_features_add_up(case):
     assert lines[12:] == ["others (5)", "(being average)", "(soft labels)", "(class frequencies)"]
     np.testing.assert_array_equal(places.lines[1].get_xdata(), why.position[first])
     figure.draw_without_rendering()
-    weighed = contributions(pairs=[("feature 1", "feature 2", -0.4)])
-    _, relevance, overlap, *_ = features.feature_figure(weighed, decision).axes
-    assert "overlap" in overlap.get_title(loc="left")
-    bars = [bar.get_width() for bar in relevance.containers[0]]
-    assert bars == pytest.approx([*why.relevance[first], 0, 0, 0, 0])
 
 
 def test_texts_of_training_rows(case):

@@ -44,7 +44,7 @@ def explore(
     shape = opened.shape(image_shape, found)
     x, y = (None, None) if found is None else (found.x, found.y)
     opened.of_rows("a page").explore(
-        out, x, y, max_rows=rows, image_shape=shape, layout="pca", title=opened.path.parent.name
+        out, x, y, max_rows=rows, image_shape=shape, title=opened.path.parent.name
     )
     size = out.stat().st_size
     request.terminal.result({"page": out, "bytes": size, "model": opened.path})

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.machine import how_to_install
+
 PACKAGED = "wordllama"
 _PROBES = (
     "What is my balance?",
@@ -160,8 +162,7 @@ def _packaged() -> Encode:
         import wordllama
     except ImportError as error:
         raise ImportError(
-            f"the encoder {PACKAGED!r} is not installed: pip install 'mnemosphere[text]', or pass "
-            "encoder="
+            f"the encoder {PACKAGED!r} is not installed: {how_to_install('text')}, or pass encoder="
         ) from error
     finally:  # it sets up logging for everybody
         root.handlers[:] = before

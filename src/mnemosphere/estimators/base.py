@@ -508,7 +508,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         *,
         max_rows: int = 500,
         image_shape: Sequence[int] | str | None = "auto",
-        layout: str = "auto",
         certificate: Certificate | None = None,
         title: str | None = None,
     ) -> None:
@@ -529,8 +528,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         image_shape : tuple of int or None or "auto", default "auto"
             (rows, columns) or (rows, columns, 3) of images; None for tables. "auto": a square if rows have no names, no negative
             numbers and a square number of features.
-        layout : {"auto", "pca", "umap"}, default "auto"
-            The map of memories and rows.
         certificate : Certificate, default None
             Result of `certify`; None: it is computed if that takes seconds.
         title : str, default None
@@ -542,5 +539,5 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         """
         explore(
             self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape,
-            layout=layout, certificate=certificate, title=title,
+            certificate=certificate, title=title,
         )  # fmt: skip

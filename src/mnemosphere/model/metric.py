@@ -10,7 +10,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.numerics import sphere
 
-__all__ = ["MAX_RANK", "apply", "relevances", "start", "strongest_pairs"]
+__all__ = ["MAX_RANK", "apply", "start"]
 
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
@@ -90,25 +90,3 @@ def _principal_axes(z: Tensor, most: int) -> Tensor:
     if rows_are_fewer:
         axes = z.T @ (axes / values[kept].sqrt())
     return axes.mT.flip(0)
-
-
-def relevances(metric: Tensor) -> Tensor:
-    """How much each coordinate counts, (M,): the diagonal of AᵀA, scaled to mean 1."""
-    diagonal = metric.double().square().sum(0)
-    return diagonal / diagonal.mean()
-
-
-def strongest_pairs(metric: Tensor, most: int) -> list[tuple[int, int, float]]:
-    """Pairs of coordinates that count together, (i, j, entry of AᵀA in the scale of `relevances`).
-
-    The largest first, by modulus. Above zero the sum of the two counts for more than each alone,
-    below zero their difference.
-    """
-    a = metric.double()
-    form = a.T @ a
-    form = form / form.diagonal().mean()
-    first, second = torch.ones_like(form).triu(1).nonzero(as_tuple=True)
-    value = form[first, second]
-    best = value.abs().topk(min(most, len(value))).indices
-    parts = (first[best].tolist(), second[best].tolist(), value[best].tolist())
-    return [*zip(*parts, strict=True)]

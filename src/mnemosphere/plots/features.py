@@ -40,8 +40,6 @@ class Reasons(Protocol):
     predicted_position: Array  # (N,) of the memories of the predicted class
     runner_up_position: Array
     log_odds: float
-    relevance: Array  # (N,) of the features in the metric
-    pairs: list[tuple[str, str, float]]  # none without a metric
 
     def summands(self, most: int) -> Sequence[tuple[str, float | None, float, int]]:
         """(name, part of the overlap, of the log-odds, number of the feature or −1)."""
@@ -54,7 +52,7 @@ def feature_figure(
     """Where the row and the memories lie in each feature, what each adds to overlap and odds.
 
     Positions are in standard units or ranks, with the value as given beside the name. The bars of overlap
-    and log-odds add up to what their titles say; relevance is what a metric gives each feature.
+    and log-odds add up to what their titles say.
     """
     found: Reasons = reasons
     parts = found.summands(_SHOWN)
@@ -63,13 +61,7 @@ def feature_figure(
     overlap, odds = [part or 0.0 for _, part, *_ in parts], [part for *_, part, _ in parts]
     if figure is None:
         figure = new_figure(9.0, float(np.clip(1.8 + 0.27 * len(names), 3.4, 6.4)))
-    widths = [1.5, *([0.5] if found.pairs else []), 1.0, 1.0, 1.1]
-    panels = figure.subplots(1, len(widths), width_ratios=widths).tolist()
-    if found.pairs:
-        shares = [*np.asarray(found.relevance)[shown].tolist(), *[0.0] * (len(names) - len(shown))]
-        _bars(panels[1], shares, [GREY] * len(names), "relevance", "1: average")
-        panels.pop(1).locator_params(axis="x", nbins=2)
-    axes: Any = panels
+    axes: Any = figure.subplots(1, 4, width_ratios=[1.5, 1.0, 1.0, 1.1])
     predicted, runner = plain(found.predicted), plain(found.runner_up)
     _positions(axes[0], found, shown, len(names), f"memories of {predicted}", f"of {runner}")
     total = sum(overlap)
