@@ -270,20 +270,9 @@ CLUSTERS = {
         r"n_memories=70 but X has 61 distinct row\(s\) \(n_samples=61\): use fewer memories or "
         r"n_memories='auto'",
     ),
-    "proportions of other clusters": (
-        lambda c: clusters(class_prior=[1, 2]).fit(c.x),
-        r"class_prior must have one entry for each of 3 clusters, got shape \(2,\): pass "
-        r"n_clusters=2, or other proportions",
-    ),
-    "a cluster of proportion zero": (
-        lambda c: clusters(class_prior=[1, 2, 0]).fit(c.x),
-        r"class_prior must be positive, got \[1\.0, 2\.0, 0\.0\]: leave empty clusters out",
-    ),
     "recall of a cluster that is none": (
         lambda c: clusters().fit(c.x).recall(c.x, c.labels(3)), r"y must be clusters from 0 to 2, got \[3, 3, 3, 3, 3\]$"),
     "sample of a cluster by name": (lambda c: clusters().fit(c.x).sample(2, y="bee"), r"y must be clusters from 0 to 2, got \['bee'\]"),
-    "proportions in a word": (
-        lambda c: clusters(class_prior="even").fit(c.x), r"class_prior must be 'auto' or numbers, got 'even'"),
     "more clusters than distinct rows": (
         lambda c: clusters(n_memories="auto").fit(np.ones((30, 4))), r"got 1 for 1 distinct row\(s\)"),
     "BIC of a density that is none": (

@@ -21,12 +21,12 @@ OTHER = {
         "precision": "float32", "random_state": 1,
     },
     "DAMClusterer": {
-        "n_clusters": 2, "n_memories": 6, "class_prior": [0.2, 0.3, 0.5], "growth": 2,
+        "n_clusters": 2, "n_memories": 6, "growth": 2,
         "varsigma": 0.5, "beta": 3.0, "smoothing": 0.2, "normalize": "center", "solver": "sgd",
         "uniform_weight": 2.0, "precision": "float32", "random_state": 1,
     },
 }  # fmt: skip
-SAME = {"callbacks", "device", "encoder", "max_iter"}
+SAME = {"callbacks", "device", "encoder", "max_iter", "verbose"}
 SMALL = {"n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 1, "random_state": 0}
 
 

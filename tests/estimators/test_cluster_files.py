@@ -17,7 +17,7 @@ def data():
 
 
 def test_file(data, tmp_path):
-    model = small(class_prior=[3, 4, 5, 6, 7], max_iter=2).fit(data.x)
+    model = small(max_iter=2).fit(data.x)
     model.save(tmp_path / "clusters.safetensors")
     loaded = mn.load(tmp_path / "clusters.safetensors")
     assert isinstance(loaded, mn.DAMClusterer)

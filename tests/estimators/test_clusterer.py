@@ -123,18 +123,6 @@ def test_classes_of_memories_are_coherent(fitted):
     assert across < float(overlap.mean())
 
 
-@pytest.mark.parametrize("solver", ["fixed-point", mn.SGD(0.003)], ids=["fixed-point", "sgd"])
-def test_given_proportions_are_kept(data, solver):
-    """Every class has its share of the memories, and the marginals of p are exact."""
-    prior = np.array([5.0, 7.0, 11.0, 13.0, 17.0])
-    model = small(class_prior=prior, n_memories=53, solver=solver, max_iter=3).fit(data.x)
-    smooth = np.r_[0.9 * prior / prior.sum(), 0.0] + 0.1 / 6
-    assert np.allclose(model.class_prior_, smooth, rtol=1e-12)
-    assert np.allclose(model.class_weights_.sum(0), smooth, rtol=1e-6)
-    assert np.allclose(model.class_weights_.sum(1), model.memory_prior_, rtol=1e-6)
-    assert np.abs(np.bincount(model.memory_labels_, minlength=6)[:5] - prior).max() <= 7
-
-
 # probabilities and densities
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import (
     SAMPLED,
-    ArrayDataset,
     FileDataset,
     LabelWeights,
     no_labels,
@@ -21,7 +20,11 @@ from mnemosphere.data.dataset import (
 )
 from mnemosphere.data.files import FileRows, RawRows, ahead, join_rows
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.rows import merge_copies
+from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.estimators import class_training, cluster_training
+from mnemosphere.estimators.choice import Settings
+from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.setup import Learned, Prepared, begin, precision_of
 from mnemosphere.features import Features
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
@@ -131,55 +134,76 @@ class _Count:
         return Scan(classes, torch.tensor(total, dtype=torch.float64), partly)
 
 
-class Resolves(Protocol):
-    """A training that has settled what is "auto"."""
-
-    normalizer: Normalizer
-
-    @property
-    def resolve(self) -> Callable[..., ArrayDataset]:
-        """Settle everything by rows."""
-
-    def precision_for(self, n_numbers: int) -> torch.dtype:
-        """The precision of training."""
-        ...
-
-
-class Learned(NamedTuple):
-    """What training and the search for exemplars need."""
-
-    training: Any  # that was begun, or given
-    dataset: FileDataset
-    rows: RawRows  # the sampled ones, as stored
-    weight: Tensor | None  # theirs
-
-
 def learn_labeled(
-    settings: Mapping[str, Any], source: FileDataset, seed: int, begin: Callable[..., Resolves]
+    settings: Mapping[str, Any], owner: str, source: FileDataset, progress: Progress
 ) -> Learned:
-    """Settle what is "auto" for a classifier by a sample; all rows as training sees them.
+    """Settle what is "auto" for a classifier by a sample; all rows as training sees them."""
+    seed, callbacks = begin(settings, owner, source, progress)
+    own, device = Settings.of(settings), pick_device(settings["device"])
+    with progress.scan(source):
+        found, sampled = _scan_and_sample(source, settings["unlabeled"], seed)
+        label, mass = _labeling(settings, found)
+        raw = _in_order(sampled, label)
+        targets, weight = label(raw)
+        on_device = None if weight is None else weight.to(device)
+        prepared = class_training.prepare(
+            own, raw.rows.on(device), targets.to(device), on_device, progress
+        )
+        prepared = _all_rows(
+            prepared, source, raw, label, mass, partly=found.unlabeled, device=device,
+            dtype=precision_of(own.precision, source.n_rows * source.n_features, class_training.FEW_NUMBERS),
+        )  # fmt: skip
+    return Learned(
+        features_of(source, owner), raw.rows.on(device), weight, found.classes, prepared, seed,
+        callbacks,
+    )  # fmt: skip
 
-    begin: what trains a model of these classes, which it is given.
-    """
-    device, unlabeled = pick_device(settings["device"]), settings["unlabeled"]
+
+def learn_rows(
+    settings: Mapping[str, Any], owner: str, source: FileDataset, progress: Progress
+) -> Learned:
+    """The same for a clusterer, which looks at no labels."""
+    seed, callbacks = begin(settings, owner, source, progress)
+    label, device = no_labels(1), pick_device(settings["device"])
+    with progress.scan(source):
+        raw = _in_order(sample_rows(source, seed), label)
+        weight = stored_weights(raw)
+        on_device = None if weight is None else weight.to(device)
+        prepared = cluster_training.prepare(
+            settings, raw.rows.on(device), on_device, seed, progress
+        )
+        prepared = _all_rows(
+            prepared, source, raw, label, torch.zeros(1, dtype=torch.float64), partly=True,
+            device=device, dtype=precision_of(settings["precision"], source.n_rows * source.n_features),
+        )  # fmt: skip
+    classes = np.arange(prepared.choice.n_clusters)
+    return Learned(
+        features_of(source, owner), raw.rows.on(device), weight, classes, prepared, seed, callbacks
+    )
+
+
+def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple[Scan, RawRows]:
+    """Labels and a sample of the rows, by one look at them if the classes are known."""
+    if source.classes is None or _key(unlabeled) in source.files.noted:
+        return scan(source, unlabeled), sample_rows(source, seed)
+    count = _Count(source, unlabeled)
+    sampled = sample_rows(source, seed, count)
+    source.files.noted[_key(unlabeled)] = count.told()
+    return scan(source, unlabeled), sampled
+
+
+def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, Tensor]:
+    """(what gives rows their label weights and sample weights, label weights of all rows (C+1,))."""
     weighting, smoothing = settings["class_weight"], settings["label_smoothing"]
-    sampled = None
-    if source.classes is not None and _key(unlabeled) not in source.files.noted:
-        # Classes are known: how many rows have which is counted as the sample is drawn.
-        count = _Count(source, unlabeled)
-        sampled = sample_rows(source, seed, count)
-        source.files.noted[_key(unlabeled)] = count.told()
-    found = scan(source, unlabeled)
     n_classes = len(found.classes)
     each = torch.ones(n_classes, dtype=torch.float64)
     if weighting is not None:
-        places = torch.arange(n_classes)
-        each = class_weights(weighting, found.classes, places, found.mass)
+        each = class_weights(weighting, found.classes, torch.arange(n_classes), found.mass)
 
     def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
         n = raw.rows.n_rows
         coded = encode(
-            raw.y, n, found.classes, unlabeled=unlabeled, smoothing=smoothing,
+            raw.y, n, found.classes, unlabeled=settings["unlabeled"], smoothing=smoothing,
             require_label=False, device=_CPU,
         )  # fmt: skip
         weight = stored_weights(raw)
@@ -188,27 +212,8 @@ def learn_labeled(
             weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
         return coded.targets, weight
 
-    raw = _in_order(sample_rows(source, seed) if sampled is None else sampled, label)
-    targets, weight = label(raw)
-    training = begin(found.classes)
-    on_device = None if weight is None else weight.to(device)
-    training.resolve(raw.rows.on(device), targets.to(device), on_device, seed)
     soft = soft_labels(torch.arange(n_classes), n_classes, smoothing, dtype=torch.float64)
-    mass = (found.mass * each) @ soft
-    return _dataset(training, device, source, raw, label, mass, found.unlabeled)
-
-
-def learn_rows(
-    training: Resolves, source: FileDataset, prior: Tensor | None, seed: int, device: torch.device
-) -> Learned:
-    """The same for a clusterer, which looks at no labels."""
-    label = no_labels(1)
-    raw = _in_order(sample_rows(source, seed), label)
-    weight = stored_weights(raw)
-    on_device = None if weight is None else weight.to(device)
-    training.resolve(raw.rows.on(device), on_device, prior, seed)
-    mass = torch.zeros(1, dtype=torch.float64)
-    return _dataset(training, device, source, raw, label, mass, True)
+    return label, (found.mass * each) @ soft
 
 
 def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
@@ -219,22 +224,23 @@ def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
     return raw.take(torch.searchsorted(raw.number, rows.number))
 
 
-def _dataset(
-    training: Resolves, device: torch.device, source: FileDataset, raw: RawRows,
-    label: LabelWeights, mass: Tensor, partly: bool,
-) -> Learned:  # fmt: skip
-    dtype = training.precision_for(source.n_rows * source.n_features)
-    if training.normalizer.kind == "standard":
+def _all_rows(
+    prepared: Prepared[Any], source: FileDataset, raw: RawRows, label: LabelWeights, mass: Tensor,
+    *, partly: bool, device: torch.device, dtype: torch.dtype,
+) -> Prepared[Any]:  # fmt: skip
+    """What was settled by a sample, for all rows; standard units are those of all rows."""
+    normalizer = prepared.normalizer
+    if normalizer.kind == "standard":
         own = own_rows(source.files)
         parts = (label(part)[1] for part in own.pieces(labels_only=True))
         weights = [weight for weight in parts if weight is not None]
-        training.normalizer = Normalizer.fit(
+        normalizer = Normalizer.fit(
             "standard", own.chunks_on(device), torch.cat(weights) if weights else None, current()
         )
     dataset = source.on_sphere(
-        raw, training.normalizer, label, mass, partly=partly, device=device, dtype=dtype
+        raw, normalizer, label, mass, partly=partly, device=device, dtype=dtype
     )
-    return Learned(training, dataset, raw._replace(rows=raw.rows.on(device)), label(raw)[1])
+    return Prepared(dataset, normalizer, prepared.choice)
 
 
 def features_of(source: FileDataset, owner: str) -> Features:
@@ -260,20 +266,34 @@ def check_features(features: Features, source: FileDataset) -> None:
         )
 
 
+def count_right(
+    model: FittedModel, rows: StoredRows, y: Any, weight: NDArray[np.float64] | None
+) -> Tensor:
+    """(summed weight of the labeled rows that the model gets right, of all labeled rows)."""
+    labels = Labels.of(y, rows.n_rows, unlabeled=model.record.settings.get("unlabeled"))
+    labels.check_like(model.classes)
+    each = np.ones(rows.n_rows) if weight is None else weight
+    each = each * (labels.labeled | labels.outside)
+    best = as_numpy(model.log_proba(rows).argmax(1))
+    right = best == labels.among(model.classes, unknown=True)
+    return torch.tensor([(right * each).sum(), each.sum()], dtype=torch.float64)
+
+
+def share_right(counts: Tensor) -> float:
+    """The accuracy that `count_right` tells."""
+    if not counts[1] > 0:
+        raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
+    return float(counts[0] / counts[1])
+
+
 @process_group()
 def accuracy(model: FittedModel, source: FileDataset) -> float:
     """Weighted share of the labeled rows that the model gets right."""
     check_features(model.features, source)
-    unlabeled = model.record.settings.get("unlabeled")
-    right, total = 0.0, 0.0
+    counts = torch.zeros(2, dtype=torch.float64)
     for raw in ahead(own_rows(source.files).pieces()):
         if raw.y is None:
             raise ValueError(f"{source.files.readers[0].path} has no labels: pass label=")
-        weight = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
-        labels = Labels.of(raw.y, unlabeled=unlabeled)
-        weight = np.where(labels.place == -1, 0.0, weight)
-        best = as_numpy(model.log_proba(raw.rows).argmax(1))
-        right += float(weight[best == labels.among(model.classes, unknown=True)].sum())
-        total += float(weight.sum())
-    sums = current().sum(torch.tensor([right, total], dtype=torch.float64))[0].tolist()
-    return float(sums[0] / sums[1])
+        weight = None if raw.weight is None else np.asarray(raw.weight, float)
+        counts += count_right(model, raw.rows, raw.y, weight)
+    return share_right(current().sum(counts)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +14,24 @@ from torch import Tensor
 from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
 from mnemosphere.data.encoding import listed
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.fitted import FittedModel, Snapshot, Stream
+from mnemosphere.estimators.choice import Settings
+from mnemosphere.estimators.class_training import prepare
+from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.setup import kept_settings
+from mnemosphere.features import Features
+from mnemosphere.fitted import FittedModel, Record, Snapshot, Stream, trained_with
 from mnemosphere.interpret.classes import extend
+from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import Encoded, Labels
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
+from mnemosphere.model.votes import Votes
 from mnemosphere.schema import warn_user
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.joint import start_joint, start_memories
 from mnemosphere.training.rehearsal import give_memories, rehearse
 
 
@@ -59,6 +68,32 @@ def _first_classes(y: Any, given: NDArray[Any] | None, unlabeled: object) -> NDA
             "classes, since they settle the normalization and the first memories, or with fit"
         )
     return labels.found if given is None and labels.outside.any() else given
+
+
+def begin_stream(
+    settings: Mapping[str, Any], features: Features, stored: StoredRows, coded: Encoded,
+    weight: Tensor | None, progress: Progress,
+) -> tuple[FittedModel, ArrayDataset]:  # fmt: skip
+    """(a model whose memories start on the first batch, the batch on the sphere)."""
+    own = replace(Settings.of(settings), objective="joint")
+    generator = torch.Generator().manual_seed(draw_seed(settings["random_state"]))
+    prepared = prepare(own, stored, coded.targets, weight, progress)
+    dataset, choice = prepared.dataset, prepared.choice
+    assert isinstance(dataset, ArrayDataset)
+    w, labels = start_memories(
+        dataset.rows, choice.candidate.n_memories, own_labels=True, generator=generator
+    )
+    params = start_joint(
+        w, labels, dataset.rows, varsigma=own.varsigma, beta=own.beta,
+        uniform_weight=own.uniform_weight, learned_weights=False,
+    )  # fmt: skip
+    features = replace(features, observed=None)  # later batches may hold other numbers
+    model = FittedModel(
+        "classifier", Votes.of(params), params, prepared.normalizer, features, coded.classes,
+        record=Record(settings=kept_settings(settings), search=choice.trials),
+        **trained_with({**settings, "objective": "joint"}),
+    )  # fmt: skip
+    return model, dataset
 
 
 def with_new_classes(
