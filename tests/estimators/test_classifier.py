@@ -209,17 +209,6 @@ def test_streaming_comes_close_to_fitting(digits):
     assert stream.status_ == "streaming"
 
 
-def test_streaming_learns_a_class_that_comes_late(make_clusters):
-    x, y = make_clusters(rows=305)
-    early = y < 2
-    model = mn.DAMClassifier(9, objective="joint", normalize="unit", varsigma=0.9, random_state=0)
-    model.partial_fit(x[early], y[early], classes=[0, 1, 2])
-    assert not (model.predict(x) == 2).any()
-    for rows in np.array_split(np.random.default_rng(0).permutation(305), 5) * 6:
-        model.partial_fit(x[rows], y[rows])
-    assert model.score(x, y) > 0.9
-
-
 def test_streaming_takes_rows_without_labels(data, fresh):
     model = small(unlabeled=-1, max_iter=None)
     model.fit(data.x, data.y)
