@@ -83,8 +83,8 @@ def test_names_of_classes_soft_labels_and_weights(model, wine):
     ("settings", "message"),
     [
         ({"growth": 3}, "growth splits memories of the joint likelihood"),
-        ({"solver": "fixed-point"}, "use solver='auto', Adam"),
-        ({"objective": "joint", "solver": "adam"}, "Adam trains the conditional likelihood"),
+        ({"solver": "fixed-point"}, "FixedPoint does not train the conditional likelihood"),
+        ({"objective": "joint", "solver": "adam"}, "Adam does not train the joint likelihood"),
     ],
 )
 def test_what_belongs_to_the_joint_likelihood_is_refused(wine, settings, message):

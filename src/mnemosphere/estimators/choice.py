@@ -139,15 +139,12 @@ class Settings:
             return None if given[name] == auto else given[name]
 
         solver = given["solver"]
-        same = {
-            k: given[k]
-            for k in ("objective", "growth", "normalize", "search", "max_iter", "precision")
-        }
         return cls(
-            n_memories=known("n_memories"), varsigma=known("varsigma"), beta=known("beta", "learn"),
-            solver=SOLVERS.get(solver) if isinstance(solver, str) else solver,
-            smoothing=trained_with(given)["smoothing"], uniform_weight=known("uniform_weight"),
-            **same,
+            known("n_memories"), given["objective"], given["growth"], known("varsigma"),
+            known("beta", "learn"), given["normalize"],
+            SOLVERS.get(solver) if isinstance(solver, str) else solver, given["search"],
+            given["max_iter"], trained_with(given)["smoothing"], known("uniform_weight"),
+            given["precision"],
         )  # fmt: skip
 
     def check(self, sample: Sample) -> None:
@@ -158,33 +155,25 @@ class Settings:
                 "growth splits memories of the joint likelihood: use objective='joint' or "
                 "growth=None"
             )
-        if conditional and isinstance(self.solver, FixedPoint):
+        if isinstance(self.solver, FixedPoint if conditional else Adam):
+            kind = "conditional" if conditional else "joint"
             raise ValueError(
-                "the fixed point needs non-negative label weights, which the conditional "
-                "objective has not: use solver='auto', Adam() or SGD()"
-            )
-        if not conditional and isinstance(self.solver, Adam):
-            raise ValueError(
-                "Adam trains the conditional likelihood: use objective='conditional', or "
-                "solver='auto' for the joint one"
+                f"{type(self.solver).__name__} does not train the {kind} likelihood: use "
+                "solver='auto', or another objective"
             )
         if sample.is_sparse and self.normalize in DENSE:
             raise ValueError(
                 f"normalize={self.normalize!r} would fill sparse rows: pass normalize='unit' or "
                 "dense rows"
             )
-        if sample.is_sparse and (self.noise or 0.0) > 0:
+        noise = self.adam.noise
+        if sample.is_sparse and not isinstance(noise, str) and noise > 0:
             raise ValueError("noise would make sparse rows dense: pass Adam(noise=0)")
 
     @property
     def adam(self) -> Adam:
         """The solver of the conditional likelihood."""
         return self.solver if isinstance(self.solver, Adam) else Adam()
-
-    @property
-    def noise(self) -> float | None:
-        """The length of noise on the rows; None if it is to be chosen."""
-        return None if isinstance(self.adam.noise, str) else self.adam.noise
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -485,7 +474,7 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     per class, the conditional objective, no noise.
     """
     settings.check(sample)
-    n_memories, noise, objectives = settings.n_memories, settings.noise, settings.objectives
+    n_memories, noise, objectives = settings.n_memories, settings.adam.noise, settings.objectives
     n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
     kinds = [settings.normalize] if settings.normalize != "auto" else usable(sample)
     number = min(FOLDS, max(1, FOLDS * ROWS // max(1, n_labeled)))
@@ -495,7 +484,7 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     most = max(n_classes, 2 * first // 3)
     widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
     widths = widths if n_memories is None else [n_memories]
-    noises = [0.0] if sample.is_sparse else [0.0, NOISE] if noise is None else [noise]
+    noises = [0.0] if sample.is_sparse else [0.0, NOISE] if isinstance(noise, str) else [noise]
     if settings.search is None:
         kinds = [k for k in kinds if k == ("unit" if sample.is_sparse else "standard")] or kinds[:1]
         objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]

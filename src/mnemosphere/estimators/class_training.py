@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -70,7 +71,7 @@ def prepare(
     if chosen is None:
         sample = Sample(*each, torch.float32)
         with inference(type(stored.values)):
-            chosen = current().on_rank0(lambda: choice.choose(sample, settings, progress))
+            chosen = current().on_rank0(partial(choice.choose, sample, settings, progress))
     candidate = chosen.candidate
     if settings.n_memories is None and candidate.n_memories > stored.n_rows:
         candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows

@@ -24,7 +24,7 @@ from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
     accuracy,
     count_right,
-    learn_labeled,
+    learn_files,
     scan,
     share_right,
 )
@@ -828,7 +828,7 @@ def _learn(
     classes = None
     if isinstance(X, FileDataset):
         if not X.fits:
-            return learn_labeled(settings, owner, X, progress)
+            return learn_files(settings, owner, X, progress, labeled=True)
         given, (X, y, sample_weight) = X, X.read()
         if y is not None and y.ndim == 1:
             classes = scan(given, settings["unlabeled"]).classes  # an error names the file

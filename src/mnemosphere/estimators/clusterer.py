@@ -17,7 +17,7 @@ from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import METRICS, NORMALIZATIONS
 from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.cluster_training import prepare, train
-from mnemosphere.estimators.from_files import gathered, learn_rows
+from mnemosphere.estimators.from_files import gathered, learn_files
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import Learned, begin, fitted_model, learn_features, sound
@@ -260,7 +260,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> FittedModel:
         settings, owner = self.get_params(deep=False), type(self).__name__
         if isinstance(X, FileDataset) and not X.fits:
-            learned = learn_rows(settings, owner, X, progress)
+            learned = learn_files(settings, owner, X, progress, labeled=False)
         else:
             if isinstance(X, FileDataset):
                 X, _, sample_weight = X.read()

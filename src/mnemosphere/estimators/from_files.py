@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators import class_training, cluster_training
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.setup import Learned, Prepared, begin, precision_of
+from mnemosphere.estimators.setup import FEW_NUMBERS, Learned, Prepared, begin, precision_of
 from mnemosphere.features import Features
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
@@ -87,7 +88,7 @@ class _Count:
 
     def __init__(self, source: FileDataset, unlabeled: object) -> None:
         self._source, self._unlabeled = source, unlabeled
-        self._mass: dict[Any, float] = {}  # summed weight of each label
+        self._mass: Counter[Any] = Counter()  # summed weight of each label
         self._partly = False  # whether a row has none
 
     def __call__(self, raw: RawRows) -> None:
@@ -113,73 +114,61 @@ class _Count:
         names = [*labels.found.tolist(), *([OUT_OF_SCOPE] if labels.outside.any() else [])]
         place = np.where(labels.outside, len(labels.found), labels.place)
         mass = np.bincount(place[place >= 0], each[place >= 0], minlength=len(names))
-        for name, share in zip(names, mass.tolist(), strict=True):
-            self._mass[name] = self._mass.get(name, 0.0) + share
+        self._mass.update(dict(zip(names, mass.tolist(), strict=True)))
 
     def told(self) -> Scan:
         """What all processes have met."""
-        count: dict[Any, float] = {}
+        count: Counter[Any] = Counter()
         partly = False
         for found, missing in current().gather((self._mass, self._partly)):
             partly |= missing
-            for name, share in found.items():
-                count[name] = count.get(name, 0.0) + share
+            count.update(found)
         if not count:
             raise ValueError("every row is unlabeled: label some rows of each class")
         classes = class_index(list(count), None, _CPU)[0]
         if self._source.classes is not None:
             class_index(classes, self._source.classes, _CPU)  # says which are not among them
             classes = self._source.classes
-        total = [count.get(name, 0.0) for name in classes.tolist()]
+        total = [count[name] for name in classes.tolist()]
         return Scan(classes, torch.tensor(total, dtype=torch.float64), partly)
 
 
-def learn_labeled(
-    settings: Mapping[str, Any], owner: str, source: FileDataset, progress: Progress
-) -> Learned:
-    """Settle what is "auto" for a classifier by a sample; all rows as training sees them."""
+def learn_files(
+    settings: Mapping[str, Any], owner: str, source: FileDataset, progress: Progress, *,
+    labeled: bool,
+) -> Learned:  # fmt: skip
+    """Settle what is "auto" by a sample of the rows; all rows as training sees them.
+
+    labeled: for a classifier; a clusterer looks at no labels.
+    """
     seed, callbacks = begin(settings, owner, source, progress)
-    own, device = Settings.of(settings), pick_device(settings["device"])
+    device, n_numbers = pick_device(settings["device"]), source.n_rows * source.n_features
     with progress.scan(source):
-        found, sampled = _scan_and_sample(source, settings["unlabeled"], seed)
-        label, mass = _labeling(settings, found)
+        if labeled:
+            found, sampled = _scan_and_sample(source, settings["unlabeled"], seed)
+            label, mass = _labeling(settings, found)
+        else:
+            found, sampled = None, sample_rows(source, seed)
+            label, mass = no_labels(1), torch.zeros(1, dtype=torch.float64)
         raw = _in_order(sampled, label)
-        targets, weight = label(raw)
+        stored, (targets, weight) = raw.rows.on(device), label(raw)
         on_device = None if weight is None else weight.to(device)
-        prepared = class_training.prepare(
-            own, raw.rows.on(device), targets.to(device), on_device, progress
-        )
-        prepared = _all_rows(
-            prepared, source, raw, label, mass, partly=found.unlabeled, device=device,
-            dtype=precision_of(own.precision, source.n_rows * source.n_features, class_training.FEW_NUMBERS),
+        prepared: Prepared[Any]
+        if found is not None:
+            own = Settings.of(settings)
+            prepared = class_training.prepare(own, stored, targets.to(device), on_device, progress)
+            classes, few = found.classes, class_training.FEW_NUMBERS
+        else:
+            prepared = cluster_training.prepare(settings, stored, on_device, seed, progress)
+            classes, few = np.arange(prepared.choice.n_clusters), FEW_NUMBERS
+        normalizer = _of_all_rows(prepared.normalizer, source, label, device)
+        dataset = source.on_sphere(
+            raw, normalizer, label, mass, partly=found is None or found.unlabeled, device=device,
+            dtype=precision_of(settings["precision"], n_numbers, few),
         )  # fmt: skip
-    return Learned(
-        features_of(source, owner), raw.rows.on(device), weight, found.classes, prepared, seed,
-        callbacks,
-    )  # fmt: skip
-
-
-def learn_rows(
-    settings: Mapping[str, Any], owner: str, source: FileDataset, progress: Progress
-) -> Learned:
-    """The same for a clusterer, which looks at no labels."""
-    seed, callbacks = begin(settings, owner, source, progress)
-    label, device = no_labels(1), pick_device(settings["device"])
-    with progress.scan(source):
-        raw = _in_order(sample_rows(source, seed), label)
-        weight = stored_weights(raw)
-        on_device = None if weight is None else weight.to(device)
-        prepared = cluster_training.prepare(
-            settings, raw.rows.on(device), on_device, seed, progress
-        )
-        prepared = _all_rows(
-            prepared, source, raw, label, torch.zeros(1, dtype=torch.float64), partly=True,
-            device=device, dtype=precision_of(settings["precision"], source.n_rows * source.n_features),
-        )  # fmt: skip
-    classes = np.arange(prepared.choice.n_clusters)
-    return Learned(
-        features_of(source, owner), raw.rows.on(device), weight, classes, prepared, seed, callbacks
-    )
+    prepared = Prepared(dataset, normalizer, prepared.choice)
+    features = features_of(source, owner)
+    return Learned(features, stored, weight, classes, prepared, seed, callbacks)
 
 
 def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple[Scan, RawRows]:
@@ -188,8 +177,8 @@ def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple
         return scan(source, unlabeled), sample_rows(source, seed)
     count = _Count(source, unlabeled)
     sampled = sample_rows(source, seed, count)
-    source.files.noted[_key(unlabeled)] = count.told()
-    return scan(source, unlabeled), sampled
+    source.files.noted[_key(unlabeled)] = found = count.told()
+    return found, sampled
 
 
 def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, Tensor]:
@@ -224,23 +213,17 @@ def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
     return raw.take(torch.searchsorted(raw.number, rows.number))
 
 
-def _all_rows(
-    prepared: Prepared[Any], source: FileDataset, raw: RawRows, label: LabelWeights, mass: Tensor,
-    *, partly: bool, device: torch.device, dtype: torch.dtype,
-) -> Prepared[Any]:  # fmt: skip
-    """What was settled by a sample, for all rows; standard units are those of all rows."""
-    normalizer = prepared.normalizer
-    if normalizer.kind == "standard":
-        own = own_rows(source.files)
-        parts = (label(part)[1] for part in own.pieces(labels_only=True))
-        weights = [weight for weight in parts if weight is not None]
-        normalizer = Normalizer.fit(
-            "standard", own.chunks_on(device), torch.cat(weights) if weights else None, current()
-        )
-    dataset = source.on_sphere(
-        raw, normalizer, label, mass, partly=partly, device=device, dtype=dtype
-    )
-    return Prepared(dataset, normalizer, prepared.choice)
+def _of_all_rows(
+    normalizer: Normalizer, source: FileDataset, label: LabelWeights, device: torch.device
+) -> Normalizer:
+    """Standard units are those of all rows, the rest is learned from a sample."""
+    if normalizer.kind != "standard":
+        return normalizer
+    own = own_rows(source.files)
+    parts = (label(part)[1] for part in own.pieces(labels_only=True))
+    weights = [weight for weight in parts if weight is not None]
+    weight = torch.cat(weights) if weights else None
+    return Normalizer.fit("standard", own.chunks_on(device), weight, current())
 
 
 def features_of(source: FileDataset, owner: str) -> Features:

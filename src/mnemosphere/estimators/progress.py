@@ -9,8 +9,8 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from mnemosphere.data.dataset import FileDataset
 from mnemosphere.machine import need
@@ -31,7 +31,7 @@ def size_of(n_bytes: float) -> str:
     return f"{n_bytes / 1000**power:.3g} {' kMGT'[power]}B"
 
 
-class Progress(Callback):
+class Progress(Callback, AbstractContextManager["Progress"]):
     """What `verbose` shows: stages of the choice, scans of files, passes of training.
 
     Use it as a context. It is also a callback, which watches training.
@@ -42,9 +42,6 @@ class Progress(Callback):
         self._began, self._console = time.monotonic(), console
         self._view: _Bar | _Lines | None = None
         self._training = self._figures = ""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         if self._view is not None:

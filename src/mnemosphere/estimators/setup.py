@@ -42,6 +42,7 @@ from mnemosphere.training.sgd import SGD
 
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is None
 _ENDED = ("converged", "stopped early", "grown", "stable")
+FEW_NUMBERS = 1_000_000  # up to which precision is double, where it costs nothing
 _NO_MODEL = "training of X came to no model ({}): scale X, or use other settings"
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
@@ -110,8 +111,8 @@ def device_of(X: Any, setting: str) -> torch.device:
     return torch.device("cpu") if few and setting == "auto" else pick_device(setting)
 
 
-def precision_of(setting: str, n_numbers: int, few: int = 1_000_000) -> torch.dtype:
-    """The precision of training; "auto" is double up to `few` numbers, where it costs nothing."""
+def precision_of(setting: str, n_numbers: int, few: int = FEW_NUMBERS) -> torch.dtype:
+    """The precision of training; "auto" is double up to `few` numbers."""
     if setting == "auto":
         return torch.float64 if n_numbers <= few else torch.float32
     return torch.float64 if setting == "float64" else torch.float32
