@@ -454,10 +454,6 @@ class _Trials:
         kinds = [own.normalize for own in near] if found else [own.normalize for own in lines]
         return [own for own in lines if own.objective == "joint" and own.normalize in kinds] + found
 
-    def lengthen(self, best: Candidate) -> None:
-        """The best candidate with more steps."""
-        self.run("trying more steps", [replace(best, longer=LONGER)])
-
     def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
         """The trials in plain values, best first."""
         for own, found in sorted(self.found.items(), key=lambda pair: pair[1].mean):
@@ -518,7 +514,8 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
         if n_memories is None:
             last.follow(lines)
         if last is not trials and conditional:
-            last.lengthen(last.ranked("conditional")[0])
+            longer = replace(last.ranked("conditional")[0], longer=LONGER)
+            last.run("trying more steps", [longer])
     if joint and n_labeled < sample.n_rows:
         k = n_memories or min(sample.n_rows, max(ROWS, n_classes))
         own = [kind for kind in plain if kind not in METRICS] or ["standard"]

@@ -340,14 +340,14 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 "class_weight='balanced' needs all rows at once: pass a dict to partial_fit"
             )
         settings, model = self.get_params(deep=False), self.__dict__.get("model_")
-        first, owner = model is None, type(self).__name__
+        owner = type(self).__name__
         with operands(self.precision), Progress(self.verbose) as progress:
             if model is None:
                 features, stored = learn_features(X, self.device, owner, encoder=self.encoder)
             else:
                 stored = model.stored(X)
             known = known_classes(model, y, classes, self.unlabeled)
-            coded = _encode(settings, y, stored, known, require_label=first)
+            coded = _encode(settings, y, stored, known, require_label=model is None)
             weight = row_weights(coded, self.class_weight, sample_weight)
             if model is None:
                 model, dataset = begin_stream(settings, features, stored, coded, weight, progress)
@@ -360,7 +360,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 weight = None if weight is None else weight[rest]
                 stored, targets = stored.take(rest), coded.targets[rest]
                 dataset = ArrayDataset(rows_to_certify(model, stored, targets, weight))
-            found = take_in_labeled(model, dataset, self.solver, first=first, rehearses=rehearse)
+            found = take_in_labeled(model, dataset, self.solver, rehearses=rehearse)
             self.model_ = sound(found)
         return self
 
