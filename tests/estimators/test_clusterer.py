@@ -114,15 +114,6 @@ def test_digits_better_than_k_means():
     assert model.n_memories_ == 80  # their clusters are not round
 
 
-def test_classes_of_memories_are_coherent(fitted):
-    w = torch.from_numpy(fitted.memories_)
-    label = torch.from_numpy(fitted.memory_labels_)
-    overlap, same = w @ w.T, label[:, None] == label
-    within, across = (float(overlap[pairs].mean()) for pairs in (same, ~same))
-    assert within > 0.5 > float(overlap.mean()) + 0.2
-    assert across < float(overlap.mean())
-
-
 # probabilities and densities
 
 
@@ -219,11 +210,11 @@ def test_centers_are_the_mean_directions_of_the_clusters(data, fitted):
 
 
 def test_centers_of_a_table_are_in_its_units(data):
-    x = 7 + 100 * data.x
-    model = small(normalize="standard").fit(x)
+    x = (7 + 100 * data.x) * 10.0 ** np.arange(N)
+    model = mn.DAMClusterer(5, random_state=0).fit(x)
     for cluster, center in enumerate(model.cluster_centers_):
         rows = x[model.labels_ == cluster]
-        assert np.abs(center - rows.mean(axis=0)).max() < rows.std(axis=0).max()
+        assert (np.abs(center - rows.mean(axis=0)) < rows.std(axis=0).max()).all()
 
 
 def test_recall_and_samples_of_a_cluster(data, fitted):
@@ -245,17 +236,6 @@ def test_recall_and_samples_of_a_cluster(data, fitted):
             for z in (blurred, fitted.recall(blurred, label))
         )
         assert (after >= before - 1e-9).all()  # down the energy −log P(x|cluster)
-
-
-def test_novelty_of_rows_from_elsewhere(data):
-    fresh = blobs(seed=2).x  # other clusters, of which hardly one lies where these do
-    model = small().fit(data.x[::2]).calibrate(data.x[1::2])
-    assert mn.interpret.is_novel(model.model_, data.x[1::2], 0.05).mean() <= 0.05
-    assert mn.interpret.is_novel(model.model_, fresh, 0.05).mean() > 0.5
-    score, weight = model.novelty_score(fresh), model.memory_prior_[0]
-    assert np.allclose(
-        mn.interpret.novelty(model.model_, fresh), weight / (weight + np.exp(-score)), rtol=1e-9
-    )
 
 
 def test_certificate_and_shrinking(data):
