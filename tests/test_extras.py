@@ -40,7 +40,6 @@ def test_the_extra_holds_what_is_blocked():
 
 NEEDS = {
     "mn.Dataset.open('rows.parquet')": "pyarrow",
-    "mn.ProgressBar()": "rich",
     "mn.plots.memories": "matplotlib",
     "mn.interpret.memory_table(model)": "pandas",
 }
@@ -64,6 +63,23 @@ for line in {list(NEEDS)!r}:
     accuracy, *told = run(code).splitlines()
     assert float(accuracy) > 0.9
     assert told == [f"this needs {name}: {how_to_install('app')}" for name in NEEDS.values()]
+
+
+def test_progress_is_shown_without_rich():
+    code = """
+import time
+import numpy as np
+import mnemosphere as mn
+
+class Slow(mn.Callback):
+    def on_start(self, run):
+        time.sleep(1)
+
+sys.stderr = sys.stdout
+x = np.random.default_rng(0).normal(size=(40, 3))
+mn.DAMClassifier(3, search=None, verbose=1, callbacks=[Slow()]).fit(x, x[:, 0] > 0)
+"""
+    assert run(code).startswith("training 3 memories 0/")
 
 
 def test_the_command_line_says_what_it_needs():

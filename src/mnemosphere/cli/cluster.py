@@ -156,14 +156,15 @@ def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> tupl
     import pandas as pd
 
     from mnemosphere.cli.table_writer import table_writer
-    from mnemosphere.estimators.progress import track
+    from mnemosphere.estimators.progress import Progress
 
     n_bytes = 0 if rows.in_memory else rows.x.n_bytes
     probability, labels, density, first = [], [], 0.0, 0
     with (
         contextlib.nullcontext() if path is None else table_writer(path, len(rows)) as write,
-        track("clusters of", len(rows), n_bytes, shown=terminal.live) as done,
+        Progress(terminal.live) as progress,
     ):
+        done = progress.counter("finding clusters of rows", len(rows), n_bytes)
         for part in rows.batches():
             own = model.labels_[first : first + len(part)]
             first += len(part)

@@ -50,7 +50,7 @@ def predict(
 
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.cli.table_writer import table_writer
-    from mnemosphere.estimators.progress import track
+    from mnemosphere.estimators.progress import Progress
 
     terminal = request.terminal
     check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
@@ -68,8 +68,9 @@ def predict(
         like = frame.assign(prediction=np.resize(opened.model.classes_, len(frame)))
         with (
             table_writer(out, len(rows), None if rows.in_memory else like) as write,
-            track("predicting", len(rows), n_bytes, shown=terminal.live) as done,
+            Progress(terminal.live) as progress,
         ):
+            done = progress.counter("predicting rows", len(rows), n_bytes)
             for some, proba in itertools.chain([first], parts):
                 write(proba if out.suffix == ".npy" else some)
                 done(len(some))

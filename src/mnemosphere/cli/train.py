@@ -219,18 +219,17 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
     """Fit with a progress bar; returns the seconds. Rows are named as the user does."""
     import numpy as np
 
-    from mnemosphere.estimators import ProgressBar
     from mnemosphere.interpret import name_rows
     from mnemosphere.training.checkpoint import Checkpoint
 
-    watching: list[Any] = [ProgressBar()] if terminal.live else []
-    model.callbacks = [*watching, *([] if checkpoint is None else [Checkpoint(checkpoint)])]
+    model.callbacks = [] if checkpoint is None else [Checkpoint(checkpoint)]
+    model.verbose = int(terminal.live)
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         model.fit(rows.x, rows.y)
     seconds = time.perf_counter() - began
-    model.callbacks = ()
+    model.callbacks, model.verbose = (), 0
     if model.typical_rows_ is not None and not rows.text:
         model.model_ = name_rows(model.model_, rows.names_of(model.typical_rows_))
     for warning in caught:
@@ -260,6 +259,7 @@ def _run(
 
     began = time.perf_counter()
     if first is not None:
+        first.verbose = int(terminal.live)
         first.fit(rows.x)
         rows, held_out = rows.encoded(first), None if held_out is None else held_out.encoded(first)
     seconds = time.perf_counter() - began
