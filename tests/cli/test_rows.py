@@ -11,9 +11,9 @@ from mnemosphere.data.completion import fill_missing
 from mnemosphere.data.tables import Table
 
 
-def choose(given, guess_label="last", **columns):
+def choose(given, labels=True, **columns):
     columns = {k: tuple(v) if isinstance(v, list) else v for k, v in columns.items()}
-    return module.choose(given, Columns(**columns), guess_label)
+    return module.choose(given, Columns(**columns), labels)
 
 
 def table(frame, **more):
@@ -38,10 +38,10 @@ def test_label_by_its_name_and_rows_by_an_id():
     assert labeled.names.tolist() == ["p", "r"]
 
 
-def test_the_last_column_is_the_label_only_where_that_is_the_guess():
+def test_the_last_column_is_the_label_only_if_there_must_be_one():
     frame = FRAME[["a", "b", "tag"]]
     assert choose(table(frame)).label == "tag"
-    assert choose(table(frame), guess_label="named", drop=["tag"]).label is None
+    assert choose(table(frame), labels=False, drop=["tag"]).label is None
     assert choose(table(frame), label="-3", drop=["tag"]).y.tolist() == [1, 2, 3]
 
 

@@ -121,21 +121,14 @@ def test_an_interrupted_run_goes_on_to_the_same_model(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_what_kills_have_left_is_put_right(run, tmp_path, table, kit):
-    """A draft of nothing; a run that was set aside; a draft that cannot be resumed stays."""
-    out, aside = tmp_path / "run", tmp_path / f".run.{'0' * 32}"
-    arguments = ["train", table, "--label", "kind", "--id", "tag", *kit.fast, "--out", out]
+def test_what_kills_have_left(run, tmp_path, table, trained, kit):
+    """A draft of nothing is used; a draft that cannot be resumed stays."""
     (tmp_path / "run.partial").mkdir()
-    run(*arguments)
-    out.rename(aside)
-    assert "exists and is not empty" in run(*arguments, code=2).error
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    aside.mkdir()
-    run(*arguments, code=2)
+    run("train", table, "--label", "kind", "--id", "tag", *kit.fast, "--out", tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     draft = tmp_path / "more.partial"
     draft.mkdir()
-    config = (out / "config.toml").read_bytes()
+    config = (trained / "config.toml").read_bytes()
     (draft / "config.toml").write_bytes(config)
     (draft / "checkpoint.safetensors.run").write_bytes(b"x")
     run("train", "--resume", "--memories", "4", "--out", tmp_path / "more", code=2)

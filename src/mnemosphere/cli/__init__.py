@@ -2,8 +2,7 @@
 
 Exit codes: 0 success, 2 wrong usage or bad input, 130 interrupted by Ctrl-C, 141 the reader of our
 output went away; 1 is a bug. Results go to standard output, progress, remarks and errors to
-standard error. One module per command; heavy imports stand inside the commands, so that `--help`
-loads neither torch nor pandas.
+standard error. `--help` loads neither torch nor pandas: see `commands`.
 """
 
 from __future__ import annotations
@@ -17,17 +16,7 @@ try:
 except ImportError:
     sys.exit("error: the command line needs more packages: pip install 'mnemosphere[app]'")
 
-from mnemosphere.cli import (
-    cluster,
-    demo,
-    evaluate,
-    explain,
-    explore,
-    plot,
-    predict,
-    recall,
-    train,
-)
+from mnemosphere.cli.commands import COMMANDS
 from mnemosphere.cli.options import Command
 from mnemosphere.cli.shell import Shell
 
@@ -55,10 +44,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _command in (
-    demo.demo, train.train, predict.predict, evaluate.evaluate, explain.explain, cluster.cluster,
-    recall.recall, plot.plot, explore.explore, explore.export,
-):  # fmt: skip
+for _command in COMMANDS:
     app.command(_command.__name__, cls=Command)(_command)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -30,15 +32,21 @@ def _complete_data(incomplete: str) -> list[str]:
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
-def _argument(name: str, help: str, **more: Any) -> Any:
+def output(help: str, value: str) -> Any:
+    """The option --out."""
+    return option(help, "--out", "-o", value=value)
+
+
+def argument(name: str, help: str, **more: Any) -> Any:
+    """An argument: what help calls it, and what it is."""
     return typer.Argument(metavar=name, help=help, show_default=False, **more)
 
 
-_DATA = _argument(
+_DATA = argument(
     "DATA", "A file (.csv, .parquet, .npy, …), a folder of images, or mnist-small, digits, …",
     autocompletion=_complete_data,
 )  # fmt: skip
-_FILES = _argument(
+_FILES = argument(
     "DATA...", "A file (.csv, .parquet, .npy, …), several, a pattern such as 'rows/*.parquet', a "
     "folder of images, or mnist-small, digits, …", autocompletion=_complete_data,
 )  # fmt: skip
@@ -46,10 +54,9 @@ Data = Annotated[str, _DATA]
 OptionalData = Annotated[str | None, _DATA]
 Files = Annotated[list[str], _FILES]
 OptionalFiles = Annotated[list[str] | None, _FILES]
-Model = Annotated[Path, _argument("MODEL", "The folder of a run, or a model file.")]
-Overwrite = Annotated[bool, option("Replace what --out names.", "--overwrite")]
+Model = Annotated[Path, argument("MODEL", "The folder of a run, or a model file.")]
 Resume = Annotated[bool, option("Go on with OUT.partial.", "--resume")]
-Picture = Annotated[Path | None, option("Draw it (.png, .svg, .pdf).", "--out", "-o", value="FILE")]
+Picture = Annotated[Path | None, output("Draw it (.png, .svg, .pdf).", "FILE")]
 RowNames = Annotated[
     list[str] | None, option("Row, by its id or line; may be repeated.", value="NAME")
 ]
@@ -62,10 +69,23 @@ MaxMemory = Annotated[
 ImageShape = Annotated[
     str | None, option("Draw rows as images, such as 28x28.", value="HxW", rare=True)
 ]
+
+
+def _show_all(ctx: typer.Context, value: bool) -> None:
+    if value:
+        ctx.meta[_EVERY] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
 _ALL = {
+    "overwrite": (bool, option("Replace what --out names.", "--overwrite"), False),
     "json_": (bool, option("Print the result as JSON, nothing else.", "--json"), False),
     "quiet": (bool, option("No progress and no remarks.", "--quiet", "-q", rare=True), False),
-}
+    "help_all": (
+        bool, option("Show all options.", "--help-all", callback=_show_all, is_eager=True), False,
+    ),
+}  # fmt: skip
 _SPLIT = {"split": (str | None, option("Rows of data with a split.", value="train|test|all"), None)}
 _OF_ROWS = {
     "label": (
@@ -114,14 +134,13 @@ class Columns:
     @classmethod
     def given(cls, options: dict[str, Any]) -> Columns:
         """From the options."""
-        features, text = names_in(options.get("features")), options.get("text")
-        if text is not None and features:
-            raise ValueError("--text is the only column then: leave --features out")
-        return cls(
-            options.get("label"), options.get("id"), names_in(options.get("drop")),
-            features if text is None else (text,), options.get("max_rows"), text,
-            options.get("encoder"), bool(options.get("no_header")),
-        )  # fmt: skip
+        own: dict[str, Any] = {field.name: options.get(field.name) for field in fields(cls)}
+        own |= {name: names_in(own[name]) for name in ("drop", "features")}
+        if own["text"] is not None:
+            if own["features"]:
+                raise ValueError("--text is the only column then: leave --features out")
+            own["features"] = (own["text"],)
+        return cls(**own)
 
 
 @dataclass(frozen=True)
@@ -130,9 +149,10 @@ class Request:
 
     ctx: typer.Context
     terminal: Terminal
-    columns: Columns = field(default_factory=Columns)
-    split: str | None = None
-    settings: dict[str, str] = field(default_factory=dict)  # of an estimator, as they were typed
+    columns: Columns
+    split: str | None
+    overwrite: bool
+    settings: dict[str, str]  # of an estimator, as they were typed
 
 
 def _settings(estimator: str) -> dict[str, tuple[Any, Any, Any]]:
@@ -151,26 +171,31 @@ def _settings(estimator: str) -> dict[str, tuple[Any, Any, Any]]:
 def command(
     *, rows: bool = False, split: bool = False, settings: str | None = None
 ) -> Callable[[Any], Any]:
-    """Give a command the shared options; its first argument becomes the `Request` they make."""
+    """Give a command the shared options; the module of its name runs it.
+
+    `run` there gets the `Request` that shared options make, and all other options by name.
+    """
     own = {} if settings is None else _settings(settings)
     shared = {**(_OF_ROWS if rows else {}), **(_SPLIT if split else {}), **own, **_ALL}
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def run(ctx: typer.Context, **given: Any) -> None:
-            given.pop("help_all")
+            if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+                raise ValueError("commands are one process each: drop torchrun, or use it in Python")
             asked = {name: given.pop(name) for name in shared}
             typed = {name: asked[name] for name in own if asked[name] is not None}
             terminal = Terminal(json_only=asked["json_"], quiet=asked["quiet"])
-            columns = Columns.given(asked)
-            function(Request(ctx, terminal, columns, asked.get("split"), typed), **given)
+            columns, split = Columns.given(asked), asked.get("split")
+            request = Request(ctx, terminal, columns, split, asked["overwrite"], typed)
+            import_module(f"mnemosphere.cli.{function.__name__}").run(request, **given)
 
         hints = get_type_hints(function, include_extras=True)
         after = inspect.Parameter.KEYWORD_ONLY
         parameters = [inspect.Parameter("ctx", after, annotation=typer.Context)]
-        for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        for parameter in inspect.signature(function).parameters.values():
             parameters.append(parameter.replace(annotation=hints[parameter.name], kind=after))
-        for name, (kind, about, default) in {**shared, **_HELP_ALL}.items():
+        for name, (kind, about, default) in shared.items():
             parameters.append(
                 inspect.Parameter(name, after, default=default, annotation=Annotated[kind, about])
             )
@@ -180,20 +205,6 @@ def command(
         return run
 
     return decorate
-
-
-def _show_all(ctx: typer.Context, value: bool) -> None:
-    if value:
-        ctx.meta[_EVERY] = True
-        typer.echo(ctx.get_help())
-        raise typer.Exit
-
-
-_HELP_ALL = {
-    "help_all": (
-        bool, option("Show all options.", "--help-all", callback=_show_all, is_eager=True), False,
-    )
-}  # fmt: skip
 
 
 class Command(TyperCommand):
