@@ -97,9 +97,6 @@ USE = {
     "missing model": (["predict", "gone", "{table}"], "no model file at gone"),
     "foreign model": (["predict", "{folder}/notes.txt", "{table}"], "not a safetensors file"),
     "clusters": (["cluster", "{table}", "--drop", "tag,kind", "--clusters", "200"], "=200 needs"),
-    "prior of clusters": (
-        ["cluster", "{table}", "--drop", "tag,kind", "--class-prior", "a,b"], "look like 3,2,1",
-    ),
 }  # fmt: skip
 
 

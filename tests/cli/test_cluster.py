@@ -47,9 +47,3 @@ def test_the_last_column_is_not_taken_for_a_label(run, tmp_path, kit):
     assert [f["data"]["features"] for f in found] == [7, 7]
     assert found[0]["clusters"] == found[1]["clusters"]
     assert found[0]["agreement"] is None
-
-
-def test_given_proportions(run, table):
-    found = run("cluster", table, "--drop", "tag", "--label", "kind", "--clusters", 3, "--memories",
-                18, "--class-prior", "1,2,3", "--json").json  # fmt: skip
-    assert np.abs(np.array([row["memories"] for row in found["clusters"]]) - [3, 6, 9]).max() <= 1

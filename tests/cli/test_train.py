@@ -153,12 +153,11 @@ def test_rows_without_direction_are_named_by_their_lines(run, tmp_path, kit):
     assert "2 rows have no direction and were set aside: line 5, 52" in result.stderr
 
 
-def test_test_file_and_shrinking(run, tmp_path, table, kit):
+def test_held_out_rows_in_a_file(run, tmp_path, table, kit):
     kit.frame(5, 41).to_csv(tmp_path / "test.csv", index=False)
-    arguments = ["train", table, "--label", "kind", "--drop", "tag", *kit.fast, "--merge-to", "4"]
+    arguments = ["train", table, "--label", "kind", "--drop", "tag", *kit.fast]
     found = run(*arguments, "--test", tmp_path / "test.csv", "--out", tmp_path / "r", "--json").json
-    assert found["rows"] == 41
-    assert found["chosen"]["memories"] == mn.load(tmp_path / "r/model.safetensors").n_memories_ == 4
+    assert (found["rows"], found["data"]["rows"]) == (41, kit.n_rows)
 
 
 def test_a_parquet_file_gives_the_same_model(run, tmp_path, trained, kit):

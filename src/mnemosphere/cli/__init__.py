@@ -16,8 +16,7 @@ try:
 except ImportError:
     sys.exit("error: the command line needs more packages: pip install 'mnemosphere[app]'")
 
-from mnemosphere.cli.commands import COMMANDS
-from mnemosphere.cli.options import Command
+from mnemosphere.cli.options import Command, commands
 from mnemosphere.cli.shell import Shell
 
 __all__ = ["app", "main"]
@@ -44,8 +43,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _command in COMMANDS:
-    app.command(_command.__name__, cls=Command)(_command)
+for _name, _about, _run in commands():
+    app.command(_name, help=_about, cls=Command)(_run)
 
 
 def _show_version(value: bool) -> None:

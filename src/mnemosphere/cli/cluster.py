@@ -47,7 +47,7 @@ def run(
     with contextlib.nullcontext() if folder is None else folder.writing() as draft:
         seconds = fit(model, rows, terminal, None if draft is None else draft / CHECKPOINT)
         if folder is not None:
-            interrupted(model, model, folder, " the same command and --resume")
+            interrupted(model, folder, " the same command and --resume")
         told = None if draft is None else draft / "rows.csv"
         sure, labels, density = _look(model, rows, terminal, told)
         content = {

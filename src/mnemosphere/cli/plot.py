@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from mnemosphere import plots
-from mnemosphere.cli.commands import Kind
 from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import open_model
@@ -15,21 +14,21 @@ from mnemosphere.plots.curves import learning_curves
 
 
 def run(
-    request: Request, kind: Kind, model: Path, out: Path | None, count: int, image_shape: str | None
+    request: Request, kind: str, model: Path, out: Path | None, count: int, image_shape: str | None
 ) -> None:
     """Draw a model."""
-    path = Path(f"{kind.value}.png") if out is None else out
+    path = Path(f"{kind}.png") if out is None else out
     check_file(path, PICTURES, request.overwrite, model)
     opened = open_model(model)
     shape = opened.shape(image_shape)
-    if kind is Kind.memories:
-        picture: Any = fitted.memories_of(opened.model.model_, shape, count, opened.pictures)
-    elif kind is Kind.classes:
+    if kind == "memories":
+        picture: Any = fitted.memories_of(opened.model.model_, shape, count)
+    elif kind == "classes":
         picture = fitted.classes_of(opened.model.model_, count)
-    elif kind is Kind.history:
+    elif kind == "history":
         picture = learning_curves(opened.model.history_)
     else:
-        picture = fitted.tree_of(opened.of_rows("a tree").model_, shape)
+        picture = fitted.tree_of(opened.with_features("a tree").model_, shape)
     plots.save(picture, path)
-    request.terminal.result({"picture": path, "kind": kind.value, "model": opened.path})
+    request.terminal.result({"picture": path, "kind": kind, "model": opened.path})
     request.terminal.say(f"wrote {path}")

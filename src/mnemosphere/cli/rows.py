@@ -23,6 +23,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+import mnemosphere
+from mnemosphere import schema
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.data.dataset import Dataset, held_out
@@ -32,24 +34,16 @@ from mnemosphere.data.named import NAMES
 from mnemosphere.data.paths import MEMORY, SUFFIXES, expand
 from mnemosphere.data.tables import HELD, Table, read_labels, read_tables, suffix_of
 from mnemosphere.machine import available_memory
-from mnemosphere.schema import (
-    check_depth,
-    check_fields,
-    items,
-    maybe,
-    number,
-    text,
-    warn_user,
-    whole,
-)
+from mnemosphere.schema import warn_user
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _MOSTLY = 0.5  # share of missing values from which on the last column is hardly the label
 _MOST_HELD_OUT = 20_000
 # What commands read of the data in the record of a run, where it is there.
 _NOTED = {
-    "name": text, "checksum": text, "label": maybe(text), "test_fraction": number(0, 1),
-    "seed": whole(), "image_shape": maybe(items(whole(1))), "id": maybe(text),
+    "name": schema.text, "checksum": schema.text, "label": schema.maybe(schema.text),
+    "test_fraction": schema.number(0, 1), "seed": schema.whole(),
+    "image_shape": schema.maybe(schema.items(schema.whole(1))), "id": schema.maybe(schema.text),
 }  # fmt: skip
 
 
@@ -66,12 +60,10 @@ class Rows:
     label: str | None = None  # the label column
     is_test: NDArray[np.bool_] | None = None
     image_shape: tuple[int, ...] | None = None
-    images: Any = None  # (n, pixels) what x was encoded from, where it was
     text: str | None = None  # the column, if x holds texts alone
-    # Of a `Dataset`: the rows by their part, its column of names, encoder and columns of the model.
+    # Of a `Dataset`: the rows by their part, its column of names, and the columns of the model.
     parts: dict[str, Rows] = field(default_factory=dict)
     id: str | None = None
-    encoder: Any = None
     order: list[str] | None = None
 
     @property
@@ -84,10 +76,8 @@ class Rows:
 
     @property
     def n_features(self) -> int:
-        """How many columns, before images were encoded."""
-        if not self.in_memory:
-            return int(self.x.n_features)
-        return int((self.x if self.images is None else self.images).shape[1])
+        """How many columns."""
+        return int(self.x.shape[1] if self.in_memory else self.x.n_features)
 
     @property
     def has_names(self) -> bool:
@@ -123,14 +113,7 @@ class Rows:
         if y is not None and y.dtype == object and all(value is not None for value in y):
             y = np.array(y.tolist())
         is_test = None if self.is_test is None else self.is_test[at]
-        images = None if self.images is None else self.images[at]
-        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test, images=images)
-
-    def encoded(self, encoder: Any) -> Self:
-        """The same as an encoder of images gives them to a model; as they are without one."""
-        if encoder is None or not self.in_memory:
-            return replace(self, encoder=encoder)
-        return replace(self, x=encoder.transform(self.x), images=np.asarray(self.x))
+        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test)
 
     def part(self, split: str | None, default: str = "test") -> Rows:
         """The rows of a split: 'train', 'test' or 'all'; all rows where there is no split."""
@@ -197,8 +180,8 @@ class Rows:
         else:
             y = None if raw.y is None else labels_of(pd.Series(raw.y))
             names = np.array([self._name(k) for k in raw.number.tolist()])
-        held = replace(self, x=x, y=y, names=names, parts={}, label=None if self.id else self.label)
-        return held.encoded(self.encoder)
+        label = None if self.id else self.label
+        return replace(self, x=x, y=y, names=names, parts={}, label=label)
 
 
 # Which columns are what.
@@ -394,32 +377,10 @@ class Opened(NamedTuple):
     model: Any
     record: dict[str, Any]
     path: Path
-    encoder: Any = None  # of the images that it is given, where it has one
 
-    @property
-    def first(self) -> Any:
-        """What takes the rows as they are."""
-        return self.model if self.encoder is None else self.encoder
-
-    @property
-    def whole(self) -> Any:
-        """All of it: the model, or the pipeline of encoder and model."""
-        from sklearn.pipeline import make_pipeline
-
-        return self.model if self.encoder is None else make_pipeline(self.encoder, self.model)
-
-    @property
-    def pictures(self) -> Any:
-        """What memories look like (P, pixels), where they are not rows themselves."""
-        from mnemosphere import memory_pictures
-
-        return None if self.encoder is None else memory_pictures(self.whole)
-
-    def of_rows(self, what: str) -> Any:
-        """The model, for what only memories that are rows can do."""
-        if self.encoder is not None:
-            raise ValueError(f"{what} needs memories of pixels: train without --encoder")
-        if self.takes_texts and what != "a page":
+    def with_features(self, what: str) -> Any:
+        """The model, for what only features that can be read allow."""
+        if self.takes_texts:
             raise ValueError(f"{what} needs features that can be read: texts have none")
         return self.model
 
@@ -436,7 +397,7 @@ class Opened(NamedTuple):
     @property
     def order(self) -> list[str]:
         """The columns that it takes, by name; none if they have no names."""
-        return [str(name) for name in getattr(self.first, "feature_names_in_", [])]
+        return [str(name) for name in getattr(self.model, "feature_names_in_", [])]
 
     def columns(self, given: Columns, where: str, names: Sequence[str]) -> Columns:
         """What a table with these names has for it; label and id are those of training."""
@@ -450,7 +411,7 @@ class Opened(NamedTuple):
             return replace(given, text=text, features=(text,))
         if not names or not self.order:
             return given
-        encoding = self.first.model_.features.encoding
+        encoding = self.model.model_.features.encoding
         unused = [] if encoding is None else [c.name for c in encoding.columns if not c.width]
         needed = [name for name in self.order if name not in unused]
         lost = [name for name in needed if name not in names]
@@ -472,7 +433,7 @@ class Opened(NamedTuple):
 
     def shape(self, text: str | None, rows: Rows | None = None) -> tuple[int, ...] | None:
         """The shape of images: as given, as stored with the rows, or as the run noted."""
-        n = self.first.n_features_in_
+        n = self.model.n_features_in_
         noted = self.record.get("data", {}).get("image_shape")
         known = (None if rows is None else rows.image_shape) or (tuple(noted) if noted else None)
         return parse_shape(text, n) or (known if known and math.prod(known) == n else None)
@@ -494,20 +455,13 @@ def text_encoder(name: str | None) -> Any:
 
 def open_model(path: Path, encoder: str | None = None, *, labeled: bool = False) -> Opened:
     """A model from its file or the folder of its run; encoder: what --encoder says."""
-    from sklearn.pipeline import Pipeline
-
-    import mnemosphere
-    from mnemosphere.encoder import two_layers
-
     path = path / MODEL if path.is_dir() else path
     model = mnemosphere.load(path, encoder=text_encoder(encoder))
-    first = None
-    if isinstance(model, Pipeline):
-        two_layers(model)  # says what is wrong with any other
-        first, model = (step for _, step in model.steps)
+    if not isinstance(model, mnemosphere.DAMClassifier | mnemosphere.DAMClusterer):
+        raise ValueError(f"{path} holds an encoder of images: use it in Python")
     if labeled and not isinstance(model, mnemosphere.DAMClassifier):
         raise ValueError(f"{path} holds clusters, not labels: give the model of a `train` run")
-    return Opened(model, _record(path.parent / RESULTS), path, first)
+    return Opened(model, _record(path.parent / RESULTS), path)
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -516,9 +470,9 @@ def _record(path: Path) -> dict[str, Any]:
         return {}
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        check_depth(record)
+        schema.check_depth(record)
         noted = {k: v for k, v in record.get("data", {}).items() if k in _NOTED}
-        check_fields(noted, {k: _NOTED[k] for k in noted}, "data")
+        schema.check_fields(noted, {k: _NOTED[k] for k in noted}, "data")
     except (AttributeError, RecursionError, ValueError) as error:
         reason = one_line(error)[:200]
         raise ValueError(f"{path} is damaged ({reason}): train again, or move it away") from error
@@ -535,7 +489,7 @@ def rows_for(
     the data have a split of their own or the model was trained on this very file; else all. Labels
     of rows that were trained on are left out, unless they are needed.
     """
-    about, n = opened.record.get("data", {}), opened.first.n_features_in_
+    about, n = opened.record.get("data", {}), opened.model.n_features_in_
     rows = open_rows(data, request.columns, memory, labels=labels, opened=opened)
     order = [rows.text] if rows.text else opened.order
     if not (order and rows.has_names) and rows.n_features != n:
@@ -553,7 +507,7 @@ def rows_for(
             rows = replace(rows, y=None)
     split = request.split or ("all" if names else None)
     rows = rows.part(split)
-    return (rows.called(names) if names else rows).encoded(opened.encoder)
+    return rows.called(names) if names else rows
 
 
 def measured(request: Request, model: Path, data: str | None) -> tuple[Opened, Rows | None]:

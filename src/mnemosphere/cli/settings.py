@@ -55,12 +55,6 @@ def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()
         own["solver"] = type(SOLVERS[str(solver)])(**fields)
     if own.get("class_weight") not in (None, "balanced"):
         own["class_weight"] = label_numbers(str(own["class_weight"]), classes, "--class-weight")
-    if own.get("class_prior", "auto") != "auto":
-        try:
-            own["class_prior"] = [float(n) for n in str(own["class_prior"]).split(",")]
-        except ValueError as error:
-            shares = own["class_prior"]
-            raise ValueError(f"--class-prior must look like 3,2,1, got {shares}") from error
     found = kind(**own)
     try:
         validate_parameter_constraints(allowed, found.get_params(deep=False), estimator)
@@ -106,8 +100,6 @@ def settings_of(model: Any) -> dict[str, Any]:
             found[key] = getattr(model.solver, key)
     if isinstance(found.get("class_weight"), dict):
         found["class_weight"] = ",".join(f"{k}={v:g}" for k, v in found["class_weight"].items())
-    if not isinstance(found.get("class_prior", ""), str):
-        found["class_prior"] = ",".join(f"{share:g}" for share in found["class_prior"])
     return found
 
 

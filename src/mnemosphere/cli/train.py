@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from mnemosphere import PatchEncoder, plots
+from mnemosphere import plots
 from mnemosphere.cli import report
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
 from mnemosphere.cli.rows import (
-    Opened,
     Rows,
     about_data,
     listed,
@@ -29,12 +28,12 @@ from mnemosphere.cli.rows import (
 from mnemosphere.cli.settings import build, read_config, settings_of, to_toml
 from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
 from mnemosphere.data.texts import PACKAGED
-from mnemosphere.estimators import ProgressBar, save
-from mnemosphere.estimators.from_files import sample_rows, scan
+from mnemosphere.estimators import ProgressBar
+from mnemosphere.estimators.from_files import scan
 from mnemosphere.estimators.progress import size_of
 from mnemosphere.estimators.remarks import check_worth_it, no_better_than_chance
 from mnemosphere.files import write_atomically
-from mnemosphere.interpret import name_rows, shrink
+from mnemosphere.interpret import name_rows
 from mnemosphere.machine import pick_device
 from mnemosphere.plots.curves import learning_curves
 from mnemosphere.plots.fitted import memories_of
@@ -43,7 +42,7 @@ from mnemosphere.training.few_labels import PHASE
 
 _NAMED = 5  # classes of the first line
 _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows", "no_header",
-        "max_memory", "image_shape", "seed", "merge_to", "text", "encoder")  # fmt: skip
+        "max_memory", "image_shape", "seed", "text", "encoder")  # fmt: skip
 
 
 def run(
@@ -64,7 +63,11 @@ def run(
     classes, counts = _classes(rows, own["label"])
     model = build("DAMClassifier", settings, classes.tolist())
     model.random_state = own["seed"]
-    encoder = _encoder(own, model, rows)
+    if rows.y is not None and rows.y.dtype == object:
+        model.unlabeled = math.nan
+    if own["text"] is not None:
+        model.encoder = text_encoder(own["encoder"] or PACKAGED)
+    pick_device(model.device)
     _describe(terminal, rows, classes, counts)
     text = to_toml(
         _absolute(own) | settings_of(model), "train again: mnemosphere train --config config.toml"
@@ -73,7 +76,7 @@ def run(
     with folder.writing() as draft:
         if not resume:  # else it stays until the settings prove to be of that run
             write_atomically(draft / CONFIG, text.encode())
-        content = _run(terminal, folder, own, encoder, model, rows, held_out)
+        content = _run(terminal, folder, own, model, rows, held_out)
         write_atomically(draft / CONFIG, text.encode())
         content["command"] = command_line(ctx)
         folder.finish(content)
@@ -87,8 +90,8 @@ def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
     rows = open_rows(own["data"], columns, own["max_memory"])
     if not rows.labeled.any() if rows.in_memory else rows.label is None:
         raise ValueError(f"{rows.name} has no labels: name their column with --label")
-    if own["encoder"] is not None and not rows.in_memory:
-        raise ValueError("--encoder needs images that memory holds: leave it out")
+    if own["encoder"] is not None and own["text"] is None:
+        raise ValueError("--encoder is for texts: name their column with --text")
     shape = parse_shape(own["image_shape"], rows.n_features) or rows.image_shape
     rows = replace(rows, image_shape=shape)
     if own["test"] is None:
@@ -119,22 +122,6 @@ def _classes(rows: Rows, named: str | None) -> tuple[Any, Any]:
     if found.dtype.kind == "f" and (found % 1).any():
         raise ValueError(f"{where} holds measured numbers such as {found[0]}: {hint}")
     return found, counts
-
-
-def _encoder(own: dict[str, Any], model: Any, rows: Rows) -> Any:
-    """The encoder of images, not fitted yet, or None; that of texts goes to the model."""
-    pick_device(model.device)
-    if rows.y is not None and rows.y.dtype == object:
-        model.unlabeled = math.nan
-    if own["text"] is not None:
-        model.encoder = text_encoder(own["encoder"] or PACKAGED)
-    if own["encoder"] is None or own["text"] is not None:
-        return None
-    if own["encoder"] != "patches":
-        raise ValueError(f"--encoder must be patches, got {own['encoder']!r}: texts need --text")
-    if model.normalize == "auto":
-        model.normalize = "unit"  # soft counts of patches lie on the sphere
-    return PatchEncoder(rows.image_shape, device=model.device, random_state=own["seed"])
 
 
 def _describe(terminal: Terminal, rows: Rows, classes: Any, counts: Any) -> None:
@@ -204,10 +191,10 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
     return seconds
 
 
-def interrupted(model: Any, whole: Any, folder: Folder, again: str) -> None:
+def interrupted(model: Any, folder: Folder, again: str) -> None:
     """Save the model so far, and leave, if Ctrl-C has ended its training."""
     if model.status_ == "interrupted":
-        save(whole, folder.draft / MODEL)
+        model.save(folder.draft / MODEL)
         raise Interrupted(
             f"interrupted after {model.n_iter_} passes: the model so far is in "
             f"{folder.shown}.partial, go on with{again}"
@@ -215,33 +202,22 @@ def interrupted(model: Any, whole: Any, folder: Folder, again: str) -> None:
 
 
 def _run(
-    terminal: Terminal, folder: Folder, own: dict[str, Any], encoder: Any, model: Any, rows: Rows,
+    terminal: Terminal, folder: Folder, own: dict[str, Any], model: Any, rows: Rows,
     held_out: Rows | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Fit, measure and write to the draft; what the record says."""
-    began = time.perf_counter()
-    if encoder is not None:
-        encoder.fit(rows.x)
-        rows = rows.encoded(encoder)
-        held_out = None if held_out is None else held_out.encoded(encoder)
-    fit(model, rows, terminal, folder.draft / CHECKPOINT)
-    seconds = time.perf_counter() - began
+    seconds = fit(model, rows, terminal, folder.draft / CHECKPOINT)
     missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
     if missing:
         used = any(record["phase"] == PHASE for record in model.history_)
         how = "used unlabeled" if used else "left out"
         terminal.note(f"{missing} of {len(rows)} rows have no label: they were {how}")
-    opened = Opened(model, {}, folder.draft / MODEL, encoder)
-    interrupted(model, opened.whole, folder, f": mnemosphere train --resume --out {folder.shown}")
-    if own["merge_to"] is not None:
-        x, y = (rows.x, rows.y) if rows.in_memory else sample_rows(rows.x, 0)[:2]
-        model.model_ = shrink(model.model_, x, y, n_memories=own["merge_to"])
+    interrupted(model, folder, f": mnemosphere train --resume --out {folder.shown}")
     content = report.score(model, rows if held_out is None else held_out)
     if held_out is not None:
         model.calibrate(held_out.x)
-    save(opened.whole, opened.path)
-    gallery = memories_of(model.model_, rows.image_shape, pictures=opened.pictures)
-    plots.save(gallery, folder.draft / "memories.png")
+    model.save(folder.draft / MODEL)
+    plots.save(memories_of(model.model_, rows.image_shape), folder.draft / "memories.png")
     plots.save(learning_curves(model.history_), folder.draft / "history.png")
     return {
         **content,
