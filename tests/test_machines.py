@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 import yaml
 from torch.distributed.run import config_from_args, parse_args
 
 import mnemosphere as mn
-from mnemosphere.cli import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "more-than-one-machine.md"
 
@@ -33,13 +31,12 @@ def block(heading: str) -> str:
 
 
 def launched(words: list[str]) -> Any:
-    """What torchrun makes of its words; those of mnemosphere are checked."""
+    """What torchrun makes of its words, which start the program of the page."""
     assert words[0] == "torchrun"
     asked = parse_args(words[1:])
-    config, _, arguments = config_from_args(asked)
-    assert arguments[1:4] == ["-m", "mnemosphere", "train"]
-    command = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
-    command.make_context("train", arguments[4:])
+    config, _, (_, program, *arguments) = config_from_args(asked)
+    assert Path(program).name == "train.py"
+    assert len(arguments) == 2  # the files, and the name of the run
     return config
 
 
@@ -90,15 +87,12 @@ def test_slurm_on_two_machines(tmp_path):
         port = probe.getsockname()[1]
     script = block("Slurm").replace("--nproc-per-node 8", "--nproc-per-node 1")
     script = script.replace("$first:29500", f"localhost:{port}")
-    words = " --memories 4 --varsigma 0.9 --normalize unit --objective joint"
-    script = script.replace("--out run", f"--out run{words}")
+    (tmp_path / "train.py").write_text(block("A program"), encoding="utf-8")
     done = slurm(tmp_path, script, '"$@" & "$@" & wait -n && wait -n', 2)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("wrote run") == 1
-    many = mn.load(tmp_path / "run" / "model.safetensors")
-    one = ["-m", "mnemosphere", "train", "rows/*.parquet", "--label", "species", "--out", "one"]
-    subprocess.run([sys.executable, *one, *words.split()], cwd=tmp_path, check=True)
-    alone = mn.load(tmp_path / "one" / "model.safetensors")
+    many = mn.load(tmp_path / "run.safetensors")
+    subprocess.run([sys.executable, "train.py", "rows/*.parquet", "one"], cwd=tmp_path, check=True)
+    alone = mn.load(tmp_path / "one.safetensors")
     np.testing.assert_allclose(many.memories_, alone.memories_, rtol=0, atol=1e-10)
 
 

@@ -15,18 +15,8 @@ from mnemosphere.cli import app
 N_ROWS, N_FEATURES = 91, 7
 NAMES = [f"length{k}" for k in range(N_FEATURES)]
 CLASSES = ["ant", "bee", "cat"]
-FAST = [
-    "--objective",
-    "joint",
-    "--memories",
-    "11",
-    "--varsigma",
-    "0.9",
-    "--normalize",
-    "standard",
-    "--max-iter",
-    "5",
-]
+FAST = ["--objective", "joint", "--memories", "11", "--varsigma", "0.9", "--normalize", "standard",
+        "--max-iter", "5"]  # fmt: skip
 
 
 def frame(seed=0, n_rows=N_ROWS):

@@ -7,30 +7,21 @@ import pytest
 
 TRAIN = {
     "missing file": (["nowhere.csv"], "no file nowhere.csv"),
-    "unknown suffix": (["{folder}/notes.txt"], "cannot read files of type '.txt'"),
-    "folder": (["{folder}"], "is a folder"),
     "no data": ([], "no data: give DATA"),
     "unknown label column": (["{table}", "--label", "kin"], "did you mean 'kind'?"),
     "unknown dropped column": (["{table}", "--drop", "color"], "no column 'color'"),
     "folder without images": (["{folder}"], "is a folder without images"),
     "hundreds of classes": (["{folder}/thin.csv"], "250 classes of 2.0 rows each"),
     "infinite": (["{folder}/inf.csv"], "infinite numbers in 'b', line 3"),
-    "ragged": (["{folder}/ragged.csv"], "line 3"),
-    "header alone": (["{folder}/one.csv"], "a header but no rows"),
+    "no table": (["{folder}/ragged.csv"], "line 3"),
     "measured numbers": (["{folder}/real.csv"], "'y', taken for the label, holds measured numbers"),
     "one class": (["{folder}/same.csv"], "'lab', taken for the label, says 'A7' in every row"),
     "no labels": (["{folder}/x.npy"], "x.npy has no labels"),
-    "foreign npz": (["{folder}/foreign.npz"], "cannot be read as .npz"),
-    "foreign parquet": (["{folder}/foreign.parquet"], "cannot be read as .parquet"),
-    "pickled npy": (["{folder}/pickle.npy"], "cannot be read as .npy"),
     "labels of another length": (
         ["{folder}/x.npy", "--label", "{folder}/short.npy"], "short.npy cannot be read as labels (shape (2,) for 5 rows)",
     ),
-    "negative memories": (["{table}", "--memories", "-3"], "--memories must be an int"),
     "word for memories": (["{table}", "--memories", "many"], "--memories must be an int in the range [1, inf) or a str among"),
     "zero passes": (["{table}", "--max-iter", "0"], "--max-iter must be"),
-    "varsigma over 1": (["{table}", "--varsigma", "1.5"], "--varsigma must be a float"),
-    "unknown solver": (["{table}", "--solver", "magic"], "--solver must be a str among"),
     "setting of another solver": (["{table}", "--momentum", "0.5"], "a setting of --solver sgd"),
     "momentum of 1": (["{table}", "--solver", "sgd", "--momentum", "1"], "momentum must lie in"),
     "class weight": (["{table}", "--class-weight", "dog"], "must look like LABEL=NUMBER"),
@@ -55,11 +46,7 @@ def folder(tmp_path_factory):
     (here / "inf.csv").write_text("a,b,label\n1,2,x\n3,inf,y\n")
     (here / "ragged.csv").write_text("a,b,label\n1,2,x\n3,4,y,z\n")
     (here / "same.csv").write_text("a,b,lab\n1,2,A7\n3,4,A7\n")
-    (here / "one.csv").write_text("a,b,c,label\n")
     (here / "real.csv").write_text("a,b,y\n1,2,0.5\n4,5,1.5\n3,3,2.25\n")
-    (here / "foreign.npz").write_bytes(b"not a zip file")
-    (here / "foreign.parquet").write_bytes(b"not a parquet file")
-    np.save(here / "pickle.npy", np.array([{}, []], dtype=object), allow_pickle=True)
     np.save(here / "x.npy", np.arange(15.0).reshape(5, 3))
     np.save(here / "short.npy", np.array([0, 1]))
     (here / "typo.toml").write_text("data = 'digits'\nmemorys = 3\n")
@@ -72,7 +59,7 @@ def test_train_says_what_is_wrong(run, tmp_path, folder, table, case):
     arguments, message = TRAIN[case]
     arguments = [a.format(folder=folder, table=table) for a in arguments]
     arguments += [] if "--out" in arguments else ["--out", str(tmp_path / "run")]
-    if str(table) in arguments and case != "text":
+    if str(table) in arguments:
         arguments += [] if "--label" in arguments else ["--label", "kind"]
         arguments += [] if "--drop" in arguments else ["--drop", "tag"]
     found = run("train", *arguments, "--quiet", code=2).error
@@ -119,10 +106,8 @@ def test_folders_of_others_are_never_replaced(run, tmp_path, table, kit):
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")
     assert "pass --overwrite" in run(*arguments, mine, code=2).error
-    assert (
-        "no run has written, such as thesis.txt"
-        in run(*arguments, mine, "--overwrite", code=2).error
-    )
+    refused = run(*arguments, mine, "--overwrite", code=2).error
+    assert "no run has written, such as thesis.txt" in refused
     out = tmp_path / "run"
     run(*arguments, out)
     assert "pass --overwrite" in run(*arguments, out, code=2).error
@@ -132,19 +117,10 @@ def test_folders_of_others_are_never_replaced(run, tmp_path, table, kit):
     assert (out / "thesis.txt").read_text() == (mine / "thesis.txt").read_text() == "years of work"
 
 
-@pytest.mark.parametrize(
-    "record",
-    ['{"data": 3}', "[" * 5000, "{", '{"data": {"seed": "x"}}'],
-    ids=["data", "deep", "open", "seed"],
-)
+@pytest.mark.parametrize("record", ["{", '{"data": {"seed": "x"}}'])
 def test_a_damaged_record_is_one_line(run, tmp_path, trained, table, record):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "results.json").write_text(record)
     found = run("predict", tmp_path / "run", table, code=2).error
     assert "results.json is damaged (" in found
     assert found.endswith("train again, or move it away")
-
-
-def test_rows_can_be_bounded(run, trained, table):
-    rows = run("predict", trained, table, "--max-rows", "7", "--json").json["predictions"]
-    assert len(rows) == 7

@@ -4,7 +4,7 @@ import re
 import numpy as np
 
 import mnemosphere as mn
-from mnemosphere.cli import rows
+from mnemosphere.cli import demo
 from mnemosphere.cli.options import Columns
 from mnemosphere.cli.rows import open_rows
 
@@ -17,7 +17,7 @@ def few_digits(*_, **__):
 
 
 def test_it_shows_and_writes_what_it_promises(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "open_rows", few_digits)
+    monkeypatch.setattr(demo, "open_rows", few_digits)
     out = tmp_path / "demo"
     text = run("demo", "--out", out).stdout
     record = json.loads((out / "results.json").read_text())

@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import confusion_matrix, log_loss, precision_score, recall_score, roc_auc_score
 
 import mnemosphere as mn
+from mnemosphere.interpret import classification_report
 
 
 def test_it_agrees_with_scikit_learn(run, tmp_path, trained, kit):
@@ -101,3 +102,19 @@ def test_many_classes_are_told_in_few_lines(run, tmp_path):
     assert len(text.splitlines()) == 22
     best = f"{model.predict_proba(x[:1]).max():.4g}"
     assert best in text.splitlines()[2].split()
+
+
+def test_the_report_of_rejected_rows_is_that_of_python(run, tmp_path, trained, kit):
+    table = kit.frame(5, 41)
+    table.loc[:3, "kind"] = "dog"  # a class that the model does not know
+    table.to_csv(tmp_path / "fresh.csv", index=False)
+    picture = tmp_path / "confusion.png"
+    arguments = ["evaluate", trained, tmp_path / "fresh.csv", "--reject", "0.2"]
+    found = run(*arguments, "--out", picture, "--json").json["rejection"]
+    model = mn.load(trained / "model.safetensors")
+    answers = model.predict_or_reject(table[kit.names], 0.2)
+    wanted = classification_report(table["kind"], answers, model.classes_)
+    assert found == wanted.as_dict()
+    assert found["per_class"][-1]["class"] == mn.OUT_OF_SCOPE
+    assert picture.stat().st_size > 0
+    assert "of the answers right" in run(*arguments).stdout

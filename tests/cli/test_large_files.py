@@ -1,5 +1,8 @@
 """Patterns of files, and files that memory does not hold, through the commands."""
 
+import os
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,15 +53,12 @@ def test_a_pattern_trains_as_one_table(trained, rows):
 
 
 def test_held_out_rows_are_not_trained_on_and_found_again(trained, run):
-    told = run("evaluate", trained / "large", trained / "p*.parquet", *SMALL, "--json").json
-    assert told["rows"] == 0.2 * N
-    known = run("evaluate", trained / "large", trained / "p*.parquet", *SMALL, "--json",
-                "--split", "train").json  # fmt: skip
-    assert known["rows"] == 0.8 * N
-    every = run("evaluate", trained / "large", trained / "p*.parquet", *SMALL, "--json",
-                "--split", "all").json  # fmt: skip
-    whole = run("evaluate", trained / "large", trained / "p*.parquet", "--json", "--split",
-                "all").json  # fmt: skip
+    words = ["evaluate", trained / "large", trained / "p*.parquet", "--json"]
+    told = run(*words, *SMALL).json
+    known = run(*words, *SMALL, "--split", "train").json
+    every = run(*words, *SMALL, "--split", "all").json
+    whole = run(*words, "--split", "all").json
+    assert (told["rows"], known["rows"]) == (0.2 * N, 0.8 * N)
     for key in ("accuracy", "log_loss", "calibration_error", "most_frequent"):
         assert every[key] == pytest.approx(whole[key], rel=1e-12), key
     assert every["confusion"] == whole["confusion"]
@@ -113,68 +113,79 @@ def test_several_files_and_the_first_rows(trained, run, rows):
     assert told["predictions"][163]["tag"] == rows[1]["tag"][163]
 
 
-def bad_cell(folder, column, value):
+def change(folder, how):
     table = pd.read_parquet(folder / "p2.parquet")
-    table[column] = table[column].astype(object)
-    table.loc[97, column] = value
-    table.to_parquet(folder / "p2.parquet", row_group_size=70)
+    how(table).to_parquet(folder / "p2.parquet", row_group_size=70)
+
+
+def without(column, row):
+    return lambda table: table.assign(
+        **{column: table[column].astype(object).mask(table.index == row)}
+    )
 
 
 BAD = {
-    "truncated": lambda folder: (folder / "p2.parquet").write_bytes(
-        (folder / "p2.parquet").read_bytes()[:-500]
+    "truncated": (lambda folder: os.truncate(folder / "p2.parquet", 500), "p2.parquet cannot be read"),
+    "columns": (
+        lambda folder: change(folder, lambda table: table.drop(columns="length3")),
+        "p2.parquet cannot be read (no column 'length3'",
     ),
-    "columns": lambda folder: (
-        pd.read_parquet(folder / "p2.parquet")
-        .drop(columns="length3")
-        .to_parquet(folder / "p2.parquet")
+    "NaN": (
+        lambda folder: change(folder, without("length1", 97)),
+        "p2.parquet: row 97 is NaN in column 'length1'",
     ),
-    "NaN": lambda folder: bad_cell(folder, "length1", None),
-    "label": lambda folder: bad_cell(folder, "kind", None),
-    "empty": lambda folder: [path.unlink() for path in folder.glob("p*.parquet")],
-}
-SAYS = {
-    "truncated": "p2.parquet cannot be read",
-    "columns": "p2.parquet cannot be read (no column 'length3'",
-    "NaN": "p2.parquet: row 97 is NaN in column 'length1'",
-    "label": "p2.parquet: row 97 has no label",
-    "empty": "no file matches",
-}
+    "label": (
+        lambda folder: change(folder, without("kind", 97)), "p2.parquet: row 97 has no label",
+    ),
+    "empty": (
+        lambda folder: [path.unlink() for path in folder.glob("p*.parquet")], "no file matches",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_files_are_one_line_and_leave_nothing(trained, run, kit, tmp_path, case):
-    folder = tmp_path / "rows"
+    folder, (damage, says) = tmp_path / "rows", BAD[case]
     folder.mkdir()
     for path in trained.glob("p*.parquet"):
-        (folder / path.name).write_bytes(path.read_bytes())
-    BAD[case](folder)
+        shutil.copy(path, folder)
+    damage(folder)
     words = ["--id", "tag", *SMALL, "--out"]
     error = run("train", folder / "p*.parquet", "--label", "kind", *kit.fast, *words,
                 tmp_path / "run", code=2).error  # fmt: skip
-    assert SAYS[case] in error
+    assert says in error
     if case != "label":  # which is not looked at
         error = run("predict", trained / "large", folder / "p*.parquet", *words,
                     tmp_path / "out.csv", code=2).error  # fmt: skip
-        assert SAYS[case] in error
+        assert says in error
     assert [path.name for path in tmp_path.iterdir()] == ["rows"]
 
 
-def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, monkeypatch):
+@pytest.fixture
+def ctrl_c(monkeypatch):
+    """Ctrl-C after the k-th batch, which is stored; the batches that were done."""
+
+    def at(k):
+        saved, done = Checkpoint.on_batch, []
+
+        def on_batch(self, run, share_done):
+            done.append((run.n_iter, share_done))
+            self.interval = 0.0 if len(done) == k else 60.0
+            saved(self, run, share_done)
+            if len(done) == k:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(Checkpoint, "on_batch", on_batch)
+        return done
+
+    return at
+
+
+def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, ctrl_c):
     """What is done is not done again, and the run ends with the same bits."""
     words = ["train", rows[0] / "p*.parquet", "--label", "kind", "--id", "tag", *kit.fast, *SMALL,
              "--batch-size", "60", "--max-iter", "2", "--quiet"]  # fmt: skip
-    done = []
-
-    def on_batch(self, run, share_done):
-        self.interval = 0.0 if len(done) == 11 else 60.0
-        saved(self, run, share_done)
-        done.append((run.n_iter, share_done))
-        if len(done) == 12:
-            raise KeyboardInterrupt
-
-    saved = Checkpoint.on_batch
-    monkeypatch.setattr(Checkpoint, "on_batch", on_batch)
+    done = ctrl_c(12)
     told = run(*words, "--out", tmp_path / "run", code=130).stderr
     assert "go on with: mnemosphere train --resume" in told
     assert done[-1][0] == 1
@@ -189,22 +200,13 @@ def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, monkeypatch):
     assert one.n_iter_ == other.n_iter_ == 2
 
 
-def test_clusters_of_files_broken_off_and_resumed(rows, run, tmp_path, monkeypatch):
+def test_clusters_of_files_broken_off_and_resumed(rows, run, tmp_path, ctrl_c):
     """Every row gets its cluster as the files are read, with the same bits after Ctrl-C."""
     folder, table = rows
     words = ["cluster", folder / "p*.parquet", "--label", "kind", "--drop", "tag", *SMALL,
              "--clusters", 3, "--memories", 6, "--normalize", "standard", "--varsigma", 1,
              "--batch-size", 60, "--max-iter", 2, "--quiet"]  # fmt: skip
-    saved, done = Checkpoint.on_batch, []
-
-    def on_batch(self, run, share_done):
-        done.append(share_done)
-        self.interval = 0.0 if len(done) == 15 else 60.0
-        saved(self, run, share_done)
-        if len(done) == 16:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoint, "on_batch", on_batch)
+    ctrl_c(16)
     told = run(*words, "--out", tmp_path / "run", code=130).stderr
     assert "go on with the same command and --resume" in told
     assert "nothing to resume" in run(*words, "--out", tmp_path / "x", "--resume", code=2).error

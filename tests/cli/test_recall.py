@@ -1,7 +1,9 @@
 import numpy as np
 import pandas as pd
+import pytest
 
 import mnemosphere as mn
+from mnemosphere.data.completion import fill_missing
 
 
 def test_missing_values_of_a_table_are_completed_and_the_rest_stays(run, tmp_path, trained, kit):
@@ -24,17 +26,8 @@ def test_missing_values_of_a_table_are_completed_and_the_rest_stays(run, tmp_pat
 
 
 def test_hidden_halves_of_images(run, tmp_path, digits):
-    arguments = [
-        "recall",
-        digits,
-        "digits",
-        "--hide",
-        "bottom",
-        "--row",
-        "test-3",
-        "--row",
-        "test-9",
-    ]
+    rows = ["--row", "test-3", "--row", "test-9"]
+    arguments = ["recall", digits, "digits", "--hide", "bottom", *rows]
     found = run(*arguments, "--json").json
     data = mn.data.load("digits")
     x = data.x_test[[3, 9]]
@@ -54,3 +47,14 @@ def test_completing_as_one_class(run, trained, table):
     classes = [row["class"] for row in run(*arguments).json["rows"]]
     free = [row["class"] for row in run(*arguments[:-3], "--json").json["rows"]]
     assert classes.count("cat") > free.count("cat")
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+def test_completed_rows_come_in_the_units_of_the_given_ones(kind):
+    rng = np.random.default_rng(0)
+    whole = rng.normal(size=(5, 11)) + 3
+    found = whole - whole.mean(1, keepdims=True) if kind == "center" else whole
+    if kind != "standard":
+        found = found / np.linalg.norm(found, axis=1, keepdims=True)
+    holes = np.where(rng.random((5, 11)) < 0.4, np.nan, whole)
+    np.testing.assert_allclose(fill_missing(holes, found, kind), whole, rtol=1e-10)

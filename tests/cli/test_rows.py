@@ -7,13 +7,12 @@ import pytest
 from mnemosphere.cli import rows as module
 from mnemosphere.cli.options import Columns
 from mnemosphere.cli.rows import parse_shape
-from mnemosphere.data.completion import fill_missing
 from mnemosphere.data.tables import Table
 
 
-def choose(given, guess_label="last", **columns):
+def choose(given, labels=True, **columns):
     columns = {k: tuple(v) if isinstance(v, list) else v for k, v in columns.items()}
-    return module.choose(given, Columns(**columns), guess_label)
+    return module.choose(given, Columns(**columns), labels)
 
 
 def table(frame, **more):
@@ -38,10 +37,10 @@ def test_label_by_its_name_and_rows_by_an_id():
     assert labeled.names.tolist() == ["p", "r"]
 
 
-def test_the_last_column_is_the_label_only_where_that_is_the_guess():
+def test_the_last_column_is_the_label_only_if_there_must_be_one():
     frame = FRAME[["a", "b", "tag"]]
     assert choose(table(frame)).label == "tag"
-    assert choose(table(frame), guess_label="named", drop=["tag"]).label is None
+    assert choose(table(frame), labels=False, drop=["tag"]).label is None
     assert choose(table(frame), label="-3", drop=["tag"]).y.tolist() == [1, 2, 3]
 
 
@@ -102,29 +101,9 @@ def test_rows_called_by_name_and_parts():
         rows.called(["z"])
 
 
-def test_hold_out_is_a_share_of_each_class():
-    y = np.repeat(["u", "v"], [30, 11])
-    rows = choose(table(pd.DataFrame({"a": np.arange(41), "y": y})))
-    held = rows.hold_out(0.2, 3).is_test
-    assert [held[:30].sum(), held[30:].sum()] == [6, 2]
-    np.testing.assert_array_equal(held, rows.hold_out(0.2, 3).is_test)
-    assert (held != rows.hold_out(0.2, 4).is_test).any()
-
-
 def test_shapes():
     assert parse_shape("2x3", 6) == (2, 3)
     assert parse_shape(None, 6) is None
     for text, message in (("2x2", "4 pixels"), ("2xa", "look like"), ("6", "look like")):
         with pytest.raises(ValueError, match=message):
             parse_shape(text, 6)
-
-
-@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
-def test_completed_rows_come_in_the_units_of_the_given_ones(kind):
-    rng = np.random.default_rng(0)
-    whole = rng.normal(size=(5, 11)) + 3
-    found = whole - whole.mean(1, keepdims=True) if kind == "center" else whole
-    if kind != "standard":
-        found = found / np.linalg.norm(found, axis=1, keepdims=True)
-    holes = np.where(rng.random((5, 11)) < 0.4, np.nan, whole)
-    np.testing.assert_allclose(fill_missing(holes, found, kind), whole, rtol=1e-10)

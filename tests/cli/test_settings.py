@@ -40,11 +40,6 @@ def test_every_setting_is_there_with_its_default_and_goes_round(kind):
     assert settings_of(build(kind.__name__, text)) == values
 
 
-def test_nothing_given_is_the_estimator_as_it_is():
-    assert build("DAMClassifier", {}).get_params() == mn.DAMClassifier().get_params()
-    assert build("DAMClusterer", {}).get_params() == mn.DAMClusterer().get_params()
-
-
 def test_parts_in_play():
     found = build("DAMClassifier", {"objective": "conditional", "noise": "0.25", "angle": 0.2})
     assert found.solver == mn.Adam(noise=0.25, angle=0.2)
@@ -55,15 +50,6 @@ def test_parts_in_play():
     assert found.solver == mn.SGD(patience=7, sweeps=7)
     assert settings_of(found)["patience"] == 7
     assert "noise" not in settings_of(found)
-    with pytest.raises(ValueError, match="--noise is a setting of --solver adam: add that"):
-        build("DAMClassifier", {"noise": "0.25"})
-
-
-def test_what_is_allowed_is_said_by_the_estimator():
-    with pytest.raises(ValueError, match="--search must be"):
-        build("DAMClassifier", {"search": "never"})
-    with pytest.raises(ValueError, match="--normalize must be a str among"):
-        build("DAMClassifier", {"normalize": "sideways"})
     assert build("DAMClassifier", {"normalize": "none"}).normalize == "none"
 
 

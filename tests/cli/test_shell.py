@@ -13,41 +13,35 @@ COMMANDS = ["demo", "train", "predict", "evaluate", "explain", "cluster", "recal
 HEAVY = {"torch", "sklearn", "numpy", "pandas", "matplotlib", "scipy"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"]])
-def test_help_and_version_load_nothing_heavy(arguments):
-    code = (
-        "import sys\n"
-        "from mnemosphere.cli import main\n"
-        f"sys.argv = ['mnemosphere', *{arguments!r}]\n"
-        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
-        f"heavy = {HEAVY!r} & set(sys.modules)\nassert not heavy, heavy\n"
-    )
+def test_help_loads_nothing_heavy_and_a_closed_pipe_is_no_error():
+    """The reader is gone before anything is written."""
+    code = f"""
+import os, sys
+from mnemosphere.cli import main
+
+def run(*words):
+    sys.argv = ["mnemosphere", *words]
+    try:
+        main()
+    except SystemExit as stop:
+        return stop.code
+
+assert not any(run(*words) for words in (["--help"], ["--version"], ["train", "--help"]))
+heavy = {HEAVY!r} & set(sys.modules)
+assert not heavy, heavy
+read, write = os.pipe()
+os.close(read)
+os.dup2(write, 1)
+sys.exit(run("train", "--help"))
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert mnemosphere.__version__ in done.stdout or "Usage" in done.stdout
-
-
-def test_a_closed_pipe_is_no_error(table, trained):
-    # The reader is gone before anything is written. A command that starts quickly.
-    code = (
-        "import os, sys\n"
-        "from mnemosphere.cli import main\n"
-        "read, write = os.pipe()\nos.close(read)\nos.dup2(write, 1)\n"
-        f"sys.argv = ['mnemosphere', 'predict', {str(trained)!r}, {str(table)!r}]\nmain()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 141
-    assert "Traceback" not in done.stderr
-    assert "Error" not in done.stderr
-
-
-def test_help_lists_every_command(run):
-    text = run("--help").stdout
-    assert all(f" {command} " in text for command in COMMANDS)
+    assert (done.returncode, done.stderr) == (141, "")
+    assert f"mnemosphere {mnemosphere.__version__}\n" in done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(run, command):
+    assert f" {command} " in run("--help").stdout
     every, text = (run(command, flag).stdout for flag in ("--help-all", "--help"))
     assert f"\n      mnemosphere {command} " in text  # an example
     assert not {"<bool>", "None", "default: none)"} & set(text.split())
@@ -96,9 +90,6 @@ def test_what_is_not_printable_is_shown():
 def test_tables_fit_or_stack():
     rows = [{"name": "猫猫", "count": "3", "text": "x"}, {"name": "b", "count": "12", "text": "y"}]
     wide = format_table(rows, 40).splitlines()
-    assert wide[0] == "name  count  text"
-    assert wide[2] == "猫猫      3  x"
-    assert wide[3] == "b        12  y"
+    assert [wide[0], *wide[2:]] == ["name  count  text", "猫猫      3  x", "b        12  y"]
     narrow = format_table(rows, 12).splitlines()
-    assert narrow[0] == "name  count"
     assert narrow[4:] == ["", "name  text", "──────────", "猫猫  x", "b     y"]

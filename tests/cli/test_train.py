@@ -59,10 +59,6 @@ def test_settings_go_round(run, tmp_path, trained, kit):
 def test_settings_of_solvers_reach_the_model(run, tmp_path, table):
     common = ["train", table, "--label", "kind", "--drop", "tag", "--memories", "5", "--quiet",
               "--varsigma", "1", "--normalize", "standard", "--max-iter", "2"]  # fmt: skip
-    run(*common, "--solver", "sgd", "--learning-rate", "0.02", "--batch-size", "17", "--out",
-        tmp_path / "a")  # fmt: skip
-    solver = mn.load(tmp_path / "a" / "model.safetensors").solver
-    assert solver == mn.SGD(learning_rate=0.02, batch_size=17)
     run(*common, "--objective", "conditional", "--noise", "0.1", "--class-weight",
         "ant=2,bee=1,cat=1", "--out", tmp_path / "b")  # fmt: skip
     model = mn.load(tmp_path / "b" / "model.safetensors")
@@ -75,7 +71,7 @@ def test_settings_of_solvers_reach_the_model(run, tmp_path, table):
 def test_the_search_is_shown(run, tmp_path, table):
     """At most five trials, best first, one of them chosen, and one sentence about it."""
     words = ["train", table, "--label", "kind", "--drop", "tag"]
-    text = run(*words, "--search", "auto", "--out", tmp_path / "a").stdout
+    text = run(*words, "--out", tmp_path / "a").stdout
     model = mn.load(tmp_path / "a" / "model.safetensors")
     lines = text.splitlines()
     end = next(k for k, line in enumerate(lines) if line.startswith("The search chose"))
@@ -86,9 +82,6 @@ def test_the_search_is_shown(run, tmp_path, table):
     assert [line.endswith("chosen") for line in lines[2:end]].count(True) == 1
     assert f"chose {model.n_memories_} memories" in lines[end]
     assert f"the {model.objective_} likelihood" in lines[end]
-    narrow = run(*words, "--search", "auto", "--out", tmp_path / "b", env={"COLUMNS": "40"}).stdout
-    assert "The search chose" in narrow
-    assert all(len(line) <= 40 for line in narrow.split("The search chose")[0].splitlines())
     plain = run(*words, "--search", "none", "--out", tmp_path / "c").stdout
     assert "The search chose" not in plain
     assert plain.startswith("memories")
@@ -121,21 +114,14 @@ def test_an_interrupted_run_goes_on_to_the_same_model(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_what_kills_have_left_is_put_right(run, tmp_path, table, kit):
-    """A draft of nothing; a run that was set aside; a draft that cannot be resumed stays."""
-    out, aside = tmp_path / "run", tmp_path / f".run.{'0' * 32}"
-    arguments = ["train", table, "--label", "kind", "--id", "tag", *kit.fast, "--out", out]
+def test_what_kills_have_left(run, tmp_path, table, trained, kit):
+    """A draft of nothing is used; a draft that cannot be resumed stays."""
     (tmp_path / "run.partial").mkdir()
-    run(*arguments)
-    out.rename(aside)
-    assert "exists and is not empty" in run(*arguments, code=2).error
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    aside.mkdir()
-    run(*arguments, code=2)
+    run("train", table, "--label", "kind", "--id", "tag", *kit.fast, "--out", tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     draft = tmp_path / "more.partial"
     draft.mkdir()
-    config = (out / "config.toml").read_bytes()
+    config = (trained / "config.toml").read_bytes()
     (draft / "config.toml").write_bytes(config)
     (draft / "checkpoint.safetensors.run").write_bytes(b"x")
     run("train", "--resume", "--memories", "4", "--out", tmp_path / "more", code=2)
@@ -160,21 +146,11 @@ def test_rows_without_direction_are_named_by_their_lines(run, tmp_path, kit):
     assert "2 rows have no direction and were set aside: line 5, 52" in result.stderr
 
 
-def test_test_file_and_shrinking(run, tmp_path, table, kit):
+def test_held_out_rows_in_a_file(run, tmp_path, table, kit):
     kit.frame(5, 41).to_csv(tmp_path / "test.csv", index=False)
-    arguments = ["train", table, "--label", "kind", "--drop", "tag", *kit.fast, "--merge-to", "4"]
+    arguments = ["train", table, "--label", "kind", "--drop", "tag", *kit.fast]
     found = run(*arguments, "--test", tmp_path / "test.csv", "--out", tmp_path / "r", "--json").json
-    assert found["rows"] == 41
-    assert found["chosen"]["memories"] == mn.load(tmp_path / "r/model.safetensors").n_memories_ == 4
-
-
-def test_a_parquet_file_gives_the_same_model(run, tmp_path, trained, kit):
-    path = tmp_path / "insects.parquet"
-    kit.frame().to_parquet(path)
-    run("train", path, "--label", "kind", "--id", "tag", *kit.fast, "--out", tmp_path / "r", "-q")
-    x = kit.frame(5)[kit.names]
-    one, two = (mn.load(f / "model.safetensors") for f in (trained, tmp_path / "r"))
-    np.testing.assert_array_equal(one.predict_proba(x), two.predict_proba(x))
+    assert (found["rows"], found["data"]["rows"]) == (41, kit.n_rows)
 
 
 def test_a_failure_leaves_nothing_behind(run, tmp_path, monkeypatch, table, kit):

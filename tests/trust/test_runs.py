@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -179,7 +178,7 @@ def test_torchrun_starts_a_killed_group_again(tmp_path):
     np.testing.assert_allclose(found.memories_, model.fit(*rows).memories_, atol=1e-6)
 
 
-# --- checkpoints, settings and data that are not those of the run
+# --- checkpoints that were changed
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -237,47 +236,6 @@ def test_changed_checkpoints(tmp_path, broken_off, moment, file, at, kind):
         del files[name]
     found = resume(model, rows, tmp_path / "run", files)
     assert found is None or identical(found, straight)
-
-
-def moved(x):
-    x = x.copy()
-    x[-1, -1] = np.nextafter(x[-1, -1], np.inf)
-    return x
-
-
-DATA = {
-    "a frame": lambda x, y: (pd.DataFrame(x), y),
-    "single precision": lambda x, y: (x.astype(np.float32), y),
-    "the last bit of a number": lambda x, y: (moved(x), y),
-    "one row less": lambda x, y: (x[:-1], y[:-1]),
-    "another order": lambda x, y: (x[::-1], y[::-1]),
-    "one label": lambda x, y: (x, np.where(np.arange(len(y)) == 4, (y + 1) % 3, y)),
-    "weights": lambda x, y: (x, y, np.linspace(1, 2, len(y))),
-}
-SETTINGS = [
-    {"max_iter": 1}, {"max_iter": 2}, {"max_iter": 50}, {"random_state": 1}, {"normalize": "standard"},
-    {"n_memories": 5}, {"solver": mn.FixedPoint(7)}, {"beta": 3.0}, {"uniform_weight": 0.5},
-    {"precision": "float32"}, {"growth": 3},
-]  # fmt: skip
-
-
-@pytest.mark.parts("broken_off")
-@pytest.mark.parametrize("change", [*DATA, *SETTINGS], ids=str)
-def test_a_run_taken_up_with_other_settings_or_data(tmp_path, broken_off, change):
-    model, rows, _, moments = broken_off
-    if isinstance(change, dict):
-        model = type(model)(**model.get_params() | change)
-    elif rows[1] is None:
-        pytest.skip("rows in files are the same files")
-    else:
-        rows = DATA[change](*rows)
-    try:
-        straight = type(model)(**model.get_params()).fit(*rows)
-    except ValueError:
-        return  # no such fit
-    for files in moments:
-        found = resume(model, rows, tmp_path / "run", files)
-        assert found is None or identical(found, straight)
 
 
 if __name__ == "__main__":  # one of the processes that torchrun starts

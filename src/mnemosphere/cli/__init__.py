@@ -2,8 +2,7 @@
 
 Exit codes: 0 success, 2 wrong usage or bad input, 130 interrupted by Ctrl-C, 141 the reader of our
 output went away; 1 is a bug. Results go to standard output, progress, remarks and errors to
-standard error. One module per command; heavy imports stand inside the commands, so that `--help`
-loads neither torch nor pandas.
+standard error. `--help` loads neither torch nor pandas: see `commands`.
 """
 
 from __future__ import annotations
@@ -20,18 +19,7 @@ except ImportError:
         "repository"
     )
 
-from mnemosphere.cli import (
-    cluster,
-    demo,
-    evaluate,
-    explain,
-    explore,
-    plot,
-    predict,
-    recall,
-    train,
-)
-from mnemosphere.cli.options import Command
+from mnemosphere.cli.options import Command, commands
 from mnemosphere.cli.shell import Shell
 
 __all__ = ["app", "main"]
@@ -58,11 +46,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for _command in (
-    demo.demo, train.train, predict.predict, evaluate.evaluate, explain.explain, cluster.cluster,
-    recall.recall, plot.plot, explore.explore, explore.export,
-):  # fmt: skip
-    app.command(_command.__name__, cls=Command)(_command)
+for _name, _about, _run in commands():
+    app.command(_name, help=_about, cls=Command)(_run)
 
 
 def _show_version(value: bool) -> None:

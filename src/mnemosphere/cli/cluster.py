@@ -4,59 +4,40 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from mnemosphere.cli import options
-from mnemosphere.cli.options import Request, command, option
+import numpy as np
+import pandas as pd
+from sklearn.metrics import adjusted_rand_score
+
+from mnemosphere import plots
+from mnemosphere.cli import report
+from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
+from mnemosphere.cli.rows import Rows, about_data, open_rows, parse_shape, text_encoder
 from mnemosphere.cli.settings import build, settings_of
 from mnemosphere.cli.shell import Interrupted, Terminal, cells, command_line
+from mnemosphere.cli.table_writer import table_writer
+from mnemosphere.cli.train import fit, interrupted
+from mnemosphere.data.texts import PACKAGED
+from mnemosphere.estimators.progress import Progress
+from mnemosphere.plots.fitted import memories_of
+from mnemosphere.text import short_text
 
-if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Rows
-
-_OUT = option("Folder for model, rows with their clusters, picture.", "--out", "-o", value="OUT")
 _LABELS = 3  # that are named of a cluster
 
 
-@command(rows=True, split=True, settings="DAMClusterer")
-def cluster(
-    request: Request,
-    data: options.Files,
-    out: Annotated[Path | None, _OUT] = None,
-    overwrite: options.Overwrite = False,
-    resume: options.Resume = False,
-    seed: options.Seed = 0,
-    max_memory: options.MaxMemory = None,
-    image_shape: options.ImageShape = None,
-) -> None:
-    """Find clusters in rows without labels, each held by a few memories you can look at.
-
-    A label column (--label, or one called label, target, class or y, never just the last) is not
-    trained on: it only tells how far the clusters agree with it. Ctrl-C leaves OUT.partial, from
-    which the same command with --resume goes on.
-
-    For example:
-
-        mnemosphere cluster customers.csv --id name --out clusters
-    """
-    from mnemosphere import plots
-    from mnemosphere.cli import report
-    from mnemosphere.cli.rows import about_data, open_rows, parse_shape, text_encoder
-    from mnemosphere.cli.train import fit
-    from mnemosphere.data.texts import PACKAGED
-    from mnemosphere.plots.fitted import memories_of
-
+def run(
+    request: Request, data: list[str], out: Path | None, resume: bool, seed: int,
+    max_memory: float | None, image_shape: str | None,
+) -> None:  # fmt: skip
+    """Find clusters, and write them with their rows."""
     terminal = request.terminal
     if resume and out is None:
         raise ValueError("--resume needs the folder that was written to: name it with --out")
-    folder = None if out is None else Folder(out, overwrite=overwrite, resume=resume)
-    if folder is not None and folder.finished:
-        terminal.note(f"{out} was finished before the fault")
-        return
+    folder = None if out is None else Folder(out, overwrite=request.overwrite, resume=resume)
     model, columns = build("DAMClusterer", request.settings), request.columns
-    named = columns.id is not None and columns.label is None
-    rows = open_rows(data, columns, max_memory, guess="named", named=named)
+    rows = open_rows(data, columns, max_memory, labels=columns.label is not None)
     rows = rows.part(request.split, "train")
     shape = parse_shape(image_shape, rows.n_features) or rows.image_shape
     settings = settings_of(model)
@@ -65,13 +46,9 @@ def cluster(
     model.random_state = seed
     with contextlib.nullcontext() if folder is None else folder.writing() as draft:
         seconds = fit(model, rows, terminal, None if draft is None else draft / CHECKPOINT)
-        if draft is not None and model.status_ == "interrupted":
-            model.save(draft / MODEL)
-            raise Interrupted(
-                f"interrupted after {model.n_iter_} passes: the model so far is in {out}.partial, "
-                "go on with the same command and --resume"
-            )
-        told = None if folder is None or not folder.writes else folder.draft / "rows.csv"
+        if folder is not None:
+            interrupted(model, folder, " the same command and --resume")
+        told = None if draft is None else draft / "rows.csv"
         sure, labels, density = _look(model, rows, terminal, told)
         content = {
             "clusters": _told(model, sure, labels),
@@ -86,9 +63,8 @@ def cluster(
             "data": {**about_data(rows, rows=len(rows)), "image_shape": shape},
         }
         if folder is not None and draft is not None:
-            if folder.writes:
-                model.save(draft / MODEL)
-                plots.save(memories_of(model.model_, shape), draft / "clusters.png")
+            model.save(draft / MODEL)
+            plots.save(memories_of(model.model_, shape), draft / "clusters.png")
             folder.finish(content)
     terminal.result(content)
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}
@@ -104,10 +80,6 @@ def cluster(
 
 def _typical(model: Any, cluster: int) -> str:
     """A text like the memory that most rows of a cluster resemble."""
-    import numpy as np
-
-    from mnemosphere.text import short_text
-
     own = np.where(model.memory_labels_ == cluster, model.support_, -1.0)
     texts = model.model_.exemplars.as_lists()[int(own.argmax())]
     return short_text(texts[0] if texts else None)
@@ -115,9 +87,6 @@ def _typical(model: Any, cluster: int) -> str:
 
 def _told(model: Any, sure: Any, labels: Any) -> list[dict[str, Any]]:
     """Size, memories and, where there are labels, the most frequent of them, per cluster."""
-    import numpy as np
-    import pandas as pd
-
     found = []
     for k in range(len(model.classes_)):
         own = model.labels_ == k
@@ -139,8 +108,6 @@ def _told(model: Any, sure: Any, labels: Any) -> list[dict[str, Any]]:
 
 def _agreement(model: Any, labels: Any) -> float | None:
     """Adjusted Rand index between clusters and labels: 0 for chance, 1 for the same."""
-    from sklearn.metrics import adjusted_rand_score
-
     if labels is None:
         return None
     known = [label is not None for label in labels]
@@ -152,12 +119,6 @@ def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> tupl
 
     Goes over them once more, and writes the cluster of each as it goes.
     """
-    import numpy as np
-    import pandas as pd
-
-    from mnemosphere.cli.table_writer import table_writer
-    from mnemosphere.estimators.progress import Progress
-
     n_bytes = 0 if rows.in_memory else rows.x.n_bytes
     probability, labels, density, first = [], [], 0.0, 0
     with (

@@ -3,45 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from mnemosphere.cli import explain, options
-from mnemosphere.cli.options import Request, command, option
+import numpy as np
+
+from mnemosphere import DAMClassifier, plots
+from mnemosphere.cli import explain, report
+from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import MODEL, Folder
+from mnemosphere.cli.rows import Rows, about_data, open_rows
 from mnemosphere.cli.shell import Terminal, command_line
-
-if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Rows
-    from mnemosphere.interpret import Explanation
+from mnemosphere.cli.train import fit
+from mnemosphere.interpret import Explanation, recall_path
+from mnemosphere.model.parameters import memory_name
+from mnemosphere.plots.fitted import memories_of, recall_of
+from mnemosphere.plots.functions import representative
+from mnemosphere.plots.terminal import terminal_gallery
 
 _DATA = "mnist-small"
 _MEMORIES, _PASSES = 400, 8  # so that it takes half a minute on two slow cores
 _SHOWN, _NCOLS = 15, 5
-_OUT = option("Folder for the pictures, the model and results.", "--out", "-o", value="OUT")
 
 
-@command()
-def demo(
-    request: Request,
-    out: Annotated[Path, _OUT] = Path("mnemosphere-demo"),
-    overwrite: options.Overwrite = False,
-    seed: options.Seed = 0,
-) -> None:
-    """See it work in half a minute: learn handwritten digits, look at the memories, ask why.
+def run(request: Request, out: Path, seed: int) -> None:
+    """Learn digits, show memories, explain one, complete half-hidden ones."""
+    folder, terminal = Folder(out, overwrite=request.overwrite), request.terminal
 
-    Needs nothing but this package: 5,000 training and 1,000 test digits are built in.
-
-    For example:
-
-        mnemosphere demo --out mnemosphere-demo
-    """
-    folder, terminal = Folder(out, overwrite=overwrite), request.terminal
-    from mnemosphere import DAMClassifier
-    from mnemosphere.cli import report
-    from mnemosphere.cli.rows import about_data, open_rows
-    from mnemosphere.cli.train import fit
-
-    rows = open_rows(_DATA, options.Columns(), guess="named")
+    rows = open_rows(_DATA, Columns())
     assert rows.is_test is not None
     train, test = rows.take(~rows.is_test), rows.take(rows.is_test)
     terminal.note(f"{len(train)} handwritten digits to learn, {len(test)} held out")
@@ -75,12 +63,6 @@ def demo(
 
 def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
     """Memories, an explanation, a recall; returns the explanation and the row it is of."""
-    import numpy as np
-
-    from mnemosphere import plots
-    from mnemosphere.interpret import recall_path
-    from mnemosphere.plots.fitted import memories_of, recall_of
-
     shape = test.image_shape
     plots.save(memories_of(model.model_, shape), folder / "memories.png")
     found = model.explain(test.x)
@@ -104,9 +86,6 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
 
 
 def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:
-    from mnemosphere.model.parameters import memory_name
-    from mnemosphere.plots.functions import representative
-    from mnemosphere.plots.terminal import terminal_gallery
 
     indices = representative(model.model_, _SHOWN).tolist()
     terminal.say("", f"{_SHOWN} of the {model.n_memories_} memories", "")

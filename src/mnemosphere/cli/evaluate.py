@@ -4,53 +4,37 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from mnemosphere.cli import options
-from mnemosphere.cli.options import Request, command, option
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from mnemosphere import plots
+from mnemosphere.cli import report
+from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import PICTURES, check_file
+from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
-
-if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Opened, Rows
+from mnemosphere.estimators.remarks import no_better_than_chance
+from mnemosphere.interpret import DecisionSummary
+from mnemosphere.model.parameters import memory_name
 
 _SHOWN = 10  # memories of a certificate, confusions, classes where there are many
 _CLASSES = 30
-_NOVEL = option("Rows of another kind, to be told apart by novelty.", value="DATA")
-_REJECT = option("Share of rows like the held-out ones that may be rejected.", value="RATE")
-_CERTIFY = option("Is each memory a minimum, a saddle, or not at rest?", "--certify")
 
 
-@command(rows=True, split=True)
-def evaluate(
-    request: Request,
-    model: options.Model,
-    data: options.Files,
-    novel: Annotated[str | None, _NOVEL] = None,
-    reject: Annotated[float | None, _REJECT] = None,
-    certify: Annotated[bool, _CERTIFY] = False,
-    out: options.Picture = None,
-    overwrite: options.Overwrite = False,
-    max_memory: options.MaxMemory = None,
-) -> None:
-    """Measure a model: accuracy, log-loss, calibration, how few memories decide, the worst rows.
-
-    Of a file that the model was trained on, and of data with a split, the held-out rows are taken,
-    for --certify those trained on. --out draws the confusions.
-
-    For example:
-
-        mnemosphere evaluate run irises.csv --out confusion.png
-    """
-    from mnemosphere import plots
-    from mnemosphere.cli import report
-    from mnemosphere.cli.rows import open_model, rows_for
-
+def run(
+    request: Request, model: Path, data: list[str], novel: str | None, reject: float | None,
+    certify: bool, out: Path | None, max_memory: float | None,
+) -> None:  # fmt: skip
+    """Measure a model on labeled rows."""
     terminal = request.terminal
-    check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
+    check_file(out, PICTURES, request.overwrite, model, *data)
     opened = open_model(model, request.columns.encoder, labeled=True)
-    every = rows_for(opened, data, request.columns, "all", memory=max_memory, labels=True,
-                     measured=True)  # fmt: skip
+    whole = replace(request, split="all")
+    every = rows_for(whole, opened, data, memory=max_memory, labels=True, measured=True)
     rows, trained = every.part(request.split), every.part(request.split, "train")
     if request.split is None and len(rows) < len(every):
         terminal.note(f"{len(rows)} held-out rows of {len(every)} (--split all for every row)")
@@ -59,7 +43,8 @@ def evaluate(
         terminal.note(f"{found['unknown_labels']} rows have labels the model does not know: they "
                       "count as wrong, and are left out of log-loss and tables")  # fmt: skip
     if novel is not None:
-        found["novelty"] = _novelty(opened, rows, novel)
+        other = replace(request, columns=Columns(), split=None)
+        found["novelty"] = _novelty(other, opened, rows, novel)
     answered = None if reject is None else report.answers(opened.model, rows, reject)
     if answered is not None:
         found["rejection"] = answered.as_dict()
@@ -80,16 +65,11 @@ def evaluate(
         terminal.say("", f"wrote {out}")
 
 
-def _novelty(opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
+def _novelty(request: Request, opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
     """How well novelty tells rows of another kind apart."""
-    import numpy as np
-    from sklearn.metrics import roc_auc_score
-
-    from mnemosphere.cli.rows import rows_for
-
     scores = [
         np.concatenate([opened.model.novelty_score(part.x) for part in given.batches()])
-        for given in (rows, rows_for(opened, other, options.Columns()))
+        for given in (rows, rows_for(request, opened, other))
     ]
     truth = np.repeat([0, 1], [len(s) for s in scores])
     auroc = float(roc_auc_score(truth, np.concatenate(scores)))
@@ -108,8 +88,6 @@ def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
 
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
-    from mnemosphere.estimators.remarks import no_better_than_chance
-    from mnemosphere.interpret import DecisionSummary
 
     facts = {
         "accuracy": f"{found['accuracy']:.2%} of {found['rows']} rows",
@@ -136,8 +114,6 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     _show_confusion(terminal, opened.classes, found["confusion"])
     terminal.table(cells(found["worst_rows"]), "\nworst rows")
     if "certificate" in found:
-        from mnemosphere.model.parameters import memory_name
-
         told = found["certificate"]
         held, free = (
             ", ".join(f"{n} {kind}" for kind, n in told[key].items())

@@ -3,65 +3,40 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Any
 
-from mnemosphere.cli import options
-from mnemosphere.cli.options import Request, command, option
+import numpy as np
+
+from mnemosphere import plots
+from mnemosphere.cli.options import Request, names_in
 from mnemosphere.cli.output import PICTURES, check_file
-
-if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Opened, Rows
-    from mnemosphere.cli.shell import Terminal
-    from mnemosphere.interpret import Explanation
+from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
+from mnemosphere.cli.shell import Terminal
+from mnemosphere.interpret import Explanation
+from mnemosphere.plots.style import new_figure
 
 _MOST = 12  # rows of one picture
-_OTHER = option("What would have to change for this class; next: the runner-up.", value="LABEL")
 _FEATURES = ("input, predicted, runner-up: the row and the memories of both classes, in standard "
              "units; difference: part of the log-odds")  # fmt: skip
-_FIXED = option("Columns that --counterfactual must leave as they are.", value="A,B")
 
 
-@command(rows=True, split=True)
-def explain(
-    request: Request,
-    model: options.Model,
-    data: options.Data,
-    row: options.RowNames = None,
-    top: Annotated[int, option("How many memories to show.", value="N", min=1)] = 5,
-    counterfactual: Annotated[str | None, _OTHER] = None,
-    fixed: Annotated[list[str] | None, _FIXED] = None,
-    out: options.Picture = None,
-    overwrite: options.Overwrite = False,
-    image_shape: options.ImageShape = None,
-) -> None:
-    """Why did this row get its class, and what would have to change for another?
-
-    The memories that decided, their shares and labels, the training rows like them, and what each
-    feature did. --counterfactual finds the smallest change that changes the predicted class.
-
-    For example:
-
-        mnemosphere explain run irises.csv --row 78 --counterfactual next
-    """
-    from mnemosphere import plots
-    from mnemosphere.cli.rows import open_model, rows_for
-    from mnemosphere.interpret import explain_images
-
+def run(
+    request: Request, model: Path, data: str, row: list[str] | None, top: int,
+    counterfactual: str | None, fixed: list[str] | None, out: Path | None, image_shape: str | None,
+) -> None:  # fmt: skip
+    """Show why rows got their class, and what would change it."""
     terminal = request.terminal
-    check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
+    check_file(out, PICTURES, request.overwrite, model, data)
     opened = open_model(model, request.columns.encoder)
-    rows = rows_for(opened, data, request.columns, request.split or ("all" if row else None))
-    rows = rows.called(row or [rows.names[0]])
+    rows = rows_for(request, opened, data, row or ())
+    rows = rows if row else rows.take(np.arange(1))
     shape = opened.shape(image_shape, rows)
     if out is not None and len(rows) > _MOST:
         raise ValueError(f"a picture shows {_MOST} rows at most, got {len(rows)}: ask for fewer")
-    if opened.encoder is None:
-        found = opened.model.explain(rows.x, top)
-    else:
-        found = explain_images(opened.whole, rows.images, top)
+    found = opened.model.explain(rows.x, top)
     other = None if counterfactual is None else _other(opened, rows, counterfactual, fixed)
-    readable = opened.encoder is None and not opened.takes_texts
-    proven = opened.model.certified_radius(rows.x) if readable else None
+    proven = None if opened.takes_texts else opened.model.certified_radius(rows.x)
     if out is not None:
         plots.save(picture(found, rows, shape), out)
     if terminal.json_only:
@@ -94,8 +69,8 @@ def explain(
 def _other(opened: Opened, rows: Rows, wanted: str, fixed: list[str] | None) -> Any:
     """The smallest changes that would change the predicted classes."""
     label = None if wanted == "next" else opened.label(wanted, "--counterfactual")
-    return opened.of_rows("--counterfactual").counterfactual(
-        rows.x, label, hold=options.names_in(fixed)
+    return opened.with_features("--counterfactual").counterfactual(
+        rows.x, label, hold=names_in(fixed)
     )
 
 
@@ -140,8 +115,6 @@ def _truth(rows: Rows, k: int) -> Any:
 
 def picture(found: Explanation, rows: Rows, shape: Any) -> Any:
     """One strip per row: the row, the memories that decided, the predicted class."""
-    from mnemosphere.plots.style import new_figure
-
     if len(found) == 1:
         return found.plot(0, image_shape=shape, truth=_truth(rows, 0))
     figure = new_figure(9.0, (2.8 if shape is not None else 4.8) * len(found))

@@ -1,13 +1,19 @@
-"""Options that several commands share, what is made of them, and how help shows them."""
+"""Commands as commands.toml describes them, and what is made of the options they share.
+
+The module of a command's name does the work. It is imported when the command runs, so that `--help`
+loads neither torch nor pandas.
+"""
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -15,82 +21,13 @@ from typer.core import TyperCommand
 from mnemosphere.cli.settings import known_settings
 from mnemosphere.cli.shell import Terminal
 
+_ABOUT = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+_KINDS: dict[str, Any] = {
+    "text": str, "texts": list[str], "path": Path, "whole": int, "number": float, "flag": bool,
+    "picture": Literal["memories", "classes", "history", "tree"],
+}  # fmt: skip
 _WIDEST = 34  # columns of a flag in help
 _EVERY = "mnemosphere.every"  # whether help shows rare options too
-
-
-def option(help: str, *flags: str, value: str = "", rare: bool = False, **more: Any) -> Any:
-    """An option: what it does, what one types after it; rare: shown by --help-all alone."""
-    return typer.Option(*flags, help=help, metavar=value or None, hidden=rare, **more)
-
-
-def _complete_data(incomplete: str) -> list[str]:
-    from mnemosphere.data.named import NAMES
-
-    return [name for name in NAMES if name.startswith(incomplete)]
-
-
-def _argument(name: str, help: str, **more: Any) -> Any:
-    return typer.Argument(metavar=name, help=help, show_default=False, **more)
-
-
-_DATA = _argument(
-    "DATA", "A file (.csv, .parquet, .npy, …), a folder of images, or mnist-small, digits, …",
-    autocompletion=_complete_data,
-)  # fmt: skip
-_FILES = _argument(
-    "DATA...", "A file (.csv, .parquet, .npy, …), several, a pattern such as 'rows/*.parquet', a "
-    "folder of images, or mnist-small, digits, …", autocompletion=_complete_data,
-)  # fmt: skip
-Data = Annotated[str, _DATA]
-OptionalData = Annotated[str | None, _DATA]
-Files = Annotated[list[str], _FILES]
-OptionalFiles = Annotated[list[str] | None, _FILES]
-Model = Annotated[Path, _argument("MODEL", "The folder of a run, or a model file.")]
-Overwrite = Annotated[bool, option("Replace what --out names.", "--overwrite")]
-Resume = Annotated[bool, option("Go on with OUT.partial.", "--resume")]
-Picture = Annotated[Path | None, option("Draw it (.png, .svg, .pdf).", "--out", "-o", value="FILE")]
-RowNames = Annotated[
-    list[str] | None, option("Row, by its id or line; may be repeated.", value="NAME")
-]
-Seed = Annotated[int, option("Same seed, same bits.", value="N", min=0)]
-MaxMemory = Annotated[
-    float | None,
-    option("Memory for rows; larger files are read in parts. Default: what is free.", value="MEGABYTES",
-           rare=True, min=0),
-]  # fmt: skip
-ImageShape = Annotated[
-    str | None, option("Draw rows as images, such as 28x28.", value="HxW", rare=True)
-]
-_ALL = {
-    "json_": (bool, option("Print the result as JSON, nothing else.", "--json"), False),
-    "quiet": (bool, option("No progress and no remarks.", "--quiet", "-q", rare=True), False),
-}
-_SPLIT = {"split": (str | None, option("Rows of data with a split.", value="train|test|all"), None)}
-_OF_ROWS = {
-    "label": (
-        str | None,
-        option("Label column, or a .npy or IDX file. Default: label, target, class, y, or the last.",
-               value="COLUMN"),
-        None,
-    ),
-    "id": (str | None, option("Column that names the rows. Default: lines.", value="COLUMN"), None),
-    "drop": (list[str] | None, option("Columns to leave out.", value="A,B"), None),
-    "text": (str | None, option("Column of texts to learn from.", value="COLUMN"), None),
-    "features": (list[str] | None, option("Columns to use alone.", value="A,B", rare=True), None),
-    "encoder": (
-        str | None,
-        option("Of images: patches; of texts: a function, or an object with encode or embed. Default: "
-               "none, wordllama for texts.", value="patches|MODULE:NAME", rare=True),
-        None,
-    ),
-    "no_header": (
-        bool, option("The first line of a text file is a row.", "--no-header", rare=True), False,
-    ),
-    "max_rows": (
-        int | None, option("Read the first rows alone.", value="N", rare=True, min=1), None,
-    ),
-}  # fmt: skip
 
 
 def names_in(texts: list[str] | None) -> tuple[str, ...]:
@@ -112,16 +49,15 @@ class Columns:
     no_header: bool = False
 
     @classmethod
-    def given(cls, options: dict[str, Any]) -> Columns:
+    def given(cls, options: Mapping[str, Any]) -> Columns:
         """From the options."""
-        features, text = names_in(options.get("features")), options.get("text")
-        if text is not None and features:
-            raise ValueError("--text is the only column then: leave --features out")
-        return cls(
-            options.get("label"), options.get("id"), names_in(options.get("drop")),
-            features if text is None else (text,), options.get("max_rows"), text,
-            options.get("encoder"), bool(options.get("no_header")),
-        )  # fmt: skip
+        own: dict[str, Any] = {field.name: options.get(field.name) for field in fields(cls)}
+        own |= {name: names_in(own[name]) for name in ("drop", "features")}
+        if own["text"] is not None:
+            if own["features"]:
+                raise ValueError("--text is the only column then: leave --features out")
+            own["features"] = (own["text"],)
+        return cls(**own)
 
 
 @dataclass(frozen=True)
@@ -130,56 +66,76 @@ class Request:
 
     ctx: typer.Context
     terminal: Terminal
-    columns: Columns = field(default_factory=Columns)
-    split: str | None = None
-    settings: dict[str, str] = field(default_factory=dict)  # of an estimator, as they were typed
+    columns: Columns
+    split: str | None
+    overwrite: bool
+    settings: dict[str, str]  # of an estimator, as they were typed
 
 
-def _settings(estimator: str) -> dict[str, tuple[Any, Any, Any]]:
+def commands() -> Iterator[tuple[str, str, Callable[..., None]]]:
+    """(name, help, function) of every command."""
+    for name, about in _ABOUT["commands"].items():
+        help_text = f"{about['help'].strip()}\n\nFor example:\n\n    {about['example']}"
+        yield name, help_text, _command(name, about)
+
+
+def _command(name: str, about: Mapping[str, Any]) -> Callable[..., None]:
+    """What Typer runs: `run` of the module of that name, which gets a `Request` and all else."""
+    groups = [_ABOUT["groups"][group] for group in (*about.get("groups", ()), "all")]
+    settings = _settings(about["settings"]) if "settings" in about else {}
+    shared = {key for group in groups for key in group}
+    options: dict[str, Any] = {}
+    for group in (about["options"], *groups[:-1], settings, groups[-1]):
+        options |= {k: _ABOUT["shared"][v] if isinstance(v, str) else v for k, v in group.items()}
+
+    def run(ctx: typer.Context, **given: Any) -> None:
+        if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+            raise ValueError("commands are one process each: drop torchrun, or use it in Python")
+        asked = {key: given.pop(key) for key in shared}
+        typed = {key: value for key in settings if (value := given.pop(key)) is not None}
+        del given["help_all"]
+        terminal = Terminal(json_only=asked["json"], quiet=asked["quiet"])
+        columns, split = Columns.given(asked), asked.get("split")
+        request = Request(ctx, terminal, columns, split, asked["overwrite"], typed)
+        import_module(f"mnemosphere.cli.{name}").run(request, **given)
+
+    own = [_parameter(key, known) for key, known in options.items()]
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    run.__signature__ = inspect.Signature([context, *own, _HELP_ALL])  # type: ignore[attr-defined]
+    return run
+
+
+def _settings(estimator: str) -> dict[str, dict[str, Any]]:
     """The settings of an estimator as options."""
     found = {}
     for key, about in known_settings(estimator).items():
         where = f" With {', '.join(about['solver'])}." if "solver" in about else ""
-        own = option(
-            f"{about['help']}{where}", value=about["value"], rare=not about.get("common"),
-            show_default=about["default"],
-        )  # fmt: skip
-        found[key] = str | None, own, None
+        found[key] = {
+            "value": about["value"], "help": about["help"] + where, "shown": about["default"],
+            "rare": not about.get("common"),
+        }  # fmt: skip
     return found
 
 
-def command(
-    *, rows: bool = False, split: bool = False, settings: str | None = None
-) -> Callable[[Any], Any]:
-    """Give a command the shared options; its first argument becomes the `Request` they make."""
-    own = {} if settings is None else _settings(settings)
-    shared = {**(_OF_ROWS if rows else {}), **(_SPLIT if split else {}), **own, **_ALL}
-
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(function)
-        def run(ctx: typer.Context, **given: Any) -> None:
-            given.pop("help_all")
-            asked = {name: given.pop(name) for name in shared}
-            typed = {name: asked[name] for name in own if asked[name] is not None}
-            terminal = Terminal(json_only=asked["json_"], quiet=asked["quiet"])
-            columns = Columns.given(asked)
-            function(Request(ctx, terminal, columns, asked.get("split"), typed), **given)
-
-        hints = get_type_hints(function, include_extras=True)
-        after = inspect.Parameter.KEYWORD_ONLY
-        parameters = [inspect.Parameter("ctx", after, annotation=typer.Context)]
-        for parameter in list(inspect.signature(function).parameters.values())[1:]:
-            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=after))
-        for name, (kind, about, default) in {**shared, **_HELP_ALL}.items():
-            parameters.append(
-                inspect.Parameter(name, after, default=default, annotation=Annotated[kind, about])
-            )
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        del run.__wrapped__  # or its signature would be read
-        return run
-
-    return decorate
+def _parameter(name: str, about: Mapping[str, Any], **more: Any) -> inspect.Parameter:
+    """An option or an argument, as Typer reads it from a signature."""
+    typed = "argument" in about or "value" in about
+    kind = _KINDS[about.get("kind", "text" if typed else "flag")]
+    default = about.get("default", None if typed else False)
+    if "argument" in about:
+        made = typer.Argument(metavar=about["argument"], help=about["help"])
+    else:
+        flags = about.get("flags", ["--" + name.replace("_", "-")])
+        made = typer.Option(
+            *flags, help=about["help"], metavar=about.get("value"), hidden=about.get("rare", False),
+            min=about.get("min"), show_default=about.get("shown", True), **more,
+        )  # fmt: skip
+    if about.get("required"):
+        default = inspect.Parameter.empty
+    annotation: Any = Annotated[kind | None if default is None else kind, made]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def _show_all(ctx: typer.Context, value: bool) -> None:
@@ -189,11 +145,7 @@ def _show_all(ctx: typer.Context, value: bool) -> None:
         raise typer.Exit
 
 
-_HELP_ALL = {
-    "help_all": (
-        bool, option("Show all options.", "--help-all", callback=_show_all, is_eager=True), False,
-    )
-}  # fmt: skip
+_HELP_ALL = _parameter("help_all", {"help": "Show all options."}, callback=_show_all, is_eager=True)
 
 
 class Command(TyperCommand):

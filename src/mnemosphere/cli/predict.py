@@ -4,58 +4,36 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from mnemosphere.cli import options
-from mnemosphere.cli.options import Request, command, option
+import numpy as np
+import pandas as pd
+
+from mnemosphere import interpret
+from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import TABLES, check_file
+from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
+from mnemosphere.cli.settings import label_numbers
 from mnemosphere.cli.shell import Terminal, cells
+from mnemosphere.cli.table_writer import table_writer
+from mnemosphere.estimators.progress import Progress
+from mnemosphere.interpret.explanation import deciding
 from mnemosphere.text import short_text
-
-if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Opened, Rows
 
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 _LETTERS = 20  # of a text on the terminal, at least
 _OF_TEXT = ("prediction", "probability", "novel")  # shown beside it
-_OUT = option("Table (.csv, .parquet, .json, …); .npy: probabilities.", "--out", "-o", value="FILE")
-_PRIOR = option("Expect other class frequencies than in training.", value="LABEL=NUMBER,…")
-_RADIUS = option("How far each row may move before its class changes, proven.", "--radius")
-_REJECT = option("No prediction for rows as doubtful as this share of held-out rows.", value="RATE")
 
 
-@command(rows=True, split=True)
-def predict(
-    request: Request,
-    model: options.Model,
-    data: options.Files,
-    out: Annotated[Path | None, _OUT] = None,
-    overwrite: options.Overwrite = False,
-    top: Annotated[int, option("Deciding memories per row.", value="N", min=0)] = 3,
-    prior: Annotated[str | None, _PRIOR] = None,
-    reject: Annotated[float | None, _REJECT] = None,
-    radius: Annotated[bool, _RADIUS] = False,
-    max_memory: options.MaxMemory = None,
-) -> None:
-    """Predict rows: class, probabilities, novelty, and the memories that decided.
-
-    Columns are found by the names the model was trained on; others are left alone. Files that
-    memory does not hold are predicted part by part, and written as it goes.
-
-    For example:
-
-        mnemosphere predict run new.csv --out predictions.csv
-    """
-    import numpy as np
-
-    from mnemosphere.cli.rows import open_model, rows_for
-    from mnemosphere.cli.table_writer import table_writer
-    from mnemosphere.estimators.progress import Progress
-
+def run(
+    request: Request, model: Path, data: list[str], out: Path | None, top: int, prior: str | None,
+    reject: float | None, radius: bool, max_memory: float | None,
+) -> None:  # fmt: skip
+    """Predict rows, part by part if memory does not hold them."""
     terminal = request.terminal
-    check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
+    check_file(out, (*TABLES, ".npy"), request.overwrite, model, *data)
     opened = open_model(model, request.columns.encoder, labeled=prior is not None)
-    rows = rows_for(opened, data, request.columns, request.split, memory=max_memory)
+    rows = rows_for(request, opened, data, memory=max_memory)
     if not rows.in_memory and out is None and terminal.json_only:
         raise ValueError(f"{len(rows)} rows are too many to print: write them with --out")
     parts = (_predictions(opened, part, top, prior, reject, radius) for part in rows.batches())
@@ -67,7 +45,7 @@ def predict(
         # With --reject a part may have no prediction at all.
         like = frame.assign(prediction=np.resize(opened.model.classes_, len(frame)))
         with (
-            table_writer(out, len(rows), None if rows.in_memory else like) as write,
+            table_writer(out, len(rows), like) as write,
             Progress(terminal.live) as progress,
         ):
             done = progress.counter("predicting rows", len(rows), n_bytes)
@@ -90,13 +68,6 @@ def _predictions(
     opened: Opened, rows: Rows, top: int, prior: str | None, reject: float | None, radius: bool
 ) -> tuple[Any, Any]:
     """(a frame with one row per row, the probabilities alone)."""
-    import numpy as np
-    import pandas as pd
-
-    from mnemosphere import interpret
-    from mnemosphere.cli.settings import label_numbers
-    from mnemosphere.interpret.explanation import deciding
-
     model = first = opened.model.model_
     if prior is not None:
         frequencies = model.votes.prior.tolist()
@@ -117,7 +88,7 @@ def _predictions(
     columns["prediction"] = found
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
     if radius:
-        opened.of_rows("--radius")
+        opened.with_features("--radius")
         proven = interpret.certified_radius(model, rows.x)
         columns |= {"certified_radius": proven.radius, "next_class": proven.other}
     columns["novelty"] = interpret.novelty(first, rows.x)

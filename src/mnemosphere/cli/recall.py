@@ -4,64 +4,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from mnemosphere.cli import options
-from mnemosphere.cli.options import Request, command, option
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mnemosphere import plots
+from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import PICTURES, TABLES, check_file
+from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import cells
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from mnemosphere.cli.rows import Rows
+from mnemosphere.cli.table_writer import write_table
+from mnemosphere.data.completion import fill_missing
+from mnemosphere.interpret import decode, encode, recall_path
+from mnemosphere.plots.fitted import recall_of
 
 _SHOWN, _DRAWN = 10, 6
 _HALVES = ("top", "bottom", "left", "right")
-_HIDE = option("Hide a half of the images, or a share of the features at random.",
-               value="|".join((*_HALVES, "SHARE")))  # fmt: skip
-_CLASS = option("Complete as one of this class.", "--class", value="LABEL")
-_OUT = option("Table of completed rows, or picture of the first.", "--out", "-o", value="FILE")
 
 
-@command(rows=True, split=True)
-def recall(
-    request: Request,
-    model: options.Model,
-    data: options.Data,
-    hide: Annotated[str | None, _HIDE] = None,
-    row: options.RowNames = None,
-    of_class: Annotated[str | None, _CLASS] = None,
-    out: Annotated[Path | None, _OUT] = None,
-    overwrite: options.Overwrite = False,
-    seed: options.Seed = 0,
-    image_shape: options.ImageShape = None,
-) -> None:
-    """Complete rows: missing values of a table, or hidden pixels of images, as the memories have them.
-
-    Features that are known stay as they are; the others are found by descending the energy.
-
-    For example:
-
-        mnemosphere recall run with-gaps.csv --out completed.csv
-    """
-    import numpy as np
-    import pandas as pd
-
-    from mnemosphere import plots
-    from mnemosphere.cli.rows import open_model, rows_for
-    from mnemosphere.cli.table_writer import write_table
-    from mnemosphere.data.completion import fill_missing
-    from mnemosphere.interpret import decode, encode, recall_path
-    from mnemosphere.plots.fitted import recall_of
-
+def run(
+    request: Request, model: Path, data: str, hide: str | None, row: list[str] | None,
+    of_class: str | None, out: Path | None, seed: int, image_shape: str | None,
+) -> None:  # fmt: skip
+    """Complete rows by the density of the model."""
     terminal = request.terminal
-    check_file(out, (*TABLES, *PICTURES), overwrite=overwrite, inputs=(model, data))
+    check_file(out, (*TABLES, *PICTURES), request.overwrite, model, data)
     opened = open_model(model, request.columns.encoder)
-    opened.of_rows("recall")
-    part = request.split or ("all" if row else None)
-    rows = rows_for(opened, data, request.columns, part)
-    rows = rows.called(row) if row else rows
+    opened.with_features("recall")
+    rows = rows_for(request, opened, data, row or ())
     shape = opened.shape(image_shape, rows)
     rows = replace(rows, image_shape=shape)
     y = None if of_class is None else np.repeat(opened.label(of_class, "--class"), len(rows))
@@ -116,8 +88,6 @@ def recall(
 
 def _known(rows: Rows, hide: str | None, seed: int) -> NDArray[Any]:
     """Which features are neither missing nor hidden, (n, N)."""
-    import numpy as np
-
     x, shape = rows.x, rows.image_shape
     hidden = np.zeros(x.shape, dtype=bool)
     if hide in _HALVES:

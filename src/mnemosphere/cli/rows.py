@@ -11,22 +11,25 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
-from mnemosphere.cli.options import Columns
+import mnemosphere
+from mnemosphere import schema
+from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import MODEL, RESULTS
+from mnemosphere.data.dataset import Dataset, held_out
 from mnemosphere.data.encoding import listed as quoted
-from mnemosphere.data.files import column_names
+from mnemosphere.data.files import RawRows, ahead, column_names
 from mnemosphere.data.named import NAMES
 from mnemosphere.data.tables import (
     HELD,
@@ -39,27 +42,16 @@ from mnemosphere.data.tables import (
     suffix_of,
 )
 from mnemosphere.machine import available_memory
-from mnemosphere.schema import (
-    check_depth,
-    check_fields,
-    items,
-    maybe,
-    number,
-    text,
-    warn_user,
-    whole,
-)
-
-if TYPE_CHECKING:
-    from mnemosphere.data.files import RawRows
+from mnemosphere.schema import warn_user
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _MOSTLY = 0.5  # share of missing values from which on the last column is hardly the label
 _MOST_HELD_OUT = 20_000
 # What commands read of the data in the record of a run, where it is there.
 _NOTED = {
-    "name": text, "checksum": text, "label": maybe(text), "test_fraction": number(0, 1),
-    "seed": whole(), "image_shape": maybe(items(whole(1))), "id": maybe(text),
+    "name": schema.text, "checksum": schema.text, "label": schema.maybe(schema.text),
+    "test_fraction": schema.number(0, 1), "seed": schema.whole(),
+    "image_shape": schema.maybe(schema.items(schema.whole(1))), "id": schema.maybe(schema.text),
 }  # fmt: skip
 
 
@@ -76,13 +68,11 @@ class Rows:
     label: str | None = None  # the label column
     is_test: NDArray[np.bool_] | None = None
     image_shape: tuple[int, ...] | None = None
-    images: Any = None  # (n, pixels) what x was encoded from, where it was
     text: str | None = None  # the column, if x holds texts alone
-    # Of a `Dataset`: the rows by their part, its column of names, encoder and columns of the model.
+    # Of a `Dataset`: the rows by their part, its column of names, and the columns of the model.
     parts: dict[str, Rows] = field(default_factory=dict)
     id: str | None = None
-    encoder: Any = None
-    order: tuple[str, ...] = ()
+    order: list[str] | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -94,10 +84,13 @@ class Rows:
 
     @property
     def n_features(self) -> int:
-        """How many columns, before images were encoded."""
-        if not self.in_memory:
-            return int(self.x.n_features)
-        return int((self.x if self.images is None else self.images).shape[1])
+        """How many columns."""
+        return int(self.x.shape[1] if self.in_memory else self.x.n_features)
+
+    @property
+    def has_names(self) -> bool:
+        """Whether columns have names."""
+        return bool(self.x.names) if not self.in_memory else isinstance(self.x, pd.DataFrame)
 
     @property
     def texts(self) -> list[str]:
@@ -118,8 +111,6 @@ class Rows:
         if self.in_memory:
             yield self
             return
-        from mnemosphere.data.files import ahead
-
         for raw in ahead(self.x.files.pieces()):
             yield self._held(raw)
 
@@ -130,31 +121,21 @@ class Rows:
         if y is not None and y.dtype == object and all(value is not None for value in y):
             y = np.array(y.tolist())
         is_test = None if self.is_test is None else self.is_test[at]
-        images = None if self.images is None else self.images[at]
-        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test, images=images)
-
-    def encoded(self, encoder: Any) -> Self:
-        """The same as an encoder of images gives them to a model; as they are without one."""
-        if encoder is None or not self.in_memory:
-            return replace(self, encoder=encoder)
-        return replace(self, x=encoder.transform(self.x), images=np.asarray(self.x))
+        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test)
 
     def part(self, split: str | None, default: str = "test") -> Rows:
         """The rows of a split: 'train', 'test' or 'all'; all rows where there is no split."""
         if split not in (None, "train", "test", "all"):
             raise ValueError(f"--split must be train, test or all, got {split!r}")
         has_test = self.is_test is not None and bool(self.is_test.any())
-        if not has_test and not self.parts:
-            if split in ("train", "test"):
-                raise ValueError(f"{self.name} has no {split} rows of its own: drop --split")
-            return self
+        if not has_test and not self.parts and split in ("train", "test"):
+            raise ValueError(f"{self.name} has no {split} rows of its own: drop --split")
         chosen = split or default
-        if chosen == "all":
+        if chosen == "all" or not (has_test or self.parts):
             return self
         if self.parts:
             return self.parts[chosen]
-        assert self.is_test is not None
-        return self.take(self.is_test if chosen == "test" else ~self.is_test)
+        return self.take(np.asarray(self.is_test) == (chosen == "test"))
 
     def called(self, names: Sequence[str]) -> Self:
         """The rows that the user calls by these names."""
@@ -171,25 +152,19 @@ class Rows:
         """The same rows, that share of each class as test rows; at most 20,000 of a `Dataset`."""
         if not 0 <= fraction < 1:
             raise ValueError(f"--test-fraction must lie in [0, 1), got {fraction}")
-        import torch
-
-        from mnemosphere.data.dataset import held_out
-
-        if not self.in_memory:
-            n = min(round(fraction * len(self)), _MOST_HELD_OUT)
-            if n == 0:
-                return self
-            raw = self.x.files.sample(n, seed)
-            rest = replace(self.x, files=self.x.files.without(raw.number))
-            return replace(self, parts={"train": replace(self, x=rest), "test": self._held(raw)})
-        labeled = torch.from_numpy(self.labeled)
-        targets = torch.zeros(len(self), 1)
-        if self.y is not None and bool(labeled.any()) and fraction > 0:
-            _, index = np.unique(self.y[self.labeled].astype(str), return_inverse=True)
-            targets = torch.zeros(len(self), int(index.max()) + 1)
-            targets[labeled.nonzero()[:, 0], torch.from_numpy(index)] = 1.0
-        held = held_out(targets, fraction, generator=torch.Generator().manual_seed(seed))
-        return replace(self, is_test=held.numpy())
+        if self.in_memory:
+            targets = np.zeros((len(self), 1))
+            if self.labeled.any():
+                targets = pd.get_dummies(pd.Series(self.y), dtype=float).to_numpy()
+            generator = torch.Generator().manual_seed(seed)
+            held = held_out(torch.tensor(targets), fraction, generator=generator)
+            return replace(self, is_test=held.numpy())
+        n = min(round(fraction * len(self)), _MOST_HELD_OUT)
+        if n == 0:
+            return self
+        raw = self.x.files.sample(n, seed)
+        rest = replace(self.x, files=self.x.files.without(raw.number))
+        return replace(self, parts={"train": replace(self, x=rest), "test": self._held(raw)})
 
     def names_of(self, rows: NDArray[Any]) -> dict[int, str]:
         """Names of rows as a model calls them that was fitted to all of these."""
@@ -207,16 +182,14 @@ class Rows:
 
     def _held(self, raw: RawRows) -> Rows:
         """Some of the rows of a `Dataset`, held in memory."""
-        x = self.x.files.framed(raw.rows.values.numpy())
-        if self.order and isinstance(x, pd.DataFrame):
-            x = x.reindex(columns=list(self.order))
+        x = _ordered(self.x.files.framed(raw.rows.values.numpy()), self.order)
         if self.id is not None and raw.y is not None:
             y, names = None, np.array([str(name) for name in raw.y.tolist()])
         else:
             y = None if raw.y is None else labels_of(pd.Series(raw.y))
             names = np.array([self._name(k) for k in raw.number.tolist()])
-        held = replace(self, x=x, y=y, names=names, parts={}, label=None if self.id else self.label)
-        return held.encoded(self.encoder)
+        label = None if self.id else self.label
+        return replace(self, x=x, y=y, names=names, parts={}, label=label)
 
 
 # Which columns are what.
@@ -224,46 +197,35 @@ class Rows:
 
 def open_rows(
     data: str | Sequence[str], columns: Columns, memory: float | None = None, *,
-    guess: str = "last", wanted: Sequence[str] = (), unused: Sequence[str] = (),
-    named: bool = False, noted: Mapping[str, Any] = MappingProxyType({}),
+    labels: bool = True, opened: Opened | None = None,
 ) -> Rows:  # fmt: skip
     """The rows of DATA, held if memory (in megabytes, None: what is free) does so.
 
-    guess, if no label is named: "last" takes a column called label, target, class or y, else the
-    last one; "named" only the former. wanted: the columns that a model takes, of which it does not
-    use some. named: rows of a `Dataset` are called by their `id`, and have no labels. noted: label
-    and id of the training rows, which are those of these rows too if there are such columns.
+    labels: they are needed. Then the last column has them if none is named, or called label, target,
+    class or y; without need, rows of a `Dataset` have names by their `id` in place of labels. opened:
+    a model, which takes the columns of its training.
     """
     files = _large(listed(data), columns, memory)
     if files is not None:
-        columns = _as_noted(columns, column_names(files[0]), noted)
-        return _streamed(files, columns, memory, guess, wanted, unused, named)
+        names = column_names(files[0])
+        columns = columns if opened is None else opened.columns(columns, str(files[0]), names)
+        return _streamed(files, names, columns, memory, labels)
     table = read_tables(listed(data), columns.max_rows, header=not columns.no_header)
-    columns = _as_noted(columns, table.columns, noted)
-    if wanted and table.columns and columns.text is None:
-        table = _with_columns(table, wanted, unused)
-        columns = replace(columns, features=tuple(wanted))
-    return choose(table, columns, guess)
+    if opened is not None:
+        columns = opened.columns(columns, table.name, table.columns)
+    return choose(table, columns, labels)
 
 
-def _as_noted(columns: Columns, names: Sequence[str], noted: Mapping[str, Any]) -> Columns:
-    label, own = (noted.get(key) if noted.get(key) in names else None for key in ("label", "id"))
-    return replace(columns, label=columns.label or label, id=columns.id or own)
-
-
-def choose(table: Table, columns: Columns, guess: str = "last") -> Rows:
+def choose(table: Table, columns: Columns, labels: bool = True) -> Rows:
     """The rows of a table: see `open_rows`."""
-    y, label = table.labels, columns.label
+    y, label, is_frame = table.labels, columns.label, bool(table.columns)
     if label is not None and label not in table.columns and Path(label).is_file():
         y, label = read_labels(Path(label), len(table.row_names)), None
-    is_frame = bool(table.columns)
     if not is_frame:  # the columns of an array are called by their numbers
         table = replace(table, values=pd.DataFrame(table.values).rename(columns=str))
-        guess = "no"
-    if label is not None or y is None:
-        label = _find_label(table.columns, table.name, columns, guess, table.values)
-    used = _used(table.columns, table.name, label, columns)
-    x = table.finite(used)
+    if label is not None or (y is None and is_frame):
+        label = _find_label(table.columns, table.name, columns, labels, table.values)
+    x = table.finite(_used(table.columns, table.name, label, columns))
     if is_frame and columns.features and columns.text is None:  # asked for by name: no ids
         x = x.astype(dict.fromkeys(x.select_dtypes("integer"), "float64"))
     if label is not None:
@@ -293,38 +255,29 @@ def _large(sources: list[str], columns: Columns, memory: float | None) -> list[P
 
 
 def _streamed(
-    files: list[Path], columns: Columns, memory: float | None, guess: str, wanted: Sequence[str],
-    unused: Sequence[str], named: bool,
-) -> Rows:  # fmt: skip
-    from mnemosphere.data.dataset import Dataset
-
+    files: list[Path], names: list[str], columns: Columns, memory: float | None, labels: bool
+) -> Rows:
     if columns.text is not None:
         raise ValueError("memory does not hold these texts: take a part of them, with --max-rows")
     if columns.no_header:
         raise ValueError("memory does not hold these rows: they need names of columns in a header")
-    names, source, label, used = column_names(files[0]), str(files[0]), columns.label, None
-    named &= columns.id is not None
+    source, label, used = str(files[0]), columns.label, None
     if names:
-        needed = tuple(name for name in wanted if name not in unused)
-        columns = replace(columns, features=needed or columns.features)
-        label = _find_label(names, source, columns, guess)
+        label = _find_label(names, source, columns, labels)
         used = _used(names, source, label, columns)
     elif columns.drop or columns.features or columns.id:
         raise ValueError(f"{source} has no names of columns: leave --id, --drop, --features out")
     held = MEMORY if memory is None else min(round(memory * 2**20), MEMORY)
-    opened = Dataset.open(
-        list(files), label=columns.id if named else label, features=used, memory=held
-    )
+    own = None if labels else columns.id
+    opened = Dataset.open(list(files), label=own or label, features=used, memory=held)
     about = [[r.path.name, r.n_bytes, r.n_rows] for r in opened.files.readers]
     checksum = f"files:{hashlib.sha256(repr(about).encode()).hexdigest()}"
     called = source if len(files) == 1 else f"{source} and {len(files) - 1} more"
-    own = columns.id if named else None
-    return Rows(called, checksum, opened, None, np.empty(0), own or "row", label, id=own,
-                order=tuple(wanted))  # fmt: skip
+    return Rows(called, checksum, opened, None, np.empty(0), own or "row", label, id=own)
 
 
 def _find_label(
-    names: Sequence[str], where: str, columns: Columns, guess: str, frame: Any = None
+    names: Sequence[str], where: str, columns: Columns, needed: bool, frame: Any = None
 ) -> str | None:
     """The label column: see `open_rows`."""
     if columns.label is not None:
@@ -332,8 +285,8 @@ def _find_label(
     apart = {columns.id, *columns.drop, *columns.features}
     left = [c for c in names if c not in apart]
     called = next((c for word in _LABEL_NAMES for c in left if c.lower() == word), None)
-    if called is not None or guess != "last" or not left:
-        return None if guess == "no" else called
+    if called is not None or not needed or not left:
+        return called
     full = left
     if frame is not None:
         mostly = frame[left].isna().mean() > _MOSTLY
@@ -381,26 +334,13 @@ def labels_of(column: Any) -> NDArray[Any]:
     return out
 
 
-def _with_columns(table: Table, wanted: Sequence[str], unused: Sequence[str]) -> Table:
-    """The table with all columns that the model was given, missing values in those that it lacks.
-
-    Columns that training left out are not needed, and missed by nobody.
-    """
-    known = {*table.columns}
-    lost = [name for name in wanted if name not in known]
-    needed = [name for name in lost if name not in unused]
-    if needed and len(needed) == len(set(wanted) - set(unused)):
-        raise ValueError(
-            f"{table.name} has none of the columns that the model needs, such as "
-            f"{quoted(needed)}: use the columns it was trained on"
-        )
-    if needed:
-        warn_user(
-            f"{table.name} lacks {quoted(needed, len(needed))}: "
-            f"{'this column counts' if len(needed) == 1 else 'these columns count'} as missing "
-            "values",
-        )
-    return replace(table, values=table.values.assign(**dict.fromkeys(lost, np.nan)))
+def _ordered(x: Any, order: list[str] | None) -> Any:
+    """Rows with the columns of a model, of which some may be missing; no names if it has none."""
+    if order is None:
+        return x
+    if isinstance(x, pd.DataFrame):
+        return x.reindex(columns=order) if order else x.to_numpy()
+    return pd.DataFrame(x, columns=order) if order else np.asarray(x)
 
 
 def parse_shape(text: str | None, n_features: int) -> tuple[int, ...] | None:
@@ -445,32 +385,10 @@ class Opened(NamedTuple):
     model: Any
     record: dict[str, Any]
     path: Path
-    encoder: Any = None  # of the images that it is given, where it has one
 
-    @property
-    def first(self) -> Any:
-        """What takes the rows as they are."""
-        return self.model if self.encoder is None else self.encoder
-
-    @property
-    def whole(self) -> Any:
-        """All of it: the model, or the pipeline of encoder and model."""
-        from sklearn.pipeline import make_pipeline
-
-        return self.model if self.encoder is None else make_pipeline(self.encoder, self.model)
-
-    @property
-    def pictures(self) -> Any:
-        """What memories look like (P, pixels), where they are not rows themselves."""
-        from mnemosphere import memory_pictures
-
-        return None if self.encoder is None else memory_pictures(self.whole)
-
-    def of_rows(self, what: str) -> Any:
-        """The model, for what only memories that are rows can do."""
-        if self.encoder is not None:
-            raise ValueError(f"{what} needs memories of pixels: train without --encoder")
-        if self.takes_texts and what != "a page":
+    def with_features(self, what: str) -> Any:
+        """The model, for what only features that can be read allow."""
+        if self.takes_texts:
             raise ValueError(f"{what} needs features that can be read: texts have none")
         return self.model
 
@@ -484,6 +402,37 @@ class Opened(NamedTuple):
         """Names of the classes or clusters."""
         return [str(label) for label in self.model.classes_.tolist()]
 
+    @property
+    def order(self) -> list[str]:
+        """The columns that it takes, by name; none if they have no names."""
+        return [str(name) for name in getattr(self.model, "feature_names_in_", [])]
+
+    def columns(self, given: Columns, where: str, names: Sequence[str]) -> Columns:
+        """What a table with these names has for it; label and id are those of training."""
+        noted = self.record.get("data", {})
+        label, own = (noted.get(k) if noted.get(k) in names else None for k in ("label", "id"))
+        given = replace(given, label=given.label or label, id=given.id or own)
+        if self.takes_texts:
+            text = given.text or next(iter(self.order), None)
+            if text is None:
+                raise ValueError(f"the model takes texts: name their column in {where} with --text")
+            return replace(given, text=text, features=(text,))
+        if not names or not self.order:
+            return given
+        encoding = self.model.model_.features.encoding
+        unused = [] if encoding is None else [c.name for c in encoding.columns if not c.width]
+        needed = [name for name in self.order if name not in unused]
+        lost = [name for name in needed if name not in names]
+        if lost == needed:
+            raise ValueError(
+                f"{where} has none of the columns that the model needs, such as {quoted(lost)}: use "
+                "the columns it was trained on"
+            )
+        if lost:
+            count = "this column counts" if len(lost) == 1 else "these columns count"
+            warn_user(f"{where} lacks {quoted(lost, len(lost))}: {count} as missing values")
+        return replace(given, features=tuple(name for name in needed if name in names))
+
     def label(self, name: str, flag: str) -> Any:
         """The class of that name; ValueError names the flag."""
         if name not in self.classes:
@@ -492,7 +441,7 @@ class Opened(NamedTuple):
 
     def shape(self, text: str | None, rows: Rows | None = None) -> tuple[int, ...] | None:
         """The shape of images: as given, as stored with the rows, or as the run noted."""
-        n = self.first.n_features_in_
+        n = self.model.n_features_in_
         noted = self.record.get("data", {}).get("image_shape")
         known = (None if rows is None else rows.image_shape) or (tuple(noted) if noted else None)
         return parse_shape(text, n) or (known if known and math.prod(known) == n else None)
@@ -514,20 +463,13 @@ def text_encoder(name: str | None) -> Any:
 
 def open_model(path: Path, encoder: str | None = None, *, labeled: bool = False) -> Opened:
     """A model from its file or the folder of its run; encoder: what --encoder says."""
-    from sklearn.pipeline import Pipeline
-
-    import mnemosphere
-    from mnemosphere.encoder import two_layers
-
     path = path / MODEL if path.is_dir() else path
     model = mnemosphere.load(path, encoder=text_encoder(encoder))
-    first = None
-    if isinstance(model, Pipeline):
-        two_layers(model)  # says what is wrong with any other
-        first, model = (step for _, step in model.steps)
+    if not isinstance(model, mnemosphere.DAMClassifier | mnemosphere.DAMClusterer):
+        raise ValueError(f"{path} holds an encoder of images: use it in Python")
     if labeled and not isinstance(model, mnemosphere.DAMClassifier):
         raise ValueError(f"{path} holds clusters, not labels: give the model of a `train` run")
-    return Opened(model, _record(path.parent / RESULTS), path, first)
+    return Opened(model, _record(path.parent / RESULTS), path)
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -536,9 +478,9 @@ def _record(path: Path) -> dict[str, Any]:
         return {}
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        check_depth(record)
+        schema.check_depth(record)
         noted = {k: v for k, v in record.get("data", {}).items() if k in _NOTED}
-        check_fields(noted, {k: _NOTED[k] for k in noted}, "data")
+        schema.check_fields(noted, {k: _NOTED[k] for k in noted}, "data")
     except (AttributeError, RecursionError, ValueError) as error:
         reason = one_line(error)[:200]
         raise ValueError(f"{path} is damaged ({reason}): train again, or move it away") from error
@@ -546,42 +488,42 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def rows_for(
-    opened: Opened, data: str | Sequence[str], columns: Columns, split: str | None = None, *,
+    request: Request, opened: Opened, data: str | Sequence[str], names: Sequence[str] = (), *,
     memory: float | None = 1e12, labels: bool = False, measured: bool = False,
 ) -> Rows:  # fmt: skip
-    """The rows of DATA as the model takes them.
+    """The rows of DATA as the model takes them: those of a split, or those with these names.
 
     labels: they are needed. measured: figures are taken on them, so the rows are those held out, if
     the data have a split of their own or the model was trained on this very file; else all. Labels
     of rows that were trained on are left out, unless they are needed.
     """
-    about, first = opened.record.get("data", {}), opened.first
-    wanted = [str(name) for name in getattr(first, "feature_names_in_", [])]
-    encoding = first.model_.features.encoding
-    unused = [] if encoding is None else [c.name for c in encoding.columns if not c.width]
-    if opened.takes_texts:
-        name = columns.text or (wanted[0] if wanted else None)
-        if name is None:
-            raise ValueError(f"the model takes texts: name their column in {data} with --text")
-        columns, wanted = replace(columns, text=name, features=(name,)), [name]
-    rows = open_rows(
-        data, columns, memory, guess="last" if labels else "named", wanted=wanted, unused=unused,
-        named=not labels, noted=about,
-    )  # fmt: skip
-    n, given = first.n_features_in_, rows.n_features + (0 if rows.in_memory else len(unused))
-    if given != n:
+    about, n = opened.record.get("data", {}), opened.model.n_features_in_
+    rows = open_rows(data, request.columns, memory, labels=labels, opened=opened)
+    order = [rows.text] if rows.text else opened.order
+    if not (order and rows.has_names) and rows.n_features != n:
         raise ValueError(
-            f"{rows.name} has {given} features, the model takes {n}: use data of the same columns; "
-            "--label, --id and --drop leave columns out"
+            f"{rows.name} has {rows.n_features} features, the model takes {n}: use data of the same "
+            "columns; --label, --id and --drop leave columns out"
         )
     if labels and rows.in_memory and rows.y is None:
         raise ValueError(f"{rows.name} has no labels: name their column with --label")
     held = {"checksum", "test_fraction", "seed"} <= about.keys() and rows.is_test is None
+    rows = replace(rows, order=order, x=_ordered(rows.x, order) if rows.in_memory else rows.x)
     if measured and held and about["checksum"] == rows.checksum:
         rows = rows.hold_out(about["test_fraction"], about["seed"])
         if not labels and rows.is_test is not None and not rows.is_test.any():
             rows = replace(rows, y=None)
-    if rows.in_memory and not (wanted and isinstance(rows.x, pd.DataFrame)):
-        named = pd.DataFrame(rows.x, columns=wanted) if wanted else np.asarray(rows.x)
-        rows = replace(rows, x=named)
-    return rows.part(split).encoded(opened.encoder)
+    split = request.split or ("all" if names else None)
+    rows = rows.part(split)
+    return rows.called(names) if names else rows
+
+
+def measured(request: Request, model: Path, data: str | None) -> tuple[Opened, Rows | None]:
+    """A model, and the rows of DATA that figures may be taken on; see `rows_for`."""
+    opened = open_model(model, request.columns.encoder)
+    if data is None:
+        return opened, None
+    rows = rows_for(request, opened, data, measured=True)
+    if rows.y is None and rows.label is not None:
+        request.terminal.note("no rows were held out in training: there are no figures")
+    return opened, rows

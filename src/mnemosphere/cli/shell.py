@@ -11,8 +11,8 @@ import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
-from typing import Any, NoReturn
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -40,98 +40,49 @@ class Shell(TyperGroup):
 
     def main(self, *args: Any, **more: Any) -> Any:
         """Run, and leave with an exit code; no traceback unless --debug asks for one."""
-        more["standalone_mode"] = False
-        try:
-            code = super().main(*args, **more)
-        except Exception as error:  # Typer's own: wrong usage
-            if not hasattr(error, "format_message"):
-                raise
-            text = " ".join(error.format_message().split())
-            if int(os.environ.get("RANK", 0)) > 0:  # of many processes one says it
-                pass
-            elif type(error).__name__ == "NoArgsIsHelpError":
-                typer.echo(error.format_message(), err=True)
-            else:
-                known = getattr(error, "ctx", None)
-                hint = f" (see {known.command_path} --help)" if known is not None else ""
-                _print_error(f"{text}{hint}")
-            sys.exit(BAD_INPUT)
+        code = super().main(*args, **more | {"standalone_mode": False})
         sys.exit(code if isinstance(code, int) else 0)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep the arguments as they were typed, for the record in results."""
         ctx.meta["mnemosphere.arguments"] = list(args)
-        with _closing_pipe():
+        with _exit_codes(ctx):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; warnings become remarks, exceptions one line and an exit code."""
-        try:
-            with warnings.catch_warnings(), _closing_pipe():
-                warnings.filterwarnings("always", category=UserWarning, module="mnemosphere")
-                warnings.showwarning = _remarks()
-                if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-                    return self._invoke_together(ctx)
-                return super().invoke(ctx)
-        except typer.Exit:
-            raise
-        except Interrupted as stop:
-            _print_error(str(stop), "")
-            _leave(INTERRUPTED)
-        except (KeyboardInterrupt, typer.Abort):
-            _print_error("interrupted: nothing was written", "")
-            _leave(INTERRUPTED)
-        except Exception as error:
-            if hasattr(error, "exit_code"):
-                raise  # Typer's own
-            if ctx.meta.get("mnemosphere.debug"):
-                traceback.print_exc()
-            message, code = describe(error)
-            _print_error(message)
-            _leave(code)
-
-    def _invoke_together(self, ctx: Any) -> Any:
-        """Run as one of several processes: rank 0 prints, and any of them its own error."""
-        from mnemosphere.training.distributed import process_group
-
-        left: Exception | None = None
-        found = None
-        with process_group() as group, open(os.devnull, "w") as nowhere, ExitStack() as stack:
-            if not group.first:
-                stack.enter_context(redirect_stdout(nowhere))
-                stack.enter_context(redirect_stderr(nowhere))
-            if group.size > 1 and not {"train", "cluster"} & {*ctx.meta["mnemosphere.arguments"]}:
-                raise ValueError("only train and cluster are for many processes: drop torchrun")
-            try:
-                found = super().invoke(ctx)
-            except Exception as error:
-                if not hasattr(error, "exit_code"):
-                    raise
-                left = error  # how Typer ends a command
-        if left is not None:
-            raise left
-        return found
-
-
-def _leave(code: int) -> NoReturn:
-    raise typer.Exit(code) from None
+        """Run the command; warnings become remarks."""
+        with _exit_codes(ctx), warnings.catch_warnings():
+            warnings.filterwarnings("always", category=UserWarning, module="mnemosphere")
+            warnings.showwarning = _remarks()
+            return super().invoke(ctx)
 
 
 @contextmanager
-def _closing_pipe() -> Iterator[None]:
-    """End quietly where the reader of our output went away."""
+def _exit_codes(ctx: Any) -> Iterator[None]:
+    """Exceptions become one line and an exit code."""
     try:
         yield
         sys.stdout.flush()
+    except typer.Exit:
+        raise
     except BrokenPipeError:
+        code = CLOSED_PIPE
         with suppress(OSError, ValueError):  # a stream that is no file
             # What is still buffered would be written, and fail, when Python ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _leave(CLOSED_PIPE)
-
-
-def _print_error(text: str, start: str = "error: ") -> None:
-    typer.echo(start + printable(text), err=True)
+    except (Interrupted, KeyboardInterrupt, typer.Abort) as stop:
+        code = INTERRUPTED
+        told = str(stop) if isinstance(stop, Interrupted) else "interrupted: nothing was written"
+        typer.echo(printable(told), err=True)
+    except Exception as error:
+        if ctx.meta.get("mnemosphere.debug"):
+            traceback.print_exc()
+        text, code = describe(error)
+        asked = type(error).__name__ == "NoArgsIsHelpError"
+        typer.echo(ctx.get_help() if asked else f"error: {printable(text)}", err=True)
+    else:
+        return
+    raise typer.Exit(code) from None
 
 
 def _remarks() -> Callable[..., None]:
@@ -149,28 +100,24 @@ def _remarks() -> Callable[..., None]:
 
 def describe(error: Exception) -> tuple[str, int]:
     """(one line, exit code) of an exception."""
-    line, code = _described(error)
-    return "; ".join([line, *getattr(error, "__notes__", [])]), code
-
-
-def _described(error: Exception) -> tuple[str, int]:
-    text = " ".join(str(error).split())
-    if isinstance(error, OSError) and error.errno is not None:
+    text, code = " ".join(str(error).split()) or type(error).__name__, BAD_INPUT
+    if hasattr(error, "format_message"):  # Typer's own: wrong usage
+        where = getattr(error, "ctx", None)
+        hint = "" if where is None else f" (see {where.command_path} --help)"
+        text = " ".join(error.format_message().split()) + hint
+    elif isinstance(error, OSError) and error.errno is not None:
         where = "" if error.filename is None else f"{error.filename}: "
         hint = _HINTS.get(error.errno, "check the path")
-        return f"{where}{error.strerror or error}: {hint}", BAD_INPUT
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return "not enough memory: use fewer --memories, fewer rows or --device cpu", BAD_INPUT
-    lost = type(error).__name__ == "DistributedError"  # another process says why
-    if lost or isinstance(
-        error, ValueError | TypeError | OSError | FloatingPointError | ImportError
-    ):
-        return text or type(error).__name__, BAD_INPUT
-    return (
-        f"unexpected {type(error).__name__}: {text} "
-        "(this is a bug: run `mnemosphere --debug …` and report what it prints)",
-        UNEXPECTED,
-    )
+        text = f"{where}{error.strerror or error}: {hint}"
+    elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        text = "not enough memory: use fewer --memories, fewer rows or --device cpu"
+    elif not isinstance(error, ValueError | TypeError | OSError | FloatingPointError | ImportError):
+        code = UNEXPECTED
+        text = (
+            f"unexpected {type(error).__name__}: {text} "
+            "(this is a bug: run `mnemosphere --debug …` and report what it prints)"
+        )
+    return "; ".join([text, *getattr(error, "__notes__", [])]), code
 
 
 def command_line(ctx: typer.Context) -> str:

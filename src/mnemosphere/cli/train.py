@@ -5,68 +5,52 @@ from __future__ import annotations
 import glob
 import math
 import shlex
-import sys
 import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 
-from mnemosphere.cli import options
-from mnemosphere.cli.options import Request, command, option
+from mnemosphere import plots
+from mnemosphere.cli import report
+from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
+from mnemosphere.cli.rows import (
+    Rows,
+    about_data,
+    listed,
+    open_rows,
+    parse_shape,
+    text_encoder,
+)
 from mnemosphere.cli.settings import build, read_config, settings_of, to_toml
 from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
-
-if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Rows
+from mnemosphere.data.texts import PACKAGED
+from mnemosphere.estimators.from_files import scan
+from mnemosphere.estimators.progress import size_of
+from mnemosphere.estimators.remarks import check_worth_it, no_better_than_chance
+from mnemosphere.files import write_atomically
+from mnemosphere.interpret import name_rows
+from mnemosphere.machine import pick_device
+from mnemosphere.plots.curves import learning_curves
+from mnemosphere.plots.fitted import memories_of
+from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.few_labels import PHASE
 
 _NAMED = 5  # classes of the first line
-_FRACTION = option("Share of the rows to hold out.", value="SHARE", rare=True)
-_CONFIG = option("Settings in a TOML file; options win.", value="FILE", rare=True)
-_MERGE = option("Merge memories down to so many.", value="N", rare=True, min=1)
 _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows", "no_header",
-        "max_memory", "image_shape", "seed", "merge_to", "text", "encoder")  # fmt: skip
+        "max_memory", "image_shape", "seed", "text", "encoder")  # fmt: skip
 
 
-@command(rows=True, settings="DAMClassifier")
-def train(
-    request: Request,
-    data: options.OptionalFiles = None,
-    out: Annotated[Path, option("Folder to write.", "--out", "-o", value="OUT")] = Path("run"),
-    overwrite: options.Overwrite = False,
-    resume: options.Resume = False,
-    test: Annotated[
-        str | None, option("Held-out rows in a file of their own.", value="DATA")
-    ] = None,
-    seed: options.Seed = 0,
-    test_fraction: Annotated[float, _FRACTION] = 0.2,
-    config: Annotated[Path | None, _CONFIG] = None,
-    merge_to: Annotated[int | None, _MERGE] = None,
-    yes: Annotated[bool, option("Go on where it would ask.", "--yes", "-y", rare=True)] = False,
-    max_memory: options.MaxMemory = None,
-    image_shape: options.ImageShape = None,
+def run(
+    request: Request, out: Path, resume: bool, config: Path | None, yes: bool, **_: Any
 ) -> None:
-    """Train a model on your data and write it with everything needed to make it again.
-
-    OUT gets model.safetensors, config.toml (every setting), results.json (accuracy, history,
-    versions, checksum of the data) and pictures. A fifth of each class is held out for the accuracy
-    and to tell what is novel. Ctrl-C leaves OUT.partial, from which --resume goes on.
-
-    For example:
-
-        mnemosphere train irises.csv --label species --out run
-    """
-    from mnemosphere.files import write_atomically
-
+    """Train a model, and write its folder; other options are read with those of --config."""
     ctx, terminal = request.ctx, request.terminal
-    folder = Folder(out, overwrite=overwrite, resume=resume)
-    if folder.finished:
-        terminal.note(f"{out} was finished before the fault")
-        return
-    source = folder.draft / CONFIG if folder.resume and config is None else config
+    folder = Folder(out, overwrite=request.overwrite, resume=resume)
+    source = folder.draft / CONFIG if resume and config is None else config
     stored = {} if source is None else read_config(source)
     own = {name: stored.pop(name) for name in _OWN if name in stored}
     own |= {n: ctx.params[n] for n in _OWN if n not in own or was_given(ctx, n)}
@@ -75,22 +59,24 @@ def train(
     settings = stored | request.settings
     build("DAMClassifier", settings)  # says what is wrong before a file is read
     rows, held_out = _load(own)
-    classes, counts = _classes(rows)
+    classes, counts = _classes(rows, own["label"])
     model = build("DAMClassifier", settings, classes.tolist())
-    first = _encoder(own, model, rows)
     model.random_state = own["seed"]
+    if rows.y is not None and rows.y.dtype == object:
+        model.unlabeled = math.nan
+    if own["text"] is not None:
+        model.encoder = text_encoder(own["encoder"] or PACKAGED)
+    pick_device(model.device)
     _describe(terminal, rows, classes, counts)
     text = to_toml(
         _absolute(own) | settings_of(model), "train again: mnemosphere train --config config.toml"
     )
     _ask(model, len(classes), int(counts.sum()), yes)
     with folder.writing() as draft:
-        # Resumed, it stays as it is until the settings prove to be of that run.
-        if folder.writes and not folder.resume:
+        if not resume:  # else it stays until the settings prove to be of that run
             write_atomically(draft / CONFIG, text.encode())
-        content = _run(terminal, folder, own, first, model, rows, held_out)
-        if folder.writes:
-            write_atomically(draft / CONFIG, text.encode())
+        content = _run(terminal, folder, own, model, rows, held_out)
+        write_atomically(draft / CONFIG, text.encode())
         content["command"] = command_line(ctx)
         folder.finish(content)
     terminal.result(content)
@@ -98,24 +84,15 @@ def train(
 
 
 def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
-    """(rows to train on, held-out rows), checked."""
-    from mnemosphere.cli.rows import open_rows, parse_shape
-
-    columns = options.Columns.given(own)
+    """(rows to train on, held-out rows)."""
+    columns = Columns.given(own)
     rows = open_rows(own["data"], columns, own["max_memory"])
     if not rows.labeled.any() if rows.in_memory else rows.label is None:
         raise ValueError(f"{rows.name} has no labels: name their column with --label")
-    if own["encoder"] is not None and not rows.in_memory:
-        raise ValueError("--encoder needs images that memory holds: leave it out")
+    if own["encoder"] is not None and own["text"] is None:
+        raise ValueError("--encoder is for texts: name their column with --text")
     shape = parse_shape(own["image_shape"], rows.n_features) or rows.image_shape
     rows = replace(rows, image_shape=shape)
-    found, _ = _classes(rows)
-    where = "labels" if rows.label is None else f"column {rows.label!r}, taken for the label,"
-    hint = "name the label column with --label"
-    if columns.label is None and len(found) == 1 and len(rows) > 1:
-        raise ValueError(f"{where} says {str(found[0])!r} in every row: {hint}")
-    if found.dtype.kind == "f" and (found % 1).any():
-        raise ValueError(f"{where} holds measured numbers such as {found[0]}: {hint}")
     if own["test"] is None:
         if rows.is_test is None:
             rows = rows.hold_out(own["test_fraction"], own["seed"])
@@ -130,45 +107,24 @@ def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
     return rows, held
 
 
-def _classes(rows: Rows) -> tuple[Any, Any]:
-    """(the labels there are, how many rows have each)."""
-    import numpy as np
-
-    from mnemosphere.estimators.from_files import scan
-
+def _classes(rows: Rows, named: str | None) -> tuple[Any, Any]:
+    """(the labels there are, how many rows have each); ValueError if they can hardly be labels."""
     if rows.in_memory:
-        return np.unique(np.asarray(rows.take(rows.labeled).y), return_counts=True)
-    found = scan(rows.x, None)
-    return found.classes, found.mass.numpy()
-
-
-def _encoder(own: dict[str, Any], model: Any, rows: Rows) -> Any:
-    """The encoder of images, not fitted yet, or None; that of texts goes to the model."""
-    from mnemosphere import PatchEncoder
-    from mnemosphere.cli.rows import text_encoder
-    from mnemosphere.data.texts import PACKAGED
-    from mnemosphere.machine import pick_device
-
-    pick_device(model.device)
-    if rows.y is not None and rows.y.dtype == object:
-        model.unlabeled = math.nan
-    if own["text"] is not None:
-        model.encoder = text_encoder(own["encoder"] or PACKAGED)
-    if own["encoder"] is None or own["text"] is not None:
-        return None
-    if own["encoder"] != "patches":
-        raise ValueError(f"--encoder must be patches, got {own['encoder']!r}: texts need --text")
-    if model.normalize == "auto":
-        model.normalize = "unit"  # soft counts of patches lie on the sphere
-    return PatchEncoder(rows.image_shape, device=model.device, random_state=own["seed"])
+        found, counts = np.unique(np.asarray(rows.take(rows.labeled).y), return_counts=True)
+    else:
+        scanned = scan(rows.x, None)
+        found, counts = scanned.classes, scanned.mass.numpy()
+    where = "labels" if rows.label is None else f"column {rows.label!r}, taken for the label,"
+    hint = "name the label column with --label"
+    if named is None and len(found) == 1 and len(rows) > 1:
+        raise ValueError(f"{where} says {str(found[0])!r} in every row: {hint}")
+    if found.dtype.kind == "f" and (found % 1).any():
+        raise ValueError(f"{where} holds measured numbers such as {found[0]}: {hint}")
+    return found, counts
 
 
 def _describe(terminal: Terminal, rows: Rows, classes: Any, counts: Any) -> None:
     """Rows, features and classes, in one line."""
-    import numpy as np
-
-    from mnemosphere.estimators.progress import size_of
-
     order = np.argsort(-counts, kind="stable")[:_NAMED]
     some = ", ".join(f"{classes[k]} {counts[k] / counts.sum():.0%}" for k in order)
     where, n = "", rows.n_features
@@ -187,14 +143,12 @@ def _describe(terminal: Terminal, rows: Rows, classes: Any, counts: Any) -> None
 
 def _ask(model: Any, n_classes: int, n_rows: int, yes: bool) -> None:
     """Hundreds of classes of a few rows have to be wanted."""
-    from mnemosphere.estimators.remarks import check_worth_it
-
     if model.n_memories != "auto":
         return
     try:
         check_worth_it(n_classes, n_rows)
     except ValueError as error:
-        if not yes and not (sys.stdin.isatty() and typer.confirm(f"{error}. Go on?", err=True)):
+        if not yes:
             told = str(error).partition(";")[0]
             raise ValueError(f"{told}: check --label, or pass --yes") from None
         model.n_memories = n_classes
@@ -202,7 +156,6 @@ def _ask(model: Any, n_classes: int, n_rows: int, yes: bool) -> None:
 
 def _absolute(own: dict[str, Any]) -> dict[str, Any]:
     """Settings to store: paths that mean the same from any folder, nothing that is not set."""
-    from mnemosphere.cli.rows import listed
 
     def absolute(value: str) -> str:
         found = Path(value).is_file() or (glob.has_magic(value) and bool(glob.glob(value)))
@@ -217,11 +170,6 @@ def _absolute(own: dict[str, Any]) -> dict[str, Any]:
 
 def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = None) -> float:
     """Fit with a progress bar; returns the seconds. Rows are named as the user does."""
-    import numpy as np
-
-    from mnemosphere.interpret import name_rows
-    from mnemosphere.training.checkpoint import Checkpoint
-
     model.callbacks = [] if checkpoint is None else [Checkpoint(checkpoint)]
     model.verbose = int(terminal.live)
     began = time.perf_counter()
@@ -242,52 +190,34 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
     return seconds
 
 
+def interrupted(model: Any, folder: Folder, again: str) -> None:
+    """Save the model so far, and leave, if Ctrl-C has ended its training."""
+    if model.status_ == "interrupted":
+        model.save(folder.draft / MODEL)
+        raise Interrupted(
+            f"interrupted after {model.n_iter_} passes: the model so far is in "
+            f"{folder.shown}.partial, go on with{again}"
+        )
+
+
 def _run(
-    terminal: Terminal, folder: Folder, own: dict[str, Any], first: Any, model: Any, rows: Rows,
+    terminal: Terminal, folder: Folder, own: dict[str, Any], model: Any, rows: Rows,
     held_out: Rows | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Fit, measure and write to the draft; what the record says."""
-    from mnemosphere import plots
-    from mnemosphere.cli import report
-    from mnemosphere.cli.rows import Opened, about_data
-    from mnemosphere.estimators import save
-    from mnemosphere.estimators.from_files import sample_rows
-    from mnemosphere.interpret import shrink
-    from mnemosphere.plots.curves import learning_curves
-    from mnemosphere.plots.fitted import memories_of
-    from mnemosphere.training.few_labels import PHASE
-
-    began = time.perf_counter()
-    if first is not None:
-        first.verbose = int(terminal.live)
-        first.fit(rows.x)
-        rows, held_out = rows.encoded(first), None if held_out is None else held_out.encoded(first)
-    seconds = time.perf_counter() - began
-    seconds += fit(model, rows, terminal, folder.draft / CHECKPOINT)
+    seconds = fit(model, rows, terminal, folder.draft / CHECKPOINT)
     missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
     if missing:
         used = any(record["phase"] == PHASE for record in model.history_)
         how = "used unlabeled" if used else "left out"
         terminal.note(f"{missing} of {len(rows)} rows have no label: they were {how}")
-    path = folder.draft / MODEL
-    if model.status_ == "interrupted":
-        save(Opened(model, {}, path, first).whole, path)
-        raise Interrupted(
-            f"interrupted after {model.n_iter_} passes: the model so far is in "
-            f"{folder.shown}.partial, go on with: mnemosphere train --resume --out {folder.shown}"
-        )
-    if own["merge_to"] is not None:
-        x, y = (rows.x, rows.y) if rows.in_memory else sample_rows(rows.x, 0)[:2]
-        model.model_ = shrink(model.model_, x, y, n_memories=own["merge_to"])
+    interrupted(model, folder, f": mnemosphere train --resume --out {folder.shown}")
     content = report.score(model, rows if held_out is None else held_out)
     if held_out is not None:
         model.calibrate(held_out.x)
-    if folder.writes:
-        opened = Opened(model, {}, path, first)
-        save(opened.whole, path)
-        gallery = memories_of(model.model_, rows.image_shape, pictures=opened.pictures)
-        plots.save(gallery, folder.draft / "memories.png")
-        plots.save(learning_curves(model.history_), folder.draft / "history.png")
+    model.save(folder.draft / MODEL)
+    plots.save(memories_of(model.model_, rows.image_shape), folder.draft / "memories.png")
+    plots.save(learning_curves(model.history_), folder.draft / "history.png")
     return {
         **content,
         "measured_on": "training rows" if held_out is None else "held-out rows",
@@ -306,9 +236,6 @@ def _run(
 def _show(
     terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder, own: dict[str, Any]
 ) -> None:
-    from mnemosphere.cli import report
-    from mnemosphere.cli.rows import listed
-    from mnemosphere.estimators.remarks import no_better_than_chance
 
     trials = report.best_trials(model)
     if trials:
