@@ -26,13 +26,13 @@ from matplotlib.figure import Figure
 
 from mnemosphere.model import Parameters, evaluate, initialize, objectives
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.plots import latent_classes, memory_gallery
-from mnemosphere.plots.checks import as_soft_labels
 from mnemosphere.plots.style import figure_style, new_figure
 from mnemosphere.training import PassRecord, Solver, latent
 from research import fits
 from research.fits import group_classes, unlabeled
 from research.paper.experiment import Experiment, Run, load_arrays, save_picture
+from research.plots.gallery import as_soft_labels, memory_gallery
+from research.plots.latent import latent_classes
 from research.report import Comparison, Json, synchronize
 
 _PRIOR = (110, 132, 121, 101, 105, 108, 104, 102, 112, 125)

@@ -12,15 +12,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
-from mnemosphere.plots.growth import branch, checked_tree, tree_places
+from mnemosphere.plots.growth import branch, tree_places
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 from mnemosphere.plots.style import (
     BLUE,
     GREEN,
     GREY,
+    PALETTE,
     PURPLE,
     VERMILLION,
-    category_style,
     figure_style,
     new_figure,
     plain,
@@ -52,7 +52,7 @@ def saddle_hierarchy(
     (n,). loss and beta_eff (L,) are those of the fixed point of each level. A descent is (steps,
     losses) of the way to that level; the first losses are those of the saddle it leaves.
     """
-    level, parent = checked_tree(levels, parents)
+    level, parent = np.asarray(levels), np.asarray(parents)
     pictures = as_patterns(memories, "memories", image_shape)
     losses, strength = as_array(loss, "loss", 1), as_array(beta_eff, "beta_eff", 1)
     threshold = as_array(beta_split, "beta_split", 1, infinite=True)
@@ -165,7 +165,7 @@ def _draw_descents(
         v = as_array(values, "losses of a descent", 1)
         same_length(len(s), "step", losses=v)
         across: Array = shift + np.log10(1 + s)
-        color, _ = category_style(k)
+        color = PALETTE[k % len(PALETTE)]
         if k > 0:
             ax.plot(across, unit * v, color=color, linewidth=1.8)
             ax.plot(across[0], unit * v[0], "s", color=VERMILLION, markersize=6, zorder=4)

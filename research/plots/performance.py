@@ -14,7 +14,7 @@ from matplotlib.ticker import NullLocator, PercentFormatter
 from mnemosphere.plots.checks import as_array, same_length
 from mnemosphere.plots.style import (
     MARKERS,
-    category_style,
+    PALETTE,
     figure_style,
     new_figure,
     plain,
@@ -57,7 +57,7 @@ def accuracy_and_time(
         figure = new_figure(7.2, 3.0)
     left, right = figure.subplots(1, 2)
     for k, (name, sweep) in enumerate(sweeps.items()):
-        color, _ = category_style(k)
+        color = PALETTE[k % len(PALETTE)]
         look: dict[str, Any] = {
             "label": name,
             "color": color,
@@ -178,7 +178,7 @@ def _draw_row(
     right.set_ylim(bottom=0)
     unit = next(iter(methods.values()))[what][0]
     for k, (method, sweep) in enumerate(methods.items()):
-        color, _ = category_style(k)
+        color = PALETTE[k % len(PALETTE)]
         found = fits[method][what]
         split = method.endswith("split")
         if split and "staircase" in found:

@@ -22,7 +22,6 @@ from mnemosphere.plots.style import (
     PALETTE,
     SEQUENTIAL,
     VERMILLION,
-    category_style,
     figure_style,
     new_axes,
     plain,
@@ -127,7 +126,7 @@ def overlap_curves(
         ax = new_axes(4.8, 3.2)
     order = list(curves) + [name for name in (points or {}) if name not in curves]
     for k, name in enumerate(order):
-        color, _ = category_style(k)
+        color = PALETTE[k % len(PALETTE)]
         if name in curves:
             curve = as_array(curves[name], f"curve {name!r}", 1, missing=True)
             same_length(len(x), f"value of x (curve {name!r})", curve=curve)
@@ -264,7 +263,7 @@ def free_entropy_branches(
     if ax is None:
         ax = new_axes(4.8, 3.2)
     for k, name in enumerate(branches):
-        color, _ = category_style(k)
+        color = PALETTE[k % len(PALETTE)]
         wins = winner == k
         label = plain(name, 40)
         ax.plot(

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from mnemosphere.theory import OrderParameters, SaddlePointProblem, find_solutions
-from mnemosphere.theory.continuation import Branch, newton, trace_branch
 from mnemosphere.theory.saddle_point import conjugate
 from mnemosphere.theory.symmetric import symmetric_overlap
 from mnemosphere.theory.variational import free_entropy_per_example
 from research.plots import theory as pictures
+from research.theory.continuation import Branch, newton, trace_branch
 from research.theory.setting import (
     Setting,
     StepDone,
@@ -47,7 +47,7 @@ class BranchCurve:
 class Branches:
     """Every branch found, and the places where one turns unstable, folds or merges.
 
-    bifurcations: (branch, kind, β), with the kinds of `theory.continuation.trace_branch`.
+    bifurcations: (branch, kind, β), with the kinds of `continuation.trace_branch`.
     """
 
     curves: list[BranchCurve]

@@ -12,8 +12,8 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel
 from mnemosphere.theory import limits, solver
 from mnemosphere.theory import saddle_point as sp
-from mnemosphere.theory.continuation import newton
 from mnemosphere.theory.problem import SaddlePointProblem
+from research.theory.continuation import newton
 
 
 def generator(seed=0):

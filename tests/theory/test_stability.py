@@ -10,8 +10,9 @@ import torch
 from mnemosphere.numerics import bessel
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, stability
-from mnemosphere.theory.continuation import newton
 from mnemosphere.theory.problem import SaddlePointProblem
+from research.theory.continuation import newton
+from research.theory.examples import hard_assignments
 
 INF = math.inf
 
@@ -179,22 +180,7 @@ def test_crossing_the_split_temperature_makes_twins_part():
 
 
 def test_the_block_form_of_the_paper_is_the_large_beta_limit():
-    centers = torch.eye(5, dtype=torch.float64)[:2]
-    noise = torch.randn(2, 6, 5, dtype=torch.float64, generator=generator(8))
-    x = (centers[:, None] + 0.3 * noise).reshape(12, 5)
-    x = x / x.norm(dim=1, keepdim=True)
-    gaps = []
-    for beta in (10.0, 20.0, 40.0):
-        here = SaddlePointProblem.clamped(x, n_student=2, beta=beta, rho=INF, upsilon=INF)
-        start = sp.OrderParameters((x @ centers.T)[None], here.p_h[None, :, None])
-        state = solver.solve(here, start, tol=1e-12).raise_if_failed()[0]
-        grown, copy = stability.duplicate(here, state, [0])
-        c = sp.conjugate(grown, copy)
-        full = stability.jacobian(grown, c.x_bar, copy.p)
-        pair = [0, 2]
-        exact = full[pair][:, :, pair].reshape(10, 10)
-        block = stability.hard_assignment_block(here, state, 0)
-        gaps.append(float((exact - block).abs().max() / block.abs().max()))
+    _, *gaps = hard_assignments()["distance"]  # at β = 10, 20, 40
     assert gaps[0] > 1e-6
     assert gaps[1] < 0.2 * gaps[0]
     assert gaps[2] < 0.1 * gaps[1]

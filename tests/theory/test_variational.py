@@ -10,8 +10,8 @@ import torch
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver
 from mnemosphere.theory import variational as fe
-from mnemosphere.theory.continuation import newton
 from mnemosphere.theory.problem import SaddlePointProblem
+from research.theory.continuation import newton
 
 
 def generator(seed=0):

@@ -17,7 +17,6 @@ class Kind(StrEnum):
     """What to draw."""
 
     memories = "memories"
-    classes = "classes"
     history = "history"
     tree = "tree"
 
@@ -27,9 +26,7 @@ def plot(
     request: Request,
     kind: Annotated[
         Kind,
-        typer.Argument(
-            help="memories, classes, history or tree.", metavar="KIND", show_default=False
-        ),
+        typer.Argument(help="memories, history or tree.", metavar="KIND", show_default=False),
     ],
     model: options.Model,
     out: options.Picture = None,
@@ -37,7 +34,7 @@ def plot(
     count: Annotated[int, option("Memories in a gallery.", value="N", min=1)] = 25,
     image_shape: options.ImageShape = None,
 ) -> None:
-    """Draw a model: its memories, their classes, the history of training, the tree of splits.
+    """Draw a model: its memories with their classes, the history of training, the tree of splits.
 
     Without --out the picture is KIND.png.
 
@@ -56,8 +53,6 @@ def plot(
     shape = opened.shape(image_shape)
     if kind is Kind.memories:
         picture: Any = fitted.memories_of(opened.model.model_, shape, count, opened.pictures)
-    elif kind is Kind.classes:
-        picture = fitted.classes_of(opened.model.model_, count)
     elif kind is Kind.history:
         picture = learning_curves(opened.model.history_)
     else:

@@ -79,33 +79,6 @@ def as_indices(indices: Any, n: int) -> NDArray[np.int64]:
     return chosen.astype(np.int64)
 
 
-def as_soft_labels(p: Any) -> Array:
-    """Soft labels (P, C+1) of the memories; row 0 of p, the uniform component, is left out."""
-    p = as_array(p, "p", 2)
-    if p.shape[0] < 2:
-        raise ValueError(
-            f"p must have a row for the uniform component and one per memory: {p.shape}"
-        )
-    if p.min() < 0:
-        raise ValueError(f"p must not be negative, got {p.min():g}")
-    weight = p[1:].sum(1, keepdims=True)
-    if weight.min() <= 0:
-        raise ValueError("a row of p is zero: drop the memories without weight")
-    soft: Array = p[1:] / weight
-    return soft
-
-
-def as_memories(w: Any, p: Any, image_shape: Sequence[int] | None) -> tuple[Array, Array]:
-    """(memories (P, N), their soft labels (P, C+1)), of the same number."""
-    w, soft = as_patterns(w, "w", image_shape), as_soft_labels(p)
-    if len(soft) != len(w):
-        raise ValueError(
-            f"w has {len(w)} memories but p has {len(soft) + 1} rows: p needs {len(w) + 1}, "
-            "the first for the uniform component"
-        )
-    return w, soft
-
-
 def same_length(expected: int, what: str, **arrays: Any) -> None:
     """Raise unless each of `arrays` has `expected` entries, as many as there are `what`."""
     for name, array in arrays.items():

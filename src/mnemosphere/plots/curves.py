@@ -127,7 +127,8 @@ def search(trials: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Ax
     score = "log_loss" if "log_loss" in trials[-1] else "agreement"
     if any(name not in trial for trial in trials for name in ("rows", score, "error")):
         raise ValueError("trials lack rows, a score or an error: pass search_ of a fitted model")
-    last = [trial for trial in trials if trial["rows"] == trials[-1]["rows"]]
+    stage = [(trial["rows"], trial.get("rung")) for trial in trials]
+    last = [trial for trial, own in zip(trials, stage, strict=True) if own == stage[-1]]
     last.sort(key=lambda trial: float(trial[score]), reverse=score == "agreement")
     mean = as_array([trial[score] for trial in last], score, 1)
     error = as_array([trial["error"] for trial in last], "error", 1)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from mnemosphere import theory
-from mnemosphere.theory import continuation, symmetric
+from mnemosphere.theory import symmetric
 from research import theory as studies
+from research.theory import continuation
 
 
 def generator(seed=0):

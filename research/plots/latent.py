@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from mnemosphere.model.parameters import memory_name
-from mnemosphere.plots.checks import Array, as_memories
+from mnemosphere.plots.checks import Array
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
-from mnemosphere.plots.style import GREY, class_names, figure_style, new_axes
+from mnemosphere.plots.style import GREY, figure_style, new_axes
+from research.plots.gallery import as_memories, class_names
 
 _GAP, _ROW_GAP, _BAR = 0.1, 0.16, 0.1  # between tiles, between classes, height of a bar
 _NAME, _NAMED = 0.32, 100  # height of a name; memories that have one in the picture
@@ -29,35 +30,10 @@ def latent_classes(
     vmax: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw all memories, one row per latent class, the clearest first.
+    """All memories w (P, N), one row per latent class of p (P+1, C+1), the clearest first.
 
     The bar under a memory is as long as its largest soft label. Left of a row stands its class with the
     number of its memories.
-
-    Parameters
-    ----------
-    w : array-like of shape (P, N)
-        Memories.
-    p : array-like of shape (P+1, C+1)
-        Class weights, as `class_weights_`.
-    classes : sequence of C objects, default None
-        Names of the classes; None: their numbers.
-    image_shape : (rows, columns) or (rows, columns, 3), default None
-        How a memory is an image; None: it is none.
-    vmax : float, default None
-        All memories share one scale, −vmax to vmax; None: the largest entry.
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        The axes.
-
-    Examples
-    --------
-    >>> mn.plots.latent_classes(clusterer.memories_, clusterer.class_weights_)
-    <Axes: ...>
     """
     w, soft = as_memories(w, p, image_shape)
     names = class_names(range(soft.shape[1] - 1) if classes is None else classes, soft.shape[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mnemosphere.plots.latent import latent_classes
+from research.plots.latent import latent_classes
 
 # Five memories, three classes and "none": classes 2, 0, 2, 0 and 2, class 1 is empty.
 SOFT = np.array(

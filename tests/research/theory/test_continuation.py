@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from mnemosphere.theory import continuation as ct
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, stability, symmetric
 from mnemosphere.theory.problem import SaddlePointProblem
+from research.theory import continuation as ct
 
 
 def generator(seed=0):
