@@ -7,14 +7,10 @@ import pytest
 import torch
 from scipy import special
 
+from draws import generator
 from mnemosphere.theory import gibbs, solutions, teacher_student, tempering
 from mnemosphere.theory.diagnostics import estimate
 from mnemosphere.theory.problem import SaddlePointProblem
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
 
 BETAS = (0.7, 2.5, 5.0, 9.0)
 P_H = (0.0, 0.35, 0.65)

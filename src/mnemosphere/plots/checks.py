@@ -14,13 +14,8 @@ Array = NDArray[np.float64]
 FIRST = 25  # memories shown when none are named
 
 
-def as_array(
-    value: Any, name: str, ndim: int, *, missing: bool = False, infinite: bool = False
-) -> Array:
-    """`value` (NumPy, torch on any device, nested lists) with `ndim` axes and no NaN or infinity.
-
-    With `missing`, NaN is allowed and means "not there"; with `infinite`, so is +infinity.
-    """
+def as_array(value: Any, name: str, ndim: int) -> Array:
+    """`value` (NumPy, torch on any device, nested lists) with `ndim` axes and no NaN or infinity."""
     if isinstance(value, torch.Tensor):
         value = value.detach().to("cpu", torch.float64).numpy()
     try:
@@ -34,10 +29,6 @@ def as_array(
     if array.size == 0:
         raise ValueError(f"{name} is empty, shape {array.shape}: there is nothing to draw")
     bad = ~np.isfinite(array)
-    if missing:
-        bad &= ~np.isnan(array)
-    if infinite:
-        bad &= ~np.isposinf(array)
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
         raise ValueError(

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from mnemosphere.plots.style import new_axes
 from research.plots.gallery import class_weights, memory_gallery
 
 P, SHAPE, C = 31, (5, 7), 3
@@ -18,7 +19,8 @@ def tick_names(axis):
 
 def test_the_matrix_holds_the_soft_labels_and_marks_the_maxima(p):
     chosen = [30, 0, 11, 5]
-    ax = class_weights(p, ["a", "b", "c"], indices=chosen)
+    ax = new_axes(4.0, 3.0)
+    class_weights(ax, p, ["a", "b", "c"], np.array(chosen))
     expected = np.array([[p[k + 1, y] / p[k + 1].sum() for k in chosen] for y in range(C + 1)])
     np.testing.assert_allclose(ax.images[0].get_array(), expected)
     x, y = ax.lines[0].get_data()
