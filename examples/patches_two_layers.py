@@ -23,7 +23,11 @@ print(f"two layers: {layers.score(data.x_test, data.y_test):.1%}")
 # %%
 # The memories of the first layer are strokes:
 ax = mn.plots.memories(
-    layers[0].patch_memories_[0], (4, 4), indices=range(32), ncols=16
+    layers[0].patch_memories_[0],
+    (4, 4),
+    indices=range(32),
+    ncols=16,
+    title="32 memories of patches: strokes, edges and dots",
 )
 ax.figure.savefig("strokes.png")
 

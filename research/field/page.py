@@ -272,10 +272,11 @@ def cost() -> Figure:
             )  # fmt: skip
         ax.set_xscale("log")
         ax.set_yscale("log")
+        plain_log(ax.xaxis)
         plain_log(ax.yaxis)
         others = [f"{v:,} {k}" for k, v in run["base"].items() if k != axis]
         ax.set_title(", ".join(others), fontsize=10)
-        ax.set_xlabel("memories or prototypes" if axis == "memories" else axis)
+        ax.set_xlabel(axis)
         ax.set_ylabel("seconds of fit")
         ax.grid(color="#E5E5E5", linewidth=0.6)
     handles, labels = figure.axes[0].get_legend_handles_labels()

@@ -44,7 +44,7 @@ SETTINGS = {
     "must lower it by 2%": "a constant of the choice",
     "less than 90% sure": "a limit in the code above it",
     "threshold for 5%": "a rate in the code above it",
-    "lost 70% of their pixels": "a share in the code below it",
+    "lost 90% of their pixels": "a share in the code below it",
 }
 
 _NUMBER = r"\d[\d,.]*(?:[–-]\d[\d,.]*)?"
