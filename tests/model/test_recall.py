@@ -199,12 +199,15 @@ def test_bad_input_is_refused(problem):
             call()
 
 
-def test_what_is_known_stays_also_through_a_metric(problem):
+@pytest.mark.parametrize(
+    "k", [0, 1, 5, 40]
+)  # in the last three, row 1 once had a made-up known part
+def test_what_is_known_stays_also_through_a_metric(problem, k):
     """Seen through a metric, completion keeps the known coordinates before it, up to one factor."""
-    params = problem(31, features=5, memories=7, beta=9.0).params
-    a = torch.randn(5, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    v = torch.randn(11, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    known = mask(11, 5, 3)
+    params = problem(31 + k, features=5, memories=7, beta=9.0).params
+    a = torch.randn(5, 5, generator=torch.Generator().manual_seed(1 + k), dtype=torch.float64)
+    v = torch.randn(11, 5, generator=torch.Generator().manual_seed(2 + k), dtype=torch.float64)
+    known = mask(11, 5, 3 + k)
     x = sphere.project((v * known) @ a.T + 1e-3 * (v @ a.T))
     given = torch.linalg.solve(a, x.T).T
     found = recall(params, x, known=known, metric=a, steps=60, record=True)

@@ -25,6 +25,8 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.scores import Scores
 from mnemosphere.numerics import sphere
 
+_NONE = 1e-9  # seen through a metric: what is smaller than this is rounding
+
 
 @dataclass(frozen=True)
 class Recall:
@@ -111,24 +113,29 @@ class _Kept:
 
     def __init__(self, given: Tensor, known: Tensor, metric: Tensor | None) -> None:
         self.given, self.known = given, known
+        self._least = torch.finfo(given.dtype).eps  # a shorter part is the rounding of none
         self._onto: Tensor | None = None
         if metric is not None:
             # (B, N, M): images of free ones, in double precision, which tells none from little.
             columns = torch.where(known[:, None], 0.0, metric.double())
-            self._onto = (columns @ torch.linalg.pinv(columns, rtol=1e-9)).to(given)
+            axes, sizes, _ = torch.linalg.svd(columns, full_matrices=False)
+            axes = axes * (sizes > _NONE * sizes.amax(1, keepdim=True))[:, None]
+            self._onto, self._least = axes @ axes.mT, max(self._least, _NONE)
 
     def free(self, g: Tensor) -> Tensor:
         """The part of each row that may change on its own."""
         if self._onto is None:
             return torch.where(self.known, 0.0, g)
-        return (self._onto @ g[:, :, None])[:, :, 0]
+        return (self._onto @ g[:, :, None].double())[:, :, 0].to(g)
 
     def axis(self) -> tuple[Tensor, Tensor]:
         """The known part of each row as a unit vector (zero where all of it is 0), and its norm."""
-        part = self.given - self.free(self.given)
+        given = self.given if self._onto is None else self.given.double()
+        part = given - self.free(given)
         scale = part.norm(dim=1, keepdim=True)
-        scale = torch.where(scale > torch.finfo(scale.dtype).eps, scale, 0.0)
-        return torch.where(scale > 0, part / torch.where(scale > 0, scale, 1.0), 0.0), scale
+        scale = torch.where(scale > self._least, scale, 0.0)
+        axis = torch.where(scale > 0, part / torch.where(scale > 0, scale, 1.0), 0.0)
+        return axis.to(self.given), scale.to(self.given)
 
 
 def _fixed_point_step(g: Tensor, x: Tensor, kept: _Kept | None) -> Tensor:
