@@ -128,7 +128,7 @@ REFUSED = {
     "n_memories": (0, 2.5), "solver": ("newton",), "search": ("wide", 0), "objective": (0.5, "likelihood"), "growth": ("split", 0),
     "varsigma": (0, 1.5, NAN), "beta": (-2.0, INF), "label_smoothing": (1.0, -0.1), "normalize": ("l2",), "max_iter": (0,),
     "uniform_weight": (-1.0,), "class_weight": ("even",), "random_state": ("seven",), "device": (0,), "precision": ("float16",),
-    "encoder": (-1,),
+    "encoder": (-1,), "verbose": (-1, "loud"),
 }
 SETTINGS = {f"{name}={value!r}": setting(name, value) for name in REFUSED for value in REFUSED[name]} | {
     "more memories than memory": (

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 import time
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
@@ -53,19 +51,22 @@ def test_it_shows_the_fit_and_changes_nothing(rows, capsys, name):
     assert told.model_.record.settings == quiet.model_.record.settings
 
 
-def test_quick_fits_stay_silent(data, capsys):
-    mn.DAMClassifier(3, search=None, verbose=True).fit(*data)
-    assert capsys.readouterr().err == ""
+def test_nothing_is_shown_in_the_first_second(capsys):
+    with Progress(True) as progress:
+        progress.show("training", 1, 2)
+        assert capsys.readouterr().err == ""
+        time.sleep(1)
+        progress.show("training", 2, 2)
+    assert capsys.readouterr().err == "training 2/2\n"
 
 
 @pytest.mark.parametrize("width", [40, 100])
-def test_what_a_terminal_shows(data, width):
-    page = io.StringIO()
-    console = Console(file=page, force_terminal=True, width=width, color_system=None)
-    with Progress(1, console) as progress:
-        time.sleep(1)
-        mn.DAMClassifier(7, search=None, max_iter=3, callbacks=[progress]).fit(*data)
-    last = [line for line in re.split(r"[\r\n]", page.getvalue()) if "3/3" in line][-1]
+def test_what_a_terminal_shows(data, capsys, monkeypatch, width):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("COLUMNS", str(width))
+    mn.DAMClassifier(7, search=None, max_iter=3, callbacks=[Slow()], verbose=1).fit(*data)
+    told = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
+    last = [line for line in re.split(r"[\r\n]", told) if "3/3" in line][-1]
     assert re.search(r"training 7 memories.* 3/3.* \d\d:\d\d\s*$", last)
     assert ("loss" in last) == (width > 72)
 

@@ -49,7 +49,6 @@ CHANGES = {
     },
     "DAMClusterer": COMMON | {
         "n_clusters": COUNTS, "smoothing": REALS,
-        "class_prior": ["auto", [], [1.0], [0.5, 0.5], [1e300, 1e-300], [0.0, 1.0], [math.nan], "x", 3],
     },
     "PatchEncoder": {key: COMMON[key] for key in ("n_memories", "normalize", "max_iter", "device")} | {
         "solver": SOLVERS,

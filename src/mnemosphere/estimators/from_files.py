@@ -167,7 +167,9 @@ def learn_files(
             dtype=precision_of(settings["precision"], n_numbers, few),
         )  # fmt: skip
     prepared = Prepared(dataset, normalizer, prepared.choice)
-    features = features_of(source, owner)
+    named = source.names is not None and len(source.names) == source.n_features
+    names = tuple(map(str, source.names or ())) if named else None
+    features = Features(source.n_features, names, owner=owner)
     return Learned(features, stored, weight, classes, prepared, seed, callbacks)
 
 
@@ -224,14 +226,6 @@ def _of_all_rows(
     weights = [weight for weight in parts if weight is not None]
     weight = torch.cat(weights) if weights else None
     return Normalizer.fit("standard", own.on(device), weight, current())
-
-
-def features_of(source: FileDataset, owner: str) -> Features:
-    """The columns of a data set."""
-    named = source.names is not None and len(source.names) == source.n_features
-    return Features(
-        source.n_features, tuple(map(str, source.names or ())) if named else None, owner=owner
-    )
 
 
 def check_features(features: Features, source: FileDataset) -> None:

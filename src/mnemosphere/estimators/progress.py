@@ -37,9 +37,9 @@ class Progress(Callback, AbstractContextManager["Progress"]):
     Use it as a context. It is also a callback, which watches training.
     """
 
-    def __init__(self, verbose: int, console: Console | None = None) -> None:
+    def __init__(self, verbose: int) -> None:
         self.shown = bool(verbose) and current().first
-        self._began, self._console = time.monotonic(), console
+        self._began = time.monotonic()
         self._view: _Bar | _Lines | None = None
         self._training = self._figures = ""
 
@@ -52,7 +52,7 @@ class Progress(Callback, AbstractContextManager["Progress"]):
         if not self.shown or time.monotonic() - self._began < _SILENT:
             return
         if self._view is None:
-            self._view = _view(self._console)
+            self._view = _view()
         self._view.show(stage, done, total, note)
 
     def counter(self, stage: str, n_rows: int, n_bytes: int) -> Callable[[int], None]:
@@ -99,9 +99,9 @@ def _bytes_done(share: float, n_bytes: int) -> str:
     return f"{size_of(n_bytes * share)} of {size_of(n_bytes)}" if n_bytes else ""
 
 
-def _view(console: Console | None) -> _Bar | _Lines:
+def _view() -> _Bar | _Lines:
     try:
-        console = console or need("rich.console").Console(stderr=True)
+        console = need("rich.console").Console(stderr=True)
     except ImportError:
         return _Lines()
     return _Bar(console) if console.is_terminal or console.is_jupyter else _Lines()
