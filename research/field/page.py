@@ -281,6 +281,7 @@ def cost() -> Figure:
         ax.grid(color="#E5E5E5", linewidth=0.6)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=10)
+    figure.suptitle("seconds of a fit in one thread, one size changed at a time", x=0.01, ha="left")
     return figure
 
 

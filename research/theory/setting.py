@@ -50,11 +50,6 @@ class Setting:
     def __post_init__(self) -> None:
         if not 0.0 <= self.p_0 < 1.0:
             raise ValueError(f"the uniform component's share must lie in [0, 1), got {self.p_0}")
-        if self.soft_labels is not None and len(self.soft_labels) != self.n_teacher:
-            raise ValueError(
-                f"soft labels need a row for each of the {self.n_teacher} teacher memories, "
-                f"got {len(self.soft_labels)}"
-            )
         if self.soft_labels and len({len(row) for row in self.soft_labels}) != 1:
             raise ValueError("soft labels need rows of one length, C+1 numbers each")
 
@@ -74,24 +69,10 @@ class Setting:
     def problem(self, **changes: Any) -> SaddlePointProblem:
         """The saddle-point equations, with some of beta, rho, upsilon changed."""
         values = {name: changes.get(name, getattr(self, name)) for name in PARAMETERS}
-        targets = self.targets
-        if targets is None:
-            return SaddlePointProblem.uniform(
-                self.n_teacher, self.n_student, n_features=self.n_features, p_h=self.p_h, **values
-            )
-        if self.n_features < self.n_teacher:
-            raise ValueError(
-                f"{self.n_teacher} orthonormal patterns need as many features, "
-                f"got {self.n_features}"
-            )
-        problem = SaddlePointProblem.clamped(
-            torch.eye(self.n_teacher, self.n_features, dtype=torch.float64),
-            targets,
-            p_h=self.p_h,
-            **values,
-        )
-        # Only inner products enter: P* coordinates do.
-        return problem.replace(patterns=torch.eye(self.n_teacher, dtype=torch.float64))
+        return SaddlePointProblem.uniform(
+            self.n_teacher, self.n_student, n_features=self.n_features, p_h=self.p_h,
+            labels=self.targets, **values,
+        )  # fmt: skip
 
     def transition(self) -> float:
         """β at which the symmetric solution turns unstable."""

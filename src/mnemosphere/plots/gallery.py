@@ -87,6 +87,7 @@ def memories(
     chosen = as_indices(indices, len(w))
     names = [memory_name(k) if named else "" for k in chosen]
     if labels is not None:
+        labels = list(labels)  # a pandas Series counts by its index
         same_length(len(chosen), "memory shown", labels=labels)
     if vmax is not None and not vmax > 0:
         raise ValueError(f"vmax must be positive, got {vmax}")
@@ -95,11 +96,14 @@ def memories(
         title = counted(len(shown), len(w))
     if feature_names is not None:
         same_length(w.shape[1], "feature", feature_names=feature_names)
-        titles = (
-            names if labels is None else [f"{a} {b}" for a, b in zip(names, labels, strict=True)]
-        )
-        drawn = _strongest if w.shape[1] > _MAX_MAPPED else _feature_map
-        ax = drawn(ax, shown, feature_names, [plain(title, 24) for title in titles], unit)
+        own = labels or [""] * len(names)
+        titles = [
+            plain(f"{name} {label}", 24).strip() for name, label in zip(names, own, strict=True)
+        ]
+        if w.shape[1] > _MAX_MAPPED:
+            ax = _strongest(ax, shown, feature_names, titles)
+        else:
+            ax = _feature_map(ax, shown, feature_names, titles, unit)
     else:
         scale = largest(shown) if vmax is None else vmax
         ax = _tiles(ax, shown, image_shape, names, labels, scale, ncols)
@@ -178,9 +182,7 @@ def _feature_map(
     return ax
 
 
-def _strongest(
-    ax: Axes | None, shown: Array, names: Sequence[object], titles: list[str], unit: str
-) -> Axes:
+def _strongest(ax: Axes | None, shown: Array, names: Sequence[object], titles: list[str]) -> Axes:
     """The features in which each memory (n, N) points furthest, with bars as long as they are."""
     scale = largest(shown)
     if ax is None:
