@@ -28,8 +28,7 @@ ax = mn.plots.memories(
 ax.figure.savefig("strokes.png")
 
 # %%
-# Which memories of the second layer decide about an image, and where they agree with it. The overlap
-# is a sum over the cells of the grid, so the maps are exact.
+# Which memories of the second layer decide about an image, and where they agree with it:
 k = layers.predict_proba(data.x_test).max(1).argmin()
 why = mn.explain_images(layers, data.x_test[k : k + 1], n_nearest=3)
 why.plot(truth=data.y_test[k]).savefig("agreement.png")
