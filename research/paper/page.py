@@ -117,7 +117,7 @@ def summary(names: Iterable[str], results: Path) -> str:
             continue
         result = read_result(folder)
         compared = [c["within"] for c in result["paper"] if c["within"] is not None]
-        agree = f"{sum(compared)} of {len(compared)}" if compared else "nothing to hold against"
+        agree = f"{sum(compared)} of {len(compared)}" if compared else "no published number"
         label = result["title"].partition(":")[0]
         anchor = name.removesuffix(_ON_CPU)
         rows.append(
