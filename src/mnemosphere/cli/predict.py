@@ -87,7 +87,7 @@ def _predictions(
     columns["prediction"] = found
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
     if radius:
-        opened.with_features("--radius")
+        opened.of_rows("--radius")
         proven = interpret.certified_radius(model, rows.x)
         columns |= {"certified_radius": proven.radius, "next_class": proven.other}
     columns["novelty"] = interpret.novelty(first, rows.x)
