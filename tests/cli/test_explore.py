@@ -8,11 +8,6 @@ def test_a_page_holds_the_model_and_its_rows(run, tmp_path, trained, table):
     content = page.read_text(encoding="utf-8")
     assert content.startswith(("<!doctype html>", "<!DOCTYPE html>"))
     assert "http://" not in content.replace("http://www.w3.org", "")
-    page.write_text("mine")
-    assert "exists" in run("explore", trained, "--out", page, code=2).error
-    assert page.read_text() == "mine"
-    run("explore", trained, "--out", page, "--overwrite")
-    assert len(page.read_text()) > 10_000
     assert "end the name in" in run("explore", trained, "--out", tmp_path / "a.png", code=2).error
 
 
