@@ -33,6 +33,7 @@ with mn.plots.figure_style():
         was, mean = calibration_curve(y == name, said, n_bins=8, strategy="quantile")
         ax.plot(mean, was, marker="o", label=name)
     ax.set(xlabel="predicted probability", ylabel="share of fresh rows")
+    ax.set_title("as often right as the model is sure")
     ax.legend()
     figure.savefig("calibration.png")
 

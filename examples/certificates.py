@@ -4,6 +4,8 @@ A memory is a minimum of the loss, a saddle that gains from a split in two, or n
 `certify` says which, after a copy of the model has taken exact passes until it converged.
 """
 
+import numpy as np
+from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
 
 import mnemosphere as mn
@@ -25,6 +27,13 @@ print(certificate.summary(max_rows=5))
 # %%
 # A memory splits if β_eff is above its own β_split. Those below the line gain from more memories, the
 # lowest ones most.
-mn.plots.split_spectrum(certificate.beta_split, certificate.beta_eff).figure.savefig(
-    "splits.png"
-)
+splits = np.sort(certificate.beta_split)
+with mn.plots.figure_style():
+    figure = Figure(figsize=(6, 3.8), layout="constrained")
+    ax = figure.subplots()
+    ax.plot(np.arange(1, 16), splits, "s", label="β_split of a memory")
+    ax.axhline(certificate.beta_eff, color="black", label="β_eff of the model")
+    ax.set(xlabel="memories, in order", ylabel="inverse temperature", ylim=(0, None))
+    ax.set_title(f"{np.sum(splits < certificate.beta_eff)} of 15 memories would split")
+    ax.legend(loc="center left")
+    figure.savefig("splits.png")

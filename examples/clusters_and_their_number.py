@@ -44,5 +44,6 @@ with mn.plots.figure_style():
         label="less than 90% sure",
     )
     ax.set(xlabel="flavanoids", ylabel="color intensity")
+    ax.set_title("clusters of wines; doubtful rows lie between them")
     ax.legend()
     figure.savefig("clusters.png")

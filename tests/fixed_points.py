@@ -6,8 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.objectives import joint, soft_labels
+from mnemosphere.model.objectives import soft_labels
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import sphere
 
@@ -31,18 +30,3 @@ def crowd(dtype=torch.float64):
     p_q = torch.tensor([0.48, 0.48, 0.04], dtype=dtype)
     params = from_memories(w, p_q, beta=120.0)
     return params, Batch(x, soft_labels(classes, 2, 0.1, dtype=dtype))
-
-
-def walk(case, solver, params=None):
-    """Parameters and state after every batch of three passes, and at the end of each."""
-    params = case.params if params is None else params
-    state = solver.start(params)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(3):
-        for batch in case.dataset.batches(17, generator=generator):
-            stats = accumulate(params, batch, joint)
-            share = batch.n_rows / case.dataset.n_rows
-            params, state = solver.step(params, state, stats, batch, share)
-            yield params, state
-        params, state = solver.end_pass(params, state, batch, case.dataset.n_rows)
-        yield params, state

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 import mnemosphere as mn
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.features import Features
+from mnemosphere.fitted import FittedModel, Record
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.votes import Votes
 
 
 def small(**settings):
@@ -14,6 +20,22 @@ def small(**settings):
         "objective": "joint", "max_iter": 3,
     } | settings  # fmt: skip
     return mn.DAMClassifier(**settings)
+
+
+def built(memories, class_weights, *, beta, varsigma=1.0, classes=None, normalize="unit"):
+    """A classifier out of numbers: memories (P, N), class weights (P+1, C+1)."""
+    normalizer, p = Normalizer(normalize), torch.tensor(class_weights, dtype=torch.float64)
+    w, _ = normalizer(torch.tensor(memories, dtype=torch.float64))
+    p = p / p.sum()
+    beta = torch.tensor(beta, dtype=torch.float64)
+    params = Parameters(w, p, beta, varsigma, p.sum(1), p.sum(0)).check()
+    names = np.arange(p.shape[1] - 1) if classes is None else np.array(classes)
+    settings = {"n_memories": len(w), "normalize": normalize, "label_smoothing": 0.0}
+    model = FittedModel(
+        "classifier", Votes.of(params), params, normalizer, Features(w.shape[1]), names,
+        learns_beta=False, label_mass=params.p_q.clone(), record=Record(settings),
+    )  # fmt: skip
+    return mn.as_estimator(model)
 
 
 def assert_same_bits(one, two, x):

@@ -39,7 +39,7 @@ KNOWN = {"python", "bash", "console", "text", "toml", "json"}  # a typo would go
 _FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 # Names that are gone, and words that readers stumbled over.
 _STALE = re.compile(
-    r"calibrate_novelty|Refinement|\bselection_\b|\bverbose\b|a fifth of the rows|\bblanks\b|"
+    r"calibrate_novelty|Refinement|\bselection_\b|\bProgressBar\b|a fifth of the rows|\bblanks\b|"
     r"\bclumps?\b|\bstrangers?\b|by heart|\bmended\b|the same bits|\bthe say\b|\bby defaults\b|\bverdicts?\b|\bjudge"
 )
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+)\)")

@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from mnemosphere.machine import how_to_install
+
 ROOT = Path(__file__).parents[1]
 BLOCK = """
 import sys
@@ -38,7 +40,6 @@ def test_the_extra_holds_what_is_blocked():
 
 NEEDS = {
     "mn.Dataset.open('rows.parquet')": "pyarrow",
-    "mn.ProgressBar()": "rich",
     "mn.plots.memories": "matplotlib",
     "mn.interpret.memory_table(model)": "pandas",
 }
@@ -52,7 +53,7 @@ import os
 os.chdir({str(tmp_path)!r})
 open("rows.parquet", "wb").write(b"PAR1")
 import mnemosphere as mn
-model = mn.interpret.from_parameters([[1, 0], [0, 1]], [[0, 0, 0], [1, 0, 0], [0, 1, 0]], beta=5.0)
+model = clf.model_
 for line in {list(NEEDS)!r}:
     try:
         eval(line)
@@ -61,11 +62,28 @@ for line in {list(NEEDS)!r}:
 """
     accuracy, *told = run(code).splitlines()
     assert float(accuracy) > 0.9
-    assert told == [f"this needs {name}: pip install 'mnemosphere[app]'" for name in NEEDS.values()]
+    assert told == [f"this needs {name}: {how_to_install('app')}" for name in NEEDS.values()]
+
+
+def test_progress_is_shown_without_rich():
+    code = """
+import time
+import numpy as np
+import mnemosphere as mn
+
+class Slow(mn.Callback):
+    def on_start(self, run):
+        time.sleep(1)
+
+sys.stderr = sys.stdout
+x = np.random.default_rng(0).normal(size=(40, 3))
+mn.DAMClassifier(3, search=None, verbose=1, callbacks=[Slow()]).fit(x, x[:, 0] > 0)
+"""
+    assert run(code).startswith("training 3 memories 0/")
 
 
 def test_the_command_line_says_what_it_needs():
     code = "import runpy; runpy.run_module('mnemosphere', run_name='__main__')"
     found = subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True)
     assert found.returncode != 0
-    assert found.stderr.strip().splitlines()[-1].endswith("pip install 'mnemosphere[app]'")
+    assert found.stderr.strip().splitlines()[-1].endswith(how_to_install("app"))

@@ -16,36 +16,23 @@ from mnemosphere import files
 # Atomic writes
 
 
+@pytest.mark.parametrize("error", [OSError("no space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize("broken", ["replace", "fsync"])
 @pytest.mark.parametrize("existing", [True, False])
-def test_a_failed_write_leaves_everything_as_it_was(tmp_path, monkeypatch, broken, existing):
+def test_a_failed_write_leaves_everything_as_it_was(tmp_path, monkeypatch, error, broken, existing):
     path = tmp_path / "file"
     if existing:
         path.write_bytes(b"old")
 
     def fail(*args):
-        raise OSError("no space left on device")
+        raise error
 
     monkeypatch.setattr(os, broken, fail)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(type(error)):
         files.write_atomically(path, b"new")
     assert [p.name for p in tmp_path.iterdir()] == (["file"] if existing else [])
     if existing:
         assert path.read_bytes() == b"old"
-
-
-def test_ctrl_c_while_writing_leaves_everything_as_it_was(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-
-    def interrupt(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        files.write_atomically(path, b"new")
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
-    assert path.read_bytes() == b"old"
 
 
 def test_the_new_file_is_on_disk_before_it_takes_the_name(tmp_path, monkeypatch):
@@ -90,13 +77,8 @@ def test_tensors_and_header_come_back(tmp_path):
 def test_only_the_kind_and_version_asked_for_are_read(tmp_path):
     path = tmp_path / "file"
     files.write_tensors(path, {"a": torch.zeros(2)}, {"format": "kind", "version": 7})
-    for kind, version, message in (
-        ("other", 7, "is not a other file but kind"),
-        ("kind", 8, "has format version 7, this release reads 8"),
-    ):
-        with pytest.raises(ValueError, match=message) as caught:
-            files.read_tensors(path, kind, version)
-        assert str(path) in str(caught.value)
+    with pytest.raises(ValueError, match="file is not a other file but kind"):
+        files.read_tensors(path, "other", 7)
     save_file({"a": torch.zeros(3)}, path)
     with pytest.raises(ValueError, match="of another program"):
         files.read_tensors(path, "kind", 7)
@@ -176,41 +158,6 @@ def test_leftovers_of_a_killed_process_go_with_the_next_write(tmp_path):
     assert left == {"run", ".run." + "1" * 32, *kept}
     files.remove_leftovers(path)
     assert {p.name for p in tmp_path.iterdir()} == {"run", *kept}
-
-
-@pytest.mark.parametrize(
-    "about",
-    [
-        {"data_offsets": [0, 8]},
-        {"data_offsets": [4, 8]},
-        {"data_offsets": [0.0, 4]},
-        {"data_offsets": [0, 4, 8]},
-        {"data_offsets": "04"},
-        {"shape": [2]},
-        {"shape": [-1]},
-        {"shape": [1.0]},
-        {"shape": [True]},
-        {"shape": 1},
-        {"shape": [1] * 70},
-        {"shape": [10**30]},
-        {"dtype": ["F32"]},
-        {"dtype": "F4"},
-    ],
-    ids=str,
-)
-def test_tensors_fill_the_file_and_nothing_else(tmp_path, about):
-    path, about_it = tmp_path / "file", {"format": "kind", "version": 7}
-    seal = files.checksum({"a": torch.zeros(1)}, about_it)
-    ours = json.dumps(about_it | {"checksum": seal})
-    sound = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
-    for told, fine in ((sound, True), (sound | about, False)):
-        header = json.dumps({"__metadata__": {"mnemosphere": ours}, "a": told}).encode()
-        path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-        if fine:
-            assert files.read_tensors(path, "kind", 7)[1]["a"].tolist() == [0.0]
-        else:
-            with pytest.raises(ValueError, match="is damaged or not a safetensors file"):
-                files.read_tensors(path, "kind", 7)
 
 
 def test_what_is_said_of_a_damaged_file_is_short(tmp_path):

@@ -43,7 +43,6 @@ TABLES = (*sets.BUNDLED, "pima", "sonar", "vertebral", "olive", "crabs", "satell
 ONE_NEIGHBOR, LOGISTIC, FOREST = "1-NN", "logistic regression", "random forest"
 VARSIGMA = (0.15, 0.25, 0.4, 0.6, 0.8, 1.0)
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0)  # C of logistic regression
-METRICS = ("whitened", "weighted")  # geometries with a metric
 
 
 class Kind(NamedTuple):
@@ -271,7 +270,7 @@ def jobs(names: list[str], seeds: int) -> list[Job]:
         for name in sorted(names, key=lambda name: list(KINDS).index(kind_of(name))):
             swept = [("joint", "varsigma", VARSIGMA), (LOGISTIC, "C", PENALTIES)]
             if kind_of(name) == "table":
-                swept.append(("joint", "geometry", (KINDS["table"].normalize, *METRICS)))
+                swept.append(("joint", "geometry", (KINDS["table"].normalize, "whitened")))
             found += [Job(name, method, seed) for method in ("conditional", ONE_NEIGHBOR, FOREST)]
             found += [Job(name, method, seed, key, v) for method, key, of in swept for v in of]
     return found

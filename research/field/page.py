@@ -22,7 +22,7 @@ from research.field.cost import AXES
 from research.field.parts import PARTS
 from research.field.store import RESULTS, Results
 from research.pages.marks import markdown
-from research.pages.stored import Table, source, sources
+from research.pages.stored import Table, measured_on, source, sources
 from research.plots.ranks import critical_difference
 from research.report import Json
 
@@ -225,7 +225,7 @@ def cost_table() -> Table:
             seconds = [short(curve[at]) if at in curve else "" for curve in curves]
             lines.append([f"{at:,} {axis}", *seconds])
     head = [f"{base}, but", "`DAMClassifier`, s", *(f"{m}, s" for m in shown[1:])]
-    return Table(f"{markdown(head, lines)}\n\n{source(run)}", [run])
+    return Table(f"{markdown(head, lines)}\n\n{measured_on([run])}", [run])
 
 
 def _cost() -> Json:
@@ -272,10 +272,11 @@ def cost() -> Figure:
             )  # fmt: skip
         ax.set_xscale("log")
         ax.set_yscale("log")
+        plain_log(ax.xaxis)
         plain_log(ax.yaxis)
         others = [f"{v:,} {k}" for k, v in run["base"].items() if k != axis]
         ax.set_title(", ".join(others), fontsize=10)
-        ax.set_xlabel("memories or prototypes" if axis == "memories" else axis)
+        ax.set_xlabel(axis)
         ax.set_ylabel("seconds of fit")
         ax.grid(color="#E5E5E5", linewidth=0.6)
     handles, labels = figure.axes[0].get_legend_handles_labels()

@@ -90,6 +90,7 @@ def write() -> None:
     for name, draw in PICTURES.items():
         save(draw(), IMAGES / f"{name}.png", dpi=150)
     pictures.demo_pictures(IMAGES)
+    pictures.two_layers(IMAGES)
     pictures.texts_page(IMAGES / "texts.png")
 
 

@@ -40,11 +40,10 @@ SETTINGS = {
     "Python 3.11 to 3.1": "versions",
     "79% stands for 78.5 to 79.5": "a number of the paper, at two digits",
     "so the 79% is": "the same number",
-    "trained for 300 passes": "a setting of the experiment",
     "must lower it by 2%": "a constant of the choice",
     "less than 90% sure": "a limit in the code above it",
     "threshold for 5%": "a rate in the code above it",
-    "lost 70% of their pixels": "a share in the code below it",
+    "lost 90% of their pixels": "a share in the code below it",
 }
 
 _NUMBER = r"\d[\d,.]*(?:[–-]\d[\d,.]*)?"

@@ -34,10 +34,15 @@ def read(name: str) -> Json:
     return content
 
 
-def table(columns: Mapping[str, str], rows: Iterable[Json], *runs: Json, more: str = "") -> Table:
-    """A table by its columns' templates, the commands of the runs behind it, and a remark."""
+def table(columns: Mapping[str, str], rows: Iterable[Json], *runs: Json, more: str = "",
+          guide: bool = False) -> Table:  # fmt: skip
+    """A table by its columns' templates, the commands of the runs behind it, and a remark.
+
+    On pages of the guide, machine and version stand in place of the commands.
+    """
     lines = [[template.format(**row) for template in columns.values()] for row in rows]
-    return Table(f"{markdown(list(columns), lines)}\n\n{sources(runs)}{more}", list(runs))
+    below = measured_on(runs) if guide else sources(runs)
+    return Table(f"{markdown(list(columns), lines)}\n\n{below}{more}", list(runs))
 
 
 def problems(name: str, runs: Iterable[Json]) -> list[str]:
@@ -77,10 +82,19 @@ def _version(run: Json) -> str:
     return str(run.get("versions", {}).get("mnemosphere", ""))
 
 
+def _machine(run: Json) -> str:
+    version = _version(run)
+    return device(run) + (f", version {version}" if version else "")
+
+
 def source(run: Json) -> str:
     """Command, machine and version."""
-    version = _version(run)
-    return f"- {command(run)}, {device(run)}" + (f", version {version}" if version else "")
+    return f"- {command(run)}, {_machine(run)}"
+
+
+def measured_on(runs: Iterable[Json]) -> str:
+    """Machine and version, each once."""
+    return f"Measured on: {'; '.join(dict.fromkeys(map(_machine, runs)))}"
 
 
 def sources(runs: Iterable[Json]) -> str:

@@ -20,7 +20,7 @@ def _conditional() -> tuple[list[Json], list[Json]]:
     runs = [read(f"conditional_{name}") for name in CASES]
     rows = [
         row | {"kind": _KINDS[run["data"]], "all": row["encoding_seconds"] + row["seconds"],
-               "rows": run["rows"], "device": run["device"]}
+               "rows": run["rows"]}
         for run in runs for row in run["results"]
     ]  # fmt: skip
     return rows, runs
@@ -49,7 +49,7 @@ def two_layers_table() -> Table:
         for n in sorted({row["memories"] for row in rows}, reverse=True)
     ]  # fmt: skip
     columns = {"": "{what}", "MNIST": "{mnist}", "Fashion-MNIST": "{fashion}"}
-    return table(columns, lines, *runs)
+    return table(columns, lines, *runs, guide=True)
 
 
 def word_counts_table() -> Table:
@@ -63,15 +63,15 @@ def word_counts_table() -> Table:
             rows.append({"name": name, "method": shown, "words": own[0]["words"]} | mean)
     columns = {"texts": "{name}", "words": "{words:,}", "method": "{method}",
                "accuracy": "{accuracy:.1%}", "log-loss": "{log_loss:.3f}", "seconds": "{seconds:.0f}"}  # fmt: skip
-    return table(columns, rows, run)
+    return table(columns, rows, run, guide=True)
 
 
 def gpu_cost_table() -> Table:
     """Seconds of conditional fits of large data."""
     columns = {"data": "{kind}", "rows": "{rows:,}", "memories": "{memories:,}",
-               "fit, s": "{all:.2g}", "machine": "{device}"}  # fmt: skip
+               "fit, s": "{all:.2g}"}  # fmt: skip
     rows, runs = _conditional()
-    return table(columns, rows, *runs)
+    return table(columns, rows, *runs, guide=True)
 
 
 def ranks_table() -> Table:
@@ -81,7 +81,7 @@ def ranks_table() -> Table:
     columns = {"processes": "{ranks}", "pass": "{pass}", "seconds": "{seconds:.2f}",
                "efficiency": "{efficiency:.2f}", "exchange": "{part}"}  # fmt: skip
     size = f"{run['rows']:,} rows, {run['memories']:,} memories, {run['features']} features"
-    return table(columns, rows, run, more=f": {size}, one thread per process")
+    return table(columns, rows, run, more=f": {size}, one thread per process", guide=True)
 
 
 def starts_table() -> Table:

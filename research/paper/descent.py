@@ -11,7 +11,6 @@ from mnemosphere.model import Batch, Curvature, Parameters, objectives
 from mnemosphere.model.curvature import curvature_along, random_tangent
 from mnemosphere.model.kernel import memory_shares
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import relative_residual
 
@@ -35,7 +34,7 @@ class Descent:
 
     def __call__(
         self, params: Parameters, batch: Batch, rule: LabelRule = objectives.joint, *,
-        generator: torch.Generator | None = None, sums: Sums = ALONE,
+        generator: torch.Generator | None = None,
     ) -> Curvature:  # fmt: skip
         """Curvature at `params`: directions from batches, values on all rows."""
         generator = torch.Generator().manual_seed(0) if generator is None else generator

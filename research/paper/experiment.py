@@ -37,7 +37,7 @@ from research.report import Arrays, Comparison, Json, Parts, WorkTime, read_json
 RESULT, ARRAYS, PARTS = "result.json", "arrays.npz", "parts"
 # What a quick run has instead: nothing that needs a file or a network. It does without the rest.
 EMBEDDED = {"mnist": "mnist-small"}
-_INSTALL = {"umap": "umap-learn, pip install 'mnemosphere[umap]'"}
+_INSTALL = {"umap": "umap-learn, pip install '.[umap]'"}
 
 
 class MissingPackageError(ValueError):

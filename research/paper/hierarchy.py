@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.model import Batch, Curvature, Krylov, Parameters
+from mnemosphere.model import Batch, Curvature, Krylov, Parameters, accumulate, objectives
 from mnemosphere.model.certificates import certify, residual
 from mnemosphere.model.duplicate import duplicate, split
 from mnemosphere.model.merge import merge
@@ -85,8 +85,8 @@ def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvatur
     certificate = certify(params, data, tol=10 * tol, method=_Known(curvature))
     everyone = torch.arange(params.n_memories, device=params.w.device)
     twins = duplicate(params, everyone)
-    rest = residual(twins, data)
-    back = merge(twins, data, params.n_memories)
+    rest = residual(twins, accumulate(twins, data, objectives.joint))
+    back, _ = merge(twins, data, params.n_memories)
     spectra = splitting_spectra(params, data)
     probe = finite_differences(params, data, curvature.direction)
     level = {
@@ -105,7 +105,7 @@ def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvatur
         "duplicated": {
             "loss_change": mean_loss(twins, data) - loss,
             "residual": float(rest.largest),
-            "merged_back_loss_change": back.loss_after - loss,
+            "merged_back_loss_change": mean_loss(back, data) - loss,
         },
     }
     return level, curvature

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mnemosphere.plots import memory_gallery
 from research.paper.classification import (
     SOLVERS,
     compared,
@@ -19,6 +18,7 @@ from research.paper.classification import (
 )
 from research.paper.curves import draw_curves
 from research.paper.experiment import Experiment, load_arrays, save_picture
+from research.plots.gallery import memory_gallery
 from research.report import Comparison, Json
 
 _SIDE = (28, 28)

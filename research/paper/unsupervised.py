@@ -26,13 +26,13 @@ from matplotlib.figure import Figure
 
 from mnemosphere.model import Parameters, evaluate, initialize, objectives
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.plots import latent_classes, memory_gallery
-from mnemosphere.plots.checks import as_soft_labels
 from mnemosphere.plots.style import figure_style, new_figure
 from mnemosphere.training import PassRecord, Solver, latent
 from research import fits
 from research.fits import group_classes, unlabeled
 from research.paper.experiment import Experiment, Run, load_arrays, save_picture
+from research.plots.gallery import memory_gallery, soft_labels
+from research.plots.latent import latent_classes
 from research.report import Comparison, Json, synchronize
 
 _PRIOR = (110, 132, 121, 101, 105, 108, 104, 102, 112, 125)
@@ -314,7 +314,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
     arrays, side = load_arrays(folder), (result["settings"]["size"],) * 2
     classes, shown = range(len(result["settings"]["prior"])), result["settings"]["shown"]
     w, p = (arrays[f"{name} {shown}"].astype(np.float64) for name in ("w", "p"))
-    soft = as_soft_labels(p)
+    soft = soft_labels(p)
     order = np.lexsort((-soft.max(1), soft.argmax(1)))  # by class, the surest first
     pages = {"fig4": order[:: max(1, len(order) // _SHOWN)][:_SHOWN]}
     for k, start in enumerate(range(0, len(order), _SHOWN)):
@@ -337,7 +337,7 @@ def _ways(result: Json, arrays: dict[str, Any], side: tuple[int, ...]) -> Figure
         w, p = (arrays[f"{name} {row['case']}"] for name in ("w", "p"))
         # Memories of one corner have the largest entries of all and would make strokes pale.
         scale = float(np.quantile(np.abs(w.astype(np.float64)), 0.99))
-        latent_classes(w, p, image_shape=side, vmax=scale, ax=ax)
+        latent_classes(ax, w, p, image_shape=side, vmax=scale)
         within, shuffled = (round(row[name] or 0.0, 2) + 0.0 for name in ("within", "shuffled"))
         ax.set_title(
             f"{_TITLES[row['case']]}\noverlap within a class {within:.2f}, shuffled {shuffled:.2f}",

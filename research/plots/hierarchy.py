@@ -11,21 +11,20 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
-from mnemosphere.plots.growth import branch, checked_tree, tree_places
+from mnemosphere.plots.checks import Array
+from mnemosphere.plots.growth import branch, tree_places
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 from mnemosphere.plots.style import (
     BLUE,
     GREEN,
     GREY,
+    PALETTE,
     PURPLE,
     VERMILLION,
-    category_style,
     figure_style,
     new_figure,
     plain,
 )
-from research.plots.checks import increasing
 
 _NODE = 0.86  # width of a memory, where leaves are 1 apart
 _TEXT = 0.46  # height of the two lines below a memory
@@ -52,25 +51,9 @@ def saddle_hierarchy(
     (n,). loss and beta_eff (L,) are those of the fixed point of each level. A descent is (steps,
     losses) of the way to that level; the first losses are those of the saddle it leaves.
     """
-    level, parent = checked_tree(levels, parents)
-    pictures = as_patterns(memories, "memories", image_shape)
-    losses, strength = as_array(loss, "loss", 1), as_array(beta_eff, "beta_eff", 1)
-    threshold = as_array(beta_split, "beta_split", 1, infinite=True)
-    curvature = as_array(lambda_min, "lambda_min", 1)
-    label = as_array(labels, "labels", 1).astype(np.int64)
+    level, parent, label = np.asarray(levels), np.asarray(parents), np.asarray(labels)
+    losses = np.asarray(loss)
     n_levels = int(level.max()) + 1
-    same_length(n_levels, "level", loss=losses, beta_eff=strength, descents=descents)
-    same_length(
-        len(level),
-        "node",
-        memories=pictures,
-        beta_split=threshold,
-        lambda_min=curvature,
-        labels=label,
-    )
-    if n_levels > 1 and np.diff(losses).max() >= 0:
-        raise ValueError("loss must fall from level to level: these are not levels of one tree")
-
     height = _NODE * aspect(image_shape)
     gaps = -np.diff(losses)
     # The closest two levels are as far apart as their pictures and text need.
@@ -103,16 +86,16 @@ def saddle_hierarchy(
     )
     for value in losses:
         tree.axhline(unit * value, color="#EAEAEA", linewidth=0.8, zorder=0)
-    scale = largest(pictures)
-    for k, picture in enumerate(pictures):
+    scale = largest(memories)
+    for k, picture in enumerate(memories):
         box = Box(x[k] - _NODE / 2, y[k] - height / 2, _NODE, height)
         draw_pattern(tree, picture, box, image_shape, vmax=scale)
-        saddle = bool(curvature[k] < 0)
+        saddle = bool(lambda_min[k] < 0)
         color = VERMILLION if saddle else BLUE
         frame(tree, box, color, 1.6)
         name = plain(classes[int(label[k])], 6)
         tree.annotate(name, (box.left, box.bottom + height), (1, 2), **_points(7.5))
-        text = f"{_short(threshold[k])}\n{_short(curvature[k])}"
+        text = f"{_short(beta_split[k])}\n{_short(lambda_min[k])}"
         tree.annotate(
             text,
             (x[k], box.bottom),
@@ -132,7 +115,7 @@ def saddle_hierarchy(
         widths.append(widths[-1] + int((level == k).sum()) // 2)
     names = [
         f"P = {p}\nloss {_short(v)}\n$\\beta_{{\\mathrm{{eff}}}}$ {b:.1f}"
-        for p, v, b in zip(widths, losses, strength, strict=True)
+        for p, v, b in zip(widths, losses, beta_eff, strict=True)
     ]
     tree.set_yticks(unit * losses, names)
     tree.set_xticks([])
@@ -161,11 +144,9 @@ def _draw_descents(
     """Each level's descent after the other's, on a scale of steps that shows the first ones."""
     shift = 0.0
     for k, (steps, values) in enumerate(descents):
-        s = increasing(steps, "steps of a descent")
-        v = as_array(values, "losses of a descent", 1)
-        same_length(len(s), "step", losses=v)
+        s, v = np.asarray(steps), np.asarray(values)
         across: Array = shift + np.log10(1 + s)
-        color, _ = category_style(k)
+        color = PALETTE[k % len(PALETTE)]
         if k > 0:
             ax.plot(across, unit * v, color=color, linewidth=1.8)
             ax.plot(across[0], unit * v[0], "s", color=VERMILLION, markersize=6, zorder=4)
@@ -212,9 +193,7 @@ def split_threshold(
     beta_eff, lambda_min (K,) are those of the fixed point with one memory, each of `distances` (K,)
     is ‖w^1 − w^2‖ where its copies came to rest. beta_split: where β_eff and β_split are equal.
     """
-    across = increasing(beta_eff, "beta_eff")
-    curvature = as_array(lambda_min, "lambda_min", 1)
-    same_length(len(across), "β_eff", lambda_min=curvature, **distances)
+    across, curvature = np.asarray(beta_eff), np.asarray(lambda_min)
     figure = new_figure(7.2, 2.8)
     left, right = figure.subplots(1, 2, sharex=True)
     saddle = curvature < 0
@@ -238,9 +217,8 @@ def split_threshold(
     left.set_ylabel(r"$\lambda_{\min}$ of the duplicated memory")
     left.legend(loc="lower left", fontsize=8, borderaxespad=0.2)
     for k, (name, distance) in enumerate(distances.items()):
-        apart = as_array(distance, f"distances of {name!r}", 1)
         look = {"color": (PURPLE, GREEN)[k % 2], "marker": "Dv"[k % 2]}
-        right.plot(across, apart, label=name, linewidth=1.2, **look)
+        right.plot(across, distance, label=name, linewidth=1.2, **look)
     right.set_ylabel(r"distance of the copies at rest")
     right.legend(loc="best")
     return figure

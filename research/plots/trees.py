@@ -14,7 +14,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mnemosphere.plots.checks import Array, as_array, same_length
+from mnemosphere.plots.checks import Array
 from mnemosphere.plots.style import (
     BLACK,
     BLUE,
@@ -50,28 +50,13 @@ class LearningRun:
     clusters: Any
 
 
-@figure_style()
-def learning_tree(
-    place: Any, label: Any, time: Any, before: Any, *, ax: Axes | None = None
-) -> Axes:
+def _draw_tree(ax: Axes, place: Any, label: Any, time: Any, before: Any) -> None:
     """Points of memories joined in the order of time, colored by class; see `LearningRun`.
 
     Later points are bolder and the last ones larger, a ring is around the first ones, and every
     class is named where most of its memories end.
     """
-    at = as_array(place, "place", 2)
-    kind = as_array(label, "label", 1).astype(np.int64)
-    when = as_array(time, "time", 1)
-    earlier = as_array(before, "before", 1).astype(np.int64)
-    same_length(len(at), "point", label=kind, time=when, before=earlier)
-    if at.shape[1] != 2:
-        raise ValueError(f"place must be (points, 2), got {at.shape}")
-    if earlier.min() < -1 or (earlier >= np.arange(len(at))).any():
-        raise ValueError("before must hold earlier points, or -1 for none")
-    if ax is None:
-        figure = new_figure(4.4, 4.2)
-        ax = figure.subplots()
-        assert isinstance(ax, Axes)
+    at, kind, when, earlier = map(np.asarray, (place, label, time, before))
     joined = np.flatnonzero(earlier >= 0)
     colors = np.array([_COLORS[k % len(_COLORS)] for k in kind])
     rank = np.searchsorted(np.unique(when), when)
@@ -103,7 +88,6 @@ def learning_tree(
     _name_classes(ax, at[ended], kind[ended])
     ax.set_xticks([])
     ax.set_yticks([])
-    return ax
 
 
 def _name_classes(ax: Axes, at: Array, kind: NDArray[np.int64]) -> None:
@@ -134,8 +118,6 @@ def learning_trees(
     Below: memories still in the trunk (overlap with the mean direction above `trunk`), the mean
     overlap, and the clusters of memories, against passes.
     """
-    if not 1 <= len(runs) <= len(_OF_RUNS):
-        raise ValueError(f"draw 1 to {len(_OF_RUNS)} runs in one picture, got {len(runs)}")
     figure = new_figure(3.5 * max(len(runs), 2), 5.6)
     grid = figure.add_gridspec(2, 12, height_ratios=[3.4, 2.0])
     share: Axes | None = None
@@ -143,7 +125,7 @@ def learning_trees(
     for k, (name, one) in enumerate(runs.items()):
         ax = figure.add_subplot(grid[0, k * span : (k + 1) * span], sharex=share, sharey=share)
         share = ax if share is None else share
-        learning_tree(one.place, one.label, one.time, one.before, ax=ax)
+        _draw_tree(ax, one.place, one.label, one.time, one.before)
         ax.set_title(plain(name, 60), color=_OF_RUNS[k])
         ax.set_xlabel(f"{axes} 1")
         if k == 0:
@@ -152,12 +134,12 @@ def learning_trees(
     longest = 1
     for k, one in enumerate(runs.values()):
         look: dict[str, Any] = {"color": _OF_RUNS[k], "linewidth": 1.5}
-        passes = np.arange(1, len(as_array(one.near, "near", 1)) + 1)
+        passes = np.arange(1, len(one.near) + 1)
         longest = max(longest, len(passes))
         near.plot(passes, one.near, **look)
         near.fill_between(passes, 0, one.near, color=_OF_RUNS[k], alpha=0.15, linewidth=0)
         overlap.plot(passes, one.overlap, **look)
-        kept = np.maximum(as_array(one.kept, "kept", 1), 0.8)
+        kept = np.maximum(one.kept, 0.8)
         groups.plot(kept, one.clusters, marker="o", markersize=2.5, **look)
     overlap.axhline(trunk, color="#9A9A9A", linewidth=0.8, linestyle=":")
     for ax in (near, overlap, groups):

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from mnemosphere.theory import OrderParameters, SaddlePointProblem, find_solutions
-from mnemosphere.theory.continuation import Branch, newton, trace_branch
 from mnemosphere.theory.saddle_point import conjugate
 from mnemosphere.theory.symmetric import symmetric_overlap
 from mnemosphere.theory.variational import free_entropy_per_example
 from research.plots import theory as pictures
+from research.theory.continuation import Branch, newton, trace_branch
 from research.theory.setting import (
     Setting,
     StepDone,
@@ -47,7 +47,7 @@ class BranchCurve:
 class Branches:
     """Every branch found, and the places where one turns unstable, folds or merges.
 
-    bifurcations: (branch, kind, β), with the kinds of `theory.continuation.trace_branch`.
+    bifurcations: (branch, kind, β), with the kinds of `continuation.trace_branch`.
     """
 
     curves: list[BranchCurve]
@@ -57,7 +57,7 @@ class Branches:
         """All values of β at which any branch is known."""
         return np.unique(np.concatenate([curve.beta for curve in self.curves]))
 
-    def draw_tree(self, ax: Axes | None = None) -> Axes:
+    def draw_tree(self) -> Axes:
         """The largest overlap of each group of memories against β."""
         beta = self.grid()
         lines, stable = [], []
@@ -68,14 +68,13 @@ class Branches:
         return pictures.bifurcation_tree(
             beta,
             lines,
-            stable=stable,
-            transitions=sorted({round(place, 6) for _, _, place in self.bifurcations}),
+            stable,
+            sorted({round(place, 6) for _, _, place in self.bifurcations}),
             transition_label="bifurcation",
             ylabel="largest overlap of a memory",
-            ax=ax,
         )
 
-    def draw_free_entropy(self, ax: Axes | None = None) -> Axes:
+    def draw_free_entropy(self) -> Axes:
         """Free entropies above that of the symmetric solution, of states that are stable somewhere.
 
         With them the saddle between two of them, up to where it merges.
@@ -87,7 +86,7 @@ class Branches:
             for curve in shown
         }
         return pictures.free_entropy_branches(
-            beta, table, ylabel="free entropy per example, symmetric = 0", ax=ax
+            beta, table, ylabel="free entropy per example, symmetric = 0"
         )
 
     def _symmetric(self, beta: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -109,7 +108,7 @@ def coexistence_window(setting: Setting, *, generator: torch.Generator) -> tuple
     critical = setting.transition()
     top = setting.problem(beta=1.1 * critical)
     broken = solve_two(top, generator=generator)[0]
-    branch = trace_branch(top, "beta", (np.linspace(1.1, 0.5, 13) * critical).tolist(), broken)
+    branch = trace_branch(top, (np.linspace(1.1, 0.5, 13) * critical).tolist(), broken)
     start = next((e.value for e in branch.bifurcations if e.kind != "crossing"), 0.5 * critical)
     even = OrderParameters(torch.ones_like(broken.m), broken.p)
     ahead = []
@@ -158,7 +157,7 @@ def trace_branches(
     names = _names([seed.symmetry.groups for seed in seeds])
     for k, (name, seed) in enumerate(zip(names, seeds, strict=True)):
         progress(k, len(seeds))
-        branch = trace_branch(top, "beta", values[::-1], seed.state)
+        branch = trace_branch(top, values[::-1], seed.state)
         curves.append(_curve(top, name, branch, seed.symmetry.groups))
         events += [(name, event.kind, event.value) for event in branch.bifurcations]
         if not branch.complete:
@@ -209,9 +208,9 @@ def _behind_the_fold(
     rest = [v for v in values if v > above.value]
     gap = (rest[0] if rest else above.value) - above.value
     up = [above.value, *(above.value + gap * t**2 for t in (0.2, 0.4, 0.6, 0.8)), *rest]
-    partner = trace_branch(problem, "beta", up, found.state)
+    partner = trace_branch(problem, up, found.state)
     # The curve starts at the fold itself.
-    return Branch("beta", [fold, *partner.points], partner.bifurcations, True, partner.message)
+    return Branch([fold, *partner.points], partner.bifurcations, True)
 
 
 def _curve(

@@ -8,9 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.table import Table
 
-from mnemosphere.theory import DistinctSolution, find_solutions
 from research.theory import (
     Sampling,
     Setting,
@@ -33,7 +31,6 @@ from research.theory.options import (
     Parameter,
     Rho,
     SoftLabels,
-    Starts,
     Teachers,
     Uniform,
     Upsilon,
@@ -41,76 +38,6 @@ from research.theory.options import (
     read_labels,
 )
 from research.theory.study import Begin, study_command
-
-
-@study_command("solve", picture=False)
-def solve(
-    begin: Begin,
-    teacher: Teachers = 3,
-    memories: Memories = 3,
-    beta: Beta = 4.0,
-    rho: Rho = 2.0,
-    upsilon: Upsilon = 1.0,
-    features: Features = 1000,
-    uniform_share: Uniform = 0.0,
-    soft_labels: SoftLabels = None,
-    starts: Starts = 100,
-) -> None:
-    """Find the solutions of the saddle-point equations: overlaps, symmetry, free entropy.
-
-    The equations are the limit of many features. Where β is not small against N, or υN not large,
-    a note says so.
-    """
-    setting = Setting(
-        teacher, memories, beta, rho, upsilon, uniform_share, features, read_labels(soft_labels)
-    )
-    settings = asdict(setting) | {"starts": starts}
-    study = begin(settings)
-    with study.work("solving"):
-        problem = setting.problem()
-        found = find_solutions(problem, starts, generator=study.generator)
-        symmetric = setting.soft_labels is None and min(teacher, memories) > 1
-        transition = setting.transition() if symmetric else None
-    missed = starts - sum(solution.count for solution in found)
-    if missed:
-        study.remark(f"{missed} of {starts} starts did not converge and are left out")
-    rows = [
-        {
-            "free_entropy": solution.free_entropy,
-            "kind": solution.symmetry.kind,
-            "groups": solution.symmetry.groups,
-            "stable": solution.stable,
-            "leading_eigenvalue": solution.leading_eigenvalue,
-            "starts": solution.count,
-            "m": solution.m,
-            "p": solution.p,
-        }
-        for solution in found
-    ]
-    data = {"beta_eff": problem.beta_eff, "transition": transition, "solutions": rows}
-    shown: list[Any] = [_solution_table(found)]
-    if transition is not None:
-        shown.append(f"the symmetric solution is unstable above β = {transition:.6f}")
-    study.finish(data, None, *shown)
-
-
-def _solution_table(found: list[DistinctSolution]) -> Table:
-    table = Table(title="solutions, largest free entropy first", title_justify="left")
-    for name in ("free entropy", "kind", "λ_max", "starts", "overlaps m"):
-        table.add_column(name)
-    for solution in found:
-        table.add_row(
-            f"{solution.free_entropy:.6f}",
-            f"{solution.symmetry.kind}, {'stable' if solution.stable else 'a saddle'}",
-            f"{solution.leading_eigenvalue:.3f}",
-            str(solution.count),
-            "\n".join(" ".join(f"{v:6.3f}" for v in row) for row in solution.m.tolist()),
-            end_section=True,
-        )
-    table.caption = (
-        "free entropy: per example; m: one row per teacher memory, one column per student memory"
-    )
-    return table
 
 
 @study_command("phase-diagram")

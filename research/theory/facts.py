@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from research.pages.stored import FINISHED_FACTS, read
+from research.pages.stored import FINISHED_FACTS
 from research.report import STORED, Json
 
 Facts = dict[str, str]
@@ -27,10 +27,6 @@ def _power(value: float) -> str:
 
 def _listed(values: list[str]) -> str:
     return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} and {values[-1]}"
-
-
-def _starts() -> Facts:
-    return {"slowest": f"{max(row['seconds'] for row in read('saddle_starts')['rows']):.1f}"}
 
 
 def _bifurcation() -> Facts:
@@ -80,7 +76,6 @@ def _examples() -> Facts:
 
 
 _FACTS = {
-    "starts": _starts,
     "bifurcation": _bifurcation,
     "free-entropy": _free_entropy,
     "spectrum": _spectrum,

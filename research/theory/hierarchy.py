@@ -28,10 +28,10 @@ from mnemosphere.theory import (
     spectrum,
     split_temperature,
 )
-from mnemosphere.theory.continuation import newton
 from mnemosphere.theory.saddle_point import conjugate, mean_memories, residual
 from mnemosphere.theory.stability import antisymmetric_matrix, antisymmetric_spectrum
 from research.plots import theory as pictures
+from research.theory.continuation import newton
 from research.theory.setting import StepDone, no_progress
 
 _TOGETHER = 1e-4  # memories whose overlaps differ by less coincide
@@ -96,7 +96,7 @@ class Hierarchy:
     saddles: list[tuple[NDArray[np.float64], NDArray[np.float64]]]
     splits: list[float]
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self) -> Axes:
         """The tree, with saddles dashed and β_split dotted."""
         lines = [*self.positions]
         stable = [np.ones(len(self.beta), bool) for _ in lines]
@@ -107,11 +107,10 @@ class Hierarchy:
         ax = pictures.bifurcation_tree(
             self.beta,
             lines,
-            stable=stable,
-            transitions=self.splits,
+            stable,
+            self.splits,
             transition_label=r"$\beta_{\rm split}$",
             ylabel="position of the memory in the tree",
-            ax=ax,
         )
         ax.set_xscale("log")
         plain_log(ax.xaxis)
@@ -265,13 +264,12 @@ class Spectrum:
     beta_split: NDArray[np.float64]
     residual: float
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self) -> Axes:
         """The sorted spectrum; rings are the closed form."""
         return pictures.jacobian_spectrum(
             self.eigenvalues,
-            predicted=self.antisymmetric.ravel(),
+            self.antisymmetric.ravel(),
             predicted_label="two copies parting, closed form",
-            ax=ax,
         )
 
 

@@ -48,7 +48,6 @@ SoftLabels = Annotated[
         metavar="ROWS",
     ),
 ]
-Starts = Annotated[int, typer.Option(help="Random starts of the solver.", min=2)]
 BETA_RANGE = "Smallest and largest β."
 
 

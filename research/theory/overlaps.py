@@ -66,16 +66,15 @@ class OverlapCurves:
     points: dict[str, tuple[list[float], list[float], list[float]]]
     r_hat: float | None
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self) -> Axes:
         """Lines, and points with error bars of one standard error."""
         shown = {name: y for name, y in self.curves.items() if np.isfinite(y).any()}
         return pictures.overlap_curves(
             self.x,
             shown,
-            {name: values for name, values in self.points.items() if values[0]} or None,
+            {name: values for name, values in self.points.items() if values[0]},
             xlabel=_SYMBOLS[self.parameter],
             sampled_label=f"Gibbs, N = {self.n_features}",
-            ax=ax,
         )
 
 

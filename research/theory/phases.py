@@ -43,7 +43,7 @@ class PhaseDiagram:
     line: NDArray[np.float64]
     unconverged: int
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self) -> Axes:
         """Colored phases with the transition line on top."""
         present = [k for k in range(len(PHASES)) if (self.phase == k).any()]
         numbers = np.searchsorted(present, self.phase)
@@ -52,11 +52,9 @@ class PhaseDiagram:
             self.x,
             self.beta,
             numbers,
-            phases=[PHASES[k] for k in present],
-            lines={"analytic line": (self.x[known], self.line[known])},
+            [PHASES[k] for k in present],
+            (self.x[known], self.line[known]),
             xlabel=SYMBOLS[self.parameter],
-            ylabel=r"inverse temperature $\beta$",
-            ax=ax,
         )
 
 

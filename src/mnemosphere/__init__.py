@@ -11,7 +11,6 @@ if TYPE_CHECKING:
         DAMClusterer,
         LabelIssues,
         PatchEncoder,
-        ProgressBar,
         as_estimator,
         load,
         save,
@@ -35,7 +34,6 @@ __all__ = [
     "FixedPoint",
     "LabelIssues",
     "PatchEncoder",
-    "ProgressBar",
     "__version__",
     "as_estimator",
     "data",
@@ -54,7 +52,7 @@ __version__ = "0.3.0"
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
     "Dataset": "data.dataset",
-    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder", "ProgressBar"), "estimators"),
+    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
     **dict.fromkeys(("LabelIssues", "as_estimator", "load", "save"), "estimators"),
     **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),
     "FittedModel": "fitted",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any, NamedTuple, Self
@@ -73,6 +72,11 @@ class Features:
         return self.n_columns if self.encoding is None else len(self.encoding.names)
 
     @property
+    def shown_names(self) -> list[str]:
+        """Names of the numbers, x0, x1, … if they have none."""
+        return [str(n) for n in self.names or (f"x{i}" for i in range(self.n_numbers))]
+
+    @property
     def kinds(self) -> list[str]:
         """What each number is: a number, a date, part of a category, …"""
         return ["number"] * self.n_numbers if self.encoding is None else self.encoding.kinds
@@ -80,7 +84,7 @@ class Features:
     @property
     def lines(self) -> list[Line]:
         """The features as a user has them: a category is one."""
-        names = [str(n) for n in self.names or (f"x{i}" for i in range(self.n_numbers))]
+        names = self.shown_names
         found: list[Line] = []
         if self.encoding is not None and self.named is None:
             for own, place in self.encoding.places():
@@ -119,7 +123,7 @@ class Features:
             _check_tensor(X)
             return cls(int(X.shape[1]), owner=owner), X
         encoding = _learn_columns(X) if encoded and is_frame(X) else None
-        seen = _estimator(owner)
+        seen = _kind(owner)()
         if encoding is None:
             rows = _check_table(X, seen, reset=True)
         else:
@@ -166,7 +170,7 @@ class Features:
 
     def _as_estimator(self) -> Any:
         """What scikit-learn's checks need: an estimator that was fitted to these columns."""
-        seen = _estimator(self.owner)
+        seen = _kind(self.owner)()
         seen.n_features_in_ = self.n_columns if self.encoder is None else self.n_numbers
         if self.columns is not None and self.encoder is None:
             seen.feature_names_in_ = np.array(self.columns, dtype=object)
@@ -197,12 +201,8 @@ def _are_vectors(X: Any) -> bool:
 
 @functools.cache
 def _kind(owner: str) -> type[Any]:
+    """The class of estimators of that name, which scikit-learn's checks ask for."""
     return type(owner, (BaseEstimator,), {})
-
-
-def _estimator(owner: str) -> Any:
-    """An estimator of that name without any columns yet."""
-    return _kind(owner)()
 
 
 def _learn_columns(frame: Any) -> Encoding | None:
@@ -237,7 +237,8 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
                 "X must be (rows, features), got rows of unlike lengths: fill them up"
             ) from error
     _check_shape(X)
-    kinds = {getattr(d, "kind", "") for d in (getattr(X, "dtype", None), *_column_types(X))}
+    types = X.dtypes if is_frame(X) and hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
+    kinds = {getattr(kind, "kind", "") for kind in types}
     if "c" in kinds:
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
     if kinds & {"m", "M"}:
@@ -265,22 +266,23 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
 
 
 def _check_shape(X: Any) -> None:
-    if getattr(X, "ndim", 2) == 0:
-        raise ValueError(f"X must be (rows, features), got {X}: pass an array, a frame or a tensor")
-    if getattr(X, "ndim", 2) == 1 and len(X) and isinstance(next(iter(X)), str):
+    n_axes = getattr(X, "ndim", 2)
+    if n_axes == 1 and len(X) and isinstance(next(iter(X)), str):
         raise ValueError(
             f"X holds texts: pass encoder={PACKAGED!r} or another encoder, or a table of numbers"
         )
-    if getattr(X, "ndim", 2) == 1 and hasattr(X, "iloc"):
+    if n_axes == 1 and hasattr(X, "iloc"):
         raise ValueError(
             f"X must be (rows, features), got a Series of shape {tuple(X.shape)}: pass a frame, such "
             "as frame.iloc[[0]] for one row"
         )
-    if getattr(X, "ndim", 2) == 1:
+    if n_axes == 1:
         raise ValueError(
             f"X must be (rows, features), got shape {tuple(X.shape)}. Reshape your data: "
             "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one row"
         )
+    if n_axes == 0:
+        raise ValueError(f"X must be (rows, features), got {X}: pass an array, a frame or a tensor")
     if isinstance(X, Tensor) and (X.ndim != 2 or 0 in X.shape):
         raise ValueError(f"X must be (rows, features), at least one each, got {tuple(X.shape)}")
 
@@ -288,8 +290,3 @@ def _check_shape(X: Any) -> None:
 def _check_not_empty(X: Any) -> None:
     if 0 in getattr(X, "shape", ()):
         raise ValueError(f"X must have rows and columns, at least one each, got {X.shape}")
-
-
-def _column_types(X: Any) -> Iterable[Any]:
-    types = getattr(X, "dtypes", ())  # of a frame, one per column
-    return types if isinstance(types, Iterable) else ()

@@ -46,6 +46,8 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     Links are followed. ValueError for a name of anything but a regular file, such as a device.
     """
     path = Path(os.path.realpath(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no regular file: choose another name")
     remove_leftovers(path)
@@ -90,8 +92,7 @@ def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(header).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(repr((name, str(tensor.dtype), tuple(tensor.shape))).encode())
-        content = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(content.view(torch.uint8).numpy().data)
+        digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()
 
 

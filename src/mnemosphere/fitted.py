@@ -36,6 +36,7 @@ from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.scores import Scores
+from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.training.lineage import Lineage
@@ -43,11 +44,12 @@ from mnemosphere.training.solver import SolverState
 
 __all__ = [
     "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
-    "check_whole", "like",
+    "check_whole", "dense_parts", "like", "row_names",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
 _NAMED = 10  # classes that a model names of itself
+_DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,8 @@ class Calibration:
     novelty: NDArray[np.float64]  # (n,) novelty scores
     rejection: NDArray[np.float64]  # (n,) rejection scores
     label: NDArray[np.float64]  # (m,) −log P(y|x) of the labels that are known
-    predicted: NDArray[
-        np.int64
-    ]  # (n,) places of their predicted classes, in the order of rejection
+    # (n,) places of their predicted classes, in the order of rejection
+    predicted: NDArray[np.int64]
     right: NDArray[np.int64]  # (n,) whether that is their label, in the same order; −1: no label
     outside: NDArray[np.float64]  # (k,) rejection scores of rows out of scope
     temperature: float = 1.0  # at which the scores were taken
@@ -181,8 +182,11 @@ class FittedModel:
 
     Examples
     --------
-    >>> model.kind, model.n_memories, model.classes
-    ('classifier', 6, array([0, 1, 2]))
+    >>> model
+    FittedModel: a classifier, converged after 8 passes
+      3 classes: 0, 1, 2
+      6 memories of 4 features, objective='joint', normalize='standard'
+      temperature 0.888, calibrated for rejection
     """
 
     kind: str
@@ -204,15 +208,12 @@ class FittedModel:
     record: Record = Record()
 
     def __repr__(self) -> str:
-        passes, names = (
-            len(self.record.history),
-            ", ".join(map(str, self.classes[:_NAMED].tolist())),
-        )
+        passes, names = len(self.record.history), map(str, self.classes[:_NAMED].tolist())
         more = ", …" if len(self.classes) > _NAMED else ""
         groups = "classes" if self.is_classifier else "clusters"
         return (
             f"FittedModel: a {self.kind}, {self.record.status} after {passes} passes\n"
-            f"  {len(self.classes)} {groups}: {names}{more}\n"
+            f"  {len(self.classes)} {groups}: {', '.join(names)}{more}\n"
             f"  {self.n_memories} memories of {self.features.n_columns} features, "
             f"objective={self.objective!r}, normalize={self.normalizer.kind!r}\n"
             f"  temperature {self.votes.temperature:.3g}, "
@@ -247,11 +248,15 @@ class FittedModel:
             net = net_class_weights(params, self.smoothing if self.is_joint else 0.0)
         if self.is_classifier and self.is_joint:
             prior = label_frequencies(params.p_q, self.smoothing)
-        return replace(
-            self, votes=Votes.of(params, net, temperature, prior),
-            density=params if self.is_joint else self.density,
-            calibration=None, exemplars=None, examples=None, lineage=None, stream=None,
-        )  # fmt: skip
+        votes = Votes.of(params, net, temperature, prior)
+        return self.changed(votes, params if self.is_joint else self.density)
+
+    def changed(self, votes: Votes, density: Parameters, **kept: Any) -> Self:
+        """A copy with other parameters, without all that was found by the old ones but is not kept."""
+        gone: dict[str, Any] = dict.fromkeys(
+            ("calibration", "exemplars", "examples", "lineage", "stream")
+        )
+        return replace(self, votes=votes, density=density, **gone | kept)
 
     # What there is to read.
 
@@ -417,29 +422,27 @@ class FittedModel:
 
     def novelty(self, X: Any) -> Tensor:
         """Posterior weight of the uniform component, (n,)."""
-
-        def read(x: Tensor, lost: Tensor) -> Tensor:
-            values = x.new_ones(x.shape[0])
-            values[~lost] = retrieval.novelty(params, x[~lost])
-            return values
-
-        params = self.precise_density
-        return _over(self.unit_rows(X, params.w.dtype), read)
+        return self._of_density(X, retrieval.novelty, 1.0)
 
     def novelty_score(self, X: Any) -> Tensor:
         """Minus the log of the memories' part of the density, (n,).
 
         A row without direction is as far as a row can be.
         """
+        farthest = retrieval.largest_novelty_score(self.precise_density)
+        return self._of_density(X, retrieval.novelty_score, farthest)
+
+    def _of_density(
+        self, X: Any, read: Callable[[Parameters, Tensor], Tensor], without: float
+    ) -> Tensor:
+        """What is read of the density at each row, (n,); without: of a row without direction."""
         params = self.precise_density
-        farthest = retrieval.largest_novelty_score(params)
-
-        def read(x: Tensor, lost: Tensor) -> Tensor:
-            scores = torch.full_like(lost, farthest, dtype=torch.float64)
-            scores[~lost] = retrieval.novelty_score(params, x[~lost]).double()
-            return scores
-
-        return _over(self.unit_rows(X, params.w.dtype), read)
+        return _over(
+            self.unit_rows(X, params.w.dtype),
+            lambda x, lost: torch.full_like(lost, without, dtype=torch.float64).masked_scatter(
+                ~lost, read(params, x[~lost]).double()
+            ),
+        )
 
 
 def trained_with(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -470,6 +473,20 @@ def as_numpy(values: Any) -> NDArray[Any]:
     if isinstance(values, Iterator):  # of a data set, batch by batch
         return np.concatenate([as_numpy(part) for part in values])
     return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def row_names(X: Any, n_rows: int) -> list[str]:
+    """What rows are called: as the index of a frame has them, else by their numbers."""
+    index = getattr(X, "index", None)  # a list has a method of that name
+    return [str(name) for name in (range(n_rows) if index is None or callable(index) else index)]
+
+
+def dense_parts(x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Rows as plain tensors, few at a time if they are sparse."""
+    step = max(1, _DENSE_NUMBERS // x.shape[1]) if isinstance(x, SparseRows) else x.shape[0]
+    for start in range(0, x.shape[0], step):
+        part = slice(start, start + step)
+        yield part, x[part].to_dense()
 
 
 def check_whole(value: object, name: str, least: int | None = None) -> None:

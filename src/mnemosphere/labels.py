@@ -41,19 +41,16 @@ class Labels:
         """
         values = _values(y, n_rows)
         if values.ndim == 2:
-            values = _column(values)
-        return cls._parsed(values, unlabeled)
-
-    @classmethod
-    def _parsed(cls, values: NDArray[Any], unlabeled: object) -> Self:
+            if values.shape[1] != 1:
+                raise ValueError(f"y must be one label per row, got shape {values.shape}")
+            values = np.asarray(column_or_1d(values, warn=True))
         if values.dtype.kind == "S":
             raise TypeError("y holds bytes: turn them into texts, y.astype(str)")
         if values.dtype.kind == "c":
             raise ValueError("Complex data not supported in y: pass labels")
-        empty = _no_value(values)
-        missing = (
-            empty if unlabeled is not None and _differs(unlabeled) else _equal(values, unlabeled)
-        )
+        empty = missing = _no_value(values)
+        if unlabeled is None or _is(unlabeled, unlabeled):
+            missing = _equal(values, unlabeled)
         if bool((empty & ~missing).any()):
             raise ValueError(
                 f"label {np.flatnonzero(empty & ~missing)[0]} of y has no value: drop the row, or "
@@ -137,14 +134,19 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
     found = _array(collected(y, "y"))
     if found.ndim not in (1, 2):
         raise ValueError(f"{_SHAPE}, got shape {found.shape}")
-    if n_rows is not None and len(found) != n_rows:
-        raise ValueError(f"X has {n_rows} rows but y has {len(found)}: pass one label per row")
+    if n_rows is not None:
+        _check_length(found, n_rows)
     return found
+
+
+def _check_length(y: Any, n_rows: int) -> None:
+    if len(y) != n_rows:
+        raise ValueError(f"X has {n_rows} rows but y has {len(y)}: pass one label per row")
 
 
 def _array(y: Any) -> NDArray[Any]:
     if isinstance(y, Tensor):
-        y = y.detach()
+        y = y.detach().reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y.detach()
         plain = y.float() if y.dtype == torch.bfloat16 else y  # NumPy has none
         return np.asarray(plain.cpu().numpy())
     if isinstance(y, np.ma.MaskedArray):
@@ -168,12 +170,6 @@ def _array(y: Any) -> NDArray[Any]:
         return np.asarray(y)
     except ValueError as error:
         raise ValueError(f"{_SHAPE}, got rows of unlike lengths") from error
-
-
-def _column(values: NDArray[Any]) -> NDArray[Any]:
-    if values.shape[1] != 1:
-        raise ValueError(f"y must be one label per row, got shape {values.shape}")
-    return np.asarray(column_or_1d(values, warn=True))
 
 
 def _typed(labels: list[Any]) -> NDArray[Any]:
@@ -216,25 +212,18 @@ def _equal(values: NDArray[Any], mark: object) -> NDArray[np.bool_]:
 
 
 def _is(value: Any, mark: object) -> bool:
+    """Whether two are equal; marks of no value are unequal to themselves, or do not compare."""
     try:
         return bool(value == mark)
-    except (TypeError, ValueError):  # missing values of frames do not compare
+    except (TypeError, ValueError):
         return False
 
 
 def _no_value(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Where there is None, NaN, NaT or a data frame's missing value, (n,)."""
     if values.dtype.kind == "O":
-        return np.array([v is None or _differs(v) for v in values.tolist()], dtype=bool)
+        return np.array([v is None or not _is(v, v) for v in values.tolist()], dtype=bool)
     return np.asarray(values != values)
-
-
-def _differs(value: Any) -> bool:
-    """Whether a value is unequal to itself, or does not compare: a mark of no value."""
-    try:
-        return not bool(value == value)
-    except (TypeError, ValueError):
-        return True
 
 
 # Labels as training takes them.
@@ -265,15 +254,10 @@ def encode(
     of scope are a class of their own among those found, and "none of them" among given classes.
     """
     names = list(y.columns) if hasattr(y, "columns") else None
-    if isinstance(y, Tensor) and y.ndim == 2 and y.shape[1] == 1:
-        y = y.reshape(-1)
     values = y if isinstance(y, Tensor) else _values(y, n_rows)
-    if values.ndim == 2:
-        if len(values) != n_rows:
-            raise ValueError(f"X has {n_rows} rows but y has {len(values)}: pass one label per row")
-        if values.shape[1] > 1:
-            return _encode_soft(values, classes, names, smoothing, device)
-        values = column_or_1d(values, warn=True)
+    if values.ndim == 2 and values.shape[1] > 1:
+        _check_length(values, n_rows)
+        return _encode_soft(values, classes, names, smoothing, device)
     labels = Labels.of(values, n_rows, unlabeled=unlabeled)
     if not labels.labeled.any() and (classes is None or require_label):
         what = "out of scope" if labels.outside.any() else "unlabeled"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POWERS_OF_2_ARE_FAST", "SUBNORMALS_ARE_SLOW", "available_memory", "check_memory",
-    "core_cache", "device_name", "need", "pick_device", "versions",
+    "core_cache", "device_name", "how_to_install", "need", "pick_device", "versions",
 ]  # fmt: skip
 
 # Numbers so small that they lose digits take x86 processors some fifty times as long, Arm's not.
@@ -28,13 +28,18 @@ SUBNORMALS_ARE_SLOW = platform.machine().lower() in ("x86_64", "amd64", "i386", 
 POWERS_OF_2_ARE_FAST = platform.machine().lower() in ("aarch64", "arm64")
 
 
-def need(package: str) -> Any:
-    """A package of the extra `app`, or a part of one; ImportError says how to install it."""
+def need(package: str, extra: str = "app") -> Any:
+    """A package of an extra, or a part of one; ImportError says how to install it."""
     try:
         return import_module(package)
     except ImportError as error:
         name = package.partition(".")[0]
-        raise ImportError(f"this needs {name}: pip install 'mnemosphere[app]'") from error
+        raise ImportError(f"this needs {name}: {how_to_install(extra)}") from error
+
+
+def how_to_install(extra: str) -> str:
+    """The command for an extra, as in the README."""
+    return f"pip install '.[{extra}]' in a clone of the repository"
 
 
 # `import torch` takes longer than to predict a few rows, which needs no device: it waits until it

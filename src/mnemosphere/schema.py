@@ -194,12 +194,16 @@ class Array:
 def check_tensors(
     tensors: Mapping[str, Tensor],
     arrays: Mapping[str, Array],
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, int] = types.MappingProxyType({}),
 ) -> None:
-    """Raise ValueError unless these tensors are there, as described, and no others."""
+    """Raise ValueError unless these tensors are there, as described, and no others.
+
+    A letter whose size is not given has that of the array where it occurs first.
+    """
     for name, array in arrays.items():
         if name in tensors:
             array.check(tensors[name], name, sizes)
+            sizes = dict(zip(array.shape.split(), tensors[name].shape, strict=True)) | {**sizes}
         elif not array.optional:
             raise ValueError(f"the tensor {name!r} is missing")
     unknown = tensors.keys() - arrays.keys()

@@ -3,7 +3,7 @@ import pytest
 from matplotlib.image import imread
 
 
-@pytest.mark.parametrize("kind", ["memories", "classes", "history", "tree"])
+@pytest.mark.parametrize("kind", ["memories", "history", "tree"])
 def test_every_kind_is_drawn(run, tmp_path, monkeypatch, digits, kind):
     monkeypatch.chdir(tmp_path)
     assert run("plot", kind, digits).stdout == f"wrote {kind}.png\n"

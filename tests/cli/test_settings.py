@@ -16,8 +16,8 @@ from mnemosphere.cli.settings import (
 )
 
 # Settled by the caller, by the data, or by another setting.
-APART = {"callbacks", "class_prior", "encoder", "random_state", "unlabeled", "learn_beta", "learn_weights",
-         "once_per_pass", "steps", "decay"}  # fmt: skip
+APART = {"callbacks", "encoder", "random_state", "unlabeled", "learn_beta", "learn_weights",
+         "once_per_pass", "steps", "decay", "verbose"}  # fmt: skip
 SOLVERS = {"fixed-point": mn.FixedPoint, "sgd": mn.SGD, "adam": mn.Adam}
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mnemosphere.data.dataset import ArrayDataset, Cursor, StreamedBatch, held_out
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.sums import Sums
 from mnemosphere.numerics import sphere
 
 N_ROWS, N, COLUMNS = 53, 7, 4
@@ -57,10 +58,12 @@ def test_batches_cover_every_row_once(size, seed, weighted):
     assert sizes == [full] * (N_ROWS // full) + [N_ROWS % full] * (N_ROWS % full > 0)
     order = [row for batch in batches for row in numbers(batch, rows)]
     assert sorted(order) == list(range(N_ROWS))
-    if generator is None or len(batches) == 1:
-        assert order == list(range(N_ROWS))  # as stored
-    else:
-        assert order != list(range(N_ROWS))
+    stored = generator is None or len(batches) == 1
+    assert (order == list(range(N_ROWS))) == stored
+    # The order is that of the seed, and another one in the next pass.
+    for other, same in ((seeded(3), True), (generator, stored)):
+        again = ArrayDataset(rows).batches(size, generator=None if generator is None else other)
+        assert ([row for batch in again for row in numbers(batch, rows)] == order) == same
 
 
 @pytest.mark.parametrize("size", [5, 11, 27, 30, 53])
@@ -71,7 +74,7 @@ def test_a_last_batch_of_half_the_size_is_filled_up_with_rows_of_the_one_before(
     plain, filled = (
         [
             numbers(batch, rows)
-            for batch in data.picked(size, generator=seeded(3), cursor=Cursor(begun), fill=fill)
+            for batch in data.batches(size, generator=seeded(3), cursor=Cursor(begun), fill=fill)
         ]
         for fill in (False, True)
     )
@@ -85,29 +88,8 @@ def test_a_last_batch_of_half_the_size_is_filled_up_with_rows_of_the_one_before(
     assert last[-left:] == plain[-1]
     if before:
         assert last[:-left] == before[-1][left - size :]
-    in_order = data.picked(size, generator=None, cursor=None, fill=True)
+    in_order = data.batches(size, fill=True)
     assert [batch.n_rows for batch in in_order] == [size] * (N_ROWS // size) + [left]
-
-
-def test_the_order_is_that_of_the_seed_and_another_in_each_pass():
-    rows = numbered()
-    dataset = ArrayDataset(rows)
-
-    def passes(seed):
-        generator = seeded(seed)
-        return [
-            [
-                row
-                for batch in dataset.batches(5, generator=generator)
-                for row in numbers(batch, rows)
-            ]
-            for _ in range(2)
-        ]
-
-    one = passes(0)
-    assert one[0] != one[1]
-    assert one == passes(0)
-    assert one != passes(1)
 
 
 # A sample
@@ -135,14 +117,6 @@ def labels(classes: list[int]) -> torch.Tensor:
     return q
 
 
-def test_held_out_rows_are_in_proportion():
-    q = labels([0] * 100 + [1] * 57 + [2] * 6 + [-1] * 83)
-    held = held_out(q, 0.13, generator=seeded(1))
-    # ⌊0.13·100⌋, ⌊0.13·57⌋, and none of a class with fewer than 1/0.13 rows or without label.
-    assert q[held].sum(0).tolist() == [13, 7, 0, 0]
-    assert (q[held].sum(1) == 1).all()
-
-
 @given(
     counts=st.lists(st.integers(0, 40), min_size=COLUMNS + 1, max_size=COLUMNS + 1),
     fraction=st.floats(0.01, 0.99),
@@ -164,23 +138,6 @@ def test_of_each_class_that_share_rounded_down(counts, fraction, seed):
             math.floor(n * fraction - 1e-9),
             math.floor(n * fraction + 1e-9),
         }
-
-
-@given(
-    counts=st.lists(st.integers(0, 40), min_size=COLUMNS, max_size=COLUMNS),
-    turns=st.integers(2, 7),
-    seed=st.integers(0, 1000),
-)
-def test_turns_hold_different_rows_as_many_each(counts, turns, seed):
-    classes = np.repeat(np.arange(COLUMNS), counts)
-    if len(classes) == 0:
-        return
-    q = labels(classes.tolist())
-    held = torch.stack(
-        [held_out(q, 1 / turns, generator=seeded(seed), turn=k) for k in range(turns)]
-    )
-    assert int(held.sum(0).max()) <= 1
-    assert len({tuple(q[part].sum(0).tolist()) for part in held}) == 1
 
 
 def test_split_is_disjoint_exhaustive_and_in_order():
@@ -206,7 +163,7 @@ def test_a_split_copies_no_row_until_a_batch_is_taken_out():
     assert not again.has_unlabeled()
     assert float(again.label_mass().sum()) == again.n_rows / 2
     batches = [*again.batches(7, generator=seeded(5))]
-    assert not any("taken" in vars(data.rows) for data in (learn, again, held))
+    assert all(data.whole.x is x for data in (learn, again, held))
     rows = torch.cat([batch.x for batch in batches] + [batch.x for batch in held.batches(None)])
     assert {tuple(r) for r in rows.tolist()} == {tuple(r) for r in learn.rows.x.tolist()}
 
@@ -224,15 +181,11 @@ def test_a_split_that_would_hold_nothing_says_so():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_label_mass_is_the_weighted_sum(weighted):
     rows = numbered(weighted=weighted)
-    mass = ArrayDataset(rows).label_mass()
     expected = np.zeros(COLUMNS)
     for b in range(N_ROWS):
         expected += (b + 1 if weighted else 1) * rows.targets[b].numpy()
-    np.testing.assert_allclose(mass, expected, rtol=1e-14)
-    single = Batch(
-        rows.x.float(), rows.targets.float(), rows.sample_weight.float() if weighted else None
-    )
-    assert ArrayDataset(single).label_mass().dtype == torch.float64
+    np.testing.assert_allclose(ArrayDataset(rows).label_mass(), expected, rtol=1e-14)
+    assert ArrayDataset(rows.to(dtype=torch.float32)).label_mass().dtype == torch.float64
 
 
 def test_rows_of_no_weight_are_left_out():
@@ -278,7 +231,7 @@ def test_checksums_tell_data_apart():
 @pytest.mark.parametrize("share", [0.05, 0.25, 0.4])
 def test_a_batch_of_a_stream_is_a_share_of_a_pass(share):
     rows = numbered(20)
-    stream = StreamedBatch(rows, share)
+    stream = StreamedBatch(rows, share=share)
     assert stream.n_rows == 20 / share
     for size in (3, 20, None):
         (batch,) = stream.batches(size, generator=seeded(1))
@@ -288,23 +241,13 @@ def test_a_batch_of_a_stream_is_a_share_of_a_pass(share):
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-def test_a_process_takes_its_rows_of_a_batch_and_no_others(
-    weighted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dataset = ArrayDataset(numbered(weighted=weighted))
-    whole = list(dataset.batches(17, generator=seeded(3)))
-    taken: list[int] = []
-    plain = Batch.take
-    monkeypatch.setattr(
-        Batch, "take", lambda self, rows: (taken.append(len(rows)), plain(self, rows))[1]
-    )
-    parts = [list(dataset.shard(k, 3).batches(17, generator=seeded(3))) for k in range(3)]
-    assert sum(taken) == N_ROWS
-    for at, batch in enumerate(whole):
+def test_processes_have_the_rows_of_a_batch_together(weighted):
+    dataset, groups = ArrayDataset(numbered(weighted=weighted)), [Sums() for _ in range(3)]
+    for rank, group in enumerate(groups):
+        group.rank, group.size = rank, 3
+    parts = [list(dataset.batches(17, generator=seeded(3), group=group)) for group in groups]
+    for at, batch in enumerate(dataset.batches(17, generator=seeded(3))):
         mine = [part[at] for part in parts]
         assert torch.equal(torch.cat([part.x for part in mine]), batch.x)
         assert torch.equal(torch.cat([part.targets for part in mine]), batch.targets)
-        for part in mine:
-            assert part.whole.n_rows == batch.n_rows
-            assert part.whole.total_weight == batch.total_weight
-            assert torch.equal(part.whole.x, batch.x)
+        assert all(part.n_together == batch.n_rows for part in mine)

@@ -84,19 +84,6 @@ def test_every_format_gives_the_same_rows(folder, rows, kind):
     assert max(len(x) for x, *_ in source) <= source.files.batch_rows == 64
 
 
-def test_idx_files_and_their_labels(tmp_path):
-    x = np.arange(7 * 6, dtype=np.uint8).reshape(7, 2, 3)
-    head = bytes([0, 0, 8, 3, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0, 3])
-    (tmp_path / "train-images-idx3-ubyte").write_bytes(head + x.tobytes())
-    (tmp_path / "train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 7, *range(7)]))
-    source = mn.Dataset.open(
-        tmp_path / "train-images-idx3-ubyte", label=str(tmp_path / "train-labels-idx1-ubyte")
-    )
-    found, y, _ = source.read()
-    np.testing.assert_array_equal(found, x.reshape(7, 6))
-    assert y.tolist() == list(range(7))
-
-
 def test_batches_of_any_kind(rows):
     x, y, weight = rows
     loader = torch.utils.data.DataLoader(
@@ -150,7 +137,7 @@ def on_sphere(source, weighted=True):
         weight = torch.from_numpy(np.array(raw.weight)) if weighted else None
         return objectives.soft_labels(index, C, 0.1, dtype=torch.float64), weight
 
-    normalizer = Normalizer.fit("standard", source.files.chunks_on(CPU))
+    normalizer = Normalizer.fit("standard", source.files)
     raw = source.files.sample(N_ROWS, 0)
     zero = torch.zeros(C + 1, dtype=torch.float64)
     how = {"partly": False, "device": CPU, "dtype": torch.float64}
@@ -270,89 +257,65 @@ def test_rows_without_direction_are_set_aside_and_counted(tmp_path, rows):
 # Bad files: one line that names the file, and the row where there is one.
 
 
-def save(path, x, y):
-    pq.write_table(table(x, y, np.ones(len(x))), path, row_group_size=50)
-
-
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+BAD = {
+    "a truncated Parquet file": r"b\.parquet cannot be read \(",
+    "a file with other columns than the first":
+        r"b\.parquet and .*a\.parquet have other columns \(column 'f1' is in one alone\)",
+    "a number that is infinite": r"b\.parquet: infinite numbers in 'f2', row 123",
+    "a missing label": r"b\.parquet: row 77 has no label",
+    "a file that changes between passes": r"b\.parquet cannot be read \(it has changed",
+    "a file that is not there": r"no file .*b\.parquet",
+    "a truncated array": r"x\.npy cannot be read \(truncated",
+    "a line with too few cells": r"c\.csv cannot be read",
+    "no such column": "no column 'f9': it has f0",
+    "a column of text": "column 'tree' holds string, not numbers",
+    "a pattern that no file matches": "no file matches '.*none",
+}  # fmt: skip
 
 
-def test_bad_files(tmp_path, rows):
-    x, y, _ = (part[:200] for part in rows)
-    good, bad = tmp_path / "a.parquet", tmp_path / "b.parquet"
-    save(good, x, y)
-    told = {}  # as the page of errors has it
+def read_bad(what, folder, x, y):
+    good, bad = folder / "a.parquet", folder / "b.parquet"
+    array, text = folder / "x.npy", folder / "c.csv"
+    whole = table(x, y, np.ones(len(x)))
+    x[123, 2] = np.inf if what == "a number that is infinite" else 0
+    y[77] = None if what == "a missing label" else y[77]
+    spoiled = table(x, y, np.ones(len(x)))
+    pq.write_table(whole, good)
+    pq.write_table(spoiled.drop_columns(["f1"]) if "other columns" in what else spoiled, bad)
+    np.save(array, x)
+    text.write_text("a,b\n1,2\n3\n")
+    for path in (bad,) * ("Parquet" in what) + (array,):
+        path.write_bytes(path.read_bytes()[:-300])
+    how = {"label": "tree", "weight": "w", "memory": MEMORY}
+    if what in ("a truncated array", "a line with too few cells"):
+        return list(mn.Dataset.open(array if "array" in what else text))
+    if what in ("no such column", "a column of text"):
+        return list(mn.Dataset.open(good, features=["f9"] if "no" in what else None))
+    if what == "a pattern that no file matches":
+        return mn.Dataset.open(str(folder / "none*.parquet"))
+    if what == "a file that is not there":
+        bad.unlink()
+    source = mn.Dataset.open([good, bad], **how)
+    if what == "a file that changes between passes":
+        pq.write_table(spoiled.slice(0, 60), bad)
+        return list(source)
+    return mn.DAMClassifier(5, objective="joint", normalize="unit", max_iter=1).fit(source)
 
-    def says(what, pattern, action):
-        with pytest.raises(ValueError, match=pattern) as caught:
-            action()
-        assert "\n" not in str(caught.value)
-        told[what] = pattern
 
-    def both_files():
-        return mn.Dataset.open([good, bad], label="tree", weight="w", memory=MEMORY)
+@pytest.mark.parametrize("what", BAD)
+def test_bad_files(tmp_path, rows, what):
+    x, y = rows[0][:200].copy(), rows[1][:200].astype(object)
+    with pytest.raises(ValueError, match=BAD[what]) as caught:
+        read_bad(what, tmp_path, x, y)
+    assert "\n" not in str(caught.value)
 
-    bad.write_bytes(good.read_bytes()[:-300])
-    says("a truncated Parquet file", r"b\.parquet cannot be read \(", both_files)
-    pq.write_table(table(x, y, np.ones(200)).drop_columns(["f1"]), bad)
-    says("a file with other columns than the first",
-         r"b\.parquet and .*a\.parquet have other columns \(column 'f1' is in one alone\)",
-         both_files)  # fmt: skip
-    says("no such column", "no column 'f9': it has f0", lambda: mn.Dataset.open(
-        good, features=["f9"]
-    ))  # fmt: skip
-    says("a column of text", "column 'tree' holds string, not numbers", lambda: list(
-        mn.Dataset.open(good)
-    ))  # fmt: skip
-    says("a pattern that no file matches", "no file matches '.*none", lambda: mn.Dataset.open(
-        str(tmp_path / "none*.parquet")
-    ))  # fmt: skip
-    says("a file that is not there", r"no file .*gone\.npy", lambda: mn.Dataset.open(
-        tmp_path / "gone.npy"
-    ))  # fmt: skip
-    (tmp_path / "a.xls").write_bytes(b"x")
-    says("a file of another kind", "cannot read files of type '.xls'", lambda: mn.Dataset.open(
-        tmp_path / "a.xls"
-    ))  # fmt: skip
-    late = x.copy()
-    late[123, 2] = np.inf
-    save(bad, late, y)
-    model = mn.DAMClassifier(
-        5, objective="joint", varsigma=0.5, normalize="unit", max_iter=1, random_state=0
-    )
-    says(
-        "a number that is infinite",
-        r"b\.parquet: infinite numbers in 'f2', row 123",
-        lambda: model.fit(both_files()),
-    )
-    assert not hasattr(model, "memories_")
-    names = y.astype(object)
-    names[77] = None
-    save(bad, x, names)
-    says("a missing label", r"b\.parquet: row 77 has no label", lambda: model.fit(both_files()))
-    save(bad, x, y)
-    source = both_files()
-    bad.unlink()
-    with pytest.raises((ValueError, FileNotFoundError), match=r"b\.parquet"):  # gone since
-        model.fit(source)
-    save(bad, x[:60], y[:60])
-    says("a file that changes between passes",
-         r"b\.parquet cannot be read \(it has changed", lambda: list(source))  # fmt: skip
-    np.save(tmp_path / "x.npy", x)
-    cut = (tmp_path / "x.npy").read_bytes()
-    (tmp_path / "x.npy").write_bytes(cut[:-9])
-    says("a truncated array", r"x\.npy cannot be read \(truncated", lambda: mn.Dataset.open(
-        tmp_path / "x.npy"
-    ))  # fmt: skip
-    (tmp_path / "c.csv").write_text("a,b\n1,2\n3\n")
-    says("a line with too few cells", r"c\.csv cannot be read", lambda: list(mn.Dataset.open(
-        tmp_path / "c.csv"
-    )))  # fmt: skip
+
+def test_the_page_of_errors_has_these_lines():
     section = PAGE.read_text(encoding="utf-8").partition("## Rows in files")[2]
     lines = dict(re.findall(r"^\| (.+?) \| `(.+?)` \|", section, re.MULTILINE))
     assert len(lines) >= 3
-    for what, text in lines.items():
-        assert re.search(told[what], text), what
+    assert all(re.search(BAD[what], text) for what, text in lines.items())
 
 
 def test_an_error_of_the_thread_comes_through_and_a_stop_ends_it():

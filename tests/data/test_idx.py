@@ -6,21 +6,13 @@ import pytest
 
 from mnemosphere.data import read_idx
 
-CODES = {
-    "uint8": 0x08,
-    "int8": 0x09,
-    "int16": 0x0B,
-    "int32": 0x0C,
-    "float32": 0x0D,
-    "float64": 0x0E,
-}
-FORMATS = {"uint8": "B", "int8": "b", "int16": "h", "int32": "i", "float32": "f", "float64": "d"}
+CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
 
 def idx_bytes(array):
-    header = struct.pack(">BBBB", 0, 0, CODES[array.dtype.name], array.ndim)
-    sizes = struct.pack(f">{array.ndim}I", *array.shape)
-    return header + sizes + struct.pack(f">{array.size}{FORMATS[array.dtype.name]}", *array.flat)
+    kind = array.dtype.str[1:]
+    header = struct.pack(f">BBBB{array.ndim}I", 0, 0, CODES[kind], array.ndim, *array.shape)
+    return header + array.astype(f">{kind}").tobytes()
 
 
 @pytest.mark.parametrize("dtype", list(CODES))
@@ -54,8 +46,8 @@ GOOD = idx_bytes(np.arange(35, dtype=np.uint8).reshape(5, 7))
         (b"\0\0\x0a\x01" + GOOD[4:], "type 0x0a"),
         (b"\0\0\x08\x00", "and 0 axes"),
         (GOOD[:9], "damaged IDX header .* 2 axes in 9 bytes"),
-        (GOOD[:-1], r"truncated, shape \(5, 7\) of uint8 needs 47 bytes and the file has 46"),
-        (GOOD + b"!", "too long, .* needs 47 bytes and the file has 48"),
+        (GOOD[:-1], r"shape \(5, 7\) of uint8 needs 47 bytes and the file has 46"),
+        (GOOD + b"!", "needs 47 bytes and the file has 48"),
         (gzip.compress(GOOD, mtime=0)[:-12], "damaged gzip file"),
         (gzip.compress(GOOD, mtime=0)[:12] + b"\xff" * 30, "damaged gzip file"),
     ],

@@ -63,17 +63,11 @@ def test_rows_in_files_are_never_held_together(tmp_path, suffix):
     code = (
         BEGIN.replace("DTYPE", "float32").replace("NAN", "0.0")
         + f"""
-def clustered(source):
-    mn.DAMClusterer(
-        3, n_memories=5, normalize="unit", max_iter=1, varsigma=1.0, random_state=0, device="cpu",
-        precision="float32",
-    ).fit(source)
-
 del x, y
 small = np.random.default_rng(0).normal(size=(40_000, {N}))
-clustered(mn.Dataset.from_batches(lambda: [small], memory=8 << 20))
+clustered(mn.Dataset.from_batches(lambda: [small], memory=8 << 20), "unit")
 before = held()
-clustered(mn.Dataset.open({str(path)!r}, memory=8 << 20))
+clustered(mn.Dataset.open({str(path)!r}, memory=8 << 20), "unit")
 print(held() - before)
 """
     )

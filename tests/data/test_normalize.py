@@ -77,24 +77,16 @@ def test_the_smallest_numbers_there_are():
     assert len({tuple(row) for row in unit.tolist()}) == 4  # still told apart
 
 
-def test_the_largest_integers():
-    most = np.iinfo(np.int64).max
-    x = np.array([[most, 0, -most], [most, most, 0], [1, 2, 3]])
-    for kind in ("unit", "center", "standard"):
-        normalizer = Normalizer.fit(kind, stored(x))
-        unit, _ = on_sphere(stored(x), normalizer, torch.float64)
-        np.testing.assert_allclose(unit.numpy(), by_numpy(kind, x, x), rtol=1e-12, atol=1e-15)
-
-
-def test_the_largest_floats():
+def test_the_largest_numbers():
     """Differences and squares of which would be infinite."""
-    x = 1.7e308 * np.array([[1.0, -1, 1], [-1, 1, 1], [1, 1, -1], [1, -1, -1]])
+    signs = np.array([[1, -1, 1], [-1, 1, 1], [1, 1, -1], [1, -1, -1]])
     for kind in ("unit", "center", "standard"):
-        unit, lost = Normalizer.fit(kind, stored(x))(torch.from_numpy(x))
-        assert not lost.any()
-        np.testing.assert_allclose(
-            unit.numpy(), by_numpy(kind, x / 1.7e308, x / 1.7e308), rtol=1e-12, atol=1e-15
-        )
+        for most in (1.7e308, np.iinfo(np.int64).max):
+            x = most * signs
+            unit, lost = on_sphere(stored(x), Normalizer.fit(kind, stored(x)), torch.float64)
+            assert not lost.any()
+            expected = by_numpy(kind, signs, signs)
+            np.testing.assert_allclose(unit.numpy(), expected, rtol=1e-12, atol=1e-15)
     # A row as far away as can be points along its one huge feature.
     normalizer = Normalizer.fit("standard", stored(1e-3 * np.eye(3)))
     unit, _ = normalizer(torch.tensor([[0.0, -1.7e308, 0.0]], dtype=torch.float64))
@@ -117,10 +109,7 @@ def test_zero_rows_and_constant_rows():
         assert lost.tolist() == expected
         assert not unit[lost].any()
         np.testing.assert_allclose(unit[~lost].norm(dim=1).numpy(), 1, rtol=1e-12)
-
-
-def test_what_rounding_leaves_of_a_constant_row_is_no_direction():
-    """The mean of 0.1 five times is not 0.1 to the last bit; a hundredth more is a difference."""
+    # The mean of 0.1 five times is not 0.1 to the last bit; a hundredth more is a difference.
     x = torch.full((2, 5), 0.1, dtype=torch.float64)
     x[1, 0] += 1e-2
     assert Normalizer("center")(1e6 + x)[1].tolist() == [True, False]

@@ -66,10 +66,6 @@ ROWS = {
     "infinity": (lambda c: small().fit(c.with_value(-INF), c.y), r"row 3 of X is infinite \(inf\) in column 1: drop the row or fill it in"),
     "zero rows only": (
         lambda c: small().fit(np.zeros((61, 5)), c.y), r"every row of X is all zeros, so none has a direction: use normalize='standard'"),
-    "constant data, centered": (
-        lambda c: small(normalize="center", varsigma="auto").fit(np.ones((61, 5)), c.y),
-        r"every row of X is constant, so none has a direction: use normalize='standard'",
-    ),
     "zero row to recall": (
         lambda c: c.model.recall(c.with_row(0.0)),
         r"row 3 of X is all zeros where it is known, so it has no direction to start from: drop it",
@@ -86,8 +82,8 @@ ROWS = {
     ),
     "text in X": (lambda c: small().fit(np.full((61, 2), "red"), c.y), r"X holds text \('red'\): pass a data frame, or drop the column"),
     "sparse X and a metric": (
-        lambda c: small(normalize="weighted").fit(scipy.sparse.csr_array(c.x), c.y),
-        r"normalize='weighted' would fill sparse rows: pass normalize='unit' or dense rows",
+        lambda c: small(normalize="whitened").fit(scipy.sparse.csr_array(c.x), c.y),
+        r"normalize='whitened' would fill sparse rows: pass normalize='unit' or dense rows",
     ),
     "wrong number of features": (
         lambda c: c.model.predict(c.x[:, :3]), r"X has 3 features, but DAMClassifier is expecting 5 features as input"),
@@ -111,8 +107,6 @@ LABELS = {
         r"row 0 of the soft labels y is \[1\.0, 1\.0, 1\.0\]: entries must be >= 0 and sum to at "
         r"most 1",
     ),
-    "soft labels of other classes": (
-        lambda c: c.model.certify(c.x, np.eye(4)[c.y]), r"soft labels y have 4 columns for 3 classes: pass one column per class"),
     "unseen label to certify": (
         lambda c: c.model.certify(c.x, c.labels(9)),
         r"y has labels \[9\] that are not among the classes \[0, 1, 2\]: drop those rows, or fit "
@@ -147,11 +141,6 @@ SETTINGS = {f"{name}={value!r}": setting(name, value) for name in REFUSED for va
         TypeError,
     ),
     "unknown device": (lambda c: small(device="tpu").fit(c.x, c.y), r"device 'tpu' cannot be used here: try 'cpu' or 'auto'"),
-    "callbacks that are none": (
-        lambda c: small(callbacks=[print]).fit(c.x, c.y),
-        r"callbacks must be a list of Callback objects, got \[<built-in function print>\]",
-        TypeError,
-    ),
     "checkpoint in no folder": (
         lambda c: small(callbacks=[mn.Checkpoint("nowhere/at/all.safetensors")]).fit(c.x, c.y),
         r"no folder nowhere/at for the checkpoint: create it first",
@@ -164,50 +153,20 @@ USE = {
         lambda c: small().partial_fit(c.x, c.y, classes=[0, 1]), r"y has labels \[2\] that are not among the classes \[0, 1\]"),
     "streaming other classes": (
         lambda c: small().fit(c.x, c.y).partial_fit(c.x, c.y, classes=[0, 1]), r"classes \[0, 1\] differ from the model's \[0, 1, 2\]"),
-    "streaming other features": (
-        lambda c: small().fit(c.x, c.y).partial_fit(c.x[:, :2], c.y), r"X has 2 features, but DAMClassifier is expecting 5 features"),
-    "streaming rows without direction": (
-        lambda c: small().fit(c.x, c.y).partial_fit(0 * c.x, c.y),
-        r"every row of X is all zeros, so none has a direction: use normalize='standard'",
-    ),
     "streaming with balanced classes": (
         lambda c: small(class_weight="balanced").partial_fit(c.x, c.y, classes=[0, 1, 2]),
         r"class_weight='balanced' needs all rows at once: pass a dict to partial_fit",
     ),
-    "streaming from rows without labels": (
-        lambda c: small(unlabeled=-1).partial_fit(c.x, c.labels(-1), classes=[0, 1, 2]),
-        r"every row of y is unlabeled: label some rows of each class",
-    ),
     "mask of another shape": (
         lambda c: c.model.recall(c.x, known=np.ones((61, 3), dtype=bool)), r"known must be \(61, 5\) like X, got \(61, 3\)"),
-    "mask of numbers": (lambda c: c.model.recall(c.x, known=c.x), r"known must be booleans, True to keep, got torch.float64"),
-    "recall of an unknown class": (
-        lambda c: c.model.recall(c.x, y=c.labels(9)), r"y has labels \[9\] that are not among the classes \[0, 1, 2\]"),
     "recall with too few classes": (lambda c: c.model.recall(c.x, y=[0, 1]), r"y has 2 labels for 61 rows: one per row"),
-    "negative steps": (lambda c: c.model.recall(c.x, steps=-1), r"steps and tol must be >= 0, got steps=-1"),
-    "sample of none": (lambda c: c.model.sample(0), r"n_samples must be a whole number >= 1, got 0"),
-    "sample of two and a half": (lambda c: c.model.sample(2.5), r"n_samples must be a whole number >= 1, got 2\.5"),
-    "sample of an unknown class": (
-        lambda c: c.model.sample(2, y="bee"), r"y has labels \['bee'\] that are not among the classes \[0, 1, 2\]"),
     "levels of a model that did not grow": (
         lambda c: mn.as_estimator(mn.interpret.at_level(c.model.model_, 0)), r"this model did not grow: fit with growth=16, say"),
     "level that is not there": (
         lambda c: mn.as_estimator(mn.interpret.at_level(small(growth=5).fit(c.x, c.y).model_, 9)), r"level must lie in \[-1, 1\), got 9"),
-    "level of a half": (
-        lambda c: mn.as_estimator(mn.interpret.at_level(small(growth=5).fit(c.x, c.y).model_, 0.5)),
-        r"level must be a whole number, got 0\.5",
-    ),
     "shrinking to nothing": (
         lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=0)),
         r"n_memories must lie in \[1, 5\] to shrink to it, got 0",
-    ),
-    "shrinking to more": (
-        lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=99)),
-        r"n_memories must lie in \[1, 5\] to shrink to it, got 99",
-    ),
-    "shrinking to two and a half": (
-        lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=2.5)),
-        r"n_memories must be a whole number, got 2\.5",
     ),
     "explanation by no memories": (lambda c: c.model.explain(c.x, 0), r"n_nearest must be a whole number >= 1, got 0"),
     "explanation of a data set in files": (
@@ -234,7 +193,6 @@ USE = {
         r"image_shape \(2, 2\) has 4 pixels but .* has 5 features: pass the shape of the images",
     ),
     "tolerance of zero": (lambda c: c.model.certify(c.x, c.y, tol=0), r"tol must be positive, got 0"),
-    "recall of a row of NaN": (lambda c: c.model.recall(c.with_row(NAN)), r"row 3 of X has no known feature: "),
     "rejection without held-out rows": (
         lambda c: mn.interpret.is_novel(c.model.model_, c.x),
         r"not calibrated yet: call calibrate\(X, y\) with held-out rows first",
@@ -246,10 +204,6 @@ USE = {
     "prior of some classes": (
         lambda c: mn.as_estimator(mn.interpret.with_class_prior(c.model.model_, {0: 1.0, 1: 2.0})),
         r"prior must name every class once, \[0, 1, 2\], got \[0, 1\]: weights are relative, so ",
-    ),
-    "prior below zero": (
-        lambda c: mn.as_estimator(mn.interpret.with_class_prior(c.model.model_, [1.0, 1.0, -1.0])),
-        r"prior must be 3 finite weights >= 0, not all 0, got \[1\.0, 1\.0, -1\.0\]",
     ),
 }
 
@@ -270,22 +224,8 @@ CLUSTERS = {
         r"n_memories=70 but X has 61 distinct row\(s\) \(n_samples=61\): use fewer memories or "
         r"n_memories='auto'",
     ),
-    "proportions of other clusters": (
-        lambda c: clusters(class_prior=[1, 2]).fit(c.x),
-        r"class_prior must have one entry for each of 3 clusters, got shape \(2,\): pass "
-        r"n_clusters=2, or other proportions",
-    ),
-    "a cluster of proportion zero": (
-        lambda c: clusters(class_prior=[1, 2, 0]).fit(c.x),
-        r"class_prior must be positive, got \[1\.0, 2\.0, 0\.0\]: leave empty clusters out",
-    ),
     "recall of a cluster that is none": (
         lambda c: clusters().fit(c.x).recall(c.x, c.labels(3)), r"y must be clusters from 0 to 2, got \[3, 3, 3, 3, 3\]$"),
-    "sample of a cluster by name": (lambda c: clusters().fit(c.x).sample(2, y="bee"), r"y must be clusters from 0 to 2, got \['bee'\]"),
-    "proportions in a word": (
-        lambda c: clusters(class_prior="even").fit(c.x), r"class_prior must be 'auto' or numbers, got 'even'"),
-    "more clusters than distinct rows": (
-        lambda c: clusters(n_memories="auto").fit(np.ones((30, 4))), r"got 1 for 1 distinct row\(s\)"),
     "BIC of a density that is none": (
         lambda c: clusters(n_clusters=1, varsigma=0.5).fit(c.x).bic(c.x),
         r"bic and aic need a density that integrates to 1, but varsigma=0\.5: fit with varsigma=1",

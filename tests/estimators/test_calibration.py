@@ -8,7 +8,6 @@ from sklearn.metrics import log_loss
 
 import class_formula
 import mnemosphere as mn
-from mnemosphere.interpret import rejection_threshold
 from quick_models import small
 
 SETTINGS = {
@@ -101,15 +100,6 @@ def test_temperatures_stay_finite(noisy):
 
 
 # Rejection
-
-
-def test_the_threshold_keeps_its_promise_over_many_draws():
-    """n held-out scores and one new one: below the threshold with probability k/(n+1)."""
-    rng = np.random.default_rng(2)
-    n, rate = 59, 0.05
-    draws = rng.normal(size=(5_000, n + 1))
-    hits = [row[-1] > rejection_threshold(row[:-1], rate) for row in draws]
-    assert np.mean(hits) == pytest.approx(3 / 60, abs=4 * np.sqrt(0.05 / 5_000))
 
 
 def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch():

@@ -9,6 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import mnemosphere as mn
 from quick_clusters import blobs, small
+from runs import Break
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def data():
 
 
 def test_file(data, tmp_path):
-    model = small(class_prior=[3, 4, 5, 6, 7], max_iter=2).fit(data.x)
+    model = small(max_iter=2).fit(data.x)
     model.save(tmp_path / "clusters.safetensors")
     loaded = mn.load(tmp_path / "clusters.safetensors")
     assert isinstance(loaded, mn.DAMClusterer)
@@ -29,33 +30,18 @@ def test_file(data, tmp_path):
     assert clone(loaded).fit(data.x).labels_.tolist() == model.labels_.tolist()
 
 
-class Stop(mn.Callback):
-    """Ctrl-C after some passes of one phase."""
-
-    def __init__(self, phase, n_iter):
-        self.phase, self.n_iter = phase, n_iter
-
-    def on_pass(self, run):
-        if (run.history[-1].phase, run.n_iter) == (self.phase, self.n_iter):
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("phase", [0, 1])
+@pytest.mark.parametrize("passes", [2, 6])  # of the memories, then of the classes
 @pytest.mark.parametrize(
     "solver", [mn.FixedPoint(tol=0), mn.SGD(0.003, batch_size=40, tol=0)], ids=["", "sgd"]
 )
-def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, phase, solver):
+def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, passes, solver):
     settings = {"max_iter": 4, "solver": solver}
     store = mn.Checkpoint(tmp_path / "run")
-    stopped = small(**settings, callbacks=[store, Stop(phase, 2)]).fit(data.x)
+    stopped = small(**settings, callbacks=[store, Break("pass", passes)]).fit(data.x)
     assert (stopped.status_, stopped.converged_) == ("interrupted", False)
     assert adjusted_rand_score(data.y, stopped.labels_) > 0.9
     resumed = small(**settings, callbacks=[store]).fit(data.x)
     straight = small(**settings).fit(data.x)
     assert np.array_equal(resumed.class_weights_, straight.class_weights_)
     assert np.array_equal(resumed.memories_, straight.memories_)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "run",
-        "run.classes",
-        "run.run",
-    }
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "run.classes", "run.run"}

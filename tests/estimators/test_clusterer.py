@@ -114,27 +114,6 @@ def test_digits_better_than_k_means():
     assert model.n_memories_ == 80  # their clusters are not round
 
 
-def test_classes_of_memories_are_coherent(fitted):
-    w = torch.from_numpy(fitted.memories_)
-    label = torch.from_numpy(fitted.memory_labels_)
-    overlap, same = w @ w.T, label[:, None] == label
-    within, across = (float(overlap[pairs].mean()) for pairs in (same, ~same))
-    assert within > 0.5 > float(overlap.mean()) + 0.2
-    assert across < float(overlap.mean())
-
-
-@pytest.mark.parametrize("solver", ["fixed-point", mn.SGD(0.003)], ids=["fixed-point", "sgd"])
-def test_given_proportions_are_kept(data, solver):
-    """Every class has its share of the memories, and the marginals of p are exact."""
-    prior = np.array([5.0, 7.0, 11.0, 13.0, 17.0])
-    model = small(class_prior=prior, n_memories=53, solver=solver, max_iter=3).fit(data.x)
-    smooth = np.r_[0.9 * prior / prior.sum(), 0.0] + 0.1 / 6
-    assert np.allclose(model.class_prior_, smooth, rtol=1e-12)
-    assert np.allclose(model.class_weights_.sum(0), smooth, rtol=1e-6)
-    assert np.allclose(model.class_weights_.sum(1), model.memory_prior_, rtol=1e-6)
-    assert np.abs(np.bincount(model.memory_labels_, minlength=6)[:5] - prior).max() <= 7
-
-
 # probabilities and densities
 
 
@@ -231,11 +210,11 @@ def test_centers_are_the_mean_directions_of_the_clusters(data, fitted):
 
 
 def test_centers_of_a_table_are_in_its_units(data):
-    x = 7 + 100 * data.x
-    model = small(normalize="standard").fit(x)
+    x = (7 + 100 * data.x) * 10.0 ** np.arange(N)
+    model = mn.DAMClusterer(5, random_state=0).fit(x)
     for cluster, center in enumerate(model.cluster_centers_):
         rows = x[model.labels_ == cluster]
-        assert np.abs(center - rows.mean(axis=0)).max() < rows.std(axis=0).max()
+        assert (np.abs(center - rows.mean(axis=0)) < rows.std(axis=0).max()).all()
 
 
 def test_recall_and_samples_of_a_cluster(data, fitted):
@@ -257,17 +236,6 @@ def test_recall_and_samples_of_a_cluster(data, fitted):
             for z in (blurred, fitted.recall(blurred, label))
         )
         assert (after >= before - 1e-9).all()  # down the energy −log P(x|cluster)
-
-
-def test_novelty_of_rows_from_elsewhere(data):
-    fresh = blobs(seed=2).x  # other clusters, of which hardly one lies where these do
-    model = small().fit(data.x[::2]).calibrate(data.x[1::2])
-    assert mn.interpret.is_novel(model.model_, data.x[1::2], 0.05).mean() <= 0.05
-    assert mn.interpret.is_novel(model.model_, fresh, 0.05).mean() > 0.5
-    score, weight = model.novelty_score(fresh), model.memory_prior_[0]
-    assert np.allclose(
-        mn.interpret.novelty(model.model_, fresh), weight / (weight + np.exp(-score)), rtol=1e-9
-    )
 
 
 def test_certificate_and_shrinking(data):

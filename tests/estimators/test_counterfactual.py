@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 import mnemosphere as mn
-from quick_models import small
+from quick_models import built, small
 
 
 def check(model, x, found):
@@ -72,21 +72,21 @@ def test_a_frame_with_names_in_single_precision(data):
     assert model.predict(found.rows).tolist() == ["bee"] * 4
     assert found.rows.index.tolist() == few.index.tolist()
     assert (found.rows["age"] == few["age"]).all()
-    assert found.title(1) == "row 1: bee → bee: nothing has to change"
+    assert found.title(1) == "row client 1: bee → bee: nothing has to change"
     assert found[1] == []
     change = found[0][0]
     assert change["from"] == few[change["feature"]].iloc[0]
     assert change["to"] == found.rows[change["feature"]].iloc[0]
     moved = (change["to"] - change["from"]) / frame[change["feature"]].std(ddof=0)
     assert change["change"] == pytest.approx(moved, rel=1e-6)
-    assert f"row 0: {found.before[0]} → bee with" in str(found)
+    assert f"row client 0: {found.before[0]} → bee with" in str(found)
     assert f"{change['from']:.4g}" in str(found)
     assert found._repr_html_().count("<table>") == 3
 
 
 def test_a_class_that_no_row_gets():
     weights = np.array([[0.1, 0.05, 0.0], [0.4, 0.02, 0.0], [0.4, 0.02, 0.0]])
-    model = mn.as_estimator(mn.interpret.from_parameters([[1, 0], [-1, 0.0]], weights, beta=5.0))
+    model = built([[1, 0], [-1, 0.0]], weights, beta=5.0)
     x = np.array([[1, 0.1], [-1, 0.3]])
     found = model.counterfactual(x)
     assert not found.found.any()

@@ -41,15 +41,6 @@ def test_the_rewritten_file_is_fine_when_nothing_is_changed(fitted, fresh, saved
     assert_same_model(fitted, mn.load(rewritten(saved, tmp_path / "m.safetensors")), fresh.x)
 
 
-def test_checkpoint_is_no_model(data, tmp_path):
-    path = tmp_path / "run.safetensors"
-    small(n_memories=3, max_iter=1, callbacks=[mn.Checkpoint(path)]).fit(*data)
-    with pytest.raises(
-        ValueError, match="is not a mnemosphere-model file but mnemosphere-checkpoint"
-    ):
-        mn.load(path)
-
-
 class Trap:
     """Unpickling this would run code."""
 
@@ -67,32 +58,17 @@ def test_pickles_are_refused_and_not_run(tmp_path, monkeypatch, writer):
     assert not (tmp_path / "trap-was-sprung").exists()
 
 
-def test_files_of_another_version_are_refused_with_one_line(saved, tmp_path):
-    for version in (4, 6):
-        path = rewritten(
-            saved, tmp_path / "m.safetensors", lambda meta, v=version: meta | {"version": v}
-        )
-        with pytest.raises(ValueError, match=f"has format version {version}, this release reads 5"):
-            mn.load(path)
-
-
 @pytest.mark.parametrize(
     "change",
     [
         {"settings": {"solver": {"object": "Trap", "fields": {}}}},
         {"settings": {"solver": {"object": "SGD", "fields": {"momentum": 7.0}}}},
-        {"settings": {"varsigma": 7}},
-        {"history": [{}]},
-        {"n_features_in": 1e400},
         {"feature_names": ["a"]},
         {"classes": {"dtype": "<i1", "values": [0, 1, 300]}},
-        {"classes": {"dtype": "<i8", "values": [0, 1, 1]}},
         {"classes": {"dtype": "<U999999999", "values": ["a", "b", "c"]}},
-        {"classes": {"dtype": "O", "values": [0, 1, None]}},
         {"classes": {"dtype": "i8,i8", "values": [0, 1, 2]}},
-        {"normalize": "sideways"},
         {"estimator": "DAMOracle"},
-        *({name: GONE} for name in ("settings", "classes", "n_features_in", "history")),
+        *({name: GONE} for name in ("settings", "history")),
     ],
     ids=lambda change: " ".join(f"{k}={v}" for k, v in change.items())[:30],
 )
@@ -111,22 +87,15 @@ def shifted(name, change):
     [
         (shifted("w", lambda w: w * 2), "row 0 of memories has norm 2"),
         (shifted("w", lambda w: w.index_fill(1, torch.tensor(1), NAN)), "are not finite"),
-        (shifted("w", lambda w: w.int()), "w is .* of int32"),
         (shifted("w", lambda w: w.float()), "must be of one precision"),
-        (shifted("slope", lambda s: s * NAN), "slope has numbers that are not finite"),
         (shifted("slope", lambda s: s * 0), "slope of votes must be one positive number"),
-        (shifted("offset", lambda s: s / 0), "offset has numbers that are not finite"),
         (shifted("p", lambda p: p * 2), "class weights and frequencies of votes must"),
         (shifted("p", lambda p: p[1:]), r"votes need memories \(P, N\)"),
-        (shifted("density.beta", lambda b: b * NAN), "beta must be one finite positive number"),
         (shifted("density.varsigma", lambda v: v.float()), r"varsigma is \(\) of float32"),
         (lambda t: {"density.color": t["p"]}, "'color' is unknown"),
-        (lambda t: {"color.p": t["p"]}, "'color.p' is unknown"),
         (lambda t: {"color": t["p"]}, "'color' is unknown"),
         (lambda t: {"normalizer.mean": t["p"]}, "mean is .* expected"),
         (shifted("label_mass", lambda m: -m), "label_mass has numbers that are not finite or"),
-        (shifted("label_mass", lambda m: m[:2]), r"label_mass is \(2,\)"),
-        (shifted("typical", lambda r: r.float()), "typical is .* of float32"),
         (lambda t: {"lineage.level": t["typical"]}, "tree of splits has a tensor"),
         *((lambda t, n=n: {n: None}, n) for n in ("w", "slope", "label_mass")),
     ],

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 import mnemosphere as mn
 from class_formula import FLOOR
-from quick_models import small
+from quick_models import built, small
 
 
 @pytest.fixture
@@ -83,21 +83,6 @@ def test_a_soft_label_none_of_them_and_a_prior_that_follows(fitted, before):
     )
 
 
-@pytest.mark.parametrize("normalize", ["center", "unit", "standard"])
-def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
-    model = small(normalize=normalize, varsigma=0.7, max_iter=None)
-    model.fit(data.x, np.array(["a", "b", "c"])[data.y])
-    numbers = model.model_.normalizer
-    other = mn.as_estimator(mn.interpret.from_parameters(
-        model.memories_, model.class_weights_, beta=model.beta_, varsigma=model.varsigma_,
-        classes=model.classes_, normalize=normalize, mean=numbers.mean, scale=numbers.scale,
-        temperature=model.temperature_,
-    ))  # fmt: skip
-    wanted = model.predict_proba(fresh.x)
-    np.testing.assert_allclose(other.predict_proba(fresh.x), wanted, rtol=1e-9)
-    np.testing.assert_array_equal(other.predict(fresh.x), model.predict(fresh.x))
-
-
 @pytest.mark.parametrize(
     ("edit", "args", "text"),
     [
@@ -118,26 +103,10 @@ def test_edits_that_cannot_be_made(fitted, edit, args, text):
 
 def test_a_class_cannot_have_more_weight_than_it_has():
     weights = np.array([[0.1, 0.1, 0.01], [0.9, 0.01, 0.01], [0.01, 0.05, 0.01]])
-    model = mn.as_estimator(mn.interpret.from_parameters(np.eye(2), weights, beta=3.0))
+    model = built(np.eye(2), weights, beta=3.0)
     with pytest.raises(ValueError, match="follow"):
         edited("relabel_memory", model.model_, 0, 1)
     assert edited("relabel_memory", model.model_, 0, 1, class_prior="follow").class_prior_[1] > 0.7
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"class_weights": np.ones((2, 3))}, "row 0"),
-        ({"class_weights": -np.ones((3, 3))}, ">= 0"),
-        ({"classes": [1, 2, 3]}, "none of them"),
-        ({"normalize": "standard"}, "mean and scale"),
-        ({"memories": [[0, 0], [0, 1.0]]}, "memory 0"),
-    ],
-)
-def test_numbers_that_are_no_model(changes, text):
-    given = {"memories": np.eye(2), "class_weights": np.ones((3, 3)), "beta": 2.0} | changes
-    with pytest.raises(ValueError, match=text):
-        mn.as_estimator(mn.interpret.from_parameters(**given))
 
 
 def test_memories_of_one_class_each_can_be_edited(data):

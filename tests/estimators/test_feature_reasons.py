@@ -150,37 +150,16 @@ def test_rows_by_name(named, data, tmp_path):
     assert names in [tuple(line) for line in fewer.memory_table()["typical_rows"]]
 
 
-def test_what_the_metric_lets_count_is_part_of_it(data):
-    """Of a table with a category: relevances, pairs, table of memories, explanation, picture."""
+def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):
+    """The strongest features of a memory are those of the largest weight in overlaps with it."""
     frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
     frame["plan"] = np.array(["basic", "plus", "pro"])[np.digitize(data.x[:, 0], [-0.5, 0.5])]
-    model = mn.DAMClassifier(
-        7, objective="joint", normalize="whitened", varsigma=0.6, max_iter=3
-    ).fit(frame, data.y)
+    model = small(normalize="whitened", varsigma=0.6).fit(frame, data.y)
     names = model.model_.features.names
     assert len(names) == 8  # three numbers for the category
-    a = model.model_.normalizer.metric[:, : len(names)].numpy()
-    form = a.T @ a / (a**2).sum(0).mean()
-    np.testing.assert_allclose(mn.interpret.relevances(model.model_), form.diagonal(), rtol=1e-10)
-    found = model.explain(frame.iloc[:2])
-    why = found.features(1)
-    one, other, together = why.pairs[0]
-    first = names.index(one), names.index(other)
-    assert abs(form[first]) == pytest.approx(np.abs(np.triu(form, 1)).max())
-    assert together == pytest.approx(form[first])
-    relevance = form.diagonal()
-    relevance = [*relevance[:5], relevance[5:].mean()]  # a category is one feature
-    np.testing.assert_allclose(why.relevance, relevance, rtol=1e-10)
+    why = model.explain(frame.iloc[:2]).features(1)
     assert why.names == [*frame.columns]
     assert why.written[5] == frame["plan"][1]
-    assert why.as_dicts()[0]["relevance"] == pytest.approx(relevance[why.order()[0]])
-    assert {"relevance rank", "difference"} <= set(why.table()[0])
-    assert why.relevance_rank[why.relevance.argmax()] == 1
-    assert sorted(why.relevance_rank) == list(range(1, 7))
-    assert f"counting together: {names[first[0]]}" in str(found)
-    titles = [ax.get_title(loc) for ax in found.plot(0).axes for loc in ("left", "center")]
-    assert "relevance" in titles
-    # The strongest features of a memory are those of the largest weight in overlaps with it.
     weight = model.model_.votes.w.numpy() @ model.model_.normalizer.metric.numpy()
     best = np.abs(weight[:, : len(names)]).argmax(1)
     table = model.memory_table()
@@ -189,20 +168,3 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     assert strongest["weight"].tolist() == pytest.approx(
         weight[np.arange(7), best].tolist(), rel=1e-5
     )
-    plain = mn.DAMClassifier(7, objective="joint", normalize="standard", varsigma=0.6, max_iter=3)
-    plain.fit(frame, data.y)
-    assert mn.interpret.relevances(plain.model_).tolist() == [1.0] * len(names)
-    assert "relevance rank" not in plain.explain(frame.iloc[:1]).features().table()[0]
-
-
-@pytest.mark.parametrize("normalize", ["whitened", "weighted"])
-def test_noise_ranks_below_the_features_that_tell_the_classes(normalize):
-    rng = np.random.default_rng(3)
-    y = rng.integers(0, 3, 307)
-    x = rng.normal(size=(307, 7)) * [1, 1, 1, 1, 5, 1, 1]
-    x[:, 2] += 3.0 * y
-    x[:, 4] -= 15.0 * (y == 1)
-    model = mn.DAMClassifier(9, objective="joint", normalize=normalize, random_state=0).fit(x, y)
-    relevance = mn.interpret.relevances(model.model_)
-    assert set(np.argsort(-relevance)[:2]) == {2, 4}
-    assert relevance.mean() == pytest.approx(1.0)

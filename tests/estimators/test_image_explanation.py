@@ -12,7 +12,9 @@ from quick_models import small
 SHAPES = {"gray": (8, 9), "color": (6, 7, 3), "signal": (37,)}
 
 
-@pytest.fixture(params=[("gray", "center"), ("color", "unit"), ("signal", "standard")], ids=str)
+@pytest.fixture(
+    scope="module", params=[("gray", "center"), ("color", "unit"), ("signal", "standard")], ids=str
+)
 def case(request):
     """A fitted pipeline, and images it was not fitted on; the last one is blank."""
     shape, normalize = SHAPES[request.param[0]], request.param[1]

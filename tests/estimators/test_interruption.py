@@ -11,27 +11,7 @@ import pytest
 import mnemosphere as mn
 from processes import run_forked
 from quick_models import small
-
-
-class Listener(mn.Callback):
-    """Writes down every pass; Ctrl-C after some of them."""
-
-    def __init__(self, stop_after=None):
-        self.records = []
-        self.stages = []
-        self.stop_after = stop_after
-        self.status = None
-
-    def on_start(self, run):
-        self.stages.append(run.stage)
-
-    def on_pass(self, run):
-        self.records.append(run.history[-1].as_dict())
-        if len(self.records) == self.stop_after:
-            raise KeyboardInterrupt
-
-    def on_end(self, run):
-        self.status = run.status
+from runs import Break, Log
 
 
 def without_time(history):
@@ -66,12 +46,12 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
         folder = tmp_path / str(after)
         folder.mkdir()
         store = mn.Checkpoint(folder / "run")
-        first = small(**settings, callbacks=[store, Listener(after)]).fit(x, y)
+        first = small(**settings, callbacks=[store, Break("pass", after)]).fit(x, y)
         assert first.status_ == "interrupted"
         assert first.predict(x).shape == y.shape
-        listener = Listener()
-        second = small(**settings, callbacks=[store, listener]).fit(x, y)
-        assert len(listener.records) == n - after  # it did go on, not start again
+        log = Log()
+        second = small(**settings, callbacks=[store, log]).fit(x, y)
+        assert len(log.of("pass")) == n - after  # it did go on, not start again
         assert np.array_equal(whole.memories_, second.memories_)
         assert np.array_equal(whole.class_weights_, second.class_weights_)
         assert whole.temperature_ == second.temperature_
@@ -80,25 +60,10 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
         found = {path.name.removeprefix("run") for path in folder.iterdir()}
         assert found - {".again", ".run"} == files  # one per part, the last where it was gained
     # Finished: everything is read back, nothing trained.
-    listener = Listener()
-    again = small(**settings, callbacks=[listener, store]).fit(x, y)
-    assert listener.records == []
+    log = Log()
+    again = small(**settings, callbacks=[log, store]).fit(x, y)
+    assert log.of("pass") == []
     assert np.array_equal(whole.class_weights_, again.class_weights_)
-
-
-class PressCtrlC(mn.Callback):
-    """In the middle of a pass, or after it where it has no middle."""
-
-    def __init__(self, when):
-        self.when = when
-
-    def on_batch(self, run, share_done):
-        self.when -= 1
-        if self.when == 0:
-            raise KeyboardInterrupt
-
-    def on_pass(self, run):
-        self.on_batch(run, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -114,12 +79,7 @@ class PressCtrlC(mn.Callback):
 )
 @pytest.mark.filterwarnings("ignore:partial_fit goes on by the joint likelihood")
 def test_interruption_leaves_a_usable_model(data, settings):
-    model = small(
-        n_memories=5,
-        **settings,
-        max_iter=30,
-        callbacks=[PressCtrlC(1)],
-    )
+    model = small(n_memories=5, **settings, max_iter=30, callbacks=[Break("batch", 1)])
     model.fit(data.x, data.y)
     assert model.status_ == "interrupted"
     probability = model.predict_proba(data.x)
@@ -138,15 +98,7 @@ def test_a_real_signal():
     def work():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         x = np.random.default_rng(0).normal(size=(200, 5))
-        model = mn.DAMClassifier(
-            9,
-            normalize="unit",
-            varsigma=0.9,
-            max_iter=10**6,
-            solver=mn.FixedPoint(tol=0.0),
-            callbacks=[Signal()],
-        )
-        model.fit(x, x[:, 0] > 0)
+        model = mn.DAMClassifier(max_iter=10**6, callbacks=[Signal()]).fit(x, x[:, 0] > 0)
         return model.status_, len(model.history_), model.score(x, x[:, 0] > 0)
 
     status, passes, score = run_forked(work)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy.special import gammaln, ive
@@ -43,13 +42,9 @@ def pictures(shape, n=7, seed=0):
     return stack.reshape(n, -1)
 
 
-@pytest.fixture(params=SHAPES)
-def settings(request):
-    return SHAPES[request.param]
-
-
-@pytest.fixture
-def case(settings):
+@pytest.fixture(scope="module", params=SHAPES)
+def case(request):
+    settings = SHAPES[request.param]
     x = pictures(settings["image_shape"])
     return encoder(**settings).fit(x), x
 
@@ -134,12 +129,10 @@ def test_memories_are_the_patches_that_images_are_made_of():
 
 def test_beta_is_learned_if_wanted():
     """The fixed point of β: the mean overlap is what a von Mises–Fisher law of that β has."""
-    x = pictures((11, 13), n=23)
+    x = pictures((11, 13), n=5)
     model = encoder(
         image_shape=(11, 13), beta="learn", patch=3, max_iter=200, solver=mn.FixedPoint(tol=0.0)
     ).fit(x)
-    held = encoder(image_shape=(11, 13), beta=11.0, patch=3).fit(x)
-    assert float(held.layers_[0].params.beta) == 11.0
     layer = model.layers_[0]
     beta = float(layer.params.beta)
     total = mass = 0.0
@@ -213,14 +206,10 @@ def test_bytes_tensors_and_stacks_are_the_same_images():
     wide = model.transform(flat.astype(np.float64))
     assert wide.dtype == np.float64
     np.testing.assert_allclose(wide, bits, atol=1e-7)
-    frame = pd.DataFrame(flat, columns=[f"pixel{i}" for i in range(72)])
-    named = encoder(image_shape=(9, 8), patch=4).fit(frame)
-    assert named.feature_names_in_.tolist() == list(frame.columns)
-    assert np.array_equal(named.transform(frame), bits)
 
 
 @pytest.mark.parametrize(
-    ("n_features", "shape"), [(64, (8, 8)), (784, (28, 28)), (63, (63,)), (49, (49,)), (3, (3,))]
+    ("n_features", "shape"), [(64, (8, 8)), (144, (12, 12)), (63, (63,)), (49, (49,)), (3, (3,))]
 )
 def test_shapes_that_are_guessed(n_features, shape):
     x = np.random.default_rng(0).normal(size=(5, n_features))
@@ -252,8 +241,6 @@ def test_images_that_cannot_be():
     model = encoder().fit(x)
     with pytest.raises(ValueError, match=r"shape \(4, 16\), expected \(8, 8\)"):
         model.transform(x.reshape(5, 4, 16))
-    with pytest.raises(ValueError, match="expecting 64 features"):
-        model.transform(x.reshape(5, 64)[:, :63])
     with pytest.raises(ValueError, match=r"must be \(n, 145\) soft counts"):
         model.inverse_transform(np.ones((2, 84)))
 
@@ -347,29 +334,12 @@ def test_a_pipeline_in_one_file_gives_the_same_bits(pipeline, images, tmp_path):
     assert np.array_equal(loaded[0].transform(x), pipeline[0].transform(x))
     assert np.array_equal(loaded.predict_proba(x), pipeline.predict_proba(x))
     assert np.array_equal(mn.memory_pictures(loaded), mn.memory_pictures(pipeline))
+    assert loaded[0].get_params() == pipeline[0].get_params()
+    for name in ("image_shape_", "history_", "n_iter_", "converged_", "status_"):
+        assert getattr(loaded[0], name) == getattr(pipeline[0], name)
     again = tmp_path / "again.safetensors"
     mn.save(loaded, again)
     assert again.read_bytes() == path.read_bytes()
-
-
-def test_an_encoder_in_a_file(case, tmp_path):
-    model, x = case
-    model.save(tmp_path / "encoder.safetensors")
-    loaded = mn.load(tmp_path / "encoder.safetensors")
-    assert loaded.get_params() == model.get_params()
-    assert np.array_equal(loaded.transform(x), model.transform(x))
-    for name in ("image_shape_", "history_", "n_iter_", "converged_", "status_"):
-        assert getattr(loaded, name) == getattr(model, name)
-
-
-def test_a_stride_of_any_size_and_a_power_of_some():
-    images = np.random.default_rng(0).random((5, 16))
-    settings = {"patch": 2, "grid": 1, "n_memories": 2, "max_iter": 1, "random_state": 0}
-    one = mn.PatchEncoder((4, 4), stride=10**30, **settings).fit(images)
-    two = mn.PatchEncoder((4, 4), stride=4, **settings).fit(images)
-    np.testing.assert_array_equal(one.transform(images), two.transform(images))
-    with pytest.raises(ValueError, match="'power' parameter"):
-        mn.PatchEncoder((4, 4), power=1e300, **settings).fit(images)
 
 
 def test_callbacks_see_every_size_and_a_broken_run_goes_on(tmp_path):

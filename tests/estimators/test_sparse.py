@@ -117,16 +117,12 @@ def test_conditional_growth_and_certificates_on_sparse_rows(data, settings):
     torch.testing.assert_close(other.lambda_min, one.lambda_min, rtol=1e-6, atol=1e-8)
 
 
-def test_bad_sparse_rows_and_recall_of_sparse_ones(data):
-    x, y = data
-    rows = sparse.csr_matrix(x)
+def test_bad_sparse_rows(data):
+    rows = sparse.csr_matrix(data[0])
     rows.data[17] = np.nan
     row = int(np.searchsorted(rows.indptr, 17, side="right")) - 1
     with pytest.raises(ValueError, match=f"row {row} of X is NaN in column {rows.indices[17]}"):
-        mn.DAMClassifier(P, objective="joint").fit(rows, y)
-    model = small(n_memories=P, varsigma=0.5, max_iter=2).fit(x, y)
-    found = model.recall(sparse.csr_matrix(x[:2]))
-    np.testing.assert_allclose(found, model.recall(x[:2]), rtol=1e-9, atol=1e-12)
+        mn.DAMClassifier().fit(rows, data[1])
 
 
 def test_memories_and_decisions_name_features(data, never_dense, tmp_path):
@@ -144,13 +140,7 @@ def test_memories_and_decisions_name_features(data, never_dense, tmp_path):
     own = table[table["memory"] == "#2"]
     assert own["feature"].tolist() == [terms[k] for k in first]
     np.testing.assert_allclose(own["weight"], model.memories_[2][first])
-    found = model.explain(rows[:2])
-    why = found.features(1)
-    assert why.names == terms
-    best = terms[int(np.abs(why.difference).argmax())]
-    assert best in str(found).split("why ")[2].splitlines()[3]
-    drawn = {text.get_text() for ax in found.plot(1).axes for text in ax.get_yticklabels()}
-    assert any(text.startswith(f"{best} ") for text in drawn)
+    assert model.explain(rows[:2]).features(1).names == terms
     assert not hasattr(model, "feature_names_in_")  # so that rows without names are welcome
     model.fit(rows, y)
     assert mn.interpret.strongest_features(model.model_, 1)["feature"].iloc[2] == first[0]
@@ -167,7 +157,7 @@ def counts(n_rows, n_features):
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
 def test_memories_of_wide_centered_rows_have_unit_norm(objective):
     """Nearly all entries of such a memory are one small number."""
-    x, y = counts(307, 20011)
+    x, y = counts(211, 10007)
     given = {"normalize": "center", "precision": "float32", "random_state": 0, "varsigma": 0.5}
     found = mn.DAMClassifier(11, objective=objective, max_iter=3, **given).fit(x, y)
     norms = np.linalg.norm(found.memories_.astype(np.float64), axis=1)

@@ -1,9 +1,6 @@
 """Streams: classes that appear, classes that stop coming, a past that fades."""
 
-import warnings
-
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -127,16 +124,3 @@ def test_batches_of_one_class_each_are_learned():
         assert np.isfinite(model.memories_).all()
     x, y = rows([0, 1, 2, 3], 300, 99)
     assert model.score(x, y) > 0.9
-
-
-@pytest.mark.parametrize("container", [list, pd.Series, lambda y: y.astype(object)])
-def test_a_new_class_in_any_container(container):
-    model = mn.DAMClassifier(P, normalize="none", search=None, random_state=0)
-    x, y = rows([0, 1], 60, 0)
-    model.fit(x, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a model of the conditional likelihood leaves out
-        x, y = rows([2], 20, 1)
-        model.partial_fit(x, container(y))
-    assert model.classes_.tolist() == ["a", "b", "c"]
-    assert np.mean(model.predict(x) == "c") > 0.8

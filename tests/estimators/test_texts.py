@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
 
 import mnemosphere as mn
 from hashed_words import N_NUMBERS, hashed_words, other_words
@@ -96,12 +94,6 @@ def test_a_file_knows_its_encoder(model, data, tmp_path):
     np.testing.assert_array_equal(twice.predict_proba(data.x_test), wanted)
 
 
-def test_a_model_of_numbers_takes_no_encoder(data, tmp_path):
-    small(encoder=None).fit(hashed_words(list(data.x_train)), data.y_train).save(tmp_path / "m")
-    with pytest.raises(ValueError, match="takes no texts: leave encoder out"):
-        mn.load(tmp_path / "m", encoder=hashed_words)
-
-
 def test_missing_texts_are_set_aside(data):
     x = [None, " ", *data.x_train]
     y = ["change_pin", "change_pin", *data.y_train]
@@ -112,9 +104,7 @@ def test_missing_texts_are_set_aside(data):
     assert all(line for line in found.memory_table().typical_rows)
 
 
-def test_clones_folds_pickles_and_streams(model, data):
-    scores = cross_val_score(clone(model), list(data.x_train), data.y_train, cv=2)
-    assert scores.min() > 0.6
+def test_pickles_and_streams(model, data):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(data.x_test), model.predict(data.x_test))
     stream = small()

@@ -12,6 +12,7 @@ from sklearn.datasets import load_wine
 
 import mnemosphere as mn
 from browser import Browser, find_chromium
+from quick_models import small
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -41,30 +42,8 @@ def digits() -> Any:
 @pytest.fixture(scope="session")
 def image_model(digits: Any) -> mn.DAMClassifier:
     """A hundred memories of handwritten digits."""
-    model = mn.DAMClassifier(
-        100,
-        objective="joint",
-        normalize="center",
-        varsigma=0.23,
-        max_iter=4,
-        solver=mn.FixedPoint(tol=0),
-        random_state=0,
-    )
-    return model.fit(digits.x_train, digits.y_train)
-
-
-@pytest.fixture(scope="session")
-def big_model(digits: Any) -> mn.DAMClassifier:
-    """A thousand memories, each the mean of the rows nearest to one of them: as good as trained."""
-    x = digits.x_train - digits.x_train.mean(1, keepdims=True)
-    x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
-    nearest = (x @ x[::5].T).argmax(1)
-    means = np.stack([x[nearest == k].mean(0) for k in range(1000)])
-    weights = np.full((1001, 11), 0.01)
-    weights[np.arange(1, 1001), digits.y_train[::5]] = 1.0
-    return mn.as_estimator(
-        mn.interpret.from_parameters(means, weights, beta=163.0, varsigma=0.23, normalize="center")
-    )
+    model = small(n_memories=100, normalize="center", varsigma=0.23)
+    return model.fit(digits.x_train[:2500], digits.y_train[:2500])
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +56,5 @@ def wines() -> Any:
 @pytest.fixture(scope="session")
 def wine_model(wines: Any) -> mn.DAMClassifier:
     x, y = wines
-    model = mn.DAMClassifier(
-        11, objective="joint", normalize="standard", varsigma=0.6, random_state=0
-    ).fit(x, y)
-    return model.calibrate(x, y)
+    model = small(n_memories=11, normalize="standard", varsigma=0.6, max_iter=None)
+    return model.fit(x, y).calibrate(x, y)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
 import mnemosphere as mn
 from mnemosphere.export.facts import facts
 from mnemosphere.interpret.evaluation import measures
+from quick_models import built, small
 
 yaml = pytest.importorskip("yaml")
 
@@ -23,10 +23,13 @@ def front(text):
 
 def test_figures_are_those_of_scikit_learn(wine_model, wines):
     x, y = wines
-    matter, body = front(mn.export.model_card(wine_model.model_, x, y, title="Wines: a 'test'"))
+    matter, body = front(
+        mn.export.model_card(wine_model.model_, x, y, title="Wines: a 'test'", license="mit")
+    )
     (result,) = matter["model-index"][0]["results"]
     found = {m["type"]: m["value"] for m in result["metrics"]}
     assert matter["library_name"] == "mnemosphere"
+    assert (matter["license"], matter["pipeline_tag"]) == ("mit", "tabular-classification")
     assert matter["model-index"][0]["name"] == "Wines: a 'test'"
     assert set(matter["metrics"]) == set(found)
     assert found["accuracy"] == pytest.approx(accuracy_score(y, wine_model.predict(x)), abs=1e-5)
@@ -60,9 +63,7 @@ def test_names_cannot_break_out_of_their_cells():
     rng = np.random.default_rng(0)
     names = np.array(["a|b", "<script>", "line\nbreak", "---\x1b[31m"], dtype=object)
     x, y = rng.normal(size=(40, 5)), names[np.arange(40) % 4]
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="unit", varsigma=0.5, random_state=0
-    ).fit(x, y)
+    model = small(n_memories=5, varsigma=0.5).fit(x, y)
     text = mn.export.model_card(model.model_, x, y, title="evil\n---\nname: [")
     matter, body = front(text)
     assert matter["model-index"][0]["name"] == "evil --- name: ["
@@ -82,7 +83,7 @@ def test_many_classes_are_told_by_their_worst_pairs():
     weights = np.full((21, 21), 1e-3)
     weights[np.arange(1, 21), np.arange(20)] = 1
     centers = np.eye(20)
-    model = mn.as_estimator(mn.interpret.from_parameters(centers, weights, beta=9.0))
+    model = built(centers, weights, beta=9.0)
     y = np.arange(40) % 20
     y[[0, 20]] = 7  # rows of class 0 that are called 7
     body = front(mn.export.model_card(model.model_, np.tile(centers, (2, 1)), y))[1]
@@ -97,28 +98,3 @@ def test_a_clusterer_has_a_card_without_measures(wines):
     assert "pipeline_tag" not in matter  # hubs know no such task
     assert "license" not in matter
     assert "3 clusters" in body
-
-
-def test_a_pushed_model_comes_back(wine_model, wines, tmp_path):
-    x, y = wines
-
-    class Hub:
-        def create_repo(self, repo_id, *, private, exist_ok):
-            self.made = (repo_id, private, exist_ok)
-
-        def upload_folder(self, *, repo_id, folder_path, commit_message):
-            shutil.copytree(folder_path, tmp_path / repo_id)
-            return f"https://hub/{repo_id}/commit"
-
-    hub = Hub()
-    address = mn.export.push_to_hub(
-        wine_model, "me/wines", x, y, license="mit", api=hub, private=True
-    )
-    assert address == "https://hub/me/wines/commit"
-    assert hub.made == ("me/wines", True, True)
-    loaded = mn.load(tmp_path / "me/wines/model.safetensors")
-    np.testing.assert_array_equal(loaded.predict_proba(x), wine_model.predict_proba(x))
-    matter, body = front((tmp_path / "me/wines/README.md").read_text(encoding="utf-8"))
-    assert matter["license"] == "mit"
-    assert matter["pipeline_tag"] == "tabular-classification"
-    assert "## Measured" in body

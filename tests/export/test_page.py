@@ -13,6 +13,7 @@ import mnemosphere as mn
 from mnemosphere.export import payload
 from mnemosphere.export.page import write_page
 from mnemosphere.model.kernel import log_joint
+from quick_models import built, small
 
 TABS = ("play", "recall", "memories", "mistakes", "report")
 ALL_ROWS = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
@@ -35,7 +36,7 @@ def silent(browser):
 @pytest.fixture(scope="module")
 def page(image_model, digits, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "digits.html"
-    image_model.explore(path, digits.x_test, digits.y_test, max_rows=1000, layout="pca")
+    image_model.explore(path, digits.x_test, digits.y_test, max_rows=1000)
     return path
 
 
@@ -77,12 +78,11 @@ def test_every_part_opens_without_a_request_and_prints_values_only(browser, page
     assert silent(browser)
 
 
-def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, image_model, digits):
+def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, page, image_model, digits):
     found = answers(asked)
+    assert page.stat().st_size < 800_000
     wanted = image_model.predict_proba(digits.x_test)
-    assert (
-        asked.evaluate("data.levels[0].votes.w.kind") == "i2"
-    )  # whole numbers, so this is their test
+    assert asked.evaluate("data.levels[0].votes.w.kind") == "i2"  # whole numbers: their test
     assert (found["predicted"] == wanted.argmax(1)).sum() >= 999
     np.testing.assert_allclose(
         asked.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"), wanted, atol=1e-3, rtol=0
@@ -97,19 +97,9 @@ def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, image_model,
     assert f"{100 * image_model.score(digits.x_test, digits.y_test):.1f}%" in shown
 
 
-def test_pages_are_small_enough_to_send(image_model, big_model, digits, tmp_path):
-    for model, limit in ((image_model, 500_000), (big_model, 2_500_000)):
-        model.explore(tmp_path / "p.html", digits.x_test, layout="pca")
-        assert (tmp_path / "p.html").stat().st_size <= limit
-
-
 @pytest.mark.parametrize(
     ("hidden", "options"),
-    [
-        (True, {}),
-        (True, {"column": 3}),
-        (False, {"steps": 7}),
-    ],
+    [(True, {}), (True, {"column": 3}), (False, {"steps": 7})],
 )
 def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hidden, options):
     row = digits.x_test[211].astype(float)
@@ -146,7 +136,7 @@ def test_a_geometry_gives_the_same_answers_and_paths(
     x, y = wines
     settings = {"normalize": normalize, "objective": objective, "random_state": 0}
     model = mn.DAMClassifier(11, **settings).fit(x, y)
-    model.explore(tmp_path / "p.html", x[::5], y[::5], layout="pca")
+    model.explore(tmp_path / "p.html", x[::5], y[::5])
     browser.open(tmp_path / "p.html")
     found = np.array(browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"))
     np.testing.assert_allclose(found, model.predict_proba(x[::5]), atol=1e-4, rtol=0)
@@ -261,16 +251,10 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
 
 
 def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
-    model = mn.DAMClassifier(
-        23,
-        objective="joint",
-        growth=5,
-        normalize="center",
-        varsigma=0.3,
-        max_iter=3,
-        random_state=0,
-    ).fit(digits.x_train[:600], digits.y_train[:600])
-    model.explore(tmp_path / "p.html", digits.x_test[:37], digits.y_test[:37], layout="pca")
+    model = small(n_memories=23, growth=5, normalize="center", varsigma=0.3)
+    model.fit(digits.x_train[:400], digits.y_train[:400])
+    rows = digits.x_test[:13]
+    model.explore(tmp_path / "p.html", rows, digits.y_test[:13])
     browser.open(tmp_path / "p.html")
     n_levels = model.lineage_.n_levels
     assert browser.evaluate("data.levels.length") == n_levels
@@ -278,11 +262,9 @@ def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
     for level in range(n_levels):
         browser.evaluate(f"mnemosphere.setLevel({level})")
         found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
-        wanted = (
-            model
-            if level == n_levels - 1
-            else mn.as_estimator(mn.interpret.at_level(model.model_, level))
-        ).predict_proba(digits.x_test[:37])
+        last = level == n_levels - 1
+        own = model.model_ if last else mn.interpret.at_level(model.model_, level)
+        wanted = mn.as_estimator(own).predict_proba(rows)
         np.testing.assert_allclose(found, wanted, atol=1e-3, rtol=0)
     parents = browser.evaluate("data.parents")
     for before, after, parent in zip(
@@ -297,10 +279,10 @@ def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
 
 def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
     model = mn.DAMClusterer(5, n_memories=13, max_iter=3, random_state=0).fit(digits.x_train[:400])
-    model.explore(tmp_path / "p.html", digits.x_train[:31], digits.y_train[:31])
+    model.explore(tmp_path / "p.html", digits.x_train[:11], digits.y_train[:11])
     browser.open(tmp_path / "p.html")
     found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
-    np.testing.assert_allclose(found, model.predict_proba(digits.x_train[:31]), atol=1e-3, rtol=0)
+    np.testing.assert_allclose(found, model.predict_proba(digits.x_train[:11]), atol=1e-3, rtol=0)
     assert "cluster" in browser.evaluate("document.getElementById('predicted').innerText")
     tabs = browser.evaluate("[...document.querySelectorAll('[role=tab]')].map((t) => t.innerText)")
     assert tabs == ["Play", "Recall", "Memories", "Report"]  # no labels, so no mistakes
@@ -310,7 +292,7 @@ def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
 
 
 def test_without_rows_there_is_a_model_to_play_with(browser, image_model, tmp_path):
-    image_model.explore(tmp_path / "p.html", layout="pca")
+    image_model.explore(tmp_path / "p.html")
     browser.open(tmp_path / "p.html")
     for tab in TABS:
         browser.evaluate(f"mnemosphere.openTab('{tab}')")
@@ -333,9 +315,7 @@ def test_names_are_text_whatever_they_say(browser, tmp_path):
     x = pandas.DataFrame(rng.normal(size=(60, 6)), columns=NASTY)
     y = np.array(NASTY, dtype=object)[np.arange(60) % 6]
     x.iloc[:, 0] += np.arange(60) % 6
-    model = mn.DAMClassifier(
-        7, objective="joint", normalize="standard", varsigma=0.5, random_state=0
-    ).fit(x, y)
+    model = small(normalize="standard", varsigma=0.5).fit(x, y)
     model.explore(tmp_path / "p.html", x, y, title=NASTY[0])
     for width in (1280, 390):
         browser.open(tmp_path / "p.html", width=width)
@@ -358,13 +338,11 @@ def test_two_hundred_classes_fit_on_a_page(browser, tmp_path):
     names = [f"species {k:03d}" for k in range(200)]
     weights = np.full((201, 201), 1e-6)
     weights[np.arange(1, 201), np.arange(200)] = 1.0
-    model = mn.as_estimator(
-        mn.interpret.from_parameters(centers, weights, beta=20.0, classes=names)
-    )
-    y = np.arange(300) % 200
-    x = centers[y] + 0.4 * rng.normal(size=(300, 16))
+    model = built(centers, weights, beta=20.0, classes=names)
+    y = np.arange(61)
+    x = centers[y] + 0.4 * rng.normal(size=(61, 16))
     labels = np.array([*names, "unheard of"])[[200, *y[1:]]]  # so that there is no certificate
-    model.explore(tmp_path / "p.html", x, labels, image_shape=None, layout="pca")
+    model.explore(tmp_path / "p.html", x, labels, image_shape=None)
     browser.open(tmp_path / "p.html", width=390)
     assert browser.evaluate("document.querySelectorAll('#answer .bar').length") == 11
     for tab in TABS:

@@ -8,6 +8,7 @@ import pytest
 import mnemosphere as mn
 from hashed_words import hashed_words
 from mnemosphere.export.payload import payload
+from quick_models import small
 
 ODD = ["Is the moon made of cheese?", "quokka wombat numbat <b>bilby</b>"]
 WAIT = "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))"
@@ -17,16 +18,14 @@ SHOWN = "[...document.querySelectorAll('#texts .text-row q')].map((q) => q.textC
 @pytest.fixture(scope="module")
 def texts():
     d = mn.data.load("banking-small")
-    model = mn.DAMClassifier(
-        20, objective="joint", varsigma=0.5, normalize="unit", random_state=0, encoder=hashed_words
-    ).fit(d.x_train, d.y_train)
+    model = small(n_memories=20, varsigma=0.5, encoder=hashed_words).fit(d.x_train, d.y_train)
     return model.calibrate(d.x_test), [*d.x_test, *ODD], [*d.y_test, "?", "?"]
 
 
 @pytest.fixture(scope="module")
 def page(texts, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "texts.html"
-    texts[0].explore(path, *texts[1:], layout="pca")
+    texts[0].explore(path, *texts[1:])
     return path
 
 

@@ -9,16 +9,15 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import class_formula
 import mnemosphere as mn
+from quick_models import small
 
 SETS = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
 
 
 def fitted(name, objective, precision="float64", **settings):
     x, y = SETS[name](return_X_y=True)
-    model = mn.DAMClassifier(
-        11, objective=objective, normalize="standard", precision=precision, max_iter=20,
-        random_state=0, **settings,
-    )  # fmt: skip
+    given = {"n_memories": 11, "objective": objective, "varsigma": "auto", "max_iter": 20}
+    model = small(normalize="standard", precision=precision, **given, **settings)
     return model.fit(x[::2], y[::2]), x[1::2]
 
 

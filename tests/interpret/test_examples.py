@@ -84,15 +84,6 @@ def test_other_edits_make_examples_memories(clf):
         wider.remove_examples()
 
 
-def test_examples_out_of_scope_are_rejected(clf):
-    strange = np.random.default_rng(0).permuted(X[NEW[:40]], axis=1)
-    wider = fresh(clf).add_examples(strange[:20], [mn.OUT_OF_SCOPE] * 20)
-    before, after = (interpret.rejection_score(m.model_, strange[20:]) for m in (clf, wider))
-    assert wider.classes_.tolist() == clf.classes_.tolist()
-    assert np.isfinite(before).all()
-    assert np.isfinite(after).all()
-
-
 def test_clear_errors(clf):
     wider = fresh(clf).add_examples(X[MORE], LABELS[MORE])
     with pytest.raises(ValueError, match="row 1 of X is none of the 5 examples"):

@@ -46,12 +46,3 @@ def test_a_fixed_point_stays_a_fixed_point():
         stats = accumulate(grown, batch, objectives.joint)
         moved = displacement(grown, maximize_bound(grown, stats.w_bar, stats.p_bar))
         assert float(moved.largest) < 2e-11
-
-
-def test_bad_choices_of_memories_are_refused():
-    params = make_params(0)
-    for which in ([3], [-1], [1, 1]):
-        with pytest.raises(ValueError, match="distinct indices"):
-            duplicate(params, torch.tensor(which))
-    with pytest.raises(ValueError, match="vector of memory indices"):
-        duplicate(params, torch.tensor([0.5]))

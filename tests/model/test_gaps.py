@@ -12,7 +12,7 @@ from mnemosphere.model import gaps, objectives, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import maximize_bound
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 from problems import gradient
@@ -97,18 +97,6 @@ def test_log_joint_and_statistics_of_rows_with_gaps(problem):
     wanted = grad(loss, argnums=(0, 1, 2))(params.w, params.p, params.beta)
     for found, oracle in zip(gradient(stats, params), wanted, strict=True):
         torch.testing.assert_close(found, oracle, rtol=1e-10, atol=1e-12)
-
-
-def test_problems_side_by_side_have_gaps_in_rows_of_their_own(problem):
-    params, x, targets = problem
-    both = [(params, Batch(x, targets)), (params, Batch(x.flip(0), targets))]
-    many = accumulate(
-        Parameters.stack([p for p, _ in both]), Batch.stack([b for _, b in both]), objectives.joint
-    )
-    for k, (one, batch) in enumerate(both):
-        alone = accumulate(one, batch, objectives.joint)
-        for name in ("w_bar", "p_bar", "overlap", "loss"):
-            torch.testing.assert_close(getattr(many, name)[k], getattr(alone, name))
 
 
 def test_the_fixed_point_never_raises_the_loss_of_rows_with_gaps(problem):

@@ -37,15 +37,6 @@ def test_more_memories_than_rows(x, n_memories):
     assert gram.max() < 1 - 1e-6
 
 
-def test_randomness_comes_from_the_generator(x):
-    for draw in (
-        lambda g: initialize.from_data(x, 13, generator=g),
-        lambda g: initialize.from_data(x, 53, generator=g),
-    ):
-        assert torch.equal(draw(seeded(1)), draw(seeded(1)))
-        assert not torch.equal(draw(seeded(1)), draw(seeded(2)))
-
-
 def check_beta(beta, resultant, n):
     """A_N(β) by mpmath against the resultant that β should have."""
     a = mpmath.besseli(n / 2, float(beta)) / mpmath.besseli(n / 2 - 1, float(beta))

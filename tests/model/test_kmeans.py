@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 from sklearn.cluster import KMeans
 
-from mnemosphere.model.kmeans import _spread_out, spherical_kmeans
+from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
 
@@ -59,18 +59,6 @@ def test_no_worse_than_scikit_learn_on_unit_rows():
     weight = np.ones(211)
     ours = objective(x.numpy(), found.label.numpy(), 11, weight)
     assert ours >= objective(x.numpy(), peer.labels_, 11, weight) - 1e-6
-
-
-def test_starts_are_drawn_by_squared_distance():
-    """The second of two, given the first: in proportion to 1 − ⟨x, first⟩, weight included."""
-    x, weight = rows(3, 4), torch.tensor([1.0, 2.0, 4.0]).double()
-    drawn = _spread_out(x, 2, weight, 20011, 1, generator()).numpy()
-    first = np.bincount(drawn[:, 0], minlength=3) / len(drawn)
-    assert np.allclose(first, weight.numpy() / 7, atol=0.02)
-    for start in range(3):
-        second = np.bincount(drawn[drawn[:, 0] == start, 1], minlength=3)
-        law = weight.numpy() * np.maximum(1 - x.numpy() @ x[start].numpy(), 1e-12)
-        assert np.allclose(second / second.sum(), law / law.sum(), atol=0.03)
 
 
 def test_sparse_rows_give_the_same():

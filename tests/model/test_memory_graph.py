@@ -83,18 +83,6 @@ def test_the_graph_is_the_sum_over_rows(problem, weighted):
 # Labels
 
 
-@pytest.mark.parametrize("price", [0.5, 0.7])
-def test_soft_labels_solve_the_linear_system(problem, price):
-    """The random-walk form of the same: F = (D − αS)^(-1) Y."""
-    case = problem(3)
-    graph = share_graph(case.params.w, case.batch, shared_by=2.5)
-    edges, labels = graph.edges.numpy(), graph.labels.numpy()
-    spread = np.linalg.solve(np.diag(edges.sum(1)) - price * edges, labels)
-    soft, reached = spread_labels(graph, price)
-    np.testing.assert_allclose(soft, spread / spread.sum(1, keepdims=True), rtol=1e-9)
-    assert reached.all()
-
-
 def test_labels_stay_in_their_part_of_the_graph():
     """Two chains without a tie and a memory alone: it hears of no label."""
     chain = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 1.0], [0.0, 1.0, 2.0]], dtype=torch.float64)

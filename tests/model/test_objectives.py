@@ -53,27 +53,12 @@ def test_weights_are_minus_the_derivative_of_the_loss(name, full, oracle):
     assert_close(weights, -gradient, rtol=0, atol=1e-12)
 
 
-def test_conditional_ignores_the_scale_of_the_density_of_labeled_rows():
-    q = labels()
-    _, weights = conditional(scores(), q)
-    given = q.sum(1)
-    assert_close(weights.sum(1), 1 - given, rtol=0, atol=1e-14)
-
-
 def test_unlabeled_rows_count_by_their_marginal_whatever_the_blend():
     z = scores()
     nothing = torch.zeros_like(z)
     for rule in (joint, conditional, JointConditional(0.6)):
         for mine, reference in zip(rule(z, nothing), Marginal()(z, nothing), strict=True):
             assert_close(mine, reference)
-
-
-def test_unsupervised_without_smoothing_is_marginal_plus_entropy(oracle):
-    z = scores()
-    loss, _ = Unsupervised(0.0)(z, labels())
-    log_predictions = z.log_softmax(1)
-    entropy = -(log_predictions.exp() * log_predictions).sum(1)
-    assert_close(loss, -z.logsumexp(1) + entropy)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.supports_fixed_point])

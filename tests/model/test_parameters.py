@@ -12,10 +12,6 @@ from mnemosphere.model import kernel
 from mnemosphere.model.parameters import Parameters, from_memories
 
 
-def off_sphere(params):
-    return params.replace(w=params.w * 1.01)
-
-
 def with_nan(params):
     w = params.w.clone()
     w[2, 3] = math.nan
@@ -23,19 +19,14 @@ def with_nan(params):
 
 
 BROKEN = {
-    "off the sphere": (off_sphere, "row 0 of memories has norm 1.01"),
+    "off the sphere": (lambda a: a.replace(w=a.w * 1.01), "row 0 of memories has norm 1.01"),
     "NaN in w": (with_nan, "row 2 of memories has entries that are not finite"),
     "vector w": (lambda a: a.replace(w=a.w[0]), r"\(P, N >= 2\) matrix, got \(7,\)"),
-    "one feature": (lambda a: a.replace(w=a.w[:, :1]), r"\(P, N >= 2\) matrix"),
     "p transposed": (lambda a: a.replace(p=a.p.T), r"\(P\+1, C\+1\) = \(6, 4\)"),
-    "p_h too short": (lambda a: a.replace(p_h=a.p_h[1:]), r"p_h \(5,\)"),
     "dtype": (lambda a: a.replace(p_q=a.p_q.float()), "share one dtype and device"),
     "half": (lambda a: a.to(dtype=torch.float16), "must be float32 or float64"),
-    "beta zero": (lambda a: a.replace(beta=a.beta * 0), "beta must be one finite positive"),
     "beta NaN": (lambda a: a.replace(beta=a.beta * math.nan), "beta must be one finite positive"),
-    "beta vector": (lambda a: a.replace(beta=a.p_h), "beta must be one finite positive"),
     "varsigma": (lambda a: a.replace(varsigma=1.5), r"varsigma must lie in \(0, 1\], got 1.5"),
-    "varsigma NaN": (lambda a: a.replace(varsigma=math.nan), "varsigma must lie in"),
     "infeasible": (lambda a: a.replace(p_h=a.p_h * 1.1), "must have equal totals"),
     "negative prior": (lambda a: a.replace(p_q=-a.p_q), "finite and non-negative"),
     "wrong marginals": (
@@ -67,14 +58,6 @@ def test_tensors_give_back_the_same_bits(problem, dtype):
             assert torch.equal(one, two)
             assert one.dtype == two.dtype == dtype
     assert back.check() is back
-
-
-@pytest.mark.parametrize("name", ["w", "p", "beta", "varsigma", "p_h", "p_q"])
-def test_a_missing_tensor_is_named(problem, name):
-    tensors = problem(4).params.to_tensors()
-    del tensors[name]
-    with pytest.raises(KeyError, match=f"'{name}'"):
-        Parameters.from_tensors(tensors)
 
 
 def test_the_uniform_component_weighs_as_much_as_so_many_memories(problem):

@@ -108,16 +108,6 @@ def test_lambda_is_the_lowest_eigenvalue_of_the_doubled_network(rule, weighted):
         assert bool((h[t.shape[1] :, t.shape[1] :].abs() < 1e-13).all())
 
 
-def test_the_pair_in_closed_form():
-    params, x, q = stationary()
-    found = joint_split(params, Batch(x, q))
-    s, c = found.split, found.coupling
-    torch.testing.assert_close(
-        found.lambda_joint, (s - (s * s + 4 * c * c).sqrt()) / 2, rtol=0, atol=1e-13
-    )
-    assert float(c.max()) > 0.02
-
-
 def test_a_minimum_at_fixed_class_weights_is_a_saddle_with_labels():
     params, x, q = stationary()
     certificate = certify(params, Batch(x, q), learn_beta=False)
@@ -285,11 +275,3 @@ def test_the_curvatures_of_the_classes_are_those_of_their_rows_alone(weighted):
             else:
                 assert float(found.lambda_min[k, y]) == pytest.approx(float(exact), abs=1e-9)
     assert bool(found.decided.all())
-
-
-def test_bad_arguments_are_refused():
-    params, x, q = stationary()
-    with pytest.raises(ValueError, match="must be positive"):
-        joint_split(params, Batch(x, q), tol=0.0)
-    with pytest.raises(ValueError, match="targets must be"):
-        joint_split(params, Batch(x, q[:, :3]))

@@ -81,14 +81,3 @@ def test_laplacian_solutions_keep_their_relative_precision(decades: float) -> No
     for one in range(batch):
         want = exact(edges[one], 2, b[one])
         np.testing.assert_allclose(found[one], want, rtol=1e-9, atol=1e-12 * want.max())
-
-
-@pytest.mark.parametrize("decades", [1.0, 20.0])
-def test_a_problem_of_fewer_rows_than_columns_is_solved_the_other_way_round(decades: float) -> None:
-    q, r, c = problem(17, 3, 23, 5, decades)
-    found = multipliers.solve(q, r, c, TOL, 100)
-    assert found.error.max() <= TOL
-    zeta = found.lam[:, :, None] + found.omega[:, None, :]
-    np.testing.assert_allclose(found.p * zeta, q, rtol=1e-9, atol=0)
-    np.testing.assert_allclose(found.p.sum(-2), r, rtol=1e-11)
-    np.testing.assert_allclose(found.p.sum(-1), c, rtol=1e-11)

@@ -3,9 +3,8 @@ import pytest
 import torch
 
 from mnemosphere import plots
-from mnemosphere.plots.gallery import class_weights
 
-P, SHAPE, C = 31, (5, 7), 3
+P, SHAPE = 31, (5, 7)
 N = 35
 
 
@@ -13,12 +12,6 @@ N = 35
 def w():
     w = np.random.default_rng(0).normal(size=(P, N))
     return w / np.linalg.norm(w, axis=1, keepdims=True)
-
-
-@pytest.fixture
-def p():
-    weight = np.random.default_rng(1).uniform(0.5, 1.5, P + 1)
-    return weight[:, None] * np.random.default_rng(2).dirichlet([0.4] * (C + 1), size=P + 1)
 
 
 def texts(ax):
@@ -66,56 +59,31 @@ def test_rows_that_are_no_images_become_bars(w):
     assert len(set(colors)) == 2
 
 
-def test_the_matrix_holds_the_soft_labels_and_marks_the_maxima(p):
-    chosen = [30, 0, 11, 5]
-    ax = class_weights(p, ["a", "b", "c"], indices=chosen)
-    expected = np.array([[p[k + 1, y] / p[k + 1].sum() for k in chosen] for y in range(C + 1)])
-    np.testing.assert_allclose(ax.images[0].get_array(), expected)
-    x, y = ax.lines[0].get_data()
-    np.testing.assert_array_equal(x, range(4))
-    assert [expected[int(row), column] for column, row in enumerate(y)] == list(expected.max(0))
-    assert tick_names(ax.xaxis) == ["#30", "#0", "#11", "#5"]
-    assert tick_names(ax.yaxis) == ["a", "b", "c", "none"]
-
-
-def test_the_gallery_stands_above_its_matrix_with_the_same_names(w, p):
-    figure = plots.memory_gallery(w, p, classes="abc", image_shape=SHAPE, indices=[3, 1, 8])
-    upper, lower = figure.axes[:2]
-    figure.draw_without_rendering()
-    assert upper.get_position().y0 > lower.get_position().y1
-    assert texts(upper) == tick_names(lower.xaxis) == ["#3", "#1", "#8"]
-    np.testing.assert_array_equal(upper.images[2].get_array().data, w[8].reshape(SHAPE))
-    np.testing.assert_allclose(lower.images[0].get_array()[:, 2], p[9] / p[9].sum())
-
-
-def test_features_by_memories_stand_above_the_same_columns(w, p):
+def test_features_that_differ_most_by_memories(w):
     names = [f"size {k}" for k in range(N)]
-    figure = plots.memory_gallery(w, p, classes="abc", feature_names=names, indices=[3, 1, 8])
-    upper, lower = figure.axes[:2]
+    ax = plots.memories(w, feature_names=names, indices=[3, 1, 8], labels="abc")
     few = w[[3, 1, 8]]
     order = sorted(sorted(range(N), key=lambda j: -few[:, j].std())[:25])
-    np.testing.assert_array_equal(upper.images[0].get_array().data, few[:, order].T)
-    assert tick_names(upper.yaxis) == [names[j] for j in order]
-    assert tick_names(lower.xaxis) == ["#3", "#1", "#8"]
-    figure.draw_without_rendering()
+    np.testing.assert_array_equal(ax.images[0].get_array().data, few[:, order].T)
+    assert tick_names(ax.yaxis) == [names[j] for j in order]
+    assert tick_names(ax.xaxis) == ["#3 a", "#1 b", "#8 c"]
+    ax.figure.draw_without_rendering()
     with pytest.raises(ValueError, match="feature_names must have 35 entries"):
-        plots.memory_gallery(w, p, classes="abc", feature_names=names[1:])
+        plots.memories(w, feature_names=names[1:])
 
 
-def test_of_many_features_each_memory_names_its_strongest(p):
-    w = np.random.default_rng(3).normal(size=(len(p) - 1, 101))
+def test_of_many_features_each_memory_names_its_strongest():
+    w = np.random.default_rng(3).normal(size=(P, 101))
     names = [f"term {k}" for k in range(101)]
-    figure = plots.memory_gallery(w, p, classes="abc", feature_names=names, indices=[3, 1, 8])
-    upper, lower = figure.axes[:2]
+    ax = plots.memories(w, feature_names=names, indices=[3, 1, 8])
     wanted = []
     for k in (3, 1, 8):
         wanted += [f"#{k}", *(names[j] for j in np.argsort(-abs(w[k]))[:6])]
-    assert texts(upper) == wanted
-    lengths = [bar.get_width() for bar in upper.patches]
+    assert texts(ax) == wanted
+    lengths = [bar.get_width() for bar in ax.patches]
     best = np.sort(abs(w[[3, 1, 8]]), axis=1)[:, :-7:-1]
     np.testing.assert_allclose(lengths, 0.9 * best.ravel() / best.max())
-    assert tick_names(lower.xaxis) == ["#3", "#1", "#8"]
-    figure.draw_without_rendering()
+    ax.figure.draw_without_rendering()
 
 
 @pytest.mark.parametrize(
@@ -135,14 +103,3 @@ def test_of_many_features_each_memory_names_its_strongest(p):
 def test_bad_gallery_arguments(w, arguments, message):
     with pytest.raises(ValueError, match=message):
         plots.memories(w, **({"image_shape": SHAPE} | arguments))
-
-
-def test_bad_class_weights(w, p):
-    with pytest.raises(ValueError, match="4 label columns but 2 classes: pass 4, or 3"):
-        class_weights(p, "ab")
-    with pytest.raises(ValueError, match="p must not be negative"):
-        class_weights(-p, "abc")
-    with pytest.raises(ValueError, match="a row of p is zero"):
-        class_weights(0 * p, "abc")
-    with pytest.raises(ValueError, match="w has 30 memories but p has 32 rows: p needs 31"):
-        plots.memory_gallery(w[1:], p, classes="abc", image_shape=SHAPE)

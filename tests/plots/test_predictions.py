@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from mnemosphere import plots
 from mnemosphere.interpret import FeatureContributions
@@ -7,6 +8,7 @@ from mnemosphere.plots import features, predictions
 from mnemosphere.plots.decision import Decision
 
 SHAPE, K, C = (3, 5), 3, 4
+KEYS = ("shares", "soft_labels", "proba", "classes", "names")
 
 
 @pytest.fixture
@@ -82,6 +84,10 @@ def test_the_prediction_stacks_the_memories_and_all_others(case):
             ends[y] += bar.get_width()
     ends += [bar.get_width() for bar in rest]
     np.testing.assert_allclose(ends, case["proba"])
+    colors = Decision(*(case[k] for k in KEYS)).class_colors
+    for y, bar in enumerate(drawn[0]):
+        if y in colors:
+            assert to_hex(bar.get_facecolor()).upper() == colors[y]
     bold = [t.get_text() for t in ax.get_yticklabels() if t.get_fontweight() == "bold"]
     assert bold == [case["classes"][case["proba"].argmax()]]
 
@@ -113,15 +119,13 @@ def contributions(**changes):
             "constant": np.array([0.25, 0.0, 0.0]), "difference": parts,
             "difference_constant": 0.5, "difference_rest": -0.25, "difference_frequencies": -1.5,
             "difference_missing": 0.0, "log_odds": float(parts.sum()) - 1.25,
-            "relevance": np.linspace(0.2, 1.8, 17), "pairs": [],
         }
         | changes
     )  # fmt: skip
 
 
 def test_bars_of_features_add_up(case):
-    decision = Decision(*(case[k] for k in ("shares", "soft_labels", "proba", "classes",
-                                                  "names")))  # fmt: skip
+    decision = Decision(*(case[k] for k in KEYS))
     why = contributions()
     figure = features.feature_figure(why, decision)
     places, overlap, odds, _ = figure.axes
@@ -135,19 +139,16 @@ def test_bars_of_features_add_up(case):
     assert lines[12:] == ["others (5)", "(being average)", "(soft labels)", "(class frequencies)"]
     np.testing.assert_array_equal(places.lines[1].get_xdata(), why.position[first])
     figure.draw_without_rendering()
-    weighed = contributions(pairs=[("feature 1", "feature 2", -0.4)])
-    _, relevance, overlap, *_ = features.feature_figure(weighed, decision).axes
-    assert "overlap" in overlap.get_title(loc="left")
-    bars = [bar.get_width() for bar in relevance.containers[0]]
-    assert bars == pytest.approx([*why.relevance[first], 0, 0, 0, 0])
 
 
 def test_texts_of_training_rows(case):
-    decision = Decision(*(case[k] for k in ("shares", "soft_labels", "proba", "classes",
-                                                  "names")))  # fmt: skip
-    texts = [["costs 5$ and 6$"], ["b", "c"], []]
+    decision = Decision(*(case[k] for k in KEYS))
+    long = "every word of a question is shown, even if it takes more than one line to do so"
+    texts = [["costs 5$ and 6$"], ["b", "c"], [long]]
     left, _ = (figure := features.typical_rows(texts, decision)).axes
-    assert [t.get_text() for t in left.texts] == [r"costs 5\$ and 6\$", "b\nc", ""]
+    *short, whole = [t.get_text() for t in left.texts]
+    assert short == [r"costs 5\$ and 6\$", "b\nc"]
+    assert " ".join(whole.split()) == long
     figure.draw_without_rendering()
 
 

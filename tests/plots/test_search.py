@@ -30,9 +30,13 @@ def test_trials_on_most_rows_are_shown_best_first():
 
 def test_clusters_that_agree_most_are_on_top():
     cluster = {"rows": 9, "normalize": "unit", "memories_per_cluster": 1, "error": 0.01}
-    trials = [cluster | {"n_clusters": k, "agreement": 0.7 + 0.1 * k} for k in (1, 2)]
+    trials = [
+        cluster | {"rung": rung, "n_clusters": k, "agreement": 0.7 + 0.1 * k}
+        for rung in (0, 1) for k in (1, 2)
+    ]  # fmt: skip
     ax = plots.search(trials)
     assert ax.get_yticklabels()[0].get_text() == "unit, 2 × 1 memories"
+    assert len(ax.get_yticklabels()) == 2
     assert ax.get_xlabel().startswith("agreement")
 
 

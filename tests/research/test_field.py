@@ -35,11 +35,6 @@ def test_the_critical_difference_has_the_published_quantile(n_methods, level, q)
     assert found == pytest.approx(expected, rel=3e-4)  # printed with three decimals
 
 
-def test_the_worked_example_of_the_paper():
-    """Its Section 3.2.2: four methods, 14 data sets, CD = 1.25."""
-    assert scores.critical_difference(4, 14) == pytest.approx(1.25, abs=5e-3)
-
-
 def test_pairs_are_corrected_by_holm():
     rng = np.random.default_rng(0)
     a = rng.normal(size=23)

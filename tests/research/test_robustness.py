@@ -51,12 +51,6 @@ def test_margins_of_the_nearest_row_bracket_the_truth():
     assert np.median(shortest / found.certified) < 1.1
 
 
-def test_both_copies_of_a_row_with_two_labels_have_no_margin():
-    x = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])
-    found = robustness.nearest_row_margins(x, np.array([0, 1, 1]), np.array([[0.5, 0.0]]))
-    assert found.certified[0] == 0
-
-
 def test_the_shortest_way_ends_at_the_border():
     start, end = np.zeros((3, 2)), np.array([[4.0, 0.0], [0.0, 2.0], [0.5, 0.0]])
     found = robustness.shortest_way(start, end, lambda rows: np.linalg.norm(rows, axis=1) > 1)

@@ -165,63 +165,42 @@ def gpu() -> Rows:
     return rows
 
 
-KINDS = {
-    "numbers": numbers,
-    "two categories": pairs,
-    "many categories": categories,
-    "missing values": missing,
-    "missing values and a metric": missing,
-    "missing values on circles": missing,
-    "dates": dates,
-    "id and constant columns": ids,
-    "texts, tf-idf": lambda: corpus(TfidfVectorizer(max_features=300)),
-    "texts, counts": lambda: corpus(CountVectorizer(max_features=300)),
-    "embeddings, 20 classes": lambda: embeddings(20, 300),
-    "embeddings, 77 classes": lambda: embeddings(77, 700),
-    "images": images,
-    "images through patches": patches,
-    "soft labels": soft,
-    "weights": weights,
-    "few labels": few_labels,
-    "1% positives": rare,
-    "files": files,
-    "a tensor on a GPU": gpu,
+# Each with the geometry and objective of the fast suite; the slow one takes the defaults.
+KINDS: dict[str, tuple[Any, tuple[str, str] | None]] = {
+    "numbers": (numbers, None),
+    "two categories": (pairs, ("whitened", "conditional")),
+    "many categories": (categories, ("whitened", "joint")),
+    "missing values": (missing, ("standard", "conditional")),
+    "missing values and a metric": (missing, ("whitened", "joint")),
+    "missing values on circles": (missing, ("circles", "conditional")),
+    "dates": (dates, ("whitened", "joint")),
+    "id and constant columns": (ids, ("whitened", "conditional")),
+    "texts, tf-idf": (lambda: corpus(TfidfVectorizer(max_features=300)), ("center", "joint")),
+    "texts, counts": (lambda: corpus(CountVectorizer(max_features=300)), ("center", "conditional")),
+    "embeddings, 20 classes": (lambda: embeddings(20, 300), ("unit", "conditional")),
+    "embeddings, 77 classes": (lambda: embeddings(77, 700), ("unit", "joint")),
+    "images": (images, ("center", "joint")),
+    "images through patches": (patches, ("unit", "conditional")),
+    "soft labels": (soft, ("standard", "joint")),
+    "weights": (weights, ("whitened", "conditional")),
+    "few labels": (few_labels, ("standard", "joint")),
+    "1% positives": (rare, ("whitened", "conditional")),
+    "files": (files, ("standard", "conditional")),
+    "a tensor on a GPU": (gpu, ("center", "conditional")),
 }
 SLOW = {"embeddings, 77 classes"}
-# Geometry and objective of each kind in the fast suite; the slow one takes the defaults.
-GIVEN = {
-    "two categories": ("weighted", "conditional"),
-    "many categories": ("whitened", "joint"),
-    "missing values": ("standard", "conditional"),
-    "missing values and a metric": ("weighted", "joint"),
-    "missing values on circles": ("circles", "conditional"),
-    "dates": ("weighted", "joint"),
-    "id and constant columns": ("whitened", "conditional"),
-    "texts, tf-idf": ("center", "joint"),
-    "texts, counts": ("center", "conditional"),
-    "embeddings, 20 classes": ("unit", "conditional"),
-    "embeddings, 77 classes": ("unit", "joint"),
-    "images": ("center", "joint"),
-    "images through patches": ("unit", "conditional"),
-    "soft labels": ("standard", "joint"),
-    "weights": ("whitened", "conditional"),
-    "few labels": ("standard", "joint"),
-    "1% positives": ("weighted", "conditional"),
-    "files": ("standard", "conditional"),
-    "a tensor on a GPU": ("center", "conditional"),
-}
 
 
 class Fitted:
-    """A model fitted to a kind of data; with default settings, or those of `GIVEN`."""
+    """A model fitted to a kind of data; with default settings, or those of `KINDS`."""
 
     def __init__(self, kind: str, folder: Path, *, default: bool) -> None:
         self.kind, self.folder = kind, folder
-        build = KINDS[kind]
+        build, given = KINDS[kind]
         self.rows = rows = build(folder) if build is files else build()
         settings: dict[str, Any] = {}
-        if not default and kind in GIVEN:
-            normalize, objective = GIVEN[kind]
+        if not default and given is not None:
+            normalize, objective = given
             n_memories = 2 * len(np.unique(rows.y_test)) + 3
             settings = {"normalize": normalize, "objective": objective, "n_memories": n_memories}
         self.model = self.estimator(**settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from commands import caller
@@ -76,20 +76,3 @@ def test_the_first_hour(folder, name):
         card = (folder / "card.md").read_text(encoding="utf-8")
         assert f"value: {told['accuracy']:.6g}\n" in card
     assert "exists" in run("train", data, "--out", name, code=2)
-
-
-@pytest.mark.slow
-def test_the_first_images(folder):
-    images, digits = load_digits(return_X_y=True)
-    np.save(folder / "images.npy", images)
-    np.save(folder / "digits.npy", digits)
-    told = run("train", "images.npy", "--label", "digits.npy", "--image-shape", "8x8")
-    assert "The search chose" in told
-    assert "energy after" in run("recall", "run", "images.npy", "--hide", "bottom")
-
-
-@pytest.mark.slow
-def test_the_first_clusters(folder):
-    write_rows("penguins", folder)
-    told = run("cluster", "penguins.csv", "--label", "species", "--out", "groups")
-    assert "agreement" in told

@@ -100,7 +100,7 @@ def check_page(f, browser):
         raise ValueError(run("explore", file_of(f), "--out", f.folder / "p.html", code=2).stderr)
     if browser is None:
         pytest.skip("no Chromium here: install the package chromium")
-    f.model.explore(f.folder / "p.html", f.x_test[:4], layout="pca")
+    f.model.explore(f.folder / "p.html", f.x_test[:4])
     browser.open(f.folder / "p.html")
     every = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
     found = browser.evaluate(every)

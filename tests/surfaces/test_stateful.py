@@ -23,7 +23,7 @@ ORDER = np.random.default_rng(0).permutation(len(Y))
 X, Y = X[ORDER], np.array(["a", "b", "c"])[Y[ORDER]]
 GAPS = np.random.default_rng(1).random(X.shape) < 0.15
 ROWS = st.sampled_from(["dense", "sparse", "missing", "float32"])
-GEOMETRIES = ["standard", "unit", "center", "weighted", "whitened"]
+GEOMETRIES = ["standard", "unit", "center", "whitened"]
 CLEAR = (ValueError, TypeError, FloatingPointError)
 
 

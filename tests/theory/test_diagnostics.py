@@ -47,17 +47,6 @@ def test_r_hat_of_separated_chains():
         result.raise_if_failed()
 
 
-def test_quantities_are_compared_one_by_one():
-    slow, fast = ar1(0.9, 3, 2000, seed=7), ar1(0.0, 3, 2000, seed=8)
-    trace = torch.stack([slow, fast, torch.full_like(slow, 0.25)], -1)
-    ess, r_hat = effective_sample_size(trace), split_r_hat(trace)
-    assert torch.equal(ess[:1], effective_sample_size(slow[..., None]))
-    assert float(ess[0]) < 0.2 * float(ess[1])
-    assert (float(ess[2]), float(r_hat[2])) == (6000, 1.0)
-    result = estimate(trace).raise_if_failed()
-    assert float(result.standard_error[2]) == 0.0
-
-
 def test_too_few_draws():
     with pytest.raises(ValueError, match="draw more"):
         split_r_hat(torch.zeros(3, 3))

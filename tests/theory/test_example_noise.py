@@ -6,13 +6,10 @@ import warnings
 import pytest
 import torch
 
+from draws import generator
 from mnemosphere import theory
 from mnemosphere.numerics import bessel
 from mnemosphere.theory import OrderParameters, SaddlePointProblem
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def weak(n_teacher, n_student, b, beta_eff, rho, n, **more):

@@ -7,14 +7,10 @@ import pytest
 import torch
 from scipy import special
 
+from draws import generator
 from mnemosphere import theory
 from mnemosphere.numerics import vmf
-from mnemosphere.theory import finite_size, stability, symmetric
-from mnemosphere.theory.saddle_point import conjugate
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from mnemosphere.theory import symmetric
 
 
 def solved(problem, n_starts=12):
@@ -61,26 +57,6 @@ def test_one_memory_is_exact(n_teacher, upsilon, beta):
         assert abs(theirs) > 10 * error  # there is something to see
         # The next order is 1/N of the first, with a factor of a few.
         assert abs(float(sample.mean()) - theirs) < 4 * error + 5 * abs(theirs) / n
-
-
-def test_the_hessian_is_that_of_the_jacobian():
-    problem = theory.SaddlePointProblem.uniform(
-        3, 2, beta=6.0, rho=1.3, upsilon=0.8, n_features=400,
-        p_h=torch.tensor([0.1, 0.5, 0.4]).double(),
-    )  # fmt: skip
-    state, _ = solved(problem)
-    landscape = finite_size._Landscape(problem, state.p)
-    s = landscape.coordinates(state)
-    x_bar = conjugate(problem, state).x_bar
-    b = torch.block_diag(*stability.response(problem, x_bar))
-    j = stability.jacobian(problem, x_bar, state.p).reshape(6, 6)
-    expected = problem.rho * problem.beta_eff * torch.linalg.inv(b) @ (torch.eye(6) - j.T)
-    torch.testing.assert_close(landscape.hessian(s), expected, rtol=1e-7, atol=1e-8)
-    assert float(torch.func.grad(landscape.value)(s).abs().max()) < 1e-9
-    # And F is the free entropy.
-    m_hat = conjugate(problem, state).m_hat
-    value = theory.free_entropy(problem, state.m, m_hat, state.p)
-    torch.testing.assert_close(landscape.value(s), value, rtol=1e-12, atol=1e-12)
 
 
 def test_labels_move_class_weights_within_their_marginals():

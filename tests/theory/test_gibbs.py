@@ -5,15 +5,11 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, special, stats
+from scipy import special
 
+from draws import generator
 from mnemosphere.theory import gibbs
 from mnemosphere.theory.diagnostics import estimate
-
-
-def generator(seed):
-    return torch.Generator().manual_seed(seed)
-
 
 SIGMAS = 4.5
 
@@ -160,26 +156,3 @@ def test_posterior_by_quadrature():
         ]  # fmt: skip
         draws.append(torch.stack(columns, 1))
     assert standard_errors_off(torch.stack(draws[20:], 1), exact) <= SIGMAS
-
-
-def test_one_memory_is_von_mises_fisher():
-    """P=1 and no uniform component: w ~ vMF(β Σx) independently at every sweep."""
-    n, beta, g = 5, 2.3, generator(31)
-    x = torch.nn.functional.normalize(torch.randn(11, n, generator=g).double() + 0.4, dim=-1)
-    total = x.sum(0)
-    kappa, direction = beta * float(total.norm()), total / total.norm()
-    p = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(5000, 2, 1)
-    state = gibbs.GibbsState(direction.expand(5000, 1, n), p)
-    data = gibbs.Likelihood(x, torch.zeros(11, dtype=torch.long), beta)
-    state = gibbs.sweep(state, data, class_weight_moves=1, generator=g)
-    along = (state.w[:, 0] @ direction).numpy()
-
-    def density(t):
-        return (1 - t**2) ** ((n - 3) / 2) * np.exp(kappa * (t - 1))
-
-    total_mass = integrate.quad(density, -1, 1)[0]
-    grid = np.linspace(-1, 1, 2001)
-    cdf = integrate.cumulative_simpson(density(grid), x=grid, initial=0) / total_mass
-    assert stats.kstest(along, lambda t: np.interp(t, grid, cdf)).pvalue > 1e-3
-    ratio = special.iv(n / 2, kappa) / special.iv(n / 2 - 1, kappa)
-    assert abs(along.mean() - ratio) < 4.5 * along.std() / np.sqrt(len(along))

@@ -6,23 +6,14 @@ from itertools import pairwise
 import pytest
 import torch
 
+from draws import generator, unit_rows
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel
 from mnemosphere.theory import limits, solver
 from mnemosphere.theory import saddle_point as sp
-from mnemosphere.theory.continuation import newton
 from mnemosphere.theory.problem import SaddlePointProblem
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def unit_rows(n, d, seed=0):
-    x = torch.randn(n, d, dtype=torch.float64, generator=generator(seed))
-    return x / x.norm(dim=1, keepdim=True)
 
 
 def data(seed=0):
@@ -81,25 +72,6 @@ def test_finite_rho_and_upsilon_approach_stationarity_at_rate_one_over_them():
     assert gaps[0] < 3e-3
     for a, b in pairwise(gaps):
         assert 9.0 < a / b < 11.0
-
-
-def test_solutions_at_infinite_rho_are_stationary_points_of_the_loss():
-    x, q = data()
-    params = parameters(0.6, beta=3.0)
-    problem, state = limits.from_parameters(params, Batch(x, q))
-    near = solver.solve(
-        problem, sp.OrderParameters(state.m[None], state.p[None]), tol=1e-6
-    ).raise_if_failed()
-    found = newton(problem, near[0]).state
-    x_bar = sp.conjugate(problem, found).x_bar
-    w = (x_bar / x_bar.norm(dim=1, keepdim=True)).requires_grad_()
-    # Autograd on the loss written out: its gradient has no part along the sphere.
-    ratio = bessel.log_omega_ratio(params.beta, 7)
-    density = torch.cat([torch.ones(11, 1), torch.exp(params.beta_eff * x @ w.T - ratio)], 1)
-    (-(q * torch.log(density @ found.p)).sum() / 11).backward()
-    unit = w.detach()
-    along = w.grad - (w.grad * unit).sum(1, keepdim=True) * unit
-    assert float(along.abs().max()) < 1e-11
 
 
 @pytest.mark.parametrize("upsilon", [0.05, 0.3, 1.0, 12.0, math.inf])

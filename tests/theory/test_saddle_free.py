@@ -2,20 +2,15 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
-from scipy.optimize import brentq
 
+from draws import generator
 from mnemosphere.theory import saddle_free, solver, stability, symmetric
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory.problem import SaddlePointProblem
 
 INF = math.inf
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def labeled(n_teacher=4, n_student=6, beta=8.0, rho=1.0, seed=5):
@@ -30,23 +25,6 @@ def step(problem, x_bar, p_bar, radius=10.0):
     c = sp.conjugate(problem, sp.respond(problem, x_bar, p_bar))
     level = sp.free_entropy_at(problem, c, x_bar)
     return saddle_free.saddle_free_step(problem, x_bar, p_bar, c.x_bar, c.p_bar, level, size)
-
-
-@pytest.mark.parametrize(("rho", "p_0"), [(1.5, 0.0), (INF, 0.0), (1.5, 0.2)])
-def test_factors_of_a_batch_are_those_of_its_members(rho, p_0):
-    share = torch.tensor([p_0, *[(1 - p_0) / 3] * 3], dtype=torch.float64)
-    problem = labeled(5, 3, rho=rho).replace(p_h=share).compressed()
-    c = sp.conjugate(problem, sp.random_starts(problem, 7, generator=generator()))
-    whole = stability.linearize(problem, c.x_bar, c.p_bar)
-    for i in range(7):
-        for batched, single in zip(
-            whole, stability.linearize(problem, c.x_bar[i], c.p_bar[i]), strict=True
-        ):
-            torch.testing.assert_close(batched[i], single, rtol=0, atol=1e-13)
-    _, factor, _ = stability.linearize(problem, c.x_bar, c.p_bar, factor=True)
-    torch.testing.assert_close(factor @ factor.mT, whole[1], rtol=0, atol=1e-11)
-    # Class weights have as many columns as their polytope has dimensions.
-    assert factor.shape[-1] == problem.patterns.shape[1] * 3 + 2 * (2 if p_0 == 0 else 3)
 
 
 def test_near_a_maximum_the_error_is_squared():
@@ -98,31 +76,6 @@ def test_a_step_that_lowers_the_free_entropy_is_shortened():
     gain = gain - sp.free_entropy_at(problem, began, c.x_bar)
     assert bool((gain > 0).all())
     assert float(length.min()) < 2.1 < float(length.max())
-
-
-def test_the_step_within_a_radius_is_the_best_there_is():
-    # Oracle: the multiplier found by Brent's method on 1/|y|, and no random point does better.
-    slope = torch.randn(7, 5, dtype=torch.float64, generator=generator(1))
-    stiffness = torch.randn(7, 5, dtype=torch.float64, generator=generator(2))
-    stiffness[:2] = stiffness[:2].abs() + 3.0  # a maximum inside
-    radius = torch.full((7,), 1.3, dtype=torch.float64)
-    found = saddle_free._within(slope, stiffness, radius)
-
-    def gain(y):
-        return (slope * y - 0.5 * stiffness * y * y).sum(-1)
-
-    trial = torch.randn(4001, 7, 5, dtype=torch.float64, generator=generator(3))
-    length = torch.rand(4001, 7, 1, dtype=torch.float64, generator=generator(4)) ** 0.2
-    trial = 1.3 * length * trial / trial.norm(dim=-1, keepdim=True)
-    assert bool((gain(found) >= gain(trial).amax(0)).all())
-    torch.testing.assert_close(found[:2], slope[:2] / stiffness[:2], rtol=1e-9, atol=0)
-    for i in range(2, 7):
-        g, h = slope[i].numpy(), stiffness[i].numpy()
-        assert h.min() < 0
-        shift = brentq(
-            lambda s, g=g, h=h: 1 / 1.3 - 1 / np.linalg.norm(g / (h + s)), -h.min() + 1e-12, 99
-        )
-        np.testing.assert_allclose(found[i], g / (h + shift), rtol=1e-7)
 
 
 @pytest.mark.parametrize(("beta", "rho"), [(8.0, 1.0), (20.0, INF)])

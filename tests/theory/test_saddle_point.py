@@ -5,21 +5,13 @@ import math
 import pytest
 import torch
 
+from draws import generator, unit_rows
 from mnemosphere.numerics import polytope
 from mnemosphere.theory import problem, solver
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory.problem import SaddlePointProblem
 
 INF = math.inf
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def unit_rows(n, d, seed=0):
-    x = torch.randn(n, d, dtype=torch.float64, generator=generator(seed))
-    return x / x.norm(dim=1, keepdim=True)
 
 
 def labels(n, columns, seed=0):
@@ -133,18 +125,6 @@ def test_solutions_do_not_move_and_do_not_depend_on_the_method(make, rho):
     assert int(fast.iterations.sum()) < int(plain.iterations.sum())
 
 
-def test_every_pass_raises_the_free_entropy():
-    problem = clamped(rho=1.3)
-    starts = sp.random_starts(problem, 5, generator=generator(2))
-    run = solver._Run(problem, sp.conjugate(problem, starts), 5)
-    last = torch.full((5,), -INF, dtype=torch.float64)
-    for _ in range(20):
-        run.evaluate()
-        assert bool((run.base_objective >= last - 1e-12).all())
-        last = run.base_objective
-        run.propose()
-
-
 @pytest.mark.parametrize(
     ("upsilon", "rho", "beta", "overlap"),
     [(1.0, 2.0, 10.0, 0.960), (0.5, 2.0, 10.0, 0.940), (1.0, 0.5, 10.0, 0.850)],
@@ -171,13 +151,10 @@ def test_failure_says_what_to_try():
     ("changes", "message"),
     [
         ({"rho": 0.0}, "rho must be positive"),
-        ({"upsilon": -1.0}, "upsilon must be positive"),
-        ({"beta": math.nan}, "beta must be positive"),
         ({"beta": INF}, "beta must be finite"),
         ({"n_features": 1}, "n_features"),
         ({"p_h": torch.tensor([0.1, 0.2, 0.3, 0.1])}, "p_h must sum to 1"),
         ({"p_h": torch.tensor([0.5, 0.5, 0.0, 0.0])}, "positive for every memory"),
-        ({"p_h": torch.tensor([-0.5, 0.5, 0.5, 0.5])}, "positive for every memory"),
         ({"p_q": torch.tensor([0.0, 0.5, 0.5])}, "p_q must be positive"),
         ({"p_q": torch.tensor([0.5, 0.5])}, "targets must have shape"),
         ({"patterns": 2.0 * torch.eye(5)}, "unit rows"),

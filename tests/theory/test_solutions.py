@@ -1,17 +1,12 @@
 """Distinct solutions: told apart up to permutations, named by symmetry, sorted."""
 
-import math
-
 import pytest
 import torch
 
+from draws import generator
 from mnemosphere.theory import saddle_point as sp
-from mnemosphere.theory import solutions, stability
+from mnemosphere.theory import solutions
 from mnemosphere.theory.problem import SaddlePointProblem
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def uniform(n_teacher, n_student, beta=10.0, **marginals):
@@ -106,16 +101,3 @@ def test_cycles_that_look_alike_locally_are_told_apart():
 def test_names(m, kind):
     state = sp.OrderParameters(torch.tensor(m, dtype=torch.float64), torch.empty(0))
     assert solutions.classify(state).kind == kind
-
-
-def test_duplicated_solutions_are_found_in_the_wider_network():
-    # ϱ = ∞: what two memories do, three can do with a twin.
-    narrow = SaddlePointProblem.uniform(2, 2, beta=6.0, rho=math.inf, upsilon=1.0, n_features=300)
-    best = solutions.find_solutions(narrow, 20, generator=generator())[0]
-    grown, copy = stability.duplicate(narrow, best.state, [0])
-    marks = [solutions.signature(grown, sp.OrderParameters(copy.m[None], copy.p[None]))]
-    # p_h of the grown network differs between memories, so twins may lie on either weight.
-    for s in solutions.find_solutions(grown, 60, generator=generator(1)):
-        marks.append(solutions.signature(grown, sp.OrderParameters(s.m[None], s.p[None])))
-    gaps = [float((marks[0] - other).abs().max()) for other in marks[1:]]
-    assert min(gaps) < 1e-6

@@ -7,14 +7,10 @@ import pytest
 import torch
 from scipy import special
 
+from draws import generator
 from mnemosphere.theory import gibbs, solutions, teacher_student, tempering
 from mnemosphere.theory.diagnostics import estimate
 from mnemosphere.theory.problem import SaddlePointProblem
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
 
 BETAS = (0.7, 2.5, 5.0, 9.0)
 P_H = (0.0, 0.35, 0.65)
@@ -22,12 +18,12 @@ ANGLES = np.concatenate([np.linspace(-0.4, 0.4, 8), 2.2 + np.linspace(-0.3, 0.3,
 ROWS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1)
 
 
-def quadrature(beta, p_h=P_H):
+def quadrature(beta):
     """P(memory 1 is the one on the large group), E w_1x, E w_2y and E⟨w_1, w_2⟩ on the circle."""
     theta = np.arange(240) * 2 * np.pi / 240
     w = np.stack([np.cos(theta), np.sin(theta)], 1)
     e = np.exp(beta * (w @ ROWS.T)) / special.iv(0, beta)  # (240, M)
-    density = np.exp(np.log(p_h[1] * e[:, None] + p_h[2] * e[None]).sum(2))
+    density = np.exp(np.log(P_H[1] * e[:, None] + P_H[2] * e[None]).sum(2))
     density /= density.sum()
     large = (w[:, 0] > np.cos(1.1)).astype(float)
     return [
@@ -38,23 +34,15 @@ def quadrature(beta, p_h=P_H):
     ]
 
 
-# Weights that change along the ladder, to and fro.
-PATH = ((1.5, 0.6), (3.0, 0.45), (5.0, 0.5), (7.0, 0.4), (9.0, 0.35))
-
-
-@pytest.mark.parametrize("rungs", [[(beta, P_H[1]) for beta in BETAS], PATH])
-def test_every_rung_is_sampled_exactly(rungs):
+def test_every_rung_is_sampled_exactly():
     n_chains, n_sweeps, seed = 41, 120, generator(1)
-    weights = [(0.0, first, 1 - first) for _, first in rungs]
-    betas = torch.tensor([beta for beta, _ in rungs]).double()
-    ladder = tempering.Ladder(betas, torch.tensor(weights).double() if rungs is PATH else None)
     x = torch.tensor(ROWS)
     y = torch.zeros(len(ROWS), dtype=torch.long)
     # All chains start in the mode of less weight: memory 1 on the large group of rows.
     wrong = torch.tensor([[1.0, 0.0], [math.cos(2.2), math.sin(2.2)]], dtype=torch.float64)
     p = torch.tensor(P_H, dtype=torch.float64)[None, :, None].expand(n_chains, 3, 1)
     start = gibbs.GibbsState(wrong.expand(n_chains, 2, 2), p)
-    replicas = tempering.start_replicas(start, ladder)
+    replicas = tempering.start_replicas(start, torch.tensor(BETAS).double())
     draws = []
     for i in range(n_sweeps):
         replicas = tempering.tempered_sweep(
@@ -63,14 +51,14 @@ def test_every_rung_is_sampled_exactly(rungs):
         first, second = replicas.state.w.unbind(1)
         large = (first[:, 0] > math.cos(1.1)).double()
         columns = [large, first[:, 0], second[:, 1], (first * second).sum(1)]
-        draws.append(torch.stack(columns, 1).reshape(n_chains, len(rungs), 4))
+        draws.append(torch.stack(columns, 1).reshape(n_chains, len(BETAS), 4))
     trace = torch.stack(draws[40:], 1)  # (chains, draws, K, 4)
-    exact = torch.tensor([quadrature(b, p) for (b, _), p in zip(rungs, weights, strict=True)])
+    exact = torch.tensor([quadrature(beta) for beta in BETAS])
     found = estimate(trace).raise_if_failed()
     assert float(((found.mean - exact) / found.standard_error).abs().max()) < 4.5
     assert float(exact[-1, 0]) < 0.15  # the start was in the wrong mode indeed
     assert bool((replicas.acceptance() > 0.1).all())
-    torch.testing.assert_close(replicas.last().w, replicas.state.w[len(rungs) - 1 :: len(rungs)])
+    torch.testing.assert_close(replicas.last().w, replicas.state.w[len(BETAS) - 1 :: len(BETAS)])
     # Without exchange the chains stay where they start.
     state = start
     data = gibbs.Likelihood(x, y, BETAS[-1])
@@ -88,9 +76,8 @@ def test_neighbors_are_exchanged_by_metropolis_rule():
     betas = torch.tensor([1.0, 1.3], dtype=torch.float64)
     w = torch.nn.functional.normalize(torch.randn(2, 2, 2, generator=seed).double(), dim=-1)
     state = gibbs.GibbsState(w.repeat(n_chains, 1, 1), p.expand(2 * n_chains, 3, 1))
-    replicas = tempering.Replicas(
-        state, tempering.Ladder(betas), torch.zeros(1).double(), torch.zeros(1).double()
-    )
+    zero = torch.zeros(1).double()
+    replicas = tempering.Replicas(state, betas, zero, zero)
     data = gibbs.Likelihood(x, y, betas.repeat(n_chains))
     moved = tempering._exchange_neighbors(replicas, data, 0, seed)
 
@@ -156,8 +143,7 @@ def test_branches_are_occupied_as_their_free_entropies_rank_them():
 
 
 def test_bad_ladders_are_refused():
-    for betas in ([1.0], [2.0, 1.0], [0.0, 1.0]):
+    state = gibbs.GibbsState(torch.ones(1, 1, 2), torch.ones(1, 2, 1))
+    for betas in ([2.0, 1.0], [0.0, 1.0]):
         with pytest.raises(ValueError, match="betas must"):
-            tempering.Ladder(torch.tensor(betas))
-    with pytest.raises(ValueError, match="p_h must have 2 rows, got 3"):
-        tempering.Ladder(torch.tensor([1.0, 2.0]), torch.ones(3, 2) / 2)
+            tempering.start_replicas(state, torch.tensor(betas))

@@ -138,8 +138,6 @@ def test_the_schedule_is_that_of_all_passes(n_rows, passes, size, steps):
     ("settings", "message"),
     [
         ({"steps": 0}, "steps must be >= 1, got 0"),
-        ({"batch_size": 0}, "batch_size must be >= 1, got 0"),
-        ({"learning_rate": 0.0}, "learning_rate must be finite and > 0, got 0.0"),
         ({"angle": -1.0}, "angle must be finite and > 0, got -1.0"),
         ({"noise": -1.0}, "noise must be finite and >= 0, or 'auto', got -1.0"),
         ({"decay": (0.9, 1.0)}, "both decays must lie in"),

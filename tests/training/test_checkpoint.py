@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from mnemosphere import files
 from mnemosphere.data.dataset import ArrayDataset
@@ -23,7 +22,6 @@ SOLVERS = {
     "fixed point": FixedPoint(None),
     "fixed point in batches": FixedPoint(20),
     "sgd": SGD(learning_rate=0.1, batch_size=20),
-    "paper": dataclasses.replace(SGD.paper(), batch_size=20),
     "adam": Adam(steps=18, batch_size=20),
 }
 
@@ -186,14 +184,6 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def garbage(path):
-    path.write_bytes(bytes(range(256)) * 8)
-
-
-def foreign(path):
-    save_file({"a": torch.zeros(3)}, path)
-
-
 def lost_tensor(path):
     tensors = load_file(path)
     del tensors["best.w"]
@@ -215,16 +205,11 @@ def flipped_bit(path):
     ("spoil", "message"),
     [
         (truncate, "is damaged or not a safetensors file"),
-        (garbage, "is damaged or not a safetensors file"),
-        (foreign, "is not a mnemosphere-checkpoint file"),
         (flipped_bit, "has been changed since it was written"),
         (lost_tensor, "is damaged: the tensor 'best.w' is missing"),
         (lambda path: rewrite(path, waited=-1), "is damaged: waited is -1"),
-        (lambda path: rewrite(path, history=[{"n_iter": 1}]), "is damaged: 'loss' is missing"),
-        (lambda path: rewrite(path, best_loss=float("nan")), "is damaged: best_loss is nan"),
         (lambda path: change(path, "params.p", 2.0), "is damaged: row"),
         (lambda path: change(path, "state.w", torch.inf), "is damaged: state.w has numbers"),
-        (lambda path: change(path, "generator", 0), "is damaged"),
         (lambda path: rewrite(path, version=99), "has format version 99, this release reads 6"),
     ],
     ids=lambda v: getattr(v, "__name__", None),
@@ -239,31 +224,19 @@ def test_a_bad_file_is_refused_in_one_line(saved, path, spoil, message):
     assert path.read_bytes() == before
 
 
-def test_a_checkpoint_of_another_run_is_refused(saved, path, problem):
+def test_a_checkpoint_of_another_run_is_refused(saved, path):
     shuffled = saved._replace(x=saved.x.flip(0), targets=saved.targets.flip(0))
-    weighted = saved._replace(sample_weight=torch.linspace(1, 2, 53, dtype=torch.float64))
-    other_start = problem(50, rows=53, varsigma=0.5)
-    w = other_start.params.w.flip(0)
     start = SOLVERS["sgd"].start(saved.params)
     attempts = [
         lambda: resume(shuffled, path),
-        lambda: resume(weighted, path),
         lambda: resume(saved, path, SGD(learning_rate=0.2, batch_size=20)),
-        lambda: resume(saved, path, FixedPoint(None)),
         lambda: resume(saved, path, rule=objectives.conditional),
-        lambda: resume(saved, path, validation=None),
         lambda: resume(saved, path, validation=ArrayDataset(saved.dataset.rows.take(slice(0, 20)))),
         lambda: resume(saved, path, patience=2),
-        lambda: resume(saved, path, tol=1e-3),
-        lambda: resume(saved, path, phase=1),
         lambda: resume(saved, path, noise=SphereNoise(0.1)),
         lambda: resume(saved, path, generator=seeded(12)),
         lambda: resume(saved, path, state={k: v + 1 for k, v in start.items()}),
-        lambda: resume(saved._replace(params=saved.params.replace(varsigma=0.25)), path),
-        lambda: resume(saved._replace(params=saved.params.replace(w=w)), path),
-        lambda: resume(
-            saved._replace(params=saved.params.replace(beta=saved.params.beta * 2)), path
-        ),
+        lambda: resume(saved._replace(params=saved.params.replace(w=saved.params.w.flip(0))), path),
     ]
     for attempt in attempts:
         with pytest.raises(ValueError, match="is of another run"):

@@ -44,8 +44,6 @@ CASES: dict[str, Any] = {
     "full": (FixedPoint(None), {}),
     "batches": (FixedPoint(50), {}),
     "sgd": (SGD(batch_size=B), {}),
-    "sgd batches": (SGD(batch_size=50), {}),
-    "adam": (Adam(steps=20, batch_size=B), {"rule": CONDITIONAL, "noise": SphereNoise(0.2)}),
     "adam batches": (
         Adam(steps=60, batch_size=50),
         {"rule": CONDITIONAL, "noise": SphereNoise(0.2)},
@@ -154,10 +152,10 @@ def test_one_process_watches_and_decides():
 class Bad(ArrayDataset):
     """Rows that one process cannot read."""
 
-    def shard(self, rank, size):
-        if rank == 1:
+    def batches(self, size, *, group, **how):
+        if group.rank == 1:
             raise ValueError("rows.csv: row 17 is no number")
-        return super().shard(rank, size)
+        return super().batches(size, group=group, **how)
 
 
 def test_a_process_that_fails_ends_all():

@@ -62,16 +62,6 @@ def test_labels_reach_memories_that_meet_none():
     assert (soft[12:, 1] > 1.5 * soft[12:, 0]).all()
 
 
-def test_rows_without_a_label_are_found(problem):
-    assert problem(2, labels="none").dataset.has_unlabeled()
-    assert problem(2, labels="mixed").dataset.has_unlabeled()
-    full = problem(2, labels="full").dataset
-    assert not full.has_unlabeled()
-    # A label that is partly known is one.
-    half = Batch(full.rows.x, 0.5 * full.rows.targets)
-    assert not ArrayDataset(half).has_unlabeled()
-
-
 def circles(rows, seed):
     """Two circles of latitude on the globe, half a radian apart: two classes."""
     generator = torch.Generator().manual_seed(seed)

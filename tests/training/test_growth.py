@@ -73,21 +73,6 @@ def test_grows_to_the_width_asked_for_and_fits_better(solver):
     assert_same_params(result.lineage.at_level(-1), result.params)
 
 
-def test_cost_counts_training_and_curvature_at_their_width():
-    rows = make_data()
-    result = grow(
-        make_params(rows, 3, 6),
-        ArrayDataset(rows),
-        FixedPoint(None),
-        max_memories=6,
-        phase_iter=2,
-        max_iter=4,
-    )
-    (only,) = result.splits
-    assert (only.n_memories, only.n_split) == (3, 3)
-    assert result.cost() == pytest.approx((2 * 3 + 4 * 6 + 3 * only.passes) / 6)
-
-
 def test_stops_by_itself_where_no_memory_is_a_saddle():
     """Three tight bundles of rows and a memory on each: nothing is left to split."""
     generator = seeded()
@@ -352,18 +337,3 @@ def test_ctrl_c_in_the_curvature_leaves_the_trained_model():
     assert result.status == "interrupted"
     assert result.params.check().n_memories == 2
     assert len(result.history) == 2
-
-
-def test_callbacks_see_every_split():
-    rows, log = make_data(), Log()
-    result = grow(
-        make_params(rows, 2, 7),
-        ArrayDataset(rows),
-        FixedPoint(None),
-        max_memories=7,
-        callbacks=[log],
-    )
-    seen = [(r.n_memories, r.n_split, params.n_memories) for r, params in log.of("split")]
-    assert seen == [(2, 2, 4), (4, 3, 7)]
-    assert [record for record, _ in log.of("split")] == list(result.splits)
-    assert all(record.delta > 0 for record in result.splits)

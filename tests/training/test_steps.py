@@ -136,8 +136,8 @@ def test_what_was_read_is_not_written_again(problem, device):
 class InOrder(ArrayDataset):
     """Rows as stored: the orders that two devices draw are not the same."""
 
-    def picked(self, size, *, generator, cursor, fill=False):
-        return super().picked(size, generator=None, cursor=cursor)
+    def batches(self, size, *, generator=None, **how):
+        return super().batches(size, **how)
 
 
 @on_gpu

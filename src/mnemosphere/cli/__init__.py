@@ -14,7 +14,10 @@ from typing import Annotated
 try:
     import typer
 except ImportError:
-    sys.exit("error: the command line needs more packages: pip install 'mnemosphere[app]'")
+    sys.exit(
+        "error: the command line needs more packages: pip install '.[app]' in a clone of the "
+        "repository"
+    )
 
 from mnemosphere.cli.options import Command, commands
 from mnemosphere.cli.shell import Shell

@@ -20,7 +20,7 @@ from mnemosphere.cli.shell import Interrupted, Terminal, cells, command_line
 from mnemosphere.cli.table_writer import table_writer
 from mnemosphere.cli.train import fit, interrupted
 from mnemosphere.data.texts import PACKAGED
-from mnemosphere.estimators.progress import track
+from mnemosphere.estimators.progress import Progress
 from mnemosphere.plots.fitted import memories_of
 from mnemosphere.text import short_text
 
@@ -125,8 +125,9 @@ def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> tupl
     probability, labels, density, first = [], [], 0.0, 0
     with (
         contextlib.nullcontext() if path is None else table_writer(path, len(rows)) as write,
-        track("clusters of", len(rows), n_bytes, shown=terminal.live) as done,
+        Progress(terminal.live) as progress,
     ):
+        done = progress.counter("finding clusters of rows", len(rows), n_bytes)
         for part in rows.batches():
             own = model.labels_[first : first + len(part)]
             first += len(part)

@@ -80,7 +80,7 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
     strips = recall_of(model.model_, few.x, path, ~np.isnan(damaged), shape,
                        names=few.names.tolist(), predictions=ends)  # fmt: skip
     plots.save(strips, folder / "recall.png")
-    model.explore(folder / "page.html", test.x, test.y, image_shape=shape, layout="pca",
+    model.explore(folder / "page.html", test.x, test.y, image_shape=shape,
                   title="Handwritten digits")  # fmt: skip
     return why, one
 

@@ -17,7 +17,7 @@ def run(
     opened, found = measured(request, model, data)
     opened.of_rows("a page").explore(
         out, None if found is None else found.x, None if found is None else found.y, max_rows=rows,
-        image_shape=opened.shape(image_shape, found), layout="pca", title=opened.path.parent.name,
+        image_shape=opened.shape(image_shape, found), title=opened.path.parent.name,
     )  # fmt: skip
     size = out.stat().st_size
     request.terminal.result({"page": out, "bytes": size, "model": opened.path})

@@ -24,7 +24,7 @@ from mnemosphere.cli.shell import Terminal
 _ABOUT = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
 _KINDS: dict[str, Any] = {
     "text": str, "texts": list[str], "path": Path, "whole": int, "number": float, "flag": bool,
-    "picture": Literal["memories", "classes", "history", "tree"],
+    "picture": Literal["memories", "history", "tree"],
 }  # fmt: skip
 _WIDEST = 34  # columns of a flag in help
 _EVERY = "mnemosphere.every"  # whether help shows rare options too

@@ -23,8 +23,6 @@ def run(
     shape = opened.shape(image_shape)
     if kind == "memories":
         picture: Any = fitted.memories_of(opened.model.model_, shape, count, opened.pictures)
-    elif kind == "classes":
-        picture = fitted.classes_of(opened.model.model_, count)
     elif kind == "history":
         picture = learning_curves(opened.model.history_)
     else:

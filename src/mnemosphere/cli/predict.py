@@ -16,7 +16,7 @@ from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.settings import label_numbers
 from mnemosphere.cli.shell import Terminal, cells
 from mnemosphere.cli.table_writer import table_writer
-from mnemosphere.estimators.progress import track
+from mnemosphere.estimators.progress import Progress
 from mnemosphere.interpret.explanation import deciding
 from mnemosphere.text import short_text
 
@@ -46,8 +46,9 @@ def run(
         like = frame.assign(prediction=np.resize(opened.model.classes_, len(frame)))
         with (
             table_writer(out, len(rows), like) as write,
-            track("predicting", len(rows), n_bytes, shown=terminal.live) as done,
+            Progress(terminal.live) as progress,
         ):
+            done = progress.counter("predicting rows", len(rows), n_bytes)
             for some, proba in itertools.chain([first], parts):
                 write(proba if out.suffix == ".npy" else some)
                 done(len(some))

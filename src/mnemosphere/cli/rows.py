@@ -32,8 +32,16 @@ from mnemosphere.data.dataset import Dataset, held_out
 from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.files import RawRows, ahead, column_names
 from mnemosphere.data.named import NAMES
-from mnemosphere.data.paths import MEMORY, SUFFIXES, expand
-from mnemosphere.data.tables import HELD, Table, read_labels, read_tables, suffix_of
+from mnemosphere.data.tables import (
+    HELD,
+    IN_PIECES,
+    MEMORY,
+    Table,
+    expand,
+    read_labels,
+    read_tables,
+    suffix_of,
+)
 from mnemosphere.encoder import two_layers
 from mnemosphere.machine import available_memory
 from mnemosphere.schema import warn_user
@@ -251,7 +259,7 @@ def _large(sources: list[str], columns: Columns, memory: float | None) -> list[P
     if columns.max_rows is not None or named:
         return None
     files = expand(sources)
-    if not all(path.is_file() and suffix_of(path) in SUFFIXES for path in files):
+    if not all(path.is_file() and suffix_of(path) in IN_PIECES for path in files):
         return None  # an error comes when it is read
     budget = available_memory("cpu") if memory is None else memory * 2**20
     held = HELD * sum(path.stat().st_size for path in files)

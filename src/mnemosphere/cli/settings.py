@@ -29,7 +29,7 @@ def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()
     from sklearn.utils._param_validation import validate_parameter_constraints
 
     import mnemosphere
-    from mnemosphere.estimators.setup import SOLVERS
+    from mnemosphere.estimators.choice import SOLVERS
 
     kind, known = getattr(mnemosphere, estimator), known_settings(estimator)
     unknown = next((key for key in values if key not in known), None)
@@ -88,7 +88,7 @@ def _value(given: Any, constraints: Iterable[Any]) -> Any:
 
 def settings_of(model: Any) -> dict[str, Any]:
     """All settings of an estimator by key: what a configuration file says."""
-    from mnemosphere.estimators.setup import SOLVERS
+    from mnemosphere.estimators.choice import SOLVERS
 
     names = {type(solver): name for name, solver in SOLVERS.items()}
     found: dict[str, Any] = {}

@@ -29,7 +29,7 @@ from mnemosphere.cli.rows import (
 from mnemosphere.cli.settings import build, read_config, settings_of, to_toml
 from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
 from mnemosphere.data.texts import PACKAGED
-from mnemosphere.estimators import ProgressBar, save
+from mnemosphere.estimators import save
 from mnemosphere.estimators.from_files import scan
 from mnemosphere.estimators.progress import size_of
 from mnemosphere.estimators.remarks import check_worth_it, no_better_than_chance
@@ -184,14 +184,14 @@ def _absolute(own: dict[str, Any]) -> dict[str, Any]:
 
 def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = None) -> float:
     """Fit with a progress bar; returns the seconds. Rows are named as the user does."""
-    watching: list[Any] = [ProgressBar()] if terminal.live else []
-    model.callbacks = [*watching, *([] if checkpoint is None else [Checkpoint(checkpoint)])]
+    model.callbacks = [] if checkpoint is None else [Checkpoint(checkpoint)]
+    model.verbose = int(terminal.live)
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         model.fit(rows.x, rows.y)
     seconds = time.perf_counter() - began
-    model.callbacks = ()
+    model.callbacks, model.verbose = (), 0
     if model.typical_rows_ is not None and not rows.text:
         model.model_ = name_rows(model.model_, rows.names_of(model.typical_rows_))
     for warning in caught:

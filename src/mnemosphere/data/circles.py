@@ -14,13 +14,15 @@ Between two values of a column, the squared distance depends on the difference o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Self
 
 import torch
 from torch import Tensor
+
+from mnemosphere.data.files import Chunks
 
 __all__ = ["Circles"]
 
@@ -29,25 +31,6 @@ _ROWS = 20_000  # ranks among so many rows are good to a percent
 # Finer functions of a column need more rows: 4 harmonics for hundreds, 16 for ten thousand.
 _LEAST, _MOST, _ROOTS_EACH = 4, 24, 6.0
 _COORDINATES = 512  # of all columns together, at most: two harmonics each are always there
-
-
-class Chunks(Protocol):
-    """Rows that can be looked at chunk by chunk, more than once."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows."""
-
-    @property
-    def n_features(self) -> int:
-        """How many features."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where chunks come out."""
-
-    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """(rows, their values in float64), in order."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +59,6 @@ class Circles:
         several = max(1, int((degrees > 1).sum()))
         most = max(2, min(most, _COORDINATES // 2 // several))
         return cls(knots, ranks, mass, degrees.clamp_max(most).double())
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same with its numbers on another device."""
-        if self.knots.device == torch.device(device):
-            return self
-        return type(self)(*(getattr(self, f.name).to(device) for f in fields(self)))
 
     @cached_property
     def _pairs(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -121,11 +98,9 @@ class Circles:
     def rank(self, x: Tensor) -> Tensor:
         """Ranks (B, N) of values, linear between knots; NaN stays."""
         value = x.double().T.contiguous()  # (N, B)
-        right = torch.searchsorted(self.knots, value.detach().nan_to_num(0.0)).clamp(
-            1, max(1, self.knots.shape[1] - 1)
-        )
-        if self.knots.shape[1] == 1:
-            right = torch.zeros_like(right)
+        last = self.knots.shape[1] - 1
+        right = torch.searchsorted(self.knots, value.detach().nan_to_num(0.0))
+        right = right.clamp(min(1, last), last)
         left = (right - 1).clamp_min(0)
         (a, b), (u, v) = (
             (table.gather(1, left), table.gather(1, right)) for table in (self.knots, self.ranks)

@@ -6,7 +6,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -14,14 +13,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.data.files import FileRows, RawRows, ahead
+from mnemosphere.data.files import BatchReader, FileRows, Piece, RawRows, ahead, open_files
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.paths import MEMORY, Paths
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.tables import MEMORY, Paths
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import warn_user
 
 SAMPLED = 1 << 15  # rows at most that starts and "auto" choices look at
@@ -103,8 +103,8 @@ class Dataset(ABC):
         >>> clf.fit(rows).score(rows) > 0.9
         True
         """
-        files = FileRows.open(paths, label=label, weight=weight, features=features, memory=memory)
-        return FileDataset(files, None if classes is None else np.unique(np.asarray(classes)))
+        readers = open_files(paths, label, weight, features)
+        return FileDataset(FileRows(readers, memory), _distinct(classes))
 
     @staticmethod
     def from_batches(
@@ -136,8 +136,7 @@ class Dataset(ABC):
         >>> mn.Dataset.from_batches(parts).n_rows
         118
         """
-        files = FileRows.from_batches(batches, memory=memory)
-        return FileDataset(files, None if classes is None else np.unique(np.asarray(classes)))
+        return FileDataset(FileRows([BatchReader(batches)], memory), _distinct(classes))
 
     @property
     @abstractmethod
@@ -161,22 +160,14 @@ class Dataset(ABC):
         *,
         generator: torch.Generator | None = None,
         cursor: Cursor | None = None,
+        group: Sums = ALONE,
     ) -> Iterator[Batch]:
         """One pass in batches of `size` rows (None: as few as memory allows).
 
         In random order, drawn from `generator`; in the stored order where that is None. The batches
-        that `cursor` has are left out, and it counts those to come.
+        that `cursor` has are left out, and it counts those to come. Each process of a `group` has a
+        `Part` of each batch, which may have no rows.
         """
-
-    @abstractmethod
-    def shared(
-        self, shard: Shard, size: int | None, generator: torch.Generator | None, cursor: Cursor
-    ) -> Iterator[Part]:
-        """One pass in what a process takes of each batch, of `size` rows in all: it may be none."""
-
-    def shard(self, rank: int, size: int) -> Shard:
-        """What process `rank` of `size` goes through, together all rows."""
-        return Shard(self, rank, size)
 
     def set_aside(self, n_rows: int) -> None:  # noqa: B027 (rows in memory were counted before)
         """So many rows of a pass had no direction: warn of them, once."""
@@ -218,107 +209,16 @@ class Part(Batch):
 
     first: int = 0  # the place of its first row in the batch
     lost: int = 0  # rows without direction, which are left out
-    whole: Batch | None = None  # the batch, where this process has it
-
-
-class Picked(Batch):
-    """Rows of a batch that are taken out of it when they are first looked at, labels before."""
-
-    _source: Batch
-    _rows: Tensor
-
-    def __init__(self, source: Batch, rows: Tensor) -> None:
-        if isinstance(source, Picked):
-            rows = source._rows[rows]
-            source = source._source
-        self.__dict__.update(_source=source, _rows=rows)
-
-    @cached_property
-    def taken(self) -> Batch:
-        """The rows, taken out."""
-        return self._source.take(self._rows)
-
-    @property
-    def at_once(self) -> int:
-        """How many rows are taken out at a time if all are asked for."""
-        if issubclass(self.kind, SparseRows):
-            return self.n_rows
-        known: int | None = getattr(self._source, "at_once", None)
-        return known or max(1, _TAKEN_NUMBERS // self._source.x.shape[1])
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether a feature of some row may not be known."""
-        return self._source.has_gaps
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows."""
-        return len(self._rows)
-
-    @property
-    def kind(self) -> type[Tensor]:
-        """Of tensor, dense or sparse."""
-        return self._source.kind
-
-    @property
-    def x(self) -> Tensor:
-        """Unit rows."""
-        return self.taken.x
-
-    @cached_property
-    def targets(self) -> Tensor:
-        """Their label weights."""
-        return self._source.targets[self._rows]
-
-    @cached_property
-    def sample_weight(self) -> Tensor | None:
-        """Their sample weights, where they differ."""
-        weight = self._source.sample_weight
-        return None if weight is None else weight[self._rows]
-
-    def copy_to(self, there: Batch) -> None:
-        """Take the rows out into a batch of their size."""
-        source, rows = self._source, self._rows
-        pairs = [(source.x, there.x), (source.targets, there.targets)]
-        if source.sample_weight is not None and there.sample_weight is not None:
-            pairs.append((source.sample_weight, there.sample_weight))
-        for whole, own in pairs:
-            torch.index_select(whole, 0, rows, out=own)
-
-    def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Batch:  # type: ignore[override]
-        """Some of the rows, without looking at the others."""
-        return self._source.take(self._rows[rows])
-
-    def relabel(self, change: Callable[[Tensor], Tensor]) -> Picked:
-        """The same rows with other label weights: `change` of those that they have."""
-        return Picked(replace(self._source, targets=change(self._source.targets)), self._rows)
-
-
-@dataclass(frozen=True)
-class Shard:
-    """What one of several processes goes through."""
-
-    dataset: Dataset
-    rank: int
-    size: int
-
-    def batches(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
-    ) -> Iterator[Part]:
-        """One pass; `size` is that of all processes together."""
-        return self.dataset.shared(self, size, generator, cursor or Cursor())
+    n_together: int | None = None  # rows of all processes, if they were divided
 
 
 @dataclass(frozen=True)
 class ArrayDataset(Dataset):
     """Rows on the sphere, held on one device; every process has all of them."""
 
-    rows: Batch
+    whole: Batch
+    index: Tensor | None = None  # (n,) the rows that it has of these, in order; None: all
+    at_once: int | None = None  # how many of them are taken at a time; None: no large copy is made
 
     @classmethod
     def of(cls, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> Self:
@@ -331,12 +231,29 @@ class ArrayDataset(Dataset):
     @property
     def n_rows(self) -> int:
         """How many rows."""
-        return self.rows.n_rows
+        return self.whole.n_rows if self.index is None else len(self.index)
+
+    @property
+    def rows(self) -> Batch:
+        """All rows, copied if they are a part of others."""
+        return self.take(slice(0, self.n_rows))
 
     @property
     def device(self) -> torch.device:
         """Where the rows are."""
-        return self.rows.targets.device
+        return self.whole.targets.device
+
+    def take(self, rows: Tensor | slice, into: Batch | None = None) -> Batch:
+        """Some of the rows, by their places; into: a batch that gets them, if it has the size."""
+        if self.index is None and rows == slice(0, self.n_rows):
+            return self.whole
+        rows = rows if self.index is None else self.index[rows]
+        if into is None or isinstance(rows, slice) or len(rows) != into.n_rows:
+            return self.whole.take(rows)
+        for name in ("x", "targets", "sample_weight"):
+            if (values := getattr(self.whole, name)) is not None:
+                torch.index_select(values, 0, rows, out=getattr(into, name))
+        return into
 
     def batches(
         self,
@@ -344,78 +261,72 @@ class ArrayDataset(Dataset):
         *,
         generator: torch.Generator | None = None,
         cursor: Cursor | None = None,
-    ) -> Iterator[Batch]:
-        """One pass; with `size` None all rows as one batch, but large parts of others in a few."""
-        for batch in self.picked(size, generator=generator, cursor=cursor):
-            yield batch.taken if isinstance(batch, Picked) else batch
-
-    def picked(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None,
-        cursor: Cursor | None,
+        group: Sums = ALONE,
         fill: bool = False,
+        into: Callable[[], Batch | None] = lambda: None,
     ) -> Iterator[Batch]:
-        """`batches`, whose rows are taken out only when they are looked at.
+        """One pass; with `size` None all rows as one batch, but large parts of others in a few.
 
         fill: in random order, a last batch of at least half the size is filled up with rows of the
-        one before.
+        one before. into: what a batch of that size is taken into, asked for each time.
         """
-        cursor = cursor or Cursor()
         if size is None or size >= self.n_rows:
-            size, generator = getattr(self.rows, "at_once", self.n_rows), None
-        if size >= self.n_rows:
-            yield from (self.rows for _ in cursor.starts(1, 1))
-            return
-        order = None if generator is None else self._order(generator)
-        for start in cursor.starts(self.n_rows, size):
+            size, generator = max(1, self.n_rows), None
+            if self.index is not None and not issubclass(self.whole.kind, SparseRows):
+                size = self.at_once or max(1, _TAKEN_NUMBERS // self.whole.x.shape[1])
+        order = None
+        if generator is not None:
+            order = random_order(self.n_rows, self.device, generator)
+        for start in (cursor or Cursor()).starts(max(1, self.n_rows), size):
             left = self.n_rows - start
             if fill and order is not None and size > left >= size / 2:
-                start = self.n_rows - size
-            part = slice(start, start + size)
-            yield self.rows.take(part) if order is None else Picked(self.rows, order[part])
-
-    def shared(
-        self, shard: Shard, size: int | None, generator: torch.Generator | None, cursor: Cursor
-    ) -> Iterator[Part]:
-        """A part of each batch."""
-        for batch in self.picked(size, generator=generator, cursor=cursor):
-            part = slice(*(batch.n_rows * k // shard.size for k in (shard.rank, shard.rank + 1)))
-            rows = batch.take(part)
-            yield Part(rows.x, rows.targets, rows.sample_weight, part.start, whole=batch)
+                start, left = self.n_rows - size, size
+            n_together = min(size, left)
+            own = group.part(n_together)
+            part = slice(start + own.start, start + own.stop)
+            rows = self.take(part if order is None else order[part], into())
+            if group.size > 1:
+                rows = Part(
+                    rows.x, rows.targets, rows.sample_weight, own.start, n_together=n_together
+                )
+            yield rows
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or all."""
-        return self.rows if n >= self.n_rows else self.rows.take(self._order(generator)[:n])
+        if n >= self.n_rows:
+            return self.rows
+        return self.take(random_order(self.n_rows, self.device, generator)[:n])
 
-    def split(
-        self, fraction: float, *, generator: torch.Generator, turn: int = 0
-    ) -> tuple[Self, Self | None]:
-        """(rows to learn from, held-out rows), no row copied; turns: see `held_out`."""
-        held = held_out(self.rows.targets, fraction, generator=generator, turn=turn)
+    def split(self, fraction: float, *, generator: torch.Generator) -> tuple[Self, Self | None]:
+        """(rows to learn from, held-out rows), no row copied."""
+        held = held_out(self._targets, fraction, generator=generator)
         if not bool(held.any()):
             return self, None
-        learned, apart = (Picked(self.rows, own.nonzero()[:, 0]) for own in (~held, held))
-        return type(self)(learned), type(self)(apart)
+        parts = (own.nonzero()[:, 0] for own in (~held, held))
+        learned, apart = (
+            replace(self, index=own if self.index is None else self.index[own]) for own in parts
+        )
+        return learned, apart
 
     def with_targets(self, change: Callable[[Tensor], Tensor]) -> ArrayDataset:
         """The same rows with other label weights."""
-        rows = self.rows
-        if isinstance(rows, Picked):
-            return ArrayDataset(rows.relabel(change))
-        return ArrayDataset(replace(rows, targets=change(rows.targets)))
+        return replace(self, whole=replace(self.whole, targets=change(self.whole.targets)))
 
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
-        return bool((self.rows.targets.sum(1) == 0).any())
+        return bool((self._targets.sum(1) == 0).any())
 
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
-        q, weight = self.rows.targets, self.rows.sample_weight
+        q, weight = self._targets, self.whole.sample_weight
         if weight is None:
             return q.sum(0, dtype=torch.float64)
+        weight = weight if self.index is None else weight[self.index]
         return weight.double() @ q.double()
+
+    @property
+    def _targets(self) -> Tensor:
+        return self.whole.targets if self.index is None else self.whole.targets[self.index]
 
     def checksum(self) -> str:
         """CRC of the bytes of everything."""
@@ -427,33 +338,23 @@ class ArrayDataset(Dataset):
             for k, t in enumerate(parts):
                 if t is not None:
                     sums[k] = zlib.crc32(t.cpu().contiguous().numpy().data, sums.get(k, 0))
-        return f"{(self.rows.n_rows, x.shape[1])} {list(sums.values())}"
-
-    def _order(self, generator: torch.Generator) -> Tensor:
-        return random_order(self.rows.n_rows, self.device, generator)
+        return f"{(self.n_rows, x.shape[1])} {list(sums.values())}"
 
 
 @dataclass(frozen=True)
 class StreamedBatch(ArrayDataset):
     """One batch of a stream, which counts as a set share of a pass over rows without end."""
 
-    share: float = 0.05
+    share: float = field(default=0.05, kw_only=True)
 
     @property
     def n_rows(self) -> int:
         """As many rows as a pass would have."""
-        return round(self.rows.n_rows / self.share)
+        return round(self.whole.n_rows / self.share)
 
-    def picked(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None,
-        cursor: Cursor | None,
-        fill: bool = False,
-    ) -> Iterator[Batch]:
+    def batches(self, size: int | None, **how: Any) -> Iterator[Batch]:
         """The batch, whatever `size`."""
-        return super().picked(None, generator=None, cursor=cursor)
+        return ArrayDataset(self.whole).batches(None, **how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -473,7 +374,7 @@ class FileDataset(Dataset):
     device: torch.device = _CPU
     dtype: torch.dtype = torch.float64
     sampled: ArrayDataset | None = None
-    numbers: Tensor | None = None  # (n_sampled,) numbers of the sampled rows
+    numbers: Tensor | None = None  # (n_sampled,) numbers of the rows that were sampled
     _told: list[int] = field(default_factory=list)  # rows without direction met in the first pass
 
     def on_sphere(
@@ -485,22 +386,20 @@ class FileDataset(Dataset):
             self, normalizer=normalizer, label=label, mass=mass.to(device), partly=partly,
             device=device, dtype=dtype, _told=[],
         )  # fmt: skip
-        batch, keep, _ = found._unit_rows(raw)
-        return replace(
-            found, sampled=ArrayDataset(batch.take(keep)), numbers=raw.number[keep.cpu()]
-        )
+        return found._with_sample(raw)
 
     def __repr__(self) -> str:
         n = len(self.files.readers)
         return f"Dataset of {self.n_rows} rows x {self.n_features} in {n} file{'s' * (n > 1)}"
 
-    def __iter__(self) -> Iterator[tuple[Any, NDArray[Any] | None, NDArray[Any] | None]]:
+    def __iter__(self) -> Iterator[Piece]:
         """(x, y, weight) of batches in the stored order, as they are stored."""
         for raw in ahead(self.files.pieces()):
             x = raw.rows.values
-            yield (x if isinstance(x, SparseRows) else x.numpy()), raw.y, raw.weight
+            found = x if isinstance(x, SparseRows) else x.numpy()
+            yield Piece(found, raw.y, raw.weight)
 
-    def read(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+    def read(self) -> Piece:
         """All rows as stored (a frame if features have names), labels and weights."""
         return self.files.read()
 
@@ -546,10 +445,20 @@ class FileDataset(Dataset):
         *,
         generator: torch.Generator | None = None,
         cursor: Cursor | None = None,
+        group: Sums = ALONE,
     ) -> Iterator[Batch]:
-        """One pass, in batches of at most `size` rows and of what memory holds."""
-        lost = 0
-        for part in self.placed(size, generator, cursor or Cursor()):
+        """One pass, in batches of at most `size` rows and of what memory holds.
+
+        A process has rows of its own, which no other one reads.
+        """
+        cursor, lost = cursor or Cursor(), 0
+        if group.size > 1:
+            own = replace(self, files=self.files.shard(group.rank, group.size))
+            each = None if size is None else -(-size // group.size)
+            for part in own._placed(each, generator, cursor):
+                yield replace(part, first=group.rank << 30)
+            return
+        for part in self._placed(size, generator, cursor):
             lost += part.lost
             if part.n_rows:
                 yield part
@@ -567,16 +476,7 @@ class FileDataset(Dataset):
                 "normalize='standard' would keep them",
             )
 
-    def shared(
-        self, shard: Shard, size: int | None, generator: torch.Generator | None, cursor: Cursor
-    ) -> Iterator[Part]:
-        """Rows of its own, which no other process reads."""
-        own = replace(self, files=self.files.shard(shard.rank, shard.size))
-        each = None if size is None else -(-size // shard.size)
-        for part in own.placed(each, generator, cursor):
-            yield replace(part, first=shard.rank << 30)
-
-    def placed(
+    def _placed(
         self, size: int | None, generator: torch.Generator | None, cursor: Cursor
     ) -> Iterator[Part]:
         """One pass in the batches that are stored, whatever is left of each."""
@@ -584,68 +484,55 @@ class FileDataset(Dataset):
         if generator is not None:
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         raw = self.files.batches(size, seed, cursor.batches)
-        batches: Iterator[Part]
+        batches: Iterator[tuple[Batch, Tensor, int]]
         if on_gpu(self.device):
-            batches = (self._batch(part) for part in ahead(map(_pinned, raw)))
+            batches = map(self._unit_rows, ahead(map(_pinned, raw)))
         else:
-            batches = ahead(self._batch(part) for part in raw)
-        for batch in batches:
+            batches = ahead(map(self._unit_rows, raw))
+        for batch, _, lost in batches:
             cursor.batches += 1
-            yield batch
+            yield Part(batch.x, batch.targets, batch.sample_weight, lost=lost)
 
-    def _batch(self, raw: RawRows) -> Part:
-        """Unit rows with what is known of them."""
-        batch, keep, lost = self._unit_rows(raw)
-        batch = batch if bool(keep.all()) else batch.take(keep)
-        return Part(batch.x, batch.targets, batch.sample_weight, lost=int(lost.sum()))
-
-    def _unit_rows(self, raw: RawRows) -> tuple[Batch, Tensor, Tensor]:
-        """(rows as a batch on the device, which have direction and weight, which no direction)."""
+    def _unit_rows(self, raw: RawRows) -> tuple[Batch, Tensor, int]:
+        """(rows with direction and weight, on the device; which these are; how many had none)."""
         x, lost = on_sphere(raw.rows.on(self.device), self.normalizer, self.dtype)
         targets, weight = self.label(raw)
         batch = Batch(x, targets.to(x), None if weight is None else weight.to(x))
         keep = ~lost
         if batch.sample_weight is not None:
             keep = keep & (batch.sample_weight > 0)
-        return batch, keep, lost
+        batch = batch if bool(keep.all()) else batch.take(keep)
+        return batch, keep, int(lost.sum())
 
-    def _sampled(self) -> FileDataset:
-        """With a sample of the rows, drawn now if there is none."""
-        if self.sampled is not None:
-            return self
-        return self.on_sphere(
-            self.files.sample(SAMPLED, 0), self.normalizer, self.label, self.mass,
-            partly=self.partly, device=self.device, dtype=self.dtype,
-        )  # fmt: skip
+    def _with_sample(self, raw: RawRows) -> FileDataset:
+        batch, keep, _ = self._unit_rows(raw)
+        return replace(self, sampled=ArrayDataset(batch), numbers=raw.number[keep.cpu()])
+
+    def _sampled(self) -> tuple[FileDataset, ArrayDataset, Tensor]:
+        """With a sample of the rows, drawn now if there is none; the sample, their numbers."""
+        whole = self
+        if self.sampled is None:
+            whole = self._with_sample(self.files.sample(SAMPLED, 0))
+        assert whole.sampled is not None
+        assert whole.numbers is not None
+        return whole, whole.sampled, whole.numbers
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or as many as were sampled."""
-        some = self._sampled().sampled
-        assert some is not None
-        return some.sample(n, generator=generator)
+        return self._sampled()[1].sample(n, generator=generator)
 
     def split(
         self, fraction: float, *, generator: torch.Generator
     ) -> tuple[FileDataset, ArrayDataset | None]:
         """(rows to learn from, held-out rows): half of those sampled at most."""
-        whole = self._sampled()
-        some, numbers = whole.sampled, whole.numbers
-        assert some is not None
-        assert numbers is not None
+        whole, some, numbers = self._sampled()
         share = min(0.5, fraction * self.n_rows / some.n_rows)
-        held = held_out(some.rows.targets, share, generator=generator)
-        if not bool(held.any()):
+        kept, apart = some.split(share, generator=generator)
+        if apart is None or apart.index is None:
             return self, None
-        apart, kept = (ArrayDataset(some.rows.take(rows)) for rows in (held, ~held))
-        held = held.cpu()
-        rest = replace(
-            whole,
-            files=self.files.without(numbers[held]),
-            sampled=kept,
-            numbers=numbers[~held],
-            mass=self.mass - apart.label_mass(),
-        )
-        return rest, apart
+        files = self.files.without(numbers[apart.index.cpu()])
+        mass = self.mass - apart.label_mass()
+        return replace(whole, files=files, sampled=kept, mass=mass), apart
 
     def with_targets(self, change: Callable[[Tensor], Tensor]) -> FileDataset:
         """The same rows with other label weights."""
@@ -654,10 +541,9 @@ class FileDataset(Dataset):
             targets, weight = self.label(raw)
             return change(targets), weight
 
-        whole = self._sampled()
-        assert whole.sampled is not None
+        whole, some, _ = self._sampled()
         mass = change(self.mass[None])[0]
-        return replace(whole, label=label, mass=mass, sampled=whole.sampled.with_targets(change))
+        return replace(whole, label=label, mass=mass, sampled=some.with_targets(change))
 
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
@@ -671,9 +557,11 @@ class FileDataset(Dataset):
         """Sizes of the files, rows left out, and the bytes of the sampled rows."""
         sizes = [reader.n_bytes for reader in self.files.readers]
         kept = zlib.crc32(self.files.kept.numpy().data)
-        some = self._sampled().sampled
-        assert some is not None
-        return f"{sizes} {kept} {some.checksum()}"
+        return f"{sizes} {kept} {self._sampled()[1].checksum()}"
+
+
+def _distinct(classes: ArrayLike | None) -> NDArray[Any] | None:
+    return None if classes is None else np.unique(np.asarray(classes))
 
 
 def no_labels(n_columns: int) -> LabelWeights:
@@ -698,14 +586,11 @@ def _pinned(raw: RawRows) -> RawRows:
     return raw._replace(rows=StoredRows(pinned, raw.rows.device, raw.rows.number))
 
 
-def held_out(
-    targets: Tensor, fraction: float, *, generator: torch.Generator, turn: int = 0
-) -> Tensor:
+def held_out(targets: Tensor, fraction: float, *, generator: torch.Generator) -> Tensor:
     """Which rows are held out, (n,) bool: the one hold-out.
 
     A `fraction` of the labeled rows of each class, in random order, and none of a class with fewer
-    than 1/fraction. Where no row has a label, that fraction of all rows. With the generator in the
-    same state, turns 0 to ⌊1/fraction⌋ − 1 hold different rows, as many each.
+    than 1/fraction. Where no row has a label, that fraction of all rows.
     """
     n_rows = targets.shape[0]
     order = torch.randperm(n_rows, generator=generator, device=generator.device).to(targets.device)
@@ -715,9 +600,8 @@ def held_out(
         label = torch.zeros_like(label)
     label, by_class = label.sort(stable=True)
     # Row r of its class, r = 1, 2, …, is held where r·fraction passes a whole number.
-    first, end = (torch.searchsorted(label, label, right=right) for right in (False, True))
-    rank = (torch.arange(n_rows, device=label.device) - first - turn) % (end - first)
-    rank = rank.double()
+    first = torch.searchsorted(label, label)
+    rank = (torch.arange(n_rows, device=label.device) - first).double()
     chosen = (((rank + 1) * fraction).floor() > (rank * fraction).floor()) & (label >= 0)
     held = torch.zeros_like(chosen)
     held[order[by_class[chosen]]] = True

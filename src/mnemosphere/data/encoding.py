@@ -33,14 +33,8 @@ _FIELDS = {
     "name": text, "kind": one_of(*_KINDS), "categories": items(text), "rare": items(text),
     "length": whole(1), "format": one_of(*_FORMATS),
 }  # fmt: skip
-
-
-def _check_column(value: Any, name: str) -> None:
-    """Files of earlier versions have no format."""
-    check_fields({"format": "", **value} if isinstance(value, dict) else value, _FIELDS, name)
-
-
-COLUMNS = items(_check_column)  # what a model file holds of an encoding
+# What a model file holds of an encoding.
+COLUMNS = items(lambda value, name: check_fields(value, _FIELDS, name))
 _BLANKS = ("", "?", "-", ".", "*", "na", "n/a", "nan", "none", "null", "unknown", "missing")
 _FEW_ROWS = 20  # below, a value that occurs once says nothing about its column
 _RARE = 200  # a category is kept that has at least one row in so many
@@ -104,8 +98,12 @@ def check_names(names: Iterable[Any], where: str = "X") -> None:
 
 def listed(names: Sequence[Any], most: int = _SHOWN) -> str:
     """Names for a message, the first few of them."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(_cell, names[:most])) + more
+    return _some([_cell(name) for name in names], most)
+
+
+def _some(words: Sequence[str], most: int) -> str:
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def _cell(value: Any) -> str:
@@ -202,9 +200,8 @@ class Encoding:
                 strange += [f"{_cell(value)} in {column.name!r}" for value in odd]
         if strange:
             warn_user(
-                f"categories that training did not have count as none of those it had: "
-                f"{', '.join(strange[:_SHOWN])}"
-                f"{f' and {len(strange) - _SHOWN} more' if len(strange) > _SHOWN else ''}",
+                "categories that training did not have count as none of those it had: "
+                f"{_some(strange, _SHOWN)}"
             )
         return x
 
@@ -247,12 +244,8 @@ class Encoding:
     @classmethod
     def from_json(cls, stored: Sequence[dict[str, Any]]) -> Self:
         """Undo `to_json`."""
-        columns = tuple(
-            Column(c["name"], c["kind"], tuple(c["categories"]), tuple(c["rare"]), int(c["length"]),
-                   c.get("format", ""))
-            for c in stored
-        )  # fmt: skip
-        return cls(columns)
+        lists = ("categories", "rare")
+        return cls(tuple(Column(**{**c, **{k: tuple(c[k]) for k in lists}}) for c in stored))
 
 
 def written(value: float, kind: str = "number") -> str:
@@ -274,24 +267,27 @@ def _pandas(X: Any, names: Sequence[str] = ()) -> Any:
 
 def _learn(name: str, values: Any, notes: list[str]) -> Column:
     """What a column becomes."""
-    pd = need("pandas")
-    (kind, format), n = _kind(values), len(values)
+    kind, format, note = _kind(values)
     if values.isna().all():
-        notes.append(f"column {name!r} has no value, so it is left out")
-        return Column(name, "left out")
-    if kind == "number" and _names_rows(name, values):
-        notes.append(
-            f"column {name!r} has another whole number in every row and looks like an id, so it is "
-            "left out; as float it would be used"
+        note = "has no value, so it is left out"
+    elif kind == "number" and _names_rows(name, values):
+        note = (
+            "has another whole number in every row and looks like an id, so it is left out; as "
+            "float it would be used"
         )
-        return Column(name, "left out")
-    if kind == "list":
-        length = len(next(v for v in values if np.ndim(v) == 1))
-        return Column(name, kind, length=length)
-    if kind != "category":
-        _note_format(name, kind, format, values, notes)
+    elif kind == "category":
+        return _learn_category(name, values, notes)
+    elif kind == "list":
+        return Column(name, kind, length=len(next(v for v in values if np.ndim(v) == 1)))
+    else:
+        notes += [f"column {name!r} {note}"] if note else []
         return Column(name, kind, format=format)
-    counts = pd.Series(_texts(values)).value_counts()
+    notes.append(f"column {name!r} {note}")
+    return Column(name, "left out")
+
+
+def _learn_category(name: str, values: Any, notes: list[str]) -> Column:
+    counts, n = _texts(values).value_counts(), len(values)
     if len(counts) == 1:
         notes.append(
             f"column {name!r} says {_cell(counts.index[0])} in every row, so it is left out"
@@ -319,30 +315,6 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
     return Column(name, "category", tuple(sorted(kept)), stored)
 
 
-def _note_format(name: str, kind: str, format: str, values: Any, notes: list[str]) -> None:
-    """Say how numbers and dates that are not written as in Python are read."""
-    if kind not in ("numeral", "date") or _is_typed(values):
-        return
-    known = [text for text in _texts(values) if text is not None and text.lower() not in _BLANKS]
-    if kind == "date":
-        if format:
-            notes.append(f"column {name!r} is read as dates, {format}, such as {_cell(known[0])}")
-        return
-    odd = next((text for text in known if not is_float(text)), None)
-    if odd is not None:
-        notes.append(
-            f"column {name!r} is read as numbers: {_cell(odd)} as {float(_plain_number(odd, format)):g}"
-        )
-
-
-def _is_typed(values: Any) -> bool:
-    """Whether the type of a column tells what it is, so that its texts need no look."""
-    pd = need("pandas")
-    types = pd.api.types
-    return bool(types.is_numeric_dtype(values.dtype) or types.is_datetime64_any_dtype(values.dtype)
-                or types.is_timedelta64_dtype(values.dtype))  # fmt: skip
-
-
 def _looks_like(words: Sequence[str]) -> str:
     """What a column of these texts seems to hold, and what to do about it."""
     if all(_DATE.fullmatch(word) for word in words):
@@ -350,22 +322,13 @@ def _looks_like(words: Sequence[str]) -> str:
             "dates whose day and month cannot be told apart: write them as 2026-12-31, or convert "
             "the column with pandas.to_datetime"
         )
-    if _mostly_numbers(words):
-        odd = [word for word in words if not _is_number(word)]
-        if odd:
-            return f"numbers with some texts among them, such as {_cell(odd[0])}: leave those empty"
-        return "numbers written in more than one way: write them all as 1234.5"
-    return _FREE_TEXT
-
-
-def _is_number(word: str) -> bool:
-    return any(written.fullmatch(word) for written in _NUMBER.values()) or is_float(word)
-
-
-def _mostly_numbers(words: Sequence[str]) -> bool:
-    """Whether nearly all of the different texts are numbers in some way of writing."""
     known = [word for word in words if word.lower() not in _BLANKS]
-    return len(known) > 2 and sum(map(_is_number, known)) >= _NEARLY * len(known)
+    odd = [word for word in known if not (is_float(word) or _number_format([word]) is not None)]
+    if len(known) < 3 or len(odd) > (1 - _NEARLY) * len(known):
+        return _FREE_TEXT
+    if odd:
+        return f"numbers with some texts among them, such as {_cell(odd[0])}: leave those empty"
+    return "numbers written in more than one way: write them all as 1234.5"
 
 
 def is_float(word: str | bytes) -> bool:
@@ -383,14 +346,14 @@ def _number_format(words: Sequence[str]) -> str | None:
     percent = sum("%" in word for word in words)
     if len(signs) > 1 or percent not in (0, len(words)) or (signs and percent):
         return None
-    for format, pattern in _NUMBER.items():
-        if all(pattern.fullmatch(word) for word in words):
-            return format
-    return None
+    fits = (f for f, pattern in _NUMBER.items() if all(pattern.fullmatch(word) for word in words))
+    return next(fits, None)
 
 
 def _plain_number(word: str, format: str) -> str:
-    """A number as Python writes it."""
+    """A number as Python writes it, if it is written in that format; else the text."""
+    if not _NUMBER[format].fullmatch(word):
+        return word
     word = word.translate(str.maketrans("", "", _CURRENCY + "% \u00a0\u202f"))
     if format == "decimal comma":
         return word.replace(".", "").replace(",", ".")
@@ -427,49 +390,47 @@ def _iso_date(word: str | None, format: str) -> str | None:
     return f"{year:0>4}-{month:0>2}-{day:0>2}{rest}"
 
 
-def _kind(values: Any) -> tuple[str, str]:
-    """(kind, format) of a column, by its type and, if that is text, by its texts."""
+def _kind(values: Any) -> tuple[str, str, str]:
+    """(kind, format, a note if it is no plain one) of a column, by its type, or else by its texts."""
     pd = need("pandas")
-    types, kind = pd.api.types, values.dtype
-    if types.is_complex_dtype(kind):
+    types, dtype, known = pd.api.types, values.dtype, values[values.notna()]
+    if types.is_complex_dtype(dtype):
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
-    if types.is_bool_dtype(kind):
-        return "boolean", ""
-    if types.is_datetime64_any_dtype(kind) or types.is_timedelta64_dtype(kind):
-        return "date", ""
-    if types.is_numeric_dtype(kind):
-        return "number", ""
-    if isinstance(kind, pd.CategoricalDtype):
-        return "category", ""
-    known = values[values.notna()]
+    if types.is_bool_dtype(dtype):
+        return "boolean", "", ""
+    if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
+        return "date", "", ""
+    if types.is_numeric_dtype(dtype):
+        return "number", "", ""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return "category", "", ""
     if len(known) and np.ndim(known.iloc[0]) == 1:
-        return "list", ""
-    texts = pd.Series(_texts(values)).dropna().unique()
-    words = [word for word in texts if word.lower() not in _BLANKS]
+        return "list", "", ""
+    words = [word for word in _texts(known).dropna().unique() if word.lower() not in _BLANKS]
     if not words:
-        return "category", ""
+        return "category", "", ""
     if pd.to_numeric(pd.Series(words), errors="coerce").notna().all():
-        return "numeral", ""
+        return "numeral", "", ""
     if set(words) <= {"True", "False"}:
-        return "boolean", ""
-    if all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words):
-        dates, format = words, ""
-    else:
-        found = _number_format(words)
-        if found is not None:
-            return "numeral", found
+        return "boolean", "", ""
+    if (found := _number_format(words)) is not None:
+        odd = next(word for word in words if not is_float(word))
+        plain = float(_plain_number(odd, found))
+        return "numeral", found, f"is read as numbers: {_cell(odd)} as {plain:g}"
+    format, note = "", ""
+    if not all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words):
         format = _date_format(words) or ""
-        dates = [_iso_date(word, format) or "" for word in words] if format else [""]
-    if pd.to_datetime(dates, format="ISO8601", errors="coerce").notna().all():
-        return "date", format
-    return "category", ""
+        note = f"is read as dates, {format}, such as {_cell(words[0])}"
+    if (format or not note) and _when(words, format).notna().all():
+        return "date", format, note
+    return "category", "", ""
 
 
-def _texts(values: Any) -> NDArray[Any]:
-    """Text without spaces around it, None where there is none."""
+def _texts(values: Any) -> Any:
+    """A series of texts without spaces around them, None where there is none."""
     missing = values.isna().to_numpy()
     texts = [None if no else str(v).strip() or None for v, no in zip(values, missing, strict=True)]
-    return np.array(texts, dtype=object)
+    return need("pandas").Series(texts, dtype=object)
 
 
 def _names_rows(name: str, values: Any) -> bool:
@@ -488,7 +449,7 @@ def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]
     pd = need("pandas")
     if column.kind == "category":
         texts = _texts(values)
-        missing = np.array([text is None for text in texts], dtype=bool)
+        missing = texts.isna().to_numpy()
         place = pd.Index(column.categories).get_indexer(texts)
         x = (place[:, None] == np.arange(len(column.categories))).astype(np.float64)
         if column.is_pair:  # neither of two is halfway
@@ -509,36 +470,36 @@ def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]
 
 
 def _dates(column: Column, values: Any) -> NDArray[np.float64]:
-    pd = need("pandas")
-    if pd.api.types.is_numeric_dtype(values.dtype):  # days already
+    types = need("pandas").api.types
+    if types.is_numeric_dtype(values.dtype):  # days already
         return np.asarray(values, dtype=np.float64)
-    if pd.api.types.is_timedelta64_dtype(values.dtype):
+    if types.is_timedelta64_dtype(values.dtype):
         return np.asarray(values.dt.total_seconds() / 86_400, dtype=np.float64)
-    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        texts = _texts(values)
-        if column.format:
-            texts = np.array([_iso_date(word, column.format) for word in texts], dtype=object)
-        values = pd.Series(texts)
-    when = pd.to_datetime(values, utc=True, errors="coerce")
+    if types.is_datetime64_any_dtype(values.dtype):
+        when = _when(values, "")
+    else:
+        when = _when(_texts(values), column.format)
     days = when.dt.tz_localize(None).astype("datetime64[us]").to_numpy()
     return np.where(np.isnat(days), np.nan, days.astype(np.int64) / _DAY)
 
 
-def _as_written(word: str, format: str) -> str:
-    """A number as Python writes it, if it is written in that format; else the text."""
-    return _plain_number(word, format) if _NUMBER[format].fullmatch(word) else word
+def _when(texts: Any, format: str) -> Any:
+    """A series of dates, or of texts that are some, in UTC."""
+    pd = need("pandas")
+    dates = pd.Series([_iso_date(word, format) for word in texts]) if format else pd.Series(texts)
+    return pd.to_datetime(dates, format="ISO8601", utc=True, errors="coerce")
 
 
 def _numbers(column: Column, values: Any) -> NDArray[np.float64]:
     pd = need("pandas")
     if pd.api.types.is_numeric_dtype(values.dtype):
         return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    texts = pd.Series(_texts(values), dtype=object)
+    texts = _texts(values)
     texts = texts.where([t is not None and t.lower() not in _BLANKS for t in texts], None)
     if column.kind == "boolean":
         texts = texts.replace({"True": "1", "False": "0"})
     else:
-        texts = texts.map(lambda word: _as_written(word, column.format), na_action="ignore")
+        texts = texts.map(lambda word: _plain_number(word, column.format), na_action="ignore")
     x = pd.to_numeric(texts, errors="coerce")
     odd = texts[x.isna() & texts.notna()]
     if len(odd):

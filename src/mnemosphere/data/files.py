@@ -21,9 +21,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.encoding import check_names, listed
-from mnemosphere.data.paths import IPC, MEMORY, SUFFIXES, TEXT, Paths, expand
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.tables import Dialect, read_labels, read_table, readable, suffix_of
+from mnemosphere.data.tables import (
+    IN_PIECES,
+    IPC,
+    TEXT,
+    Dialect,
+    Paths,
+    expand,
+    read_labels,
+    read_table,
+    readable,
+    suffix_of,
+)
 from mnemosphere.files import checksum
 from mnemosphere.machine import need
 from mnemosphere.model.sparse_rows import SparseRows
@@ -110,14 +120,17 @@ class Reader(ABC):
             if self._look() != self._stat:
                 known = self.path.exists()
                 raise ValueError("it has changed since it was opened" if known else "it is gone")
-            yield from self._read(block, piece_rows, labels_only)
+            for piece in self._read(block, piece_rows, labels_only):
+                for start in range(0, piece.x.shape[0], piece_rows):
+                    yield piece.part(slice(start, start + piece_rows))
 
     @abstractmethod
-    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]: ...
+    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
+        """The rows of a block, in pieces as large as they come."""
 
-    def frame(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
-        """Rows as a frame of any kind of columns, labels and weights; arrays and batches have none."""
-        raise TypeError(f"{self.path} holds plain numbers, no table: pass rows of it")
+    def frame(self) -> Piece:
+        """All rows as a frame of any kind of columns; of files that have named columns."""
+        raise NotImplementedError
 
 
 class _ArrayReader(Reader):
@@ -150,9 +163,7 @@ class _ArrayReader(Reader):
         first = block * self._step
         rows = slice(first, first + self.blocks[block])
         x = np.empty((self.blocks[block], 0)) if labels_only else np.array(self._mapped()[rows])
-        own = Piece(x, *(None if values is None else values[rows] for values in self._beside))
-        for start in range(0, self.blocks[block], piece_rows):
-            yield own.part(slice(start, start + piece_rows))
+        yield Piece(x, *(None if values is None else values[rows] for values in self._beside))
 
 
 class _TableReader(Reader):
@@ -178,16 +189,13 @@ class _TableReader(Reader):
         self._held = Piece(x, *beside)
         self.n_features, self.blocks = x.shape[1], [n]
 
-    def frame(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
-        """Rows as they are, labels and weights."""
+    def frame(self) -> Piece:
+        """All rows as they are."""
         return self._held
 
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
-        for start in range(0, self.n_rows, piece_rows):
-            piece = self._held.part(slice(start, start + piece_rows))
-            kind = None if self.names is None else np.float64
-            x = np.empty((len(piece.x), 0)) if labels_only else np.asarray(piece.x, dtype=kind)
-            yield piece._replace(x=x)
+        x = np.empty((self.n_rows, 0)) if labels_only else self._held.x
+        yield self._held._replace(x=x)
 
 
 class _ArrowReader(Reader):
@@ -202,14 +210,15 @@ class _ArrowReader(Reader):
     def __init__(self, path: Path, columns: Columns) -> None:
         super().__init__(path)
         self._apart = columns.label, columns.weight
-        self._beside = [name for name in self._apart if name is not None]
+        beside = [name for name in self._apart if name is not None]
         self._types: dict[str, Any] = {}  # of CSV
         file = self._open()
         schema = _schema(file)
         given = [str(name) for name in schema.names]
         check_names(given, str(path))
         self.names = columns.used(given)
-        columns._replace(features=self._beside).used(given)
+        columns._replace(features=beside).used(given)
+        self._columns = beside, [*self.names, *beside]  # of labels alone, and all
         if hasattr(file, "num_row_groups"):
             about = file.metadata
             self.blocks = [about.row_group(k).num_rows for k in range(file.num_row_groups)]
@@ -234,7 +243,7 @@ class _ArrowReader(Reader):
         return _open_arrow(self.path, self._types)
 
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
-        wanted = self._beside if labels_only else [*self.names, *self._beside]
+        wanted = self._columns[not labels_only]
         with self._open() as file:
             if hasattr(file, "num_row_groups"):
                 batches = file.iter_batches(piece_rows, row_groups=[block], columns=wanted)
@@ -245,21 +254,18 @@ class _ArrowReader(Reader):
             for whole in batches:
                 for start in range(0, whole.num_rows, piece_rows):
                     batch = whole.slice(start, piece_rows)
-                    beside = [None if name is None else _values(batch.column(name))
-                              for name in self._apart]  # fmt: skip
                     x = np.empty((len(batch), 0))
                     if not labels_only:
                         columns = [_matrix(batch.column(name), name) for name in self.names]
                         x = np.concatenate(columns, axis=1)
+                    beside = (None if n is None else _values(batch.column(n)) for n in self._apart)
                     yield Piece(x, *beside)
 
-    def frame(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
-        """Rows as they are, labels and weights."""
+    def frame(self) -> Piece:
+        """All rows as they are."""
         table = read_table(str(self.path))
-        y, weight = (
-            None if name is None else table.values[name].to_numpy() for name in self._apart
-        )
-        return table.finite(self.names), y, weight
+        beside = (None if n is None else table.values[n].to_numpy() for n in self._apart)
+        return Piece(table.finite(self.names), *beside)
 
 
 def _open_arrow(path: Path, types: dict[str, Any] | None = None) -> Any:
@@ -336,7 +342,7 @@ def _matrix(column: Any, name: str) -> NDArray[Any]:
     return _values(column)[:, None]
 
 
-class _BatchReader(Reader):
+class BatchReader(Reader):
     """Anything that can be iterated more than once, as one block."""
 
     def __init__(self, batches: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
@@ -361,8 +367,7 @@ class _BatchReader(Reader):
         for batch in self._again():
             piece = _batch(batch)
             n += piece.x.shape[0]
-            for start in range(0, piece.x.shape[0], piece_rows):
-                yield piece.part(slice(start, start + piece_rows))
+            yield piece
         if n != self.n_rows:
             raise ValueError(
                 f"the batches had {self.n_rows} rows and now {n}: they must be the same every time"
@@ -370,21 +375,27 @@ class _BatchReader(Reader):
 
 
 def _batch(given: Any) -> Piece:
-    parts = list(given) if isinstance(given, (tuple, list)) else [given]
-    if not 1 <= len(parts) <= 3:
-        raise ValueError(f"a batch must be x, (x, y) or (x, y, weight), got {len(parts)} parts")
-    x, y, weight = [*parts, None, None][:3]
-    labels = (None if v is None else np.asarray(v) for v in (y, weight))
+    x, *beside = given if isinstance(given, (tuple, list)) and given else [given]
+    if len(beside) > 2:
+        raise ValueError(f"a batch must be x, (x, y) or (x, y, weight), got {len(given)} parts")
+    labels = (None if v is None else np.asarray(v) for v in beside)
     return Piece(x if hasattr(x, "shape") else np.asarray(x), *labels)
 
 
-def _open(path: Path, columns: Columns) -> Reader:
-    """The reader of a file, by its suffix."""
-    suffix = suffix_of(path)
-    with readable(path):
-        if suffix == ".npy":
-            return _ArrayReader(path, columns)
-        return (_ArrowReader if suffix in SUFFIXES else _TableReader)(path, columns)
+def open_files(
+    paths: Paths, label: str | Sequence[str] | None, weight: str | Sequence[str] | None,
+    features: Sequence[str] | None,
+) -> list[Reader]:  # fmt: skip
+    """Readers of files of one kind: see `Dataset.open`."""
+    files, readers = expand(paths), []
+    used = None if features is None else list(features)
+    beside = [_beside(name, files) for name in (label, weight)]
+    for path, y, w in zip(files, *beside, strict=True):
+        suffix, columns = suffix_of(path), Columns(y, w, used)
+        with readable(path):
+            kind: Any = _ArrowReader if suffix in IN_PIECES else _TableReader
+            readers.append((_ArrayReader if suffix == ".npy" else kind)(path, columns))
+    return readers
 
 
 # Rows of all files together.
@@ -421,7 +432,7 @@ class FileRows:
     Give or take what a file calls a block; a row is called by its number over all files.
     """
 
-    def __init__(self, readers: Sequence[Reader], *, memory: int = MEMORY) -> None:
+    def __init__(self, readers: Sequence[Reader], memory: int) -> None:
         self.readers, self.memory = list(readers), int(memory)
         first = self.readers[0]
         self.n_features, self.names = first.n_features, first.names
@@ -445,28 +456,7 @@ class FileRows:
         self._range = 0, n_rows  # of the rows that this process reads
         self.noted: dict[str, Any] = {}  # what looks at all rows have told
         self.watch: Callable[[int], None] | None = None  # is told how many rows went by
-
-    @classmethod
-    def open(
-        cls, paths: Paths, *, label: str | Sequence[str] | None = None,
-        weight: str | Sequence[str] | None = None, features: Sequence[str] | None = None,
-        memory: int = MEMORY,
-    ) -> Self:  # fmt: skip
-        """Files of one kind: see `Dataset.open`."""
-        files = expand(paths)
-        used = None if features is None else list(features)
-        beside = [_beside(name, files) for name in (label, weight)]
-        readers = [
-            _open(path, Columns(y, w, used)) for path, y, w in zip(files, *beside, strict=True)
-        ]
-        return cls(readers, memory=memory)
-
-    @classmethod
-    def from_batches(
-        cls, batches: Callable[[], Iterable[Any]] | Iterable[Any], *, memory: int = MEMORY
-    ) -> Self:
-        """Anything that can be iterated more than once: see `Dataset.from_batches`."""
-        return cls([_BatchReader(batches)], memory=memory)
+        self.device = _CPU  # where `chunks` come out
 
     @property
     def n_rows(self) -> int:
@@ -498,17 +488,20 @@ class FileRows:
         cuts = [min(ends, key=lambda end, cut=cut: abs(end - cut)) for cut in even]  # type: ignore[misc]
         if max(b - a for a, b in itertools.pairwise(cuts)) > _UNEVEN * n_rows / size:
             cuts = [n_rows * k // size for k in range(size + 1)]
-        part = copy.copy(self)
-        part.noted = {}
-        part._range = cuts[rank], cuts[rank + 1]
-        return part
+        return self._changed(_range=(cuts[rank], cuts[rank + 1]))
 
     def without(self, numbers: Tensor) -> Self:
         """The same rows but for those with these numbers."""
-        rest = copy.copy(self)
-        rest.kept, rest.noted = self.kept.clone(), {}
-        rest.kept[numbers] = False
-        return rest
+        return self._changed(kept=self.kept.index_fill(0, numbers, False))
+
+    def on(self, device: torch.device) -> Self:
+        """The same rows, looked at on a device."""
+        return self._changed(device=device)
+
+    def _changed(self, **fields: Any) -> Self:
+        found = copy.copy(self)
+        vars(found).update(noted={}, **fields)
+        return found
 
     def numbers(self) -> Tensor:
         """The numbers of all rows that are not left out, in order."""
@@ -625,17 +618,16 @@ class FileRows:
                 found.append(raw.take(here))
         return join_rows(found)
 
-    def read(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+    def read(self) -> Piece:
         """All rows (a frame if features have names), labels and weights."""
         if self.names is not None and len(self.names) == self.n_features:
             return self._frames()
         raw = next(_gather(self.pieces(), self.n_rows + 1))
-        x: Any = raw.rows.values
-        if isinstance(x, SparseRows):
-            return x.to_scipy(), raw.y, raw.weight
-        return self.framed(x.numpy()), raw.y, raw.weight
+        x = raw.rows.values
+        found = x.to_scipy() if isinstance(x, SparseRows) else self.framed(x.numpy())
+        return Piece(found, raw.y, raw.weight)
 
-    def _frames(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+    def _frames(self) -> Piece:
         """The same if columns have names and are of any kind: as pandas has them."""
         pd = need("pandas")
         parts = list(zip(*(reader.frame() for reader in self.readers), strict=True))
@@ -644,38 +636,29 @@ class FileRows:
         numbers = [name for name in frame.columns if name not in self.other]
         frame = frame.astype(dict.fromkeys(numbers, "float64"))  # they were asked for: no ids
         y, weight = (None if part[0] is None else np.concatenate(part)[kept] for part in parts[1:])
-        return frame, y, weight
+        return Piece(frame, y, weight)
 
     def framed(self, x: NDArray[Any]) -> Any:
         """Rows as a frame with the names of the features, if they have names."""
         if self.names is None or len(self.names) != x.shape[1]:
             return x
-        pd = need("pandas")
-        return pd.DataFrame(x, columns=self.names)
-
-    def chunks_on(self, device: torch.device) -> _Chunks:
-        """The rows as `Normalizer.fit` looks at them."""
-        return _Chunks(self, device)
-
-
-class _Chunks:
-    """The part of `StoredRows` that a look at all rows needs."""
-
-    def __init__(self, files: FileRows, device: torch.device) -> None:
-        self.device, self._files = device, files
-        self.n_rows, self.n_features = files.n_rows, files.n_features
+        return need("pandas").DataFrame(x, columns=self.names)
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """(places, values in float64 on the device) of all rows, as `Normalizer.fit` takes them."""
         first = 0
-        for raw in ahead(self._files.pieces()):
+        for raw in ahead(self.pieces()):
             last = first + raw.rows.n_rows
             yield slice(first, last), raw.rows.values.to(self.device).double()
             first = last
 
 
+Chunks = StoredRows | FileRows  # rows that can be looked at in chunks, more than once
+
+
 def _stored(piece: Piece, number: int) -> RawRows:
-    x = piece.x if len(piece.x.shape) == 2 else piece.x.reshape(piece.x.shape[0], -1)
-    rows = StoredRows.of(x, _CPU)
+    x = np.asarray(piece.x, dtype=np.float64) if hasattr(piece.x, "columns") else piece.x
+    rows = StoredRows.of(x.reshape(len(x), -1) if len(x.shape) > 2 else x, _CPU)
     called = torch.arange(number, number + rows.n_rows)
     return RawRows(StoredRows(rows.values.cpu(), _CPU, called), piece.y, piece.weight)
 

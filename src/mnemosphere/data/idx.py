@@ -23,8 +23,13 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     Strict: a wrong magic number, an unknown type code, missing or trailing bytes are each a
     ValueError that names the file.
     """
-    path = Path(path)
-    content = _read_bytes(path)
+    path, content = Path(path), Path(path).read_bytes()
+    # The content decides, not the suffix: some browsers unpack a file and keep its .gz name.
+    if content.startswith(_GZIP_MAGIC):
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"{path}: damaged gzip file ({error}); download it again") from error
     if len(content) < 4 or content[:2] != b"\0\0":
         raise ValueError(
             f"{path}: not an IDX file, it starts with bytes {content[:4].hex(' ')} and not 00 00"
@@ -40,22 +45,10 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     dtype = np.dtype(IDX_TYPES[code])
     expected = start + math.prod(shape) * dtype.itemsize
     if len(content) != expected:
-        what = "truncated" if len(content) < expected else "too long"
         raise ValueError(
-            f"{path}: {what}, shape {shape} of {dtype.name} needs {expected} bytes "
+            f"{path}: shape {shape} of {dtype.name} needs {expected} bytes "
             f"and the file has {len(content)}; download it again"
         )
     # astype copies: an array over `bytes` would be read-only.
     flat = np.frombuffer(content, dtype=dtype, offset=start)
     return flat.reshape(shape).astype(dtype.newbyteorder("="))
-
-
-def _read_bytes(path: Path) -> bytes:
-    content = path.read_bytes()
-    # The content decides, not the suffix: some browsers unpack a file and keep its .gz name.
-    if not content.startswith(_GZIP_MAGIC):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path}: damaged gzip file ({error}); download it again") from error

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ _CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Sh
             "Bag", "Ankle boot")  # fmt: skip
 _STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
           "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")  # fmt: skip
-_N_TRAIN, _N_TEST, _SIDE = 60_000, 10_000, 28  # of MNIST and Fashion-MNIST
+_N_TRAIN = 60_000  # of MNIST and Fashion-MNIST
 # Images (n, rows, columns) and classes (n,) of the training and the test part.
 _Arrays = Sequence[NDArray[Any]]
 
@@ -114,15 +114,16 @@ def load(name: str, directory: str | Path | None = None) -> NamedData:
     >>> named.x_train.shape, named.image_shape
     ((1442, 64), (8, 8))
     """
-    if name == "mnist-small":
-        return _load_mnist_small()
-    if name == "digits":
-        return _load_digits()
-    if name == "banking-small":
-        return _load_banking_small()
+    if name not in NAMES:
+        raise ValueError(f"unknown data set {name!r}: try one of {', '.join(NAMES)}")
     if name in _IDX_SOURCES:
         return _load_idx_or_openml(name, None if directory is None else Path(directory))
-    raise ValueError(f"unknown data set {name!r}: try one of {', '.join(NAMES)}")
+    packaged = {
+        "mnist-small": _load_mnist_small,
+        "digits": _load_digits,
+        "banking-small": _load_banking_small,
+    }
+    return packaged[name]()
 
 
 def _load_mnist_small() -> NamedData:
@@ -167,40 +168,29 @@ def _load_digits() -> NamedData:
 def _load_idx_or_openml(name: str, directory: Path | None) -> NamedData:
     if directory is not None and not directory.is_dir():
         raise FileNotFoundError(f"directory {directory} does not exist or is not a folder")
-    source = _IDX_SOURCES[name]
-    found = (_read_folder(folder) for folder in _candidate_folders(name, directory))
+    source, environment = _IDX_SOURCES[name], os.environ.get("MNEMOSPHERE_DATA")
+    roots = [root for root in (directory, environment and Path(environment)) if root]
+    # The named subfolder first: both data sets use the same four file names.
+    folders = [folder for root in roots for folder in (root / name, root)]
+    others = {*_IDX_SOURCES} - {name}
+    found = (_read_folder(folder) for folder in folders if folder.name not in others)
     arrays = next((own for own in found if own is not None), None)
     if arrays is None:
         arrays = _fetch_openml(name, source)
     return _named(name, arrays, source.class_names, source.description)
 
 
-def _candidate_folders(name: str, directory: Path | None) -> Iterator[Path]:
-    environment = os.environ.get("MNEMOSPHERE_DATA")
-    for root in (directory, Path(environment) if environment else None):
-        if root is None:
-            continue
-        # The named subfolder first: both data sets use the same four file names.
-        yield root / name
-        if root.name not in set(_IDX_SOURCES) - {name}:
-            yield root
-
-
 def _read_folder(folder: Path) -> _Arrays | None:
     """What the four files in a folder hold; None if there are none."""
-    paths, missing = [], []
-    for stem in _STEMS:
-        options = (folder / stem, folder / f"{stem}.gz")
-        path = next((option for option in options if option.is_file()), None)
-        if path is None:
-            missing.append(stem)
-        else:
-            paths.append(path)
+    options = {stem: (folder / stem, folder / f"{stem}.gz") for stem in _STEMS}
+    found = {stem: next(filter(Path.is_file, own), None) for stem, own in options.items()}
+    paths = [path for path in found.values() if path is not None]
     if not paths:
         return None
-    if missing:
+    if len(paths) < len(_STEMS):
+        missing = ", ".join(stem for stem, path in found.items() if path is None)
         raise FileNotFoundError(
-            f"{folder} holds some IDX files but lacks {', '.join(missing)} (plain or .gz): add them"
+            f"{folder} holds some IDX files but lacks {missing} (plain or .gz): add them"
         )
     arrays = [read_idx(path) for path in paths]
     for k, (path, array) in enumerate(zip(paths, arrays, strict=True)):
@@ -238,14 +228,7 @@ def _fetch_openml(name: str, source: _Source) -> _Arrays:
             f"(plain or .gz) into a folder DIR/{name} and pass directory=DIR or set "
             "MNEMOSPHERE_DATA=DIR"
         ) from error
-    expected = (_N_TRAIN + _N_TEST, _SIDE * _SIDE)
-    if x.shape != expected:
-        raise ValueError(
-            f"OpenML's {source.openml_name} has shape {x.shape}, expected {expected}: "
-            "clear scikit-learn's data folder and try again"
-        )
-    images = x.astype(np.uint8).reshape(-1, _SIDE, _SIDE)
-    labels = y.astype(np.int64)
+    images, labels = x.astype(np.uint8).reshape(-1, 28, 28), y.astype(np.int64)
     return images[:_N_TRAIN], labels[:_N_TRAIN], images[_N_TRAIN:], labels[_N_TRAIN:]
 
 

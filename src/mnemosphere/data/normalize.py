@@ -11,7 +11,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.data.circles import Chunks, Circles
+from mnemosphere.data.circles import Circles
+from mnemosphere.data.files import Chunks
 from mnemosphere.data.sparse_normalize import (
     constant_left,
     counts,
@@ -27,7 +28,7 @@ from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
 
 # Simplest first.
-NORMALIZATIONS = ("unit", "center", "standard", "whitened", "weighted", "circles", "none")
+NORMALIZATIONS = ("unit", "center", "standard", "whitened", "circles", "none")
 _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
     "scale": Array("N", low=math.ulp(0.0), optional=True),
@@ -41,11 +42,9 @@ _LEARNED = {  # what a model file may hold
 _CIRCLES = ("knots", "ranks", "mass", "harmonics")
 _LOOKED_AT = 8  # chunks
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
-METRICS = ("whitened", "weighted")
-SCALED = ("standard", *METRICS)
-DENSE = (*METRICS, "circles")  # of which sparse rows come out dense
+SCALED = ("standard", "whitened")
+DENSE = ("whitened", "circles")  # of which sparse rows come out dense
 _DENSE_NUMBERS = 1 << 20  # numbers of sparse rows that are held dense at a time
-_UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,6 @@ class Normalizer:
               of a row as well as its direction, and no row is ever zero
     whitened  the same, then a metric that makes the rows of each class vary alike in every
               direction (`model.metric.start`)
-    weighted  the same, as far as that helps, and coordinates count by what they tell of the class
     circles   each feature as points on circles, by its rank among the training rows (`data.circles`)
     none      the rows are unit vectors already
 
@@ -67,7 +65,7 @@ class Normalizer:
     """
 
     kind: str
-    mean: Tensor | None = None  # (N,) float64, with 'standard', 'whitened' and 'weighted'
+    mean: Tensor | None = None  # (N,) float64, with 'standard' and 'whitened'
     scale: Tensor | None = None
     energy: Tensor | None = None  # (N,) each feature's mean share of a row's squared norm; else
     metric: Tensor | None = None  # (D, M) float64
@@ -178,10 +176,11 @@ class Normalizer:
             )
 
     def to(self, device: torch.device | str) -> Self:
-        """A copy whose numbers are on another device."""
-        if self.circles is not None:
-            return replace(self, circles=self.circles.to(device))
-        return self.of(self.kind, {name: t.to(device) for name, t in self.to_tensors().items()})
+        """The same with its numbers on a device."""
+        tensors = self.to_tensors()
+        if all(t.device == torch.device(device) for t in tensors.values()):
+            return self
+        return self.of(self.kind, {name: t.to(device) for name, t in tensors.items()})
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
@@ -244,13 +243,6 @@ class Normalizer:
             return w.double()
         inverse: Tensor = torch.linalg.pinv(self.metric.to(w.device))
         return w.double() @ inverse.T
-
-    def off_norm(self, x: Tensor) -> Tensor:
-        """Norms (B,) of rows that should be of unit norm, where they are not; 1 elsewhere."""
-        if self.kind != "none":
-            return torch.ones(x.shape[0], dtype=torch.float64, device=x.device)
-        norm = torch.linalg.vector_norm(x.double(), dim=1)
-        return torch.where((norm - 1).abs() > _UNIT, norm, 1.0)
 
     def _directions(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rows that only need to be divided by their norms, the norms, which have no direction."""

@@ -12,6 +12,8 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
 
+_UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
+
 
 def unit_chunks(
     rows: StoredRows, normalizer: Normalizer, dtype: torch.dtype
@@ -24,14 +26,15 @@ def unit_chunks(
             yield unit.to(dtype), lost
             continue
         if normalizer.kind == "none":
-            _check_norms(rows, part, normalizer.off_norm(x))
+            _check_norms(rows, part, x)
         unit, lost = normalizer(x)
         yield unit.to(dtype), lost
 
 
-def _check_norms(rows: StoredRows, part: slice, norm: Tensor) -> None:
+def _check_norms(rows: StoredRows, part: slice, x: Tensor) -> None:
     """Raise ValueError where a row that is taken as it is has another norm than 1."""
-    off = (norm != 1).nonzero()[:, 0]
+    norm = torch.linalg.vector_norm(x, dim=1)
+    off = ((norm - 1).abs() > _UNIT).nonzero()[:, 0]
     if off.shape[0] > 0:
         numbers = rows.call(part.start + off.cpu())
         number, first = min(zip(numbers, off.tolist(), strict=True))

@@ -161,8 +161,8 @@ class StoredRows:
             # A sum is cheaper than a look at each number, and right but for overflow.
             if bool(torch.isfinite(values.sum())):
                 continue
-            bad = (torch.isinf(values) if gaps else ~torch.isfinite(values)).nonzero()
-            if bad.shape[0] == 0:
+            bad = (values.isinf() if gaps else ~values.isfinite()).nonzero()
+            if len(bad) == 0:
                 continue
             at = tuple(bad[0])
             place = (x.row[at], x.column[at]) if isinstance(x, SparseRows) else at
@@ -200,12 +200,12 @@ def _weighted(
     rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
 ) -> tuple[StoredRows, Tensor, Tensor | None]:
     """Rows of weight 0 dropped; weights that are all 1 are none."""
-    if sample_weight is not None and not bool((sample_weight > 0).all()):
-        kept = (sample_weight > 0).nonzero()[:, 0]
+    if sample_weight is None:
+        return rows, targets, None
+    kept = (sample_weight > 0).nonzero()[:, 0]
+    if len(kept) < rows.n_rows:
         rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
-    if sample_weight is not None and bool((sample_weight == 1).all()):
-        sample_weight = None
-    return rows, targets, sample_weight
+    return rows, targets, None if bool((sample_weight == 1).all()) else sample_weight
 
 
 def merge_copies(
@@ -246,7 +246,6 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
     for _, x in rows.chunks():
         peak = torch.maximum(peak, largest(x))
     peak = torch.where(peak > 0, peak, 1.0)
-    # Row by row, so that equal rows have equal projections to the last bit.
     projected = torch.cat([_project(x, key, peak) for _, x in rows.chunks()])
     value, order = projected.sort(stable=True)
     tied = torch.zeros_like(value, dtype=torch.bool)
@@ -261,22 +260,22 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
         here = at[start : start + step]
         one, other = (stored[order[i].to(stored.device)] for i in (here, here - 1))
         parts.append(_same(one, other))
-    same_row = torch.cat(parts).to(tied.device)
-    if isinstance(stored, SparseRows):
-        tied[at] = same_row
-    if bool(same_row.all()) or isinstance(stored, SparseRows):
+    tied[at] = torch.cat(parts).to(tied.device)
+    if bool(tied[at].all()) or isinstance(stored, SparseRows):
         return order, ~tied
     # Rounding of the projection hid a difference, in a feature of small numbers say.
     table = stored.cpu().numpy()
     order = torch.from_numpy(np.lexsort(table.T)).to(rows.device)
     ordered = stored[order.to(stored.device)]
-    copy = torch.zeros_like(tied)
-    copy[1:] = _same(ordered[1:], ordered[:-1]).to(tied.device)
-    return order, ~copy
+    tied[1:] = _same(ordered[1:], ordered[:-1]).to(tied.device)
+    return order, ~tied
 
 
 def _project(x: Tensor, key: Tensor, unit: Tensor) -> Tensor:
-    """Σ key·x/unit of each row, (n,), in which the units of single features do not show."""
+    """Σ key·x/unit of each row, (n,), in which the units of single features do not show.
+
+    Row by row, so that equal rows have equal projections to the last bit.
+    """
     if isinstance(x, SparseRows):
         return x.sum_rows(x.value / unit[x.column] * key[x.column])
     x = x / unit

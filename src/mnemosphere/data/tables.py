@@ -1,7 +1,7 @@
 """All that a file holds as one table, whatever its kind, and what its rows are called.
 
 `Dataset.open` and the command line read files by the same functions. A text file tells its
-separator, its decimal mark and its encoding by its first lines.
+separator, its decimal mark and its encoding by its first lines. No torch is needed here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import csv
 import glob
 import gzip
 import hashlib
-import itertools
 import re
 import warnings
 import zipfile
@@ -19,6 +18,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,10 +28,14 @@ from numpy.typing import NDArray
 from mnemosphere.data.encoding import check_names, is_float, listed
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
-from mnemosphere.data.paths import IPC, TEXT, expand
 from mnemosphere.machine import check_memory, need
 from mnemosphere.schema import warn_user
 
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+MEMORY = 256 << 20  # bytes of rows that are held at a time
+IPC, TEXT = (".feather", ".arrow", ".ipc"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+IN_PIECES = (".parquet", *IPC, ".csv", ".tsv", ".npy")  # what is read in pieces if it is large
 SUFFIXES = (*TEXT, ".parquet", *IPC, ".npy", ".npz")
 HELD = 3  # times the size of a file, at least, is what reading it takes
 _PACKED = 5  # times the size of a compressed text file is its text, say
@@ -39,6 +43,21 @@ _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", 
 _LOOKED_AT = 1 << 20  # bytes of a text
 _NAMED = 5  # rows in a message
 X_KEYS, Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", "y_train")
+
+
+def expand(paths: Paths) -> list[Path]:
+    """The files that paths and patterns name."""
+    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    files: list[Path] = []
+    for path in map(str, given):
+        pattern = glob.has_magic(path) and not Path(path).exists()
+        found = sorted(glob.glob(path, recursive=True)) if pattern else [path]
+        if not found:
+            raise ValueError(f"no file matches {path!r}: check the pattern")
+        files += map(Path, found)
+    if not files:
+        raise ValueError("no files: pass a path, a list of paths or a pattern")
+    return files
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +283,7 @@ def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
             decimal=how.decimal, encoding=how.encoding, skiprows=how.skipped,
         )  # fmt: skip
     kept = frame.notna().any(axis=1).to_numpy()
-    lines = _lines(path, how, len(frame))[kept] + how.skipped
+    lines = how.skipped + has_names + _lines(frame if how.quoted else frame.iloc[:, :0])
     frame = frame[kept].reset_index(drop=True)
     known = set(how.names or [])
     twice = [c for c in frame.columns if re.sub(r"\.\d+$", "", str(c)) in known and c not in known]
@@ -276,21 +295,16 @@ def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
     frame.columns = [str(name).strip() for name in frame.columns]
     # What pandas writes in front of a table unless it is told not to.
     frame = frame.drop(columns=[c for c in frame.columns[:1] if c == "Unnamed: 0"])
-    return _frame(path, frame, lines.astype(str), "line")
+    return _frame(path, frame, lines[kept].astype(str), "line")
 
 
-def _lines(path: Path, how: Dialect, n_rows: int) -> NDArray[np.int64]:
-    """The line at which each row begins: a cell in quotes may hold the ends of some."""
-    has_names = how.names is not None
-    if not how.quoted:
-        return np.arange(n_rows) + 1 + has_names
-    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    with opened(path, "rt", encoding=how.encoding, newline=None) as stream:
-        reader = csv.reader(stream, delimiter=how.separator)
-        starts = [1]
-        for _ in itertools.islice(reader, how.skipped + has_names + n_rows):
-            starts.append(reader.line_num + 1)
-    return np.array(starts[how.skipped + has_names :][:n_rows]) - how.skipped
+def _lines(frame: Any) -> NDArray[np.int64]:
+    """The line at which each row begins, from 1: cells in quotes may hold the ends of some."""
+    ends = np.zeros(len(frame) + 1, dtype=np.int64)
+    for _, cells in frame.select_dtypes(exclude="number").items():
+        ends[1:] += [cell.count("\n") if isinstance(cell, str) else 0 for cell in cells]
+    found: NDArray[np.int64] = 1 + np.arange(len(frame)) + ends.cumsum()[:-1]
+    return found
 
 
 # Other files.
@@ -366,8 +380,6 @@ def _named(name: str) -> Table:
 
 def _from_folder(folder: Path) -> Table:
     """Images of one size: one folder per class, or a folder of images without labels."""
-    from PIL import Image
-
     paths = [p for p in sorted(folder.rglob("*")) if p.suffix.lower() in _PICTURES]
     names = [p.relative_to(folder) for p in paths]
     if not paths:
@@ -375,30 +387,33 @@ def _from_folder(folder: Path) -> Table:
             f"{folder} is a folder without images: give a file in it, or a folder with one folder "
             "of images per class"
         )
-    of_class = [len(name.parts) > 1 for name in names]
-    if any(of_class) and not all(of_class):
-        lone = names[of_class.index(False)]
-        raise ValueError(f"{folder / lone} is in no folder of a class: move it to one, or away")
-    pictures = []
-    for path in paths:
-        try:
-            with Image.open(path) as image:
-                gray = image.mode in ("1", "L", "I", "F", "I;16", "LA")
-                pictures.append(np.asarray(image.convert("L" if gray else "RGB")))
-        except OSError as error:
-            text = " ".join(str(error).split())
-            raise ValueError(f"{path} cannot be read as an image ({text})") from error
+    lone = [path for path, name in zip(paths, names, strict=True) if len(name.parts) == 1]
+    if 0 < len(lone) < len(paths):
+        raise ValueError(f"{lone[0]} is in no folder of a class: move it to one, or away")
+    pictures = [_picture(path) for path in paths]
     if any(picture.ndim == 3 for picture in pictures):
         pictures = [p if p.ndim == 3 else np.stack([p] * 3, axis=2) for p in pictures]
     shape = pictures[0].shape
-    odd = next((k for k, picture in enumerate(pictures) if picture.shape != shape), None)
-    if odd is not None:
-        sizes = [f"{p.shape[1]}x{p.shape[0]}" for p in (pictures[odd], pictures[0])]
-        raise ValueError(
-            f"{paths[odd]} is {sizes[0]} but {paths[0]} {sizes[1]}: make them of one size"
-        )
+    for path, picture in zip(paths, pictures, strict=True):
+        if picture.shape != shape:
+            sizes = [f"{p.shape[1]}x{p.shape[0]}" for p in (picture, pictures[0])]
+            raise ValueError(
+                f"{path} is {sizes[0]} but {paths[0]} {sizes[1]}: make them of one size"
+            )
     x = np.stack(pictures).reshape(len(pictures), -1)
-    labels = np.array([name.parts[0] for name in names]) if all(of_class) else None
+    labels = None if lone else np.array([name.parts[0] for name in names])
     digest = hashlib.sha256(x.tobytes() + "\0".join(map(str, names)).encode()).hexdigest()
     called = np.array([name.as_posix() for name in names])
     return Table(str(folder), x, called, "file", f"sha256:{digest}", labels, image_shape=shape)
+
+
+def _picture(path: Path) -> NDArray[Any]:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            gray = image.mode in ("1", "L", "I", "F", "I;16", "LA")
+            return np.asarray(image.convert("L" if gray else "RGB"))
+    except OSError as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be read as an image ({text})") from error

@@ -12,11 +12,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+from mnemosphere.machine import how_to_install
 
 PACKAGED = "wordllama"
 _PROBES = (
@@ -142,17 +144,13 @@ def _function(given: Any) -> Encode:
                 "vectors, or an object with encode or embed"
             )
         return _packaged()
-    for name in ("encode", "embed"):
-        if callable(getattr(given, name, None)):
-            found: Encode = getattr(given, name)
-            return found
-    if not callable(given):
-        raise TypeError(
-            f"encoder must be {PACKAGED!r}, a function from texts to vectors, or an object with "
-            f"encode or embed, got {given!r:.60}"
-        )
-    called: Encode = given
-    return called
+    for found in (getattr(given, "encode", None), getattr(given, "embed", None), given):
+        if callable(found):
+            return cast(Encode, found)
+    raise TypeError(
+        f"encoder must be {PACKAGED!r}, a function from texts to vectors, or an object with "
+        f"encode or embed, got {given!r:.60}"
+    )
 
 
 @functools.cache
@@ -164,8 +162,7 @@ def _packaged() -> Encode:
         import wordllama
     except ImportError as error:
         raise ImportError(
-            f"the encoder {PACKAGED!r} is not installed: pip install 'mnemosphere[text]', or pass "
-            "encoder="
+            f"the encoder {PACKAGED!r} is not installed: {how_to_install('text')}, or pass encoder="
         ) from error
     finally:  # it sets up logging for everybody
         root.handlers[:] = before

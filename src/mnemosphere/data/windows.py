@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Cursor, Picked
+from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 
@@ -90,34 +90,19 @@ class Windows:
         return images / torch.bincount(where, minlength=self.n_pixels).clamp_min(1).to(images)
 
 
-class _Cut(Batch):
-    """All patches of images, each cut where it is looked at; none has a label."""
+@dataclass(frozen=True)
+class _Patches(Batch):
+    """All patches of images x (n, n_pixels), each cut where it is taken; none has a label."""
 
-    images: StoredRows
-    windows: Windows
-    at_once: int  # how many are held at a time
-
-    def __init__(self, images: StoredRows, windows: Windows, dtype: torch.dtype) -> None:
-        n_rows = images.n_rows * windows.n_places
-        none = torch.zeros(1, 1, dtype=dtype, device=images.device)
-        self.__dict__.update(
-            images=images, windows=windows, targets=none.expand(n_rows, 1), sample_weight=None,
-            has_gaps=False, at_once=_chunk_patches(windows, images.device),
-        )  # fmt: skip
-
-    @property
-    def kind(self) -> type[Tensor]:
-        """They are dense."""
-        return Tensor
+    windows: Windows = field(kw_only=True)
 
     def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Batch:  # type: ignore[override]
         """Unit patches by their numbers: image · places + place."""
         assert isinstance(rows, Tensor)
-        values, n_places = self.images.values, self.windows.n_places
-        index = rows.to(values.device)
-        pixels = self.windows.pixels(values.device)[index % n_places]  # (B, n_features)
-        patches = values[(index // n_places)[:, None], pixels]
-        x, _ = self.windows.on_sphere(patches.to(self.images.device).to(self.targets.dtype))
+        index, n_places = rows.to(self.x.device), self.windows.n_places
+        pixels = self.windows.pixels(self.x.device)[index % n_places]  # (B, n_features)
+        patches = self.x[(index // n_places)[:, None], pixels]
+        x, _ = self.windows.on_sphere(patches.to(self.targets.device).to(self.targets.dtype))
         return Batch(x, self.targets[:1].expand(len(x), 1))
 
 
@@ -158,19 +143,16 @@ class PatchDataset(ArrayDataset):
             index = index[order.to(index.device)]
         if images.values.device != images.device and images.values.element_size() == 1:
             images = replace(images, values=images.values.to(images.device))
-        return cls(Picked(_Cut(images, windows, dtype), index))
+        none = torch.zeros(1, 1, dtype=dtype, device=images.device)
+        targets = none.expand(images.n_rows * windows.n_places, 1)
+        patches = _Patches(images.values, targets, windows=windows)
+        return cls(patches, index, _chunk_patches(windows, images.device))
 
-    def picked(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None,
-        cursor: Cursor | None,
-        fill: bool = False,
+    def batches(
+        self, size: int | None, *, fill: bool = False, into: Any = None, **how: Any
     ) -> Iterator[Batch]:
-        """One pass, each batch cut."""
-        for batch in super().picked(size, generator=generator, cursor=cursor):
-            yield batch.take(slice(None))
+        """One pass, each batch cut to a place of its own and none filled up."""
+        return super().batches(size, **how)
 
 
 def _chunk_patches(windows: Windows, device: torch.device) -> int:

@@ -4,7 +4,6 @@ from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.label_issues import LabelIssues
 from mnemosphere.estimators.patches import PatchEncoder
-from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.estimators.saving import as_estimator, load, save
 
 __all__ = [
@@ -12,7 +11,6 @@ __all__ = [
     "DAMClusterer",
     "LabelIssues",
     "PatchEncoder",
-    "ProgressBar",
     "as_estimator",
     "load",
     "save",

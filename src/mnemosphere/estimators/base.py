@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import TransformerTags
-from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    InvalidParameterError,
+    StrOptions,
+)
 from sklearn.utils._set_output import _SetOutputMixin
 from torch import Tensor
 
@@ -29,6 +36,7 @@ from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
 from mnemosphere.training.distributed import process_group
 
+Answer = TypeVar("Answer")
 # Fitted attributes, each read from the model.
 ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
     "classes_": lambda m: m.classes,
@@ -53,12 +61,29 @@ ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
 }
 
 
+POSITIVE = Interval(Real, 0, None, closed="neither")
+COUNT = Interval(Integral, 1, None, closed="left")
+# Parameters that all estimators have, and those of estimators of rows.
+CONSTRAINTS: dict[str, Any] = {
+    "beta": [POSITIVE, StrOptions({"learn"})],
+    "max_iter": [COUNT, None],
+    "device": [str],
+    "random_state": ["random_state"],
+    "callbacks": "no_validation",
+    "verbose": ["verbose"],
+}
+ROW_CONSTRAINTS = CONSTRAINTS | {
+    "growth": [None, COUNT],
+    "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
+    "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
+}
+
+
 def fitted_attribute(
     estimator: BaseEstimator, name: str, attributes: Mapping[str, Callable[[Any], Any]]
 ) -> Any:
     """An attribute of an estimator that is a reading of its `model_`; AttributeError for others."""
-    model = vars(estimator).get("model_")
-    kind = type(estimator).__name__
+    model, kind = vars(estimator).get("model_"), type(estimator).__name__
     if model is not None and name in attributes:
         return attributes[name](model)
     if model is not None and name == "feature_names_in_" and model.features.columns is not None:
@@ -86,6 +111,15 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(self._attributes if "model_" in self.__dict__ else ())]
 
+    def _validate_params(self) -> None:
+        """As scikit-learn does, but that True is no number."""
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, bool | np.bool_) and name != "verbose":
+                raise InvalidParameterError(
+                    f"The {name!r} parameter of {type(self).__name__} is no truth value, got {value}"
+                )
+        super()._validate_params()
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -93,29 +127,31 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         tags.transformer_tags = TransformerTags()
         return tags
 
-    def _validate_params(self) -> None:
-        """As scikit-learn does, but that True is no number."""
-        for name, value in self.get_params(deep=False).items():
-            if isinstance(value, bool | np.bool_):
-                raise InvalidParameterError(
-                    f"The {name!r} parameter of {type(self).__name__} is no truth value, got {value}"
-                )
-        super()._validate_params()
-
     def _current(self) -> FittedModel:
         """The fitted model with the settings as they are now."""
         model, settings = self.model_, kept_settings(self.get_params(deep=False))
         return model.replace(record=replace(model.record, settings=settings))
 
-    def _rowwise(self, X: Any, read: Callable[[FittedModel, Any], Any]) -> Any:
+    def _rowwise(self, X: Any, read: Callable[[FittedModel, Any], Answer]) -> Answer:
         """`read(model, rows)`; for a `Dataset`, an iterator over the answers to its batches."""
         model = self.model_
         if not isinstance(X, FileDataset):
             return read(model, X)
         if not X.is_numeric:
-            return iter([read(model, X.read()[0])])
+            return cast("Answer", iter([read(model, X.read()[0])]))
         check_features(model.features, X)
-        return (read(model, raw.rows) for raw in ahead(X.files.pieces()))
+        return cast("Answer", (read(model, raw.rows) for raw in ahead(X.files.pieces())))
+
+    def _on_rows(self, read: Callable[..., Answer], X: Any, y: Any, weight: Any) -> Answer:
+        """`read(model, X, y, weight)`; of files that memory does not hold, a sample is read."""
+        model = self._current()
+        if isinstance(X, FileDataset) and not X.is_numeric:
+            X, y, weight = X.read()
+        if not isinstance(X, FileDataset):
+            return read(model, X, y, weight)
+        given = sample_rows(X, 0)
+        with process_group() as group:
+            return group.on_rank0(lambda: read(model, *given))
 
     # Rows.
 
@@ -146,8 +182,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
                 return out
             return out.astype(np.float32 if same else np.float64, copy=False)
 
-        shares: Floats = self._rowwise(X, read)
-        return shares
+        return self._rowwise(X, read)
 
     def fit_transform(self, X: ArrayLike, y: Any = None, **fit_params: Any) -> Floats:
         """Call `fit`, then `transform` of the same rows.
@@ -217,8 +252,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> bool(near[0] < far[0])
         True
         """
-        scores: Floats = self._rowwise(X, lambda model, rows: like(rows, model.novelty_score(rows)))
-        return scores
+        return self._rowwise(X, lambda model, rows: like(rows, model.novelty_score(rows)))
 
     def calibrate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Keep the scores of held-out rows, by which rates and coverages hold.
@@ -247,15 +281,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> clf.calibrate(X_test, y_test).predict_or_reject(X_test, rate=0.05).shape
         (60,)
         """
-        model = self._current()
-        if isinstance(X, FileDataset) and not X.is_numeric:
-            X, y, sample_weight = X.read()
-        if isinstance(X, FileDataset):
-            given = sample_rows(X, 0)
-            with process_group() as group:
-                found = group.on_rank0(lambda: interpret.calibrate(model, *given))
-        else:
-            found = interpret.calibrate(model, X, y, sample_weight)
+        found = self._on_rows(interpret.calibrate, X, y, sample_weight)
         self.model_ = self.model_.replace(votes=found.votes, calibration=found.calibration)
         return self
 
@@ -471,16 +497,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> sum(clf.certify(X_train, y_train).counts.values())
         6
         """
-        model = self._current()
-        if isinstance(X, FileDataset) and not X.is_numeric:
-            X, y, sample_weight = X.read()
-        if not isinstance(X, FileDataset):
-            return interpret.certify(model, X, y, sample_weight, tol=tol, max_iter=max_iter)
-        given = sample_rows(X, 0)
-        with process_group() as group:
-            return group.on_rank0(
-                lambda: interpret.certify(model, *given, tol=tol, max_iter=max_iter)
-            )
+        read = partial(interpret.certify, tol=tol, max_iter=max_iter)
+        return self._on_rows(read, X, y, sample_weight)
 
     # Handing on.
 
@@ -508,7 +526,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         *,
         max_rows: int = 500,
         image_shape: Sequence[int] | str | None = "auto",
-        layout: str = "auto",
         certificate: Certificate | None = None,
         title: str | None = None,
     ) -> None:
@@ -529,8 +546,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         image_shape : tuple of int or None or "auto", default "auto"
             (rows, columns) or (rows, columns, 3) of images; None for tables. "auto": a square if rows have no names, no negative
             numbers and a square number of features.
-        layout : {"auto", "pca", "umap"}, default "auto"
-            The map of memories and rows.
         certificate : Certificate, default None
             Result of `certify`; None: it is computed if that takes seconds.
         title : str, default None
@@ -542,5 +557,5 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         """
         explore(
             self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape,
-            layout=layout, certificate=certificate, title=title,
+            certificate=certificate, title=title,
         )  # fmt: skip

@@ -14,11 +14,11 @@ choice does not depend on `random_state`: trials have a seed of their own.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -27,9 +27,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.normalize import METRICS, Normalizer
+from mnemosphere.data.normalize import DENSE, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.estimators.progress import Progress
+from mnemosphere.fitted import trained_with
 from mnemosphere.model import initialize, metric
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
@@ -49,10 +51,14 @@ from mnemosphere.training.conditional import STEPS, class_targets, start_conditi
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
+from mnemosphere.training.sgd import SGD
 
 __all__ = ["Candidate", "Choice", "Geometry", "Sample", "SearchTable", "Settings", "choose"]
 
 Floats = NDArray[np.float64]
+SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
+    "fixed-point": FixedPoint(), "sgd": SGD(), "adam": Adam()
+}  # fmt: skip
 
 PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
 FACTOR = 4  # between widths of the path
@@ -110,13 +116,75 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all candidates share."""
+    """The settings of a classifier that the choice and the training read; None stands for "auto"."""
 
-    beta: float | None  # given, or None: learned
-    varsigma: float | None  # given, or None
+    n_memories: int | None
+    objective: str  # "auto", "joint" or "conditional"
+    growth: int | None
+    varsigma: float | None
+    beta: float | None  # None: learned
+    normalize: str
+    solver: FixedPoint | SGD | Adam | None
+    search: str | None
+    max_iter: int | None
     smoothing: float  # of labels, for the joint objective
     uniform_weight: float | None
-    adam: Adam
+    precision: str
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """From the parameters of a `DAMClassifier`."""
+
+        def known(name: str, auto: str = "auto") -> Any:
+            return None if given[name] == auto else given[name]
+
+        solver = given["solver"]
+        return cls(
+            known("n_memories"), given["objective"], given["growth"], known("varsigma"),
+            known("beta", "learn"), given["normalize"],
+            SOLVERS.get(solver) if isinstance(solver, str) else solver, given["search"],
+            given["max_iter"], trained_with(given)["smoothing"], known("uniform_weight"),
+            given["precision"],
+        )  # fmt: skip
+
+    def check(self, sample: Sample) -> None:
+        """Raise ValueError if the settings contradict each other, or do not suit the rows."""
+        conditional = "joint" not in self.objectives
+        if conditional and self.growth is not None:
+            raise ValueError(
+                "growth splits memories of the joint likelihood: use objective='joint' or "
+                "growth=None"
+            )
+        if isinstance(self.solver, FixedPoint if conditional else Adam):
+            kind = "conditional" if conditional else "joint"
+            raise ValueError(
+                f"{type(self.solver).__name__} does not train the {kind} likelihood: use "
+                "solver='auto', or another objective"
+            )
+        if sample.is_sparse and self.normalize in DENSE:
+            raise ValueError(
+                f"normalize={self.normalize!r} would fill sparse rows: pass normalize='unit' or "
+                "dense rows"
+            )
+        noise = self.adam.noise
+        if sample.is_sparse and not isinstance(noise, str) and noise > 0:
+            raise ValueError("noise would make sparse rows dense: pass Adam(noise=0)")
+
+    @property
+    def adam(self) -> Adam:
+        """The solver of the conditional likelihood."""
+        return self.solver if isinstance(self.solver, Adam) else Adam()
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Those that may be chosen: a solver, or a tree of splits, belongs to one of them."""
+        if self.objective != "auto":
+            return (self.objective,)
+        if isinstance(self.solver, Adam):
+            return ("conditional",)
+        if self.solver is not None or self.growth is not None:
+            return ("joint",)
+        return ("joint", "conditional")
 
 
 @dataclass(frozen=True)
@@ -152,7 +220,7 @@ class Sample:
         """C."""
         return self.targets.shape[1] - 1
 
-    @functools.cached_property
+    @cached_property
     def labeled(self) -> Tensor:
         """Which rows have a label, (n,)."""
         return self.targets.sum(1) > 0
@@ -185,10 +253,10 @@ class Geometry(NamedTuple):
         """(the geometry, the rows as it puts them on the sphere, which have no direction)."""
         normalizer = Normalizer.fit(kind, rows.rows, rows.weight)
         batch, lost = rows.on_sphere(normalizer)
-        if kind not in METRICS:
+        if kind != "whitened":
             return cls(normalizer, None), batch, lost
         known = batch.take(~lost) if bool(lost.any()) else batch
-        found = metric.start(known, SHRINKAGE, weighted=kind == "weighted")
+        found = metric.start(known, SHRINKAGE)
         return cls(normalizer, found), metric.apply(found, batch), lost
 
     def place(self, rows: Sample) -> tuple[Batch, Tensor]:
@@ -204,7 +272,7 @@ class Evaluation:
     losses: Floats  # (rows, temperatures)
     weight: Floats  # (rows,)
 
-    @functools.cached_property
+    @cached_property
     def _means(self) -> Floats:
         found: Floats = self.weight / self.weight.sum() @ self.losses
         return found
@@ -326,16 +394,17 @@ class _Trials:
     """Candidates that were evaluated on the same rows."""
 
     def __init__(
-        self, sample: Sample, settings: Settings, fitted: int, held: int, number: int
-    ) -> None:
-        self.sample, self.settings, self.fitted = sample, settings, fitted
+        self, sample: Sample, settings: Settings, fitted: int, held: int, number: int,
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        self.settings, self.fitted, self.progress = settings, fitted, progress
         self.parts = splits(sample, fitted, held, number)
         self.found: dict[Candidate, Evaluation] = {}
 
-    def run(self, candidates: Sequence[Candidate]) -> None:
+    def run(self, stage: str, candidates: Sequence[Candidate]) -> None:
         """Evaluate those that are new."""
         new = [own for own in dict.fromkeys(candidates) if own not in self.found]
-        found = evaluate(new, self.parts, self.settings)
+        found = evaluate(new, self.parts, self.settings, partial(self.progress.show, stage))
         self.found.update(zip(new, found, strict=True))
 
     def ranked(self, objective: str) -> list[Candidate]:
@@ -361,7 +430,7 @@ class _Trials:
         while lines:
             wider = [(own, min(FACTOR * own.n_memories, most)) for own in lines]
             lines = [replace(own, n_memories=k) for own, k in wider if 2 * k >= 3 * own.n_memories]
-            self.run(lines)
+            self.run("trying widths", lines)
             lines = sorted(filter(self._leads, lines), key=self._best_of_line)
             joint = [own for own in lines if own.objective == "joint"]
             others = [own for own in lines if own.objective != "joint"]
@@ -385,10 +454,6 @@ class _Trials:
         kinds = [own.normalize for own in near] if found else [own.normalize for own in lines]
         return [own for own in lines if own.objective == "joint" and own.normalize in kinds] + found
 
-    def lengthen(self, best: Candidate) -> None:
-        """The best candidate with more steps."""
-        self.run([replace(best, longer=LONGER)])
-
     def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
         """The trials in plain values, best first."""
         for own, found in sorted(self.found.items(), key=lambda pair: pair[1].mean):
@@ -398,17 +463,16 @@ class _Trials:
             }  # fmt: skip
 
 
-def choose(
-    sample: Sample, settings: Settings, *, normalize: str, n_memories: int | None,
-    objectives: Sequence[str], noise: float | None, search: bool = True,
-) -> Choice:  # fmt: skip
+def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     """Decide what is not given, and evaluate it on held-out rows.
 
-    normalize may be "auto"; n_memories, noise: None if open. Without a search what is open is set: standard
-    units (rows as they are if sparse), four memories per class, the conditional objective, no noise.
+    Without a search what is open is set: standard units (rows as they are if sparse), four memories
+    per class, the conditional objective, no noise.
     """
+    settings.check(sample)
+    n_memories, noise, objectives = settings.n_memories, settings.adam.noise, settings.objectives
     n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
-    kinds = [normalize] if normalize != "auto" else usable(sample)
+    kinds = [settings.normalize] if settings.normalize != "auto" else usable(sample)
     number = min(FOLDS, max(1, FOLDS * ROWS // max(1, n_labeled)))
     held = min(n_labeled // FOLDS, HELD)
     whole = min(n_labeled - held, MOST_ROWS)
@@ -416,11 +480,11 @@ def choose(
     most = max(n_classes, 2 * first // 3)
     widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
     widths = widths if n_memories is None else [n_memories]
-    noises = [0.0] if sample.is_sparse else [0.0, NOISE] if noise is None else [noise]
-    if not search:
+    noises = [0.0] if sample.is_sparse else [0.0, NOISE] if isinstance(noise, str) else [noise]
+    if settings.search is None:
         kinds = [k for k in kinds if k == ("unit" if sample.is_sparse else "standard")] or kinds[:1]
         objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
-    trials = last = _Trials(sample, settings, first, held, number)
+    trials = last = _Trials(sample, settings, first, held, number, progress)
     joint, conditional = ("joint" in objectives, "conditional" in objectives)
     # On circles, columns that depend on each other count twice in the joint likelihood.
     plain = [kind for kind in kinds if kind != "circles"] or kinds
@@ -429,29 +493,34 @@ def choose(
     if n_labeled < least * max(2, n_classes):  # nothing can be held out
         return Choice(_alone(plain[0] if joint else kinds[0], n_memories, objectives, sample))
     if conditional:
-        trials.run(screen)
+        trials.run("trying geometries", screen)
         plain = [kind for kind in trials.geometries("conditional") if kind in plain][:TOP] or plain
     if joint:
-        trials.run([Candidate(kind, k, "joint") for kind in plain for k in widths])
+        screen = [Candidate(kind, k, "joint") for kind in plain for k in widths]
+        trials.run("trying the joint objective", screen)
     lines = [Candidate(kind, widths[-1], "joint") for kind in trials.geometries("joint")[:1]]
     lines += [
         Candidate(kind, widths[-1], "conditional", own)
         for kind in trials.geometries("conditional")[:TOP] for own in noises
     ]  # fmt: skip
     if len({*trials.found, *lines}) > 1:
-        trials.run([replace(own, n_memories=k) for own in lines for k in widths])
+        screen = [replace(own, n_memories=k) for own in lines for k in widths]
+        trials.run("trying noise", screen)
         if whole > 1.2 * first:
-            last = _Trials(sample, settings, whole, held, number)
+            last = _Trials(sample, settings, whole, held, number, progress)
             lines = trials.leaders(lines)
-            last.run([replace(own, n_memories=k) for own in lines for k in widths])
+            screen = [replace(own, n_memories=k) for own in lines for k in widths]
+            last.run("trying the best on more rows", screen)
         if n_memories is None:
             last.follow(lines)
         if last is not trials and conditional:
-            last.lengthen(last.ranked("conditional")[0])
+            longer = replace(last.ranked("conditional")[0], longer=LONGER)
+            last.run("trying more steps", [longer])
     if joint and n_labeled < sample.n_rows:
         k = n_memories or min(sample.n_rows, max(ROWS, n_classes))
-        own = [kind for kind in plain if kind not in METRICS] or ["standard"]
-        last.run([Candidate(kind, k, "joint", unlabeled=True) for kind in own])
+        own = [kind for kind in plain if kind != "whitened"] or ["standard"]
+        screen = [Candidate(kind, k, "joint", unlabeled=True) for kind in own]
+        last.run("trying rows without label", screen)
     ranked = [last.ranked(kind) for kind in ("joint", "conditional")]
     found = last.found
     best = min((own[0] for own in ranked if own), key=last.score)
@@ -467,7 +536,7 @@ def _alone(
     kind: str, n_memories: int | None, objectives: Sequence[str], sample: Sample
 ) -> Candidate:
     """What is taken if no row can be held out."""
-    unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind not in METRICS
+    unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind != "whitened"
     width = min(sample.n_rows, ROWS) if unlabeled else sample.n_classes
     return Candidate(kind, n_memories or width, objectives[0], unlabeled=unlabeled)
 
@@ -484,9 +553,13 @@ class _Trial(NamedTuple):
 
 
 def evaluate(
-    candidates: Sequence[Candidate], parts: Sequence[Split], settings: Settings
-) -> list[Evaluation]:
-    """Held-out losses of each candidate, all splits one after the other."""
+    candidates: Sequence[Candidate], parts: Sequence[Split], settings: Settings,
+    show: Callable[[float, float], None],
+) -> list[Evaluation]:  # fmt: skip
+    """Held-out losses of each candidate, all splits one after the other.
+
+    show: is told how many trials are done, of how many.
+    """
     trials: list[_Trial] = []
     losses: list[list[Floats]] = []
     varsigma: dict[Candidate, float] = {}  # of joint candidates, the same in all splits
@@ -505,9 +578,12 @@ def evaluate(
                 params = _begin(candidate, fitted, part.start(candidate, fitted), settings, given)
                 varsigma[candidate] = params.varsigma
                 trials.append(_Trial(loss, some.cpu().numpy(), candidate, params, fitted, held))
+    done = 0
     for group in _groups(trials):
         for trial, loss in zip(group, _held_out_losses(group, settings), strict=True):
             trial.losses[trial.directed] = loss
+        done += len(group)
+        show(done, len(trials))
     weights = [
         np.ones(part.held.n_rows) if part.held.weight is None
         else part.held.weight.double().cpu().numpy()

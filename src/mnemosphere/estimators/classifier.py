@@ -4,80 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere import interpret
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.base import ATTRIBUTES, MemoryEstimator
-from mnemosphere.estimators.class_training import ClassTraining
+from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
+from mnemosphere.estimators.choice import SOLVERS, Settings
+from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
     accuracy,
-    features_of,
-    learn_labeled,
+    count_right,
+    learn_files,
     scan,
+    share_right,
 )
 from mnemosphere.estimators.label_issues import LabelIssues, label_issues
-from mnemosphere.estimators.progress import looking
+from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
+    Learned,
     Trained,
     begin,
-    kept_settings,
+    fitted_model,
     learn_features,
-    record_of,
     sound,
 )
-from mnemosphere.estimators.streaming import known_classes, take_in_labeled, with_new_classes
-from mnemosphere.features import Features
-from mnemosphere.fitted import (
-    FittedModel,
-    Floats,
-    Record,
-    as_numpy,
-    like,
-    trained_with,
+from mnemosphere.estimators.streaming import (
+    begin_stream,
+    known_classes,
+    take_in_labeled,
+    with_new_classes,
 )
+from mnemosphere.fitted import FittedModel, Floats, as_numpy, like, trained_with
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.certify import rows_to_certify
 from mnemosphere.interpret.classes import hide_class
-from mnemosphere.interpret.exemplars import find_exemplars, with_texts
-from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.interpret.rejection import novelty_spread, predict_and_reject
-from mnemosphere.labels import OUT_OF_SCOPE, Encoded, Labels, encode, row_weights, sample_weights
+from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights, sample_weights
 from mnemosphere.model.products import operands
-from mnemosphere.model.votes import Votes
 from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import process_group
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
-
-_POSITIVE = Interval(Real, 0, None, closed="neither")
-_COUNT = Interval(Integral, 1, None, closed="left")
-
-
-class _Rows(NamedTuple):
-    """What a fit learns from."""
-
-    features: Features
-    stored: StoredRows  # rows as given, or a sample of a data set
-    weight: Tensor | None  # theirs
-    training: ClassTraining  # with everything settled
-    dataset: ArrayDataset | FileDataset  # all rows, on the sphere
-    seed: int
-    callbacks: list[Callback]
 
 
 @register
@@ -90,57 +71,64 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_memories : int or "auto"
-        "auto": one or four per class, or four times as many, and again, while held-out rows are
-        predicted better; with many rows in proportion to them, at most 4000.
-    objective : {"auto", "joint", "conditional"}
+    n_memories : int or "auto", default "auto"
+        Number of memories. "auto": one or four per class, or four times as many, and again, while
+        held-out rows are predicted better; with many rows in proportion to them, at most 4000.
+    objective : {"auto", "joint", "conditional"}, default "auto"
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
         makes memories prototypical; "conditional" is trained for accuracy. "auto": "joint" unless
         "conditional" predicts held-out rows better by more than half a standard error.
-    growth : None or int
+    growth : None or int, default None
         Memories to grow from, by splitting those that are saddles. None: all from the start.
-    varsigma : float in (0, 1] or "auto"
+    varsigma : float in (0, 1] or "auto", default "auto"
         The regularizer ς of the joint likelihood; 1 is the plain one. "auto": by how many memories
         share a row. The conditional likelihood does not depend on it.
-    beta : "learn" or float
+    beta : "learn" or float, default "learn"
         Inverse temperature; a number is held fixed.
-    normalize : {"auto", "center", "unit", "standard", "whitened", "weighted", "circles", "none"}
+    normalize : {"auto", "center", "unit", "standard", "whitened", "circles", "none"}, default "auto"
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
-    solver : str or FixedPoint or SGD or Adam
+    solver : {"auto", "fixed-point", "adam", "sgd"} or FixedPoint or SGD or Adam, default "auto"
         "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional
         one. "sgd" is the paper's constrained SGD with momentum, for either. The objects hold batch
         size, learning rate and the like.
-    search : "auto" or None
+    search : "auto" or None, default "auto"
         How settings that are "auto" are chosen: by held-out rows, or not at all (standard units, four
         memories per class, the conditional likelihood).
-    max_iter : int or None
-        Passes over the data; None: 10 exact or 6 incremental fixed-point passes, as many of Adam as
+    max_iter : int or None, default None
+        Passes over the data. None: 10 exact or 6 incremental fixed-point passes, as many of Adam as
         take 80 steps but at least 5, up to 300 of SGD.
-    label_smoothing : float in [0, 1)
-        ε of the soft labels (1−ε)·onehot + ε/(C+1).
-    uniform_weight : float or "auto"
+    label_smoothing : float in [0, 1), default 0.1
+        ε of the soft labels (1−ε)·onehot + ε/(C+1), by which the joint likelihood is trained. It keeps
+        class weights away from 0, so that a few wrong labels cost little and every class can still be
+        learned. Predictions are net of it. The conditional likelihood has a small smoothing of its own.
+    uniform_weight : float or "auto", default "auto"
         Weight P_0 of the uniform component relative to a memory. "auto": 1, as in the paper, but
         at most a hundredth of all weight, so less with fewer than 99 memories.
-    unlabeled : object or None
+    unlabeled : object or None, default None
         The value of y that marks a row without label; NaN stands for NaN and None. None: every
         row is labeled.
-    class_weight : dict or "balanced" or None
-        Weights of the classes.
-    precision : {"auto", "float64", "float32", "bfloat16"}
-        "auto": float64 up to 50,000 numbers in X and y and as many pairs of a row and a memory,
-        where it costs little, else float32, and bfloat16 operands on a GPU that has units for
-        them. "bfloat16": the large products of training take operands rounded to it, sums and all
-        else are float32; a processor with AMX is faster by that too, others only round.
-        Predictions are not touched.
-    device : str
-        "auto" (the device of a tensor X, else a GPU if there is one and X has a million numbers), "cpu", "cuda", …
-    random_state : int or RandomState or None
+    class_weight : dict or "balanced" or None, default None
+        Weights of the classes: {class: weight}; "balanced": all classes count alike, however many rows
+        they have; None: all 1.
+    precision : {"auto", "float64", "float32", "bfloat16"}, default "auto"
+        Of training. "auto": float64 up to 50,000 numbers in X and y and as many pairs of a row and a
+        memory, where it costs little, else float32, and bfloat16 operands on a GPU that has units for
+        them.
+        "bfloat16": the large products of training take operands rounded to it, sums and all else are
+        float32; a processor with AMX is faster by that too, others only round. Predictions are not
+        touched.
+    device : str, default "auto"
+        "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
+        numbers.
+    random_state : int or RandomState or None, default None
         Seed of all draws; None: another one each time.
-    callbacks : sequence of Callback
-        Called on every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()` shows
-        it.
-    encoder : None, "wordllama", a function, or an object with encode or embed
-        For texts in place of X: turns a list of texts into vectors.
+    callbacks : sequence of Callback, default ()
+        Called on every pass: `Checkpoint(path)` stores the run and resumes it.
+    encoder : None, "wordllama", a function, or an object with encode or embed, default None
+        For texts in place of X: turns a list of texts into vectors. None: X holds numbers.
+    verbose : int, default 0
+        0: silent. 1: progress on standard error if a fit takes more than a second: stages of the search,
+        then passes with the loss. A bar on a terminal with Rich installed, else plain lines.
 
     Attributes
     ----------
@@ -198,31 +186,29 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     >>> clf = mn.DAMClassifier(random_state=0).fit(X[::2], y[::2])
     >>> clf.predict([[5.1, 3.5, 1.4, 0.2], [6.3, 3.3, 6.0, 2.5]])
     array([0, 2])
+    >>> clf.predict_proba(X[[1, 77, 101]]).round(2)
+    array([[1.  , 0.  , 0.  ],
+           [0.  , 0.68, 0.32],
+           [0.  , 0.  , 1.  ]])
+    >>> clf.n_memories_, clf.normalize_, clf.objective_  # chosen by held-out rows
+    (12, 'whitened', 'conditional')
     >>> clf.explain(X[:1])[0][0].label  # the memory with the largest share in row 0
     0
     >>> clf.calibrate(X[1::2], y[1::2]).predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])
     array([0, None], dtype=object)
     """
 
-    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
-        "n_memories": [_COUNT, StrOptions({"auto"})],
+    _parameter_constraints: dict[str, Any] = ROW_CONSTRAINTS | {
+        "n_memories": [COUNT, StrOptions({"auto"})],
         "objective": [StrOptions({"auto", "joint", "conditional"})],
-        "growth": [None, _COUNT],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
-        "beta": [_POSITIVE, StrOptions({"learn"})],
         "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
-        "solver": [StrOptions({"auto", "fixed-point", "sgd", "adam"}), FixedPoint, SGD, Adam],
+        "solver": [StrOptions({"auto", *SOLVERS}), FixedPoint, SGD, Adam],
         "search": [StrOptions({"auto"}), None],
-        "max_iter": [_COUNT, None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "uniform_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "unlabeled": "no_validation",
         "class_weight": [StrOptions({"balanced"}), dict, None],
-        "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
-        "device": [str],
-        "random_state": ["random_state"],
-        "callbacks": "no_validation",
-        "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
     }
 
     def __init__(
@@ -246,6 +232,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
         encoder: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.n_memories = n_memories
         self.objective = objective
@@ -265,6 +252,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.callbacks = callbacks
         self.encoder = encoder
+        self.verbose = verbose
 
     _attributes = ATTRIBUTES | {
         "temperature_": lambda m: m.votes.temperature,
@@ -299,11 +287,12 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         (3, 4)
         """
         self._validate_params()
-        settings = self.get_params(deep=False)
-        with process_group(), operands(self.precision):
-            rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
-            trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
-            self.model_ = sound(_fitted(settings, rows, trained, rows.features.texts(X)))
+        settings, owner = self.get_params(deep=False), type(self).__name__
+        with process_group(), operands(self.precision), Progress(self.verbose) as progress:
+            learned = _learn(settings, owner, X, y, sample_weight, progress)
+            own = Settings.of(settings)
+            trained = train(own, learned.prepared, learned.seed, learned.callbacks)
+            self.model_ = sound(_fitted(settings, learned, trained, X))
         return self
 
     def partial_fit(
@@ -351,21 +340,18 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 "class_weight='balanced' needs all rows at once: pass a dict to partial_fit"
             )
         settings, model = self.get_params(deep=False), self.__dict__.get("model_")
-        first = model is None
-        with operands(self.precision):
+        owner = type(self).__name__
+        with operands(self.precision), Progress(self.verbose) as progress:
             if model is None:
-                features, stored = learn_features(
-                    X, self.device, type(self).__name__, encoder=self.encoder
-                )
-                known = known_classes(model, y, classes, self.unlabeled)
-                coded = _encode(settings, y, stored, known, require_label=True)
-                weight = row_weights(coded, self.class_weight, sample_weight)
-                model, dataset = _begin_stream(settings, features, stored, coded, weight)
+                features, stored = learn_features(X, self.device, owner, encoder=self.encoder)
             else:
                 stored = model.stored(X)
-                known = known_classes(model, y, classes, self.unlabeled)
-                coded = _encode(settings, y, stored, known, require_label=False)
-                weight = row_weights(coded, self.class_weight, sample_weight)
+            known = known_classes(model, y, classes, self.unlabeled)
+            coded = _encode(settings, y, stored, known, require_label=model is None)
+            weight = row_weights(coded, self.class_weight, sample_weight)
+            if model is None:
+                model, dataset = begin_stream(settings, features, stored, coded, weight, progress)
+            else:
                 texts = model.features.texts(X)
                 model, rest = with_new_classes(model, stored, coded, weight, texts)
                 if not len(rest):
@@ -374,7 +360,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 weight = None if weight is None else weight[rest]
                 stored, targets = stored.take(rest), coded.targets[rest]
                 dataset = ArrayDataset(rows_to_certify(model, stored, targets, weight))
-            found = take_in_labeled(model, dataset, self.solver, first=first, rehearses=rehearse)
+            found = take_in_labeled(model, dataset, self.solver, rehearses=rehearse)
             self.model_ = sound(found)
         return self
 
@@ -398,8 +384,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> np.allclose(np.exp(clf.predict_log_proba(X_test)), clf.predict_proba(X_test))
         True
         """
-        found: Floats = self._rowwise(X, lambda model, rows: like(rows, model.log_proba(rows)))
-        return found
+        return self._rowwise(X, lambda model, rows: like(rows, model.log_proba(rows)))
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Compute P(y | x, y is one of the C classes).
@@ -424,10 +409,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> clf.predict_proba(X_test).shape
         (60, 3)
         """
-        found: Floats = self._rowwise(
-            X, lambda model, rows: like(rows, model.log_proba(rows).exp())
-        )
-        return found
+        return self._rowwise(X, lambda model, rows: like(rows, model.log_proba(rows).exp()))
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Compute log P(y|x), or for two classes the log-odds of the second.
@@ -452,8 +434,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             scores = model.log_proba(rows)
             return like(rows, scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores)
 
-        found: Floats = self._rowwise(X, read)
-        return found
+        return self._rowwise(X, read)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class of each row.
@@ -474,8 +455,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> clf.predict(X_test[:5])
         array([0, 2, 1, 0, 1])
         """
-        found: NDArray[Any] = self._rowwise(X, _predict)
-        return found
+        return self._rowwise(X, _predict)
 
     def predict_or_reject(
         self,
@@ -537,8 +517,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             answer[rejected] = None
             return answer
 
-        found: NDArray[Any] = self._rowwise(X, read)
-        return found
+        return self._rowwise(X, read)
 
     def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[NDArray[Any]]:
         """Predict a set of classes for each row that contains the true one as often as asked.
@@ -568,10 +547,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> clf.predict_set(X_test[:2], coverage=0.9)
         [array([0]), array([2])]
         """
-        found: list[NDArray[Any]] = self._rowwise(
-            X, lambda model, rows: interpret.predict_set(model, rows, coverage)
-        )
-        return found
+        return self._rowwise(X, lambda model, rows: interpret.predict_set(model, rows, coverage))
 
     def score(
         self,
@@ -602,20 +578,13 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         if isinstance(X, FileDataset) and not X.is_numeric:
             X, y, sample_weight = X.read()
-        if isinstance(X, FileDataset):
-            return accuracy(self._current(), X)
         model = self._current()
+        if isinstance(X, FileDataset):
+            return accuracy(model, X)
         stored = model.stored(X)
-        labels = Labels.of(y, stored.n_rows, unlabeled=self.unlabeled)
-        labels.check_like(model.classes)
-        best = as_numpy(model.log_proba(stored).argmax(1))
-        right = best == labels.among(model.classes, unknown=True)
         weight = sample_weights(sample_weight, stored.n_rows, torch.device("cpu"))
-        each = np.ones(stored.n_rows) if weight is None else weight.numpy()
-        each = each * (labels.labeled | labels.outside)
-        if not each.sum() > 0:
-            raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
-        return float(np.average(right, weights=each))
+        each = None if weight is None else weight.numpy()
+        return share_right(count_right(model, stored, y, each))
 
     def decision_summary(self, X: ArrayLike) -> DecisionSummary:
         """Summarize how many memories decide about rows, and how often none does.
@@ -852,14 +821,14 @@ def _predict(model: FittedModel, rows: Any) -> Any:
     return model.classes[as_numpy(best)]
 
 
-def _learn_from(
-    settings: Mapping[str, Any], owner: str, X: Any, y: Any, sample_weight: Any
-) -> _Rows:
+def _learn(
+    settings: Mapping[str, Any], owner: str, X: Any, y: Any, sample_weight: Any, progress: Progress
+) -> Learned:
     """Rows and labels checked, everything that is "auto" settled."""
     classes = None
     if isinstance(X, FileDataset):
         if not X.fits:
-            return _learn_from_files(settings, owner, X)
+            return learn_files(settings, owner, X, progress, labeled=True)
         given, (X, y, sample_weight) = X, X.read()
         if y is not None and y.ndim == 1:
             classes = scan(given, settings["unlabeled"]).classes  # an error names the file
@@ -867,26 +836,11 @@ def _learn_from(
     coded = _encode(settings, y, stored, classes, require_label=True)
     weight = row_weights(coded, settings["class_weight"], sample_weight)
     seed, callbacks = begin(
-        settings, owner, stored, coded.classes.tolist(), targets=coded.targets, weight=weight
-    )
-    training = ClassTraining(settings, features.n_columns, coded.classes)
-    dataset = training.resolve(stored, coded.targets, weight, seed)
-    return _Rows(features, stored, weight, training, dataset, seed, callbacks)
-
-
-def _learn_from_files(settings: Mapping[str, Any], owner: str, source: FileDataset) -> _Rows:
-    """The same for a data set that memory does not hold, by a sample of it."""
-    seed, callbacks = begin(settings, owner, source, ())
-    features = features_of(source, owner)
-    with looking(source, callbacks):
-        learned = learn_labeled(
-            settings, source, seed,
-            lambda classes: ClassTraining(settings, features.n_columns, classes),
-        )  # fmt: skip
-    return _Rows(
-        features, learned.rows.rows, learned.weight, learned.training, learned.dataset, seed,
-        callbacks,
+        settings, owner, stored, progress, coded.classes.tolist(), targets=coded.targets,
+        weight=weight,
     )  # fmt: skip
+    prepared = prepare(Settings.of(settings), stored, coded.targets, weight, progress)
+    return Learned(features, stored, weight, coded.classes, prepared, seed, callbacks)
 
 
 def _encode(
@@ -912,41 +866,15 @@ def _encode(
     return coded
 
 
-def _fitted(
-    settings: Mapping[str, Any], rows: _Rows, trained: Trained, texts: list[str | None] | None
-) -> FittedModel:
-    """The fitted model, with exemplars, and their texts if the rows are texts."""
-    training, dataset = rows.training, rows.dataset
-    record = record_of(settings, trained, training.trials)
-    exemplars = find_exemplars(
-        trained.votes, training.normalizer, rows.stored, rows.weight, dataset.n_rows
-    )
-    exemplars = with_texts(exemplars, texts)
-    model = FittedModel(
-        "classifier", trained.votes, trained.density, training.normalizer, rows.features,
-        training.classes_, label_mass=dataset.label_mass().cpu(), exemplars=exemplars,
-        lineage=trained.lineage, record=record, **trained_with({**settings, "objective": training.choice.candidate.objective}),
+def _fitted(settings: Mapping[str, Any], learned: Learned, trained: Trained, X: Any) -> FittedModel:
+    """The fitted model; rows out of scope are those of no class."""
+    prepared = learned.prepared
+    model = fitted_model(
+        "classifier", settings, learned, trained, X,
+        label_mass=prepared.dataset.label_mass().cpu(),
+        objective=prepared.choice.candidate.objective,
     )  # fmt: skip
-    record = replace(record, novelty_spread=novelty_spread(model, rows.stored))
-    model = model.replace(record=record)
+    spread = novelty_spread(model, learned.stored)
+    model = model.replace(record=replace(model.record, novelty_spread=spread))
     known = OUT_OF_SCOPE not in model.classes.tolist()
     return model if known else hide_class(model, OUT_OF_SCOPE)
-
-
-def _begin_stream(
-    settings: Mapping[str, Any], features: Features, stored: StoredRows, coded: Encoded,
-    weight: Tensor | None,
-) -> tuple[FittedModel, ArrayDataset]:  # fmt: skip
-    """(a model whose memories start on the first batch, the batch on the sphere)."""
-    seed = draw_seed(settings["random_state"])
-    training = ClassTraining(settings, features.n_columns, coded.classes)
-    dataset = training.resolve(stored, coded.targets, weight, seed, streamed=True)
-    params = training.first_parameters(dataset, seed)
-    record = Record(settings=kept_settings(settings), search=training.trials)
-    features = replace(features, observed=None)  # later batches may hold other numbers
-    model = FittedModel(
-        "classifier", Votes.of(params), params, training.normalizer, features, coded.classes,
-        record=record,
-        **trained_with({**settings, "objective": "joint"}),
-    )  # fmt: skip
-    return model, dataset

@@ -26,6 +26,7 @@ from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.choice import Floats, SearchTable, directed
+from mnemosphere.estimators.progress import Progress
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kmeans import spherical_kmeans
@@ -71,7 +72,7 @@ class Disagreement:
 
 def choose(
     rows: StoredRows, weight: Tensor | None, *, normalize: str, numbers: Sequence[int],
-    shapes: Sequence[int], generator: torch.Generator,
+    shapes: Sequence[int], generator: torch.Generator, progress: Progress,
 ) -> tuple[Candidate, SearchTable]:  # fmt: skip
     """What halves of the rows agree on; nothing is tried where nothing is open."""
     order = torch.randperm(rows.n_rows, generator=generator)[:_ROWS].to(rows.device)
@@ -90,6 +91,7 @@ def choose(
             cases = [own for own in left if own.normalize == kind]
             placed = _placed(some, mass, kind, stage[0])
             found |= zip(cases, _disagreements(placed, cases, stage[1], generator), strict=True)
+            progress.show(f"trying clusters of {stage[0]} rows", len(found), len(left))
         return [found[own] for own in left]
 
     least = 2 * ROWS_PER_MEMORY * max(*NUMBERS, *numbers)

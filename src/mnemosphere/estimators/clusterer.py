@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from torch import Tensor
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
-from mnemosphere.data.normalize import METRICS, NORMALIZATIONS
-from mnemosphere.estimators.base import ATTRIBUTES, MemoryEstimator
-from mnemosphere.estimators.cluster_training import ClusterTraining
-from mnemosphere.estimators.from_files import features_of, gathered, learn_rows
-from mnemosphere.estimators.progress import looking
+from mnemosphere.data.normalize import NORMALIZATIONS
+from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
+from mnemosphere.estimators.cluster_training import prepare, train
+from mnemosphere.estimators.from_files import gathered, learn_files
+from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
-from mnemosphere.estimators.setup import begin, learn_features, record_of, sound
+from mnemosphere.estimators.setup import Learned, begin, fitted_model, learn_features, sound
 from mnemosphere.estimators.streaming import take_in
-from mnemosphere.fitted import FittedModel, Floats, as_numpy, like, trained_with
+from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import score_samples
 from mnemosphere.interpret.certify import labeled_rows
-from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.labels import sample_weights
-from mnemosphere.machine import pick_device
 from mnemosphere.model import objectives
 from mnemosphere.model.products import operands
 from mnemosphere.schema import warn_user
@@ -38,8 +35,6 @@ from mnemosphere.training.distributed import process_group
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
 
-_POSITIVE = Interval(Real, 0, None, closed="neither")
-_COUNT = Interval(Integral, 1, None, closed="left")
 _EVEN, _ALONE = 0.5, 1.1  # clusters of equal size that the division is worth: per cluster, at least
 
 
@@ -64,51 +59,53 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_clusters : int or "auto"
-        Latent classes. "auto": as many as `class_prior` has, else the largest number up to 29 that
-        is found again: two halves of the rows, clustered apart, divide all rows alike. It is 1 if
-        none is, or if one cloud of rows with their mean and covariance would be cut as reliably.
-    n_memories : int or "auto"
-        "auto": one per cluster, or eight (at most one for five distinct rows), whichever halves of
-        the rows agree on better; eight with `growth` or `class_prior`.
-    class_prior : "auto" or array of shape (n_clusters,)
-        Share of the memories each cluster has. "auto": the shares of the groups found. An array is
-        met exactly, and should not be uniform if the data do not say so.
-    growth : None or int
+    n_clusters : int or "auto", default "auto"
+        Latent classes. "auto": the largest number up to 29 that is found again: two halves of the rows,
+        clustered apart, divide all rows alike. It is 1 if none is, or if one cloud of rows with their
+        mean and covariance would be cut as reliably.
+    n_memories : int or "auto", default "auto"
+        Number of memories. "auto": one per cluster, or eight (at most one for five distinct rows),
+        whichever halves of the rows agree on better; eight with `growth`.
+    growth : None or int, default None
         Memories to grow from, by splitting those that are saddles. None: all from the start.
-    varsigma : float in (0, 1]
+    varsigma : float in (0, 1], default 1.0
         The regularizer ς; 1 is the plain likelihood, which `bic` and `aic` need.
-    beta : "learn" or float
+    beta : "learn" or float, default "learn"
         Inverse temperature; a number is held fixed.
-    smoothing : float in [0, 1)
-        ε of Eq. (unsupervised_loss): how soft the labels of memories stay.
-    normalize : {"auto", "center", "unit", "standard", "circles", "none"}
+    smoothing : float in [0, 1), default 0.1
+        ε of Eq. (unsupervised_loss): how soft the labels of memories stay; 0: as sure as the rows make
+        them.
+    normalize : {"auto", "center", "unit", "standard", "circles", "none"}, default "auto"
         How rows are put on the sphere. "auto": the one under which halves of the rows agree best
         on the clusters; "standard" where features are in unlike units (a tenth of them with
         standard deviations over 10 times the median), "unit" for sparse rows.
-    solver : str or FixedPoint or SGD
+    solver : {"fixed-point", "sgd"} or FixedPoint or SGD, default "fixed-point"
         "fixed-point": memories by the exact iteration, then class weights alone by SGD, which
         leaves the density of the rows as it is. "sgd": the paper's constrained SGD with momentum
         for the memories, then for all parameters together.
-    max_iter : int or None
+    max_iter : int or None, default None
         Passes over the data for the memories, and again for the classes. None: up to 50 exact or
         6 incremental fixed-point passes, then 60 steps of the class weights; 30 and 30 of SGD.
-    uniform_weight : float
+    uniform_weight : float, default 1.0
         Weight P_0 of the uniform component relative to a memory.
-    precision : {"auto", "float64", "float32", "bfloat16"}
-        "auto": float64 up to a million numbers, where it costs nothing, else
-        float32, and bfloat16 operands on a GPU that has units for them. "bfloat16": the large
-        products of training take operands rounded to it, sums and all else are float32; a
-        processor with AMX is faster by that too, others only round. Predictions are not touched.
-    device : str
-        "auto" (the device of a tensor X, else a GPU if there is one and X has a million numbers), "cpu", "cuda", …
-    random_state : int or RandomState or None
+    precision : {"auto", "float64", "float32", "bfloat16"}, default "auto"
+        Of training. "auto": float64 up to a million numbers, where it costs nothing, else float32, and
+        bfloat16 operands on a GPU that has units for them.
+        "bfloat16": the large products of training take operands rounded to it, sums and all else are
+        float32; a processor with AMX is faster by that too, others only round. Predictions are not
+        touched.
+    device : str, default "auto"
+        "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
+        numbers.
+    random_state : int or RandomState or None, default None
         Seed of all draws; None: another one each time.
-    callbacks : sequence of Callback
-        Called on every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()` shows
-        it.
-    encoder : None, "wordllama", a function, or an object with encode or embed
-        For texts in place of X: turns a list of texts into vectors.
+    callbacks : sequence of Callback, default ()
+        Called on every pass: `Checkpoint(path)` stores the run and resumes it.
+    encoder : None, "wordllama", a function, or an object with encode or embed, default None
+        For texts in place of X: turns a list of texts into vectors. None: X holds numbers.
+    verbose : int, default 0
+        0: silent. 1: progress on standard error if a fit takes more than a second: stages of the search,
+        then passes with the loss. A bar on a terminal with Rich installed, else plain lines.
 
     Attributes
     ----------
@@ -169,25 +166,18 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     >>> model = mn.DAMClusterer(3, random_state=0).fit(X)
     >>> model.labels_.shape, model.cluster_centers_.shape
     ((150,), (3, 4))
+    >>> [len(set(model.predict(X[k : k + 50]))) for k in (0, 50)]  # setosa, versicolor
+    [1, 2]
     """
 
-    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
-        "n_clusters": [_COUNT, StrOptions({"auto"})],
-        "n_memories": [_COUNT, StrOptions({"auto"})],
-        "class_prior": "no_validation",
-        "growth": [None, _COUNT],
+    _parameter_constraints: dict[str, Any] = ROW_CONSTRAINTS | {
+        "n_clusters": [COUNT, StrOptions({"auto"})],
+        "n_memories": [COUNT, StrOptions({"auto"})],
         "varsigma": [Interval(Real, 0, 1, closed="right")],
-        "beta": [_POSITIVE, StrOptions({"learn"})],
         "smoothing": [Interval(Real, 0, 1, closed="left")],
-        "normalize": [StrOptions({"auto", *NORMALIZATIONS} - {*METRICS})],  # which need labels
+        "normalize": [StrOptions({"auto", *NORMALIZATIONS} - {"whitened"})],  # it needs labels
         "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
-        "max_iter": [_COUNT, None],
         "uniform_weight": [Interval(Real, 0, None, closed="left")],
-        "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
-        "device": [str],
-        "random_state": ["random_state"],
-        "callbacks": "no_validation",
-        "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
     }
 
     def __init__(
@@ -195,7 +185,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         n_clusters: int | str = "auto",
         *,
         n_memories: int | str = "auto",
-        class_prior: ArrayLike | str = "auto",
         growth: int | None = None,
         varsigma: float = 1.0,
         beta: float | str = "learn",
@@ -209,10 +198,10 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
         encoder: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.n_clusters = n_clusters
         self.n_memories = n_memories
-        self.class_prior = class_prior
         self.growth = growth
         self.varsigma = varsigma
         self.beta = beta
@@ -226,6 +215,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.callbacks = callbacks
         self.encoder = encoder
+        self.verbose = verbose
 
     _attributes = ATTRIBUTES | {
         "labels_": lambda m: m.labels,
@@ -260,40 +250,28 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         (118,)
         """
         self._validate_params()
-        with process_group(), operands(self.precision):
-            self.model_ = sound(self._fit(X, sample_weight))
+        with process_group(), operands(self.precision), Progress(self.verbose) as progress:
+            self.model_ = sound(self._fit(X, sample_weight, progress))
             labels = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
             self.model_ = self.model_.replace(labels=as_numpy(labels))
         _warn_degenerate(self.model_)
         return self
 
-    def _fit(self, X: Any, sample_weight: Any) -> FittedModel:
+    def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> FittedModel:
         settings, owner = self.get_params(deep=False), type(self).__name__
-        prior, training = self._proportions(), ClusterTraining(settings)
-        dataset: ArrayDataset | FileDataset
         if isinstance(X, FileDataset) and not X.fits:
-            seed, callbacks = begin(settings, owner, X, ())
-            features = features_of(X, owner)
-            with looking(X, callbacks):
-                learned = learn_rows(training, X, prior, seed, pick_device(self.device))
-            dataset, stored, weight = learned.dataset, learned.rows.rows, learned.weight
+            learned = learn_files(settings, owner, X, progress, labeled=False)
         else:
             if isinstance(X, FileDataset):
                 X, _, sample_weight = X.read()
             features, stored = learn_features(X, self.device, owner, encoder=self.encoder)
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
-            seed, callbacks = begin(settings, owner, stored, (), weight=weight)
-            dataset = training.resolve(stored, weight, prior, seed)
-        trained = training.train(dataset, prior, seed, callbacks)
-        votes, normalizer = trained.votes, training.normalizer
-        exemplars = find_exemplars(votes, normalizer, stored, weight, dataset.n_rows)
-        return FittedModel(
-            "clusterer", votes, trained.density, normalizer, features,
-            np.arange(training.n_clusters_),
-            exemplars=with_texts(exemplars, features.texts(X)),
-            lineage=trained.lineage, record=record_of(settings, trained, training.trials),
-            **trained_with(settings),
-        )  # fmt: skip
+            seed, callbacks = begin(settings, owner, stored, progress, weight=weight)
+            prepared = prepare(settings, stored, weight, seed, progress)
+            classes = np.arange(prepared.choice.n_clusters)
+            learned = Learned(features, stored, weight, classes, prepared, seed, callbacks)
+        trained = train(settings, learned.prepared, learned.seed, learned.callbacks)
+        return fitted_model("clusterer", settings, learned, trained, X)
 
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
@@ -332,28 +310,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
             self.model_ = self.model_.replace(labels=as_numpy(self.predict(X)))
         return self
 
-    def _proportions(self) -> Tensor | None:
-        """class_prior (C,) as a tensor; None for "auto"."""
-        if isinstance(self.class_prior, str) and self.class_prior == "auto":
-            return None
-        try:
-            given = np.asarray(self.class_prior, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"class_prior must be 'auto' or numbers, got {self.class_prior!r}"
-            ) from error
-        n_clusters = given.size if self.n_clusters == "auto" else self.n_clusters
-        if given.shape != (n_clusters,):
-            raise ValueError(
-                f"class_prior must have one entry for each of {n_clusters} clusters, got shape "
-                f"{given.shape}: pass n_clusters={given.size}, or other proportions"
-            )
-        if not (given.size and np.isfinite(given).all() and (given > 0).all()):
-            raise ValueError(
-                f"class_prior must be positive, got {given.tolist()}: leave empty clusters out"
-            )
-        return torch.from_numpy(given)
-
     # Answers.
 
     def predict_proba(self, X: ArrayLike) -> Floats:
@@ -378,8 +334,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         def read(model: FittedModel, rows: Any) -> Any:
             return like(rows, model.class_log_joint(rows)[:, :-1].double().softmax(1))
 
-        found: Floats = self._rowwise(X, read)
-        return found
+        return self._rowwise(X, read)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Predict the most probable cluster of each row.
@@ -400,10 +355,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         >>> np.unique(clusterer.predict(X_test))
         array([0, 1, 2])
         """
-        found: NDArray[np.int64] = self._rowwise(
+        return self._rowwise(
             X, lambda model, rows: like(rows, model.class_log_joint(rows)[:, :-1].argmax(1))
         )
-        return found
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Compute the log of the effective density of each row.
@@ -423,8 +377,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         >>> clusterer.score_samples(X_test).shape
         (60,)
         """
-        found: Floats = self._rowwise(X, score_samples)
-        return found
+        return self._rowwise(X, score_samples)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Compute the mean of `score_samples`.

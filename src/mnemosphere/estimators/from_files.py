@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import (
     SAMPLED,
-    ArrayDataset,
     FileDataset,
     LabelWeights,
     no_labels,
@@ -21,7 +21,11 @@ from mnemosphere.data.dataset import (
 )
 from mnemosphere.data.files import FileRows, RawRows, ahead, join_rows
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.rows import merge_copies
+from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.estimators import class_training, cluster_training
+from mnemosphere.estimators.choice import Settings
+from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.setup import FEW_NUMBERS, Learned, Prepared, begin, precision_of
 from mnemosphere.features import Features
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
@@ -84,7 +88,7 @@ class _Count:
 
     def __init__(self, source: FileDataset, unlabeled: object) -> None:
         self._source, self._unlabeled = source, unlabeled
-        self._mass: dict[Any, float] = {}  # summed weight of each label
+        self._mass: Counter[Any] = Counter()  # summed weight of each label
         self._partly = False  # whether a row has none
 
     def __call__(self, raw: RawRows) -> None:
@@ -110,76 +114,85 @@ class _Count:
         names = [*labels.found.tolist(), *([OUT_OF_SCOPE] if labels.outside.any() else [])]
         place = np.where(labels.outside, len(labels.found), labels.place)
         mass = np.bincount(place[place >= 0], each[place >= 0], minlength=len(names))
-        for name, share in zip(names, mass.tolist(), strict=True):
-            self._mass[name] = self._mass.get(name, 0.0) + share
+        self._mass.update(dict(zip(names, mass.tolist(), strict=True)))
 
     def told(self) -> Scan:
         """What all processes have met."""
-        count: dict[Any, float] = {}
+        count: Counter[Any] = Counter()
         partly = False
         for found, missing in current().gather((self._mass, self._partly)):
             partly |= missing
-            for name, share in found.items():
-                count[name] = count.get(name, 0.0) + share
+            count.update(found)
         if not count:
             raise ValueError("every row is unlabeled: label some rows of each class")
         classes = class_index(list(count), None, _CPU)[0]
         if self._source.classes is not None:
             class_index(classes, self._source.classes, _CPU)  # says which are not among them
             classes = self._source.classes
-        total = [count.get(name, 0.0) for name in classes.tolist()]
+        total = [count[name] for name in classes.tolist()]
         return Scan(classes, torch.tensor(total, dtype=torch.float64), partly)
 
 
-class Resolves(Protocol):
-    """A training that has settled what is "auto"."""
+def learn_files(
+    settings: Mapping[str, Any], owner: str, source: FileDataset, progress: Progress, *,
+    labeled: bool,
+) -> Learned:  # fmt: skip
+    """Settle what is "auto" by a sample of the rows; all rows as training sees them.
 
-    normalizer: Normalizer
-
-    @property
-    def resolve(self) -> Callable[..., ArrayDataset]:
-        """Settle everything by rows."""
-
-    def precision_for(self, n_numbers: int) -> torch.dtype:
-        """The precision of training."""
-        ...
-
-
-class Learned(NamedTuple):
-    """What training and the search for exemplars need."""
-
-    training: Any  # that was begun, or given
-    dataset: FileDataset
-    rows: RawRows  # the sampled ones, as stored
-    weight: Tensor | None  # theirs
-
-
-def learn_labeled(
-    settings: Mapping[str, Any], source: FileDataset, seed: int, begin: Callable[..., Resolves]
-) -> Learned:
-    """Settle what is "auto" for a classifier by a sample; all rows as training sees them.
-
-    begin: what trains a model of these classes, which it is given.
+    labeled: for a classifier; a clusterer looks at no labels.
     """
-    device, unlabeled = pick_device(settings["device"]), settings["unlabeled"]
+    seed, callbacks = begin(settings, owner, source, progress)
+    device, n_numbers = pick_device(settings["device"]), source.n_rows * source.n_features
+    with progress.scan(source):
+        if labeled:
+            found, sampled = _scan_and_sample(source, settings["unlabeled"], seed)
+            label, mass = _labeling(settings, found)
+        else:
+            found, sampled = None, sample_rows(source, seed)
+            label, mass = no_labels(1), torch.zeros(1, dtype=torch.float64)
+        raw = _in_order(sampled, label)
+        stored, (targets, weight) = raw.rows.on(device), label(raw)
+        on_device = None if weight is None else weight.to(device)
+        prepared: Prepared[Any]
+        if found is not None:
+            own = Settings.of(settings)
+            prepared = class_training.prepare(own, stored, targets.to(device), on_device, progress)
+            classes, few = found.classes, class_training.FEW_NUMBERS
+        else:
+            prepared = cluster_training.prepare(settings, stored, on_device, seed, progress)
+            classes, few = np.arange(prepared.choice.n_clusters), FEW_NUMBERS
+        normalizer = _of_all_rows(prepared.normalizer, source, label, device)
+        dataset = source.on_sphere(
+            raw, normalizer, label, mass, partly=found is None or found.unlabeled, device=device,
+            dtype=precision_of(settings["precision"], n_numbers, few),
+        )  # fmt: skip
+    prepared = Prepared(dataset, normalizer, prepared.choice)
+    features = features_of(source, owner)
+    return Learned(features, stored, weight, classes, prepared, seed, callbacks)
+
+
+def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple[Scan, RawRows]:
+    """Labels and a sample of the rows, by one look at them if the classes are known."""
+    if source.classes is None or _key(unlabeled) in source.files.noted:
+        return scan(source, unlabeled), sample_rows(source, seed)
+    count = _Count(source, unlabeled)
+    sampled = sample_rows(source, seed, count)
+    source.files.noted[_key(unlabeled)] = found = count.told()
+    return found, sampled
+
+
+def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, Tensor]:
+    """(what gives rows their label weights and sample weights, label weights of all rows (C+1,))."""
     weighting, smoothing = settings["class_weight"], settings["label_smoothing"]
-    sampled = None
-    if source.classes is not None and _key(unlabeled) not in source.files.noted:
-        # Classes are known: how many rows have which is counted as the sample is drawn.
-        count = _Count(source, unlabeled)
-        sampled = sample_rows(source, seed, count)
-        source.files.noted[_key(unlabeled)] = count.told()
-    found = scan(source, unlabeled)
     n_classes = len(found.classes)
     each = torch.ones(n_classes, dtype=torch.float64)
     if weighting is not None:
-        places = torch.arange(n_classes)
-        each = class_weights(weighting, found.classes, places, found.mass)
+        each = class_weights(weighting, found.classes, torch.arange(n_classes), found.mass)
 
     def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
         n = raw.rows.n_rows
         coded = encode(
-            raw.y, n, found.classes, unlabeled=unlabeled, smoothing=smoothing,
+            raw.y, n, found.classes, unlabeled=settings["unlabeled"], smoothing=smoothing,
             require_label=False, device=_CPU,
         )  # fmt: skip
         weight = stored_weights(raw)
@@ -188,27 +201,8 @@ def learn_labeled(
             weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
         return coded.targets, weight
 
-    raw = _in_order(sample_rows(source, seed) if sampled is None else sampled, label)
-    targets, weight = label(raw)
-    training = begin(found.classes)
-    on_device = None if weight is None else weight.to(device)
-    training.resolve(raw.rows.on(device), targets.to(device), on_device, seed)
     soft = soft_labels(torch.arange(n_classes), n_classes, smoothing, dtype=torch.float64)
-    mass = (found.mass * each) @ soft
-    return _dataset(training, device, source, raw, label, mass, found.unlabeled)
-
-
-def learn_rows(
-    training: Resolves, source: FileDataset, prior: Tensor | None, seed: int, device: torch.device
-) -> Learned:
-    """The same for a clusterer, which looks at no labels."""
-    label = no_labels(1)
-    raw = _in_order(sample_rows(source, seed), label)
-    weight = stored_weights(raw)
-    on_device = None if weight is None else weight.to(device)
-    training.resolve(raw.rows.on(device), on_device, prior, seed)
-    mass = torch.zeros(1, dtype=torch.float64)
-    return _dataset(training, device, source, raw, label, mass, True)
+    return label, (found.mass * each) @ soft
 
 
 def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
@@ -219,22 +213,17 @@ def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
     return raw.take(torch.searchsorted(raw.number, rows.number))
 
 
-def _dataset(
-    training: Resolves, device: torch.device, source: FileDataset, raw: RawRows,
-    label: LabelWeights, mass: Tensor, partly: bool,
-) -> Learned:  # fmt: skip
-    dtype = training.precision_for(source.n_rows * source.n_features)
-    if training.normalizer.kind == "standard":
-        own = own_rows(source.files)
-        parts = (label(part)[1] for part in own.pieces(labels_only=True))
-        weights = [weight for weight in parts if weight is not None]
-        training.normalizer = Normalizer.fit(
-            "standard", own.chunks_on(device), torch.cat(weights) if weights else None, current()
-        )
-    dataset = source.on_sphere(
-        raw, training.normalizer, label, mass, partly=partly, device=device, dtype=dtype
-    )
-    return Learned(training, dataset, raw._replace(rows=raw.rows.on(device)), label(raw)[1])
+def _of_all_rows(
+    normalizer: Normalizer, source: FileDataset, label: LabelWeights, device: torch.device
+) -> Normalizer:
+    """Standard units are those of all rows, the rest is learned from a sample."""
+    if normalizer.kind != "standard":
+        return normalizer
+    own = own_rows(source.files)
+    parts = (label(part)[1] for part in own.pieces(labels_only=True))
+    weights = [weight for weight in parts if weight is not None]
+    weight = torch.cat(weights) if weights else None
+    return Normalizer.fit("standard", own.on(device), weight, current())
 
 
 def features_of(source: FileDataset, owner: str) -> Features:
@@ -260,20 +249,34 @@ def check_features(features: Features, source: FileDataset) -> None:
         )
 
 
+def count_right(
+    model: FittedModel, rows: StoredRows, y: Any, weight: NDArray[np.float64] | None
+) -> Tensor:
+    """(summed weight of the labeled rows that the model gets right, of all labeled rows)."""
+    labels = Labels.of(y, rows.n_rows, unlabeled=model.record.settings.get("unlabeled"))
+    labels.check_like(model.classes)
+    each = np.ones(rows.n_rows) if weight is None else weight
+    each = each * (labels.labeled | labels.outside)
+    best = as_numpy(model.log_proba(rows).argmax(1))
+    right = best == labels.among(model.classes, unknown=True)
+    return torch.tensor([(right * each).sum(), each.sum()], dtype=torch.float64)
+
+
+def share_right(counts: Tensor) -> float:
+    """The accuracy that `count_right` tells."""
+    if not counts[1] > 0:
+        raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
+    return float(counts[0] / counts[1])
+
+
 @process_group()
 def accuracy(model: FittedModel, source: FileDataset) -> float:
     """Weighted share of the labeled rows that the model gets right."""
     check_features(model.features, source)
-    unlabeled = model.record.settings.get("unlabeled")
-    right, total = 0.0, 0.0
+    counts = torch.zeros(2, dtype=torch.float64)
     for raw in ahead(own_rows(source.files).pieces()):
         if raw.y is None:
             raise ValueError(f"{source.files.readers[0].path} has no labels: pass label=")
-        weight = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
-        labels = Labels.of(raw.y, unlabeled=unlabeled)
-        weight = np.where(labels.place == -1, 0.0, weight)
-        best = as_numpy(model.log_proba(raw.rows).argmax(1))
-        right += float(weight[best == labels.among(model.classes, unknown=True)].sum())
-        total += float(weight.sum())
-    sums = current().sum(torch.tensor([right, total], dtype=torch.float64))[0].tolist()
-    return float(sums[0] / sums[1])
+        weight = None if raw.weight is None else np.asarray(raw.weight, float)
+        counts += count_right(model, raw.rows, raw.y, weight)
+    return share_right(current().sum(counts)[0])

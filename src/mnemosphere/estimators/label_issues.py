@@ -17,8 +17,9 @@ from torch import Tensor
 
 from mnemosphere.data.normalize import DENSE
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.choice import Candidate, Choice
-from mnemosphere.estimators.class_training import ClassTraining
+from mnemosphere.estimators import class_training
+from mnemosphere.estimators.choice import Candidate, Choice, Settings
+from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import learn_features
 from mnemosphere.features import Features
 from mnemosphere.files import plain
@@ -133,8 +134,8 @@ def label_issues(
         smoothing=trained_with(settings)["smoothing"], require_label=True, device=stored.device,
     )  # fmt: skip
     seed = draw_seed(settings["random_state"])
-    with operands(settings["precision"]):
-        chosen, temperature = _chosen(settings, model, features, stored, coded, seed)
+    with operands(settings["precision"]), Progress(settings["verbose"]) as progress:
+        chosen, temperature = _chosen(settings, model, stored, coded, progress)
         index = as_numpy(coded.index)
         fold = _folds(index, n_folds)
         proba = np.full((len(index), len(coded.classes)), np.nan)
@@ -144,6 +145,7 @@ def label_issues(
             if not (fold == k).any():
                 continue
             made = _fit(settings, features, stored, coded, fitted, chosen, temperature, seed)
+            progress.show("fitting folds", k + 1, n_folds)
             proba[fold == k] = as_numpy(made.log_proba(stored.take(_at(fold == k, stored))).exp())
             held.append((made, np.flatnonzero(fold == k)))
     return _ranked(held, stored, coded.classes, index, proba, fold)
@@ -168,8 +170,8 @@ def _folds(index: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
 
 
 def _chosen(
-    settings: Mapping[str, Any], model: FittedModel | None, features: Features, stored: StoredRows,
-    coded: Encoded, seed: int,
+    settings: Mapping[str, Any], model: FittedModel | None, stored: StoredRows, coded: Encoded,
+    progress: Progress,
 ) -> tuple[Choice, float]:  # fmt: skip
     """What a fit to all rows would train, or has trained, and its temperature."""
     trials = [] if model is None else [own for own in model.record.search if own.get("chosen")]
@@ -178,9 +180,9 @@ def _chosen(
         return Choice(Candidate(**{name: trials[-1][name] for name in names})), (
             model.votes.temperature
         )
-    training = ClassTraining(settings, features.n_columns, coded.classes)
-    training.resolve(stored, coded.targets, None, seed)
-    return training.choice, training.choice.temperature
+    own = Settings.of(settings)
+    choice = class_training.prepare(own, stored, coded.targets, None, progress).choice
+    return choice, choice.temperature
 
 
 def _fit(
@@ -189,14 +191,15 @@ def _fit(
 ) -> FittedModel:  # fmt: skip
     """A model of some of the rows; its typical rows are numbers among all rows."""
     at = torch.from_numpy(rows).to(stored.device)
-    training = ClassTraining(settings, features.n_columns, coded.classes)
-    own = stored.take(at)
-    dataset = training.resolve(own, coded.targets[at], None, seed, chosen=chosen)
-    trained = training.train(dataset, seed, [])
+    given, own = Settings.of(settings), stored.take(at)
+    prepared = class_training.prepare(
+        given, own, coded.targets[at], None, Progress(0), chosen=chosen
+    )
+    trained = class_training.train(given, prepared, seed, [])
     votes = trained.votes.at(temperature)
     return FittedModel(
-        "classifier", votes, trained.density, training.normalizer, features, coded.classes,
-        exemplars=find_exemplars(votes, training.normalizer, own),
+        "classifier", votes, trained.density, prepared.normalizer, features, coded.classes,
+        exemplars=find_exemplars(votes, prepared.normalizer, own),
         **trained_with({**settings, "objective": chosen.candidate.objective}),
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +25,8 @@ from mnemosphere.encoder import (
     windows_of,
 )
 from mnemosphere.estimators import saving
-from mnemosphere.estimators.base import fitted_attribute
+from mnemosphere.estimators.base import CONSTRAINTS, COUNT, fitted_attribute
+from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
     begin,
@@ -41,8 +42,6 @@ from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import start_joint
 
-_POSITIVE = Interval(Real, 0, None, closed="neither")
-_COUNT = Interval(Integral, 1, None, closed="left")
 _PASSES = 10
 Size = int | Sequence[int]
 _ATTRIBUTES: dict[str, Callable[[FittedEncoder], Any]] = {
@@ -69,40 +68,43 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    image_shape : tuple of int or None
+    image_shape : tuple of int or None, default None
         (rows, columns) or (rows, columns, channels) of an image, or (length,) of a signal. None: that
         of X if it has more than two axes; a square for a square number of features from 64 on; a
         signal for fewer than 64.
-    patch : int or sequence of sizes
+    patch : int or sequence of sizes, default (4, 7)
         Size of a patch, or several, each with memories of its own; a size is a number or
         (rows, columns), and cut down to the image where that is smaller.
-    stride : int
+    stride : int, default 1
         Pixels from one patch to the next.
-    grid : int or (rows, columns)
+    grid : int or (rows, columns), default 5
         Cells in which shares are summed.
-    n_memories : int
+    n_memories : int, default 160
         Patch memories, for each size.
-    beta : "learn" or float
+    beta : "learn" or float, default 30.0
         Inverse temperature of the patch memories; a number is held fixed.
-    normalize : {"center", "unit"}
+    normalize : {"center", "unit"}, default "center"
         How patches are put on the sphere: with or without subtracting their mean first.
-    power : float
+    power : float, default 0.5
         Soft counts are raised to this power, at most 4; 0.5 gives square roots.
-    n_patches : int or None
+    n_patches : int or None, default 500000
         Patches to learn from, drawn at random; None: all of them.
-    max_iter : int or None
+    max_iter : int or None, default None
         Passes over these patches; None: 10.
-    solver : "fixed-point" or FixedPoint
+    solver : "fixed-point" or FixedPoint, default "fixed-point"
         The object holds batch size and tolerance.
-    precision : {"auto", "float32", "float64"}
+    precision : {"auto", "float32", "float64"}, default "auto"
         "auto": float64 up to a million numbers, where it costs little, else float32.
-    device : str
-        "auto" (the device of a tensor X, else a GPU if there is one and X has a million numbers), "cpu", "cuda", …
-    random_state : int or RandomState or None
+    device : str, default "auto"
+        "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
+        numbers.
+    random_state : int or RandomState or None, default None
         Seed of all draws; None: another one each time.
-    callbacks : sequence of Callback
-        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
-        shows it.
+    callbacks : sequence of Callback, default ()
+        Called on every pass: `Checkpoint(path)` stores the run and resumes it.
+    verbose : int, default 0
+        0: silent. 1: progress on standard error if a fit takes more than a second: passes with the
+        loss. A bar on a terminal with Rich installed, else plain lines.
 
     Attributes
     ----------
@@ -137,22 +139,17 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     model_: FittedEncoder
 
-    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
+    _parameter_constraints: dict[str, Any] = CONSTRAINTS | {
         "image_shape": [None, tuple, list],
-        "patch": [_COUNT, tuple, list],
-        "stride": [_COUNT],
-        "grid": [_COUNT, tuple, list],
-        "n_memories": [_COUNT],
-        "beta": [_POSITIVE, StrOptions({"learn"})],
+        "patch": [COUNT, tuple, list],
+        "stride": [COUNT],
+        "grid": [COUNT, tuple, list],
+        "n_memories": [COUNT],
         "normalize": [StrOptions({"center", "unit"})],
         "power": [Interval(Real, 0, 4, closed="right")],
-        "n_patches": [_COUNT, None],
-        "max_iter": [_COUNT, None],
+        "n_patches": [COUNT, None],
         "solver": [StrOptions({"fixed-point"}), FixedPoint],
         "precision": [StrOptions({"auto", "float32", "float64"})],
-        "device": [str],
-        "random_state": ["random_state"],
-        "callbacks": "no_validation",
     }
 
     def __init__(
@@ -173,6 +170,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
+        verbose: int = 0,
     ) -> None:
         self.image_shape = image_shape
         self.patch = patch
@@ -189,6 +187,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
+        self.verbose = verbose
 
     def __getattr__(self, name: str) -> Any:
         return fitted_attribute(self, name, _ATTRIBUTES)
@@ -220,12 +219,17 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         (8, 16)
         """
         self._validate_params()
+        with Progress(self.verbose) as progress:
+            self.model_ = self._fit(X, progress)
+        return self
+
+    def _fit(self, X: ArrayLike, progress: Progress) -> FittedEncoder:
         settings, owner = self.get_params(deep=False), type(self).__name__
         flat, shape = flat_images(X, self.image_shape)
         features, images = learn_features(flat, self.device, owner, encoded=False)
         shape = image_shape(self.image_shape, shape, features.n_columns)
         dtype = precision_of(self.precision, images.values.numel())
-        seed, callbacks = begin(settings, owner, images, ())
+        seed, callbacks = begin(settings, owner, images, progress)
         generator = torch.Generator().manual_seed(seed)
         layers, results = [], []
         for k, windows in enumerate(windows_of(settings, shape)):
@@ -244,8 +248,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ended = [result.status for result in results]
         status = next((status for status in ended if status != "converged"), "converged")
         record = Record(kept_settings(settings), history, status, status == "converged")
-        self.model_ = FittedEncoder(features, shape, tuple(layers), float(self.power), record)
-        return self
+        return FittedEncoder(features, shape, tuple(layers), float(self.power), record)
 
     def _learn(
         self, patches: PatchDataset, generator: torch.Generator, callbacks: Sequence[Callback],

@@ -1,32 +1,28 @@
-"""Progress bars: for training, and for rows that go by."""
+"""Progress on standard error: a bar of rich on a terminal, plain lines elsewhere or without rich.
+
+Nothing is shown in the first second: quick fits stay silent.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mnemosphere.data.dataset import FileDataset
 from mnemosphere.machine import need
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.callbacks import Callback, Run, SplitRecord
+from mnemosphere.training.callbacks import Callback, Run
+from mnemosphere.training.distributed import current
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_WIDE = 72  # columns that the whole line takes
-
-
-def amount(n_rows: int, all_rows: int, n_bytes: int) -> str:
-    """Rows done of all rows, and of the bytes of their files.
-
-    n_bytes: of all rows; 0 where they are in no file.
-    """
-    text = f"{n_rows:,} of {all_rows:,} rows"
-    if n_bytes:
-        text += f", {size_of(n_bytes * n_rows / max(all_rows, 1))} of {size_of(n_bytes)}"
-    return text
+_SILENT = 1.0  # seconds before anything is shown
+_BETWEEN_LINES = 10.0  # seconds between two plain lines of one stage
+_WIDE = 72  # columns that the whole bar takes
 
 
 def size_of(n_bytes: float) -> str:
@@ -35,114 +31,121 @@ def size_of(n_bytes: float) -> str:
     return f"{n_bytes / 1000**power:.3g} {' kMGT'[power]}B"
 
 
-@contextmanager
-def track(what: str, n_rows: int, n_bytes: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar for rows that go by; call what comes back with the number of rows that are done."""
-    if not shown:
-        yield lambda n: None
-        return
-    bar = _bar(_standard_error(), narrow=False)
-    task, done = bar.add_task(what, total=float(n_rows), note=""), 0
+class Progress(Callback, AbstractContextManager["Progress"]):
+    """What `verbose` shows: stages of the choice, scans of files, passes of training.
 
-    def advance(n: int) -> None:
-        nonlocal done
-        done = n if done >= n_rows else done + n  # one look after another
-        bar.update(task, completed=float(done), note=amount(done, n_rows, n_bytes))
-
-    with bar:
-        yield advance
-
-
-def _standard_error() -> Any:
-    return need("rich.console").Console(stderr=True)
-
-
-def _bar(console: Console, *, narrow: bool) -> Any:
-    rich = need("rich.progress")
-    return rich.Progress(
-        rich.TextColumn("[progress.description]{task.description}"),
-        *([] if narrow else [rich.BarColumn(bar_width=16)]),
-        rich.TextColumn("{task.fields[note]}"),
-        rich.TimeRemainingColumn(compact=True),
-        console=console,
-        transient=True,
-    )
-
-
-@contextmanager
-def looking(source: FileDataset, callbacks: Iterable[Callback]) -> Iterator[None]:
-    """Show how far looks at all rows have come, where one of the callbacks is a bar."""
-    shown = any(isinstance(callback, ProgressBar) for callback in callbacks)
-    with track("looking at", source.n_rows, source.n_bytes, shown=shown) as source.files.watch:
-        yield
-    source.files.watch = None
-
-
-class ProgressBar(Callback):
-    """Progress bar of a fit on standard error: loss, β, accuracy, rows, bytes and time left.
-
-    Parameters
-    ----------
-    console : rich.console.Console, default None
-        Where the bar is drawn; None: standard error.
-
-    Examples
-    --------
-    >>> bar = mn.ProgressBar()
-    >>> clf.set_params(callbacks=[bar]).fit(X_train, y_train).n_memories_
-    6
+    Use it as a context. It is also a callback, which watches training.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or _standard_error()
-        self._bar: Any = None
-        self._note = ""
-        self._task: Any = 0
+    def __init__(self, verbose: int, console: Console | None = None) -> None:
+        self.shown = bool(verbose) and current().first
+        self._began, self._console = time.monotonic(), console
+        self._view: _Bar | _Lines | None = None
+        self._training = self._figures = ""
 
-    @property
-    def _narrow(self) -> bool:
-        """Whether there is room for passes and time left only."""
-        return self._console.width < _WIDE
+    def __exit__(self, *error: object) -> None:
+        if self._view is not None:
+            self._view.stop()
+
+    def show(self, stage: str, done: float, total: float, note: str = "") -> None:
+        """Say that so much of a stage is done."""
+        if not self.shown or time.monotonic() - self._began < _SILENT:
+            return
+        if self._view is None:
+            self._view = _view(self._console)
+        self._view.show(stage, done, total, note)
+
+    def counter(self, stage: str, n_rows: int, n_bytes: int) -> Callable[[int], None]:
+        """A function to call with the number of rows that went by; n_bytes: of all rows in files."""
+        done = 0
+
+        def advance(n: int) -> None:
+            nonlocal done
+            done = n if done >= n_rows else done + n  # one scan after another
+            self.show(stage, done, n_rows, _bytes_done(done / max(n_rows, 1), n_bytes))
+
+        return advance
+
+    @contextmanager
+    def scan(self, source: FileDataset) -> Iterator[None]:
+        """Show how far scans of all rows have come."""
+        source.files.watch = self.counter("scanning rows", source.n_rows, source.n_bytes)
+        try:
+            yield
+        finally:
+            source.files.watch = None
 
     def on_start(self, run: Run) -> None:
-        """Draw the bar."""
-        self._bar, self._note = _bar(self._console, narrow=self._narrow), ""
-        self._bar.start()
-        self._task = self._bar.add_task(
-            f"{run.params.n_memories} memories", total=float(run.max_iter), note=""
-        )
+        """A training begins."""
+        part = f", {run.stage}" if run.stage else ""
+        self._training, self._figures = f"training {run.params.n_memories} memories{part}", ""
+        self.show(self._training, run.n_iter, run.max_iter)
 
     def on_batch(self, run: Run, share_done: float) -> None:
-        """Move on."""
-        if self._bar is None:
-            return
-        note = self._note
-        if run.n_bytes and not self._narrow:  # files take long
-            done = amount(round(share_done * run.n_rows), run.n_rows, run.n_bytes)
-            note = f"{self._note or f'0/{run.max_iter}'}  {done}"
-        self._bar.update(self._task, completed=run.n_iter + share_done, note=note)
+        """Part of a pass is done."""
+        note = self._figures + _bytes_done(share_done, run.n_bytes)
+        self.show(self._training, run.n_iter + share_done, run.max_iter, note)
 
     def on_pass(self, run: Run) -> None:
         """Show the figures of the pass."""
         record = run.history[-1]
-        note = f"{record.n_iter}/{run.max_iter}"
-        if not self._narrow:
-            note += f"  loss {record.loss:.3f}  β {record.beta:.3g}"
-        if record.validation_accuracy is not None and not self._narrow:
-            note += f"  {record.validation_accuracy:.1%}"
-        self._note = note
-        if self._bar is not None:
-            self._bar.update(self._task, completed=float(record.n_iter), note=note)
+        self._figures = f"loss {record.loss:.3f}  β {record.beta:.3g}  "
+        if record.validation_accuracy is not None:
+            self._figures += f"{record.validation_accuracy:.1%}  "
+        self.show(self._training, run.n_iter, run.max_iter, self._figures)
 
-    def on_split(self, split: SplitRecord, params: Parameters) -> None:
-        """Say that the network has grown."""
-        self._console.print(
-            f"split {split.n_split} of {split.n_memories} memories "
-            f"(λ_min {split.lambda_min:.3g}): {params.n_memories} now"
+
+def _bytes_done(share: float, n_bytes: int) -> str:
+    return f"{size_of(n_bytes * share)} of {size_of(n_bytes)}" if n_bytes else ""
+
+
+def _view(console: Console | None) -> _Bar | _Lines:
+    try:
+        console = console or need("rich.console").Console(stderr=True)
+    except ImportError:
+        return _Lines()
+    return _Bar(console) if console.is_terminal or console.is_jupyter else _Lines()
+
+
+class _Lines:
+    """A line for each stage, and one now and then in a long stage."""
+
+    def __init__(self) -> None:
+        self._stage, self._last = "", 0.0
+
+    def show(self, stage: str, done: float, total: float, note: str) -> None:
+        now = time.monotonic()
+        if stage != self._stage or now - self._last > _BETWEEN_LINES:
+            self._stage, self._last = stage, now
+            print(f"{stage} {int(done):,}/{int(total):,}  {note}".rstrip(), file=sys.stderr)
+
+    def stop(self) -> None:
+        """Lines stay."""
+
+
+class _Bar:
+    """One line that is drawn again and again, and goes at the end."""
+
+    def __init__(self, console: Console) -> None:
+        rich = need("rich.progress")
+        self._narrow, self._stage = console.width < _WIDE, ""
+        self._bar: Any = rich.Progress(
+            rich.TextColumn("{task.description}"),
+            *([] if self._narrow else [rich.BarColumn(bar_width=16)]),
+            rich.TextColumn("{task.fields[note]}"),
+            rich.TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
         )
+        self._task = self._bar.add_task("", note="")
 
-    def on_end(self, run: Run) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+    def show(self, stage: str, done: float, total: float, note: str) -> None:
+        if stage != self._stage:  # the time left is that of the stage
+            self._stage = stage
+            self._bar.reset(self._task, description=stage, total=total)
+        told = f"{int(done):,}/{int(total):,}" + ("" if self._narrow else f"  {note}")
+        self._bar.update(self._task, completed=done, note=told)
+        self._bar.start()  # the first time
+
+    def stop(self) -> None:
+        self._bar.stop()

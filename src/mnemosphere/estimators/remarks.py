@@ -30,7 +30,8 @@ def about_labels(
             f"n_memories={n_memories} but only {n} rows have a label: memories will be copies of "
             "rows; fewer do as well"
         )
-    if looks_like_regression(classes, n):
+    few_each = len(classes) > _MANY_NUMBERS and n < _ROWS_EACH * len(classes)
+    if classes.dtype.kind in "iuf" and few_each:
         notes.append(
             f"y has {len(classes)} different numbers in {n} rows and looks like a measurement: "
             "this is a classifier, so cut it into ranges first, with pandas.cut say"
@@ -63,12 +64,6 @@ def about_labels(
             " accuracy hides it, so look at its recall, and try class_weight='balanced'"
         )
     return notes
-
-
-def looks_like_regression(classes: NDArray[Any], n_rows: int) -> bool:
-    """Whether these are many numbers that hardly repeat."""
-    few_each = len(classes) > _MANY_NUMBERS and n_rows < _ROWS_EACH * len(classes)
-    return classes.dtype.kind in "iuf" and few_each
 
 
 def check_worth_it(n_classes: int, n_rows: int) -> None:

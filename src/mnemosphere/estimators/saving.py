@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
+from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import files
 from mnemosphere.fitted import FittedModel
 
@@ -127,7 +128,7 @@ def _saved(estimator: Any) -> files.Saved:
             f"{', '.join(_ESTIMATORS)}, and pipelines of these"
         )
     model: files.Saved = estimator.model_
-    record = replace(model.record, settings=estimator.get_params(deep=False))
+    record = replace(model.record, settings=kept_settings(estimator.get_params(deep=False)))
     return replace(model, record=record)
 
 

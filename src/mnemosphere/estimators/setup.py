@@ -7,47 +7,72 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from mnemosphere.checks import check_model
-from mnemosphere.data.dataset import FileDataset
-from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.dataset import ArrayDataset, FileDataset
+from mnemosphere.data.normalize import SCALED, Normalizer
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.progress import looking
+from mnemosphere.estimators.choice import SOLVERS, Geometry, Sample
+from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
 from mnemosphere.features import Features
 from mnemosphere.files import checksum
-from mnemosphere.fitted import FittedModel, Record
+from mnemosphere.fitted import FittedModel, Record, trained_with
 from mnemosphere.gpu import on_gpu
+from mnemosphere.interpret.certify import warn_set_aside
+from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.machine import check_memory, pick_device
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
 from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.callbacks import Callback, PassRecord
+from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
+from mnemosphere.training.fit import FitResult
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.sgd import SGD
 
-SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
-    "fixed-point": FixedPoint(), "sgd": SGD(), "adam": Adam()
-}  # fmt: skip
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is None
 _ENDED = ("converged", "stopped early", "grown", "stable")
+FEW_NUMBERS = 1_000_000  # up to which precision is double, where it costs nothing
+_NO_MODEL = "training of X came to no model ({}): scale X, or use other settings"
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 # Settings that may change when a run goes on: they change nothing, or only how long it takes. An
 # encoder is known by the rows it makes.
-_NO_MATTER = {"callbacks", "device", "encoder", "max_iter"}
+_NO_MATTER = {"callbacks", "device", "encoder", "max_iter", "verbose"}
+
+
+Chosen = TypeVar("Chosen")
+
+
+class Prepared(NamedTuple, Generic[Chosen]):
+    """What training starts from: rows on the sphere, with everything that is "auto" settled."""
+
+    dataset: ArrayDataset | FileDataset
+    normalizer: Normalizer
+    choice: Chosen
+
+
+class Learned(NamedTuple):
+    """All that a fit knows before it trains."""
+
+    features: Features
+    stored: StoredRows  # rows as given, or a sample of a data set
+    weight: Tensor | None  # theirs
+    classes: NDArray[Any]
+    prepared: Prepared[Any]
+    seed: int
+    callbacks: list[Callback]
 
 
 class Trained(NamedTuple):
@@ -55,9 +80,7 @@ class Trained(NamedTuple):
 
     votes: Votes  # what decides
     density: Parameters  # of the rows; of the joint likelihood, the parameters that were trained
-    history: tuple[PassRecord, ...]
-    status: str
-    lineage: Lineage | None = None
+    result: FitResult
 
 
 def learn_features(
@@ -88,8 +111,8 @@ def device_of(X: Any, setting: str) -> torch.device:
     return torch.device("cpu") if few and setting == "auto" else pick_device(setting)
 
 
-def precision_of(setting: str, n_numbers: int, few: int = 1_000_000) -> torch.dtype:
-    """The precision of training; "auto" is double up to `few` numbers, where it costs nothing."""
+def precision_of(setting: str, n_numbers: int, few: int = FEW_NUMBERS) -> torch.dtype:
+    """The precision of training; "auto" is double up to `few` numbers."""
     if setting == "auto":
         return torch.float64 if n_numbers <= few else torch.float32
     return torch.float64 if setting == "float64" else torch.float32
@@ -111,24 +134,36 @@ def check_room(rows: StoredRows, n_memories: int, n_columns: int, dtype: torch.d
     check_memory(each * int(n_memories), rows.device, asked, "use fewer memories")
 
 
-def put_on_sphere(
-    stored: StoredRows, kind: str, weight: Tensor | None, dtype: torch.dtype
-) -> tuple[Normalizer, Tensor, Tensor]:
-    """(the normalizer, unit rows, which of the stored rows have no direction)."""
-    normalizer = Normalizer.fit(kind, stored, weight)
-    if normalizer.n_coordinates(stored.n_features) < 2:
+def check_columns(n_features: int, normalize: str) -> None:
+    """Raise ValueError if rows of so many features have no place on a sphere."""
+    if n_features < 2 and normalize not in ("auto", *SCALED, "circles"):
         raise ValueError(
-            f"X has {stored.n_features} feature(s) after normalize={kind!r}, the sphere needs "
-            "2: use normalize='standard'"
+            f"X has {n_features} feature(s) after normalize={normalize!r}, the sphere needs 2: use "
+            "normalize='standard'"
         )
-    x, lost = on_sphere(stored, normalizer, dtype)
+
+
+def place(
+    kind: str, sample: Sample, given: StoredRows, weight: Tensor | None
+) -> tuple[ArrayDataset, Normalizer]:
+    """(the rows on the sphere, how they were put there).
+
+    given, weight: the rows of X that the sample was made of, which a warning names.
+    """
+    geometry, rows, lost = Geometry.fit(kind, sample)
+    normalizer = geometry.normalizer
     normalizer.check_some_left(lost)
-    return normalizer, x, lost
+    if bool(lost.any()):
+        warn_set_aside(normalizer, given, weight)
+        rows = rows.take(~lost)
+    if geometry.metric is not None:
+        normalizer = normalizer.with_metric(geometry.metric)
+    return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight), normalizer
 
 
 def begin(
     settings: Mapping[str, Any], owner: str, stored: StoredRows | FileDataset,
-    labels: Sequence[Any], **more: Tensor | None,
+    progress: Progress, labels: Sequence[Any] = (), **more: Tensor | None,
 ) -> tuple[int, list[Callback]]:  # fmt: skip
     """The seed and the callbacks of a fit to these rows; a run that goes on has its own seed.
 
@@ -140,13 +175,13 @@ def begin(
         raise TypeError(f"callbacks must be a list of Callback objects, got {given!r}")
     if isinstance(stored, FileDataset) and settings["encoder"] is not None:
         raise TypeError("encoder takes texts in memory, got a Dataset: encode its texts first")
-    callbacks = list(given)
+    callbacks = [*([progress] if progress.shown else []), *given]
     group = current()
     if group.first and any(callback.needs_fingerprint for callback in callbacks):
         identity = {k: to_plain(v) for k, v in settings.items() if k not in _NO_MATTER}
         fixed = isinstance(settings["random_state"], Integral | np.random.RandomState)
         identity["random_state"] = seed if fixed else "drawn"
-        with looking(stored, callbacks) if isinstance(stored, FileDataset) else nullcontext():
+        with progress.scan(stored) if isinstance(stored, FileDataset) else nullcontext():
             data = stored.parts() | {k: v for k, v in more.items() if v is not None}
         told = [repr(label) for label in labels]
         identity |= {"estimator": owner, "data": checksum(data, {"": told})}
@@ -156,7 +191,23 @@ def begin(
     return group.broadcast(seed), callbacks
 
 
-def record_of(
+def fitted_model(
+    kind: str, settings: Mapping[str, Any], learned: Learned, trained: Trained, X: Any, **more: Any
+) -> FittedModel:
+    """The model of a fit, with the training rows that its memories stand for."""
+    votes, prepared = trained.votes, learned.prepared
+    record = _record(settings, trained, prepared.choice.trials)
+    exemplars = find_exemplars(
+        votes, prepared.normalizer, learned.stored, learned.weight, prepared.dataset.n_rows
+    )
+    return FittedModel(
+        kind, votes, trained.density, prepared.normalizer, learned.features, learned.classes,
+        exemplars=with_texts(exemplars, learned.features.texts(X)), record=record,
+        lineage=trained.result.lineage, **(trained_with(settings) | more),
+    )  # fmt: skip
+
+
+def _record(
     settings: Mapping[str, Any], trained: Trained, search: Sequence[dict[str, Any]]
 ) -> Record:
     """How training went; ValueError if it came to no model, a warning if it ended too early."""
@@ -164,23 +215,19 @@ def record_of(
         trained.votes.check()
         trained.density.check()
     except ValueError as error:
-        raise ValueError(
-            f"training of X came to no model ({error}): scale X, or use other settings"
-        ) from error
-    last = [r for r in trained.history if r.phase == trained.history[-1].phase]
-    losses = [record.loss for record in last[-2:]]
-    if settings["max_iter"] is None and trained.status == "max_iter" and len(losses) == 2:
+        raise ValueError(_NO_MODEL.format(error)) from error
+    history, status = trained.result.history, trained.result.status
+    losses = [record.loss for record in history if record.phase == history[-1].phase][-2:]
+    if settings["max_iter"] is None and status == "max_iter" and len(losses) == 2:
         fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
         if fall > _STILL_FALLING:
             warn_user(
-                f"not converged in {len(trained.history)} passes, the last lowered the loss by "
+                f"not converged in {len(history)} passes, the last lowered the loss by "
                 f"{fall:.1%}: raise max_iter",
                 ConvergenceWarning,
             )
-    return Record(
-        kept_settings(settings), [record.as_dict() for record in trained.history], trained.status,
-        trained.status in _ENDED, list(search),
-    )  # fmt: skip
+    passes = [record.as_dict() for record in history]
+    return Record(kept_settings(settings), passes, status, status in _ENDED, list(search))
 
 
 def sound(model: FittedModel) -> FittedModel:
@@ -188,12 +235,10 @@ def sound(model: FittedModel) -> FittedModel:
     try:
         check_model(model)
     except ValueError as error:
-        raise ValueError(
-            f"training of X came to no model ({error}): scale X, or use other settings"
-        ) from error
+        raise ValueError(_NO_MODEL.format(error)) from error
     return model
 
 
 def kept_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that a model remembers: all but the callbacks, which belong to the program."""
-    return {name: value for name, value in settings.items() if name != "callbacks"}
+    """Settings that a model remembers: all but those that only watch its training."""
+    return {k: v for k, v in settings.items() if k not in ("callbacks", "verbose")}

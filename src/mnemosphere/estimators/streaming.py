@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +14,24 @@ from torch import Tensor
 from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
 from mnemosphere.data.encoding import listed
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.fitted import FittedModel, Snapshot, Stream
+from mnemosphere.estimators.choice import Settings
+from mnemosphere.estimators.class_training import prepare
+from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.setup import kept_settings
+from mnemosphere.features import Features
+from mnemosphere.fitted import FittedModel, Record, Snapshot, Stream, trained_with
 from mnemosphere.interpret.classes import extend
+from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import Encoded, Labels
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
+from mnemosphere.model.votes import Votes
 from mnemosphere.schema import warn_user
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.joint import start_joint, start_memories
 from mnemosphere.training.rehearsal import give_memories, rehearse
 
 
@@ -59,6 +68,34 @@ def _first_classes(y: Any, given: NDArray[Any] | None, unlabeled: object) -> NDA
             "classes, since they settle the normalization and the first memories, or with fit"
         )
     return labels.found if given is None and labels.outside.any() else given
+
+
+def begin_stream(
+    settings: Mapping[str, Any], features: Features, stored: StoredRows, coded: Encoded,
+    weight: Tensor | None, progress: Progress,
+) -> tuple[FittedModel, ArrayDataset]:  # fmt: skip
+    """(a model whose memories start on the first batch, the batch on the sphere)."""
+    own = replace(Settings.of(settings), objective="joint")
+    generator = torch.Generator().manual_seed(draw_seed(settings["random_state"]))
+    prepared = prepare(own, stored, coded.targets, weight, progress)
+    dataset, choice = prepared.dataset, prepared.choice
+    assert isinstance(dataset, ArrayDataset)
+    w, labels = start_memories(
+        dataset.rows, choice.candidate.n_memories, own_labels=True, generator=generator
+    )
+    params = start_joint(
+        w, labels, dataset.rows, varsigma=own.varsigma, beta=own.beta,
+        uniform_weight=own.uniform_weight, learned_weights=False,
+    )  # fmt: skip
+    features = replace(features, observed=None)  # later batches may hold other numbers
+    model = FittedModel(
+        "classifier", Votes.of(params), params, prepared.normalizer, features, coded.classes,
+        label_mass=torch.zeros(len(coded.classes) + 1, dtype=torch.float64),
+        stream=Stream(FixedPoint().start(params)),
+        record=Record(settings=kept_settings(settings), search=choice.trials),
+        **trained_with({**settings, "objective": "joint"}),
+    )  # fmt: skip
+    return model, dataset
 
 
 def with_new_classes(
@@ -100,31 +137,29 @@ def with_new_classes(
 
 
 def take_in(
-    model: FittedModel, dataset: ArrayDataset, rule: LabelRule, solver: object, *,
-    params: Parameters | None = None, first: bool = False,
+    model: FittedModel, dataset: ArrayDataset, rule: LabelRule, solver: object,
+    params: Parameters | None = None,
 ) -> FittedModel:  # fmt: skip
     """The model after one incremental fixed-point step from a batch.
 
     solver: the setting, of which the half-life counts; params: to start from, in place of the
-    density of the model; first: nothing was seen before.
+    density of the model.
     """
     params = model.density if params is None else params
     half_life = getattr(solver, "half_life", None)
     step = FixedPoint(dataset.n_rows, learn_beta=model.learns_beta, half_life=half_life)
-    stream = model.stream
-    if stream is None:
-        stream = Stream((step.start if first else step.resume)(params))
+    stream = model.stream or Stream(step.resume(params))
     result = fit(
         params, StreamedBatch(dataset.rows), step, rule=rule, max_iter=1, state=stream.state
     )
     (record,) = result.history
-    history = [] if first else model.record.history
-    history = [*history, {**record.as_dict(), "n_iter": len(history) + 1}]
+    n_iter = len(model.record.history) + 1
+    history = [*model.record.history, {**record.as_dict(), "n_iter": n_iter}]
     return (
         model.replace(objective="joint")
         .with_trained(result.params)
         .replace(
-            lineage=None if first else model.lineage,
+            lineage=model.lineage,
             stream=replace(stream, state=result.state),
             record=replace(model.record, history=history, status="streaming", converged=False),
         )
@@ -132,12 +167,9 @@ def take_in(
 
 
 def take_in_labeled(
-    model: FittedModel, dataset: ArrayDataset, solver: object, *, first: bool, rehearses: bool
+    model: FittedModel, dataset: ArrayDataset, solver: object, *, rehearses: bool
 ) -> FittedModel:
-    """The same for a classifier, of classes that the model has.
-
-    first: the parameters of the model are where memories start.
-    """
+    """The same for a classifier, of classes that the model has."""
     if model.objective == "conditional":
         warn_user(
             "partial_fit goes on by the joint likelihood from the density of a model that was "
@@ -145,10 +177,8 @@ def take_in_labeled(
             "all rows, or with objective='joint' before"
         )
     classes, smoothing = model.classes, model.smoothing
-    counts = torch.zeros(len(classes) + 1, dtype=torch.float64)
-    if not first:
-        assert model.label_mass is not None
-        counts = _counts(model.label_mass, smoothing)
+    assert model.label_mass is not None
+    counts, first = _counts(model.label_mass, smoothing), not bool(model.label_mass.any())
     half_life = getattr(solver, "half_life", None)
     if half_life is not None and not rehearses:
         counts = counts * 0.5 ** (dataset.rows.total_weight / half_life)
@@ -180,10 +210,9 @@ def take_in_labeled(
         params = with_class_prior(params, p_q, "hold")
     except RuntimeError:  # memories of one class each leave no way to hold their weights
         params = with_class_prior(params, p_q, "follow")
-    if state is None:
-        state = (FixedPoint().start if first else FixedPoint().resume)(params)
+    state = FixedPoint().resume(params) if state is None else state
     model = model.replace(label_mass=mass, stream=Stream(state, late, snapshot))
-    return take_in(model, dataset, objectives.joint, solver, params=params, first=first)
+    return take_in(model, dataset, objectives.joint, solver, params)
 
 
 def _rehearsed(

@@ -1,9 +1,8 @@
 """Fitted models handed on: model files, ONNX graphs, a page to play with, a card, a torch layer."""
 
 from mnemosphere.export.card import model_card
-from mnemosphere.export.hub import push_to_hub
 from mnemosphere.export.module import DAMModule, to_torch
 from mnemosphere.export.onnx_graph import to_onnx
 from mnemosphere.export.page import explore
 
-__all__ = ["DAMModule", "explore", "model_card", "push_to_hub", "to_onnx", "to_torch"]
+__all__ = ["DAMModule", "explore", "model_card", "to_onnx", "to_torch"]

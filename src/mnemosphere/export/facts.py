@@ -10,15 +10,13 @@ import numpy as np
 
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.fitted import FittedModel, as_numpy, dense_parts
 from mnemosphere.interpret.decision import decision_summary
 from mnemosphere.interpret.evaluation import measures
 from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.labels import Labels
 from mnemosphere.machine import versions
-from mnemosphere.model.sparse_rows import SparseRows
 
-_DENSE_NUMBERS = 1 << 20  # of sparse rows that are held dense at a time
 _PAIRS = 10  # most confused pairs that are named
 
 
@@ -64,12 +62,9 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
 def checksum(X: StoredRows, y: Labels | None) -> str:
     """SHA-256 of the numbers of X in float64, dense, and of the labels as text."""
     digest = hashlib.sha256()
-    for _, x in X.chunks():
-        step = max(1, _DENSE_NUMBERS // x.shape[1])
-        for k in range(0, x.shape[0], step):
-            part = x[k : k + step]
-            dense = part.to_dense() if isinstance(part, SparseRows) else part
-            digest.update(np.ascontiguousarray(as_numpy(dense), dtype="<f8").tobytes())
+    for _, chunk in X.chunks():
+        for _, x in dense_parts(chunk):
+            digest.update(as_numpy(x).astype("<f8").tobytes())
     if y is not None:
         digest.update("\0".join(show(v) for v in y.tolist()).encode(errors="replace"))
     return digest.hexdigest()

@@ -1,7 +1,7 @@
 """Model files: safetensors with versioned JSON metadata. Reading one runs no code.
 
-A file holds a `FittedModel`, a `FittedEncoder`, or the named steps of a pipeline of them. `ModelFile` and
-`EncoderFile` describe the fields: the writer fills one in, the reader checks every field by it.
+A file holds a `FittedModel`, a `FittedEncoder`, or the named steps of a pipeline of them. `FIELDS` and `ARRAYS`
+say what may stand in it: what is written and what is read is checked by them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self, get_type_hints
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,6 +72,7 @@ FORMAT = "mnemosphere-model"
 VERSION = 5
 _KINDS = {"DAMClassifier": "classifier", "DAMClusterer": "clusterer"}
 _ENCODER, _PIPELINE = "PatchEncoder", "Pipeline"
+_VOTES = ("w", "p", "slope", "offset", "prior")
 # Settings that name things of the machine or the program that trained the model.
 _NOT_SAVED = {"callbacks", "device"}
 _OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Adam)}
@@ -91,130 +92,68 @@ def _mapping(value: Any, name: str) -> None:
     check_fields(value, dict.fromkeys(value if isinstance(value, dict) else (), _any), name)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _File:
-    """What every file holds."""
-
-    estimator: Annotated[str, text]
-    n_features_in: Annotated[int, whole(1)]
-    feature_names: Annotated[list[str], items(text)]
-    settings: Annotated[dict[str, Any], _mapping]
-    history: Annotated[list[dict[str, Any]], records_of(PassRecord)]
-    status: Annotated[str, text]
-    converged: Annotated[bool, flag]
-
-    def take_apart(self) -> tuple[dict[str, Any], Tensors]:
-        """(header, tensors)."""
-        header: dict[str, Any] = {}
-        tensors: Tensors = {}
-        checks, arrays, _ = self._described()
-        for name, value in vars(self).items():
-            if name in checks:
-                header[name] = value
-            elif name not in arrays:
-                tensors |= {f"{name}.{key}": t for key, t in value.items()}
-            elif value is not None:
-                tensors[name] = value
-        return header, {name: t.detach().cpu() for name, t in tensors.items()}
-
-    @classmethod
-    def _described(cls) -> tuple[dict[str, Check], dict[str, Array], set[str]]:
-        """(fields of the header, fields of one tensor, fields of several)."""
-        hints = get_type_hints(cls, include_extras=True)
-        told = {
-            n: hint.__metadata__[0] for n, hint in hints.items() if hasattr(hint, "__metadata__")
-        }
-        arrays = {
-            name: dataclasses.replace(array, optional=hasattr(cls, name))
-            for name, array in told.items()
-            if isinstance(array, Array)
-        }
-        checks = {name: check for name, check in told.items() if name not in arrays}
-        return checks, arrays, hints.keys() - told.keys()
-
-    @classmethod
-    def put_together(cls, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        """Undo `take_apart`; ValueError names the field that is missing, unknown or wrong."""
-        checks, arrays, several = cls._described()
-        check_fields(header, checks)
-        alone: Tensors = {name: t for name, t in tensors.items() if "." not in name}
-        parts = {name: strip_prefix(tensors, name) for name in several}
-        sizes: dict[str, int] = {}
-        for name, array in arrays.items():  # a letter means the size where it occurs first
-            if name in alone:
-                array.check(alone[name], name, sizes)
-                shape = zip(array.shape.split(), alone[name].shape, strict=True)
-                sizes = {a: n for a, n in shape if not a.isdecimal()} | sizes
-        check_tensors(alone, arrays, sizes)
-        unknown = {n for n in tensors if "." in n and n.partition(".")[0] not in several}
-        if unknown:
-            raise ValueError(f"the tensor {min(unknown)!r} is unknown")
-        content: Any = {**header, **alone, **parts}
-        return cls(**content)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderFile(_File):
-    """A `PatchEncoder`."""
-
-    image_shape: Annotated[list[int], items(whole(1), 1)]
-    layers: Tensors = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelFile(_File):
-    """A classifier or a clusterer: P memories, Q = P+1 components, C columns of K classes and none of them."""
-
-    objective: Annotated[str, one_of("joint", "conditional")]
-    temperature: Annotated[float, number(0, 1e300, above=True)]
-    normalize: Annotated[str, one_of(*NORMALIZATIONS)]
-    classes: Annotated[dict[str, Any], mapping({"dtype": text, "values": items(_any, 1)})]
-    columns: Annotated[list[dict[str, Any]], COLUMNS]
-    encoder: Annotated[
-        dict[str, Any] | None,
-        maybe(mapping({"name": text, "numbers": whole(1), "fingerprint": items(number(), 1)})),
-    ]
-    search: Annotated[list[dict[str, Any]], items(scalars)]
-    novelty_spread: Annotated[float | None, maybe(number(0, 1e300, above=True))]
-    base: Annotated[dict[str, Any] | None, maybe(_mapping)]  # the model before examples were added
-    w: Annotated[Tensor, Array("P N", None)]
-    p: Annotated[Tensor, Array("Q C", None, low=0)]
-    slope: Annotated[Tensor, Array("", None, low=0)]
-    offset: Annotated[Tensor, Array("", None)]
-    prior: Annotated[Tensor, Array("C", None, low=0)]
-    density: Tensors = field(default_factory=dict)
-    examples: Tensors = field(default_factory=dict)
-    normalizer: Tensors = field(default_factory=dict)
-    lineage: Tensors = field(default_factory=dict)
-    label_mass: Annotated[Tensor | None, Array("C", None, low=0)] = None
-    labels: Annotated[Tensor | None, Array("rows", "int32", low=0)] = None  # of a clusterer
-    held_out_scale: Annotated[Tensor | None, Array("3")] = None
-    held_out_novelty: Annotated[Tensor | None, Array("held", nan=True)] = None
-    held_out_rejection: Annotated[Tensor | None, Array("held", nan=True)] = None
-    held_out_label: Annotated[Tensor | None, Array("labeled")] = None
-    held_out_predicted: Annotated[Tensor | None, Array("held", "int64", low=-1)] = None
-    held_out_right: Annotated[Tensor | None, Array("held", "int64", low=-1)] = None
-    held_out_outside: Annotated[Tensor | None, Array("outside", nan=True)] = None
-    held_out_temperature: Annotated[Tensor | None, Array(low=0)] = None
-    typical: Annotated[Tensor | None, Array("P 3", "int64", low=-1)] = None
-    support: Annotated[Tensor | None, Array("P", low=0, nan=True)] = None
-    row_means: Annotated[Tensor | None, Array("P numbers", nan=True)] = None
-    row_names: Annotated[Tensor | None, Array("letters", "uint8")] = None
-    named: Annotated[Tensor | None, Array("characters", "uint8")] = None
-    observed: Annotated[Tensor | None, Array("3 numbers")] = None
+_optional = partial(Array, optional=True)
+_COMMON: dict[str, Check] = {
+    "estimator": text,
+    "n_features_in": whole(1),
+    "feature_names": items(text),
+    "settings": _mapping,
+    "history": records_of(PassRecord),
+    "status": text,
+    "converged": flag,
+}
+_TEXT_ENCODER = {"name": text, "numbers": whole(1), "fingerprint": items(number(), 1)}
+# Headers of the estimators.
+_MODEL: dict[str, Check] = _COMMON | {
+    "objective": one_of("joint", "conditional"),
+    "temperature": number(0, 1e300, above=True),
+    "normalize": one_of(*NORMALIZATIONS),
+    "classes": mapping({"dtype": text, "values": items(_any, 1)}),
+    "columns": COLUMNS,
+    "encoder": maybe(mapping(_TEXT_ENCODER)),
+    "search": items(scalars),
+    "novelty_spread": maybe(number(0, 1e300, above=True)),
+    "base": maybe(_mapping),  # the model before examples were added
+}
+FIELDS: dict[str, dict[str, Check]] = {
+    **dict.fromkeys(_KINDS, _MODEL),
+    _ENCODER: _COMMON | {"image_shape": items(whole(1), 1)},
+}
+# Of a model: P memories, Q = P+1 components, C columns of K classes and none of them.
+ARRAYS: dict[str, Array] = {
+    "w": Array("P N", None),
+    "p": Array("Q C", None, low=0),
+    "slope": Array("", None, low=0),
+    "offset": Array("", None),
+    "prior": Array("C", None, low=0),
+    "label_mass": _optional("C", None, low=0),
+    "labels": _optional("rows", "int32", low=0),  # of a clusterer
+    "held_out_scale": _optional("3"),
+    "held_out_novelty": _optional("held", nan=True),
+    "held_out_rejection": _optional("held", nan=True),
+    "held_out_label": _optional("labeled"),
+    "held_out_predicted": _optional("held", "int64", low=-1),
+    "held_out_right": _optional("held", "int64", low=-1),
+    "held_out_outside": _optional("outside", nan=True),
+    "held_out_temperature": _optional(low=0),
+    "typical": _optional("P 3", "int64", low=-1),
+    "support": _optional("P", low=0, nan=True),
+    "row_means": _optional("P numbers", nan=True),
+    "row_names": _optional("letters", "uint8"),
+    "named": _optional("characters", "uint8"),
+    "observed": _optional("3 numbers"),
     # Of a stream, with S memories and R = S+1 components.
-    w_bar: Annotated[Tensor | None, Array("S N", None)] = None
-    p_bar: Annotated[Tensor | None, Array("R C", None, low=0)] = None
-    col_multipliers: Annotated[Tensor | None, Array("C")] = None
-    row_multipliers: Annotated[Tensor | None, Array("R")] = None
-    passes: Annotated[Tensor | None, Array(low=0)] = None
-    late: Annotated[Tensor | None, Array("K", "bool")] = None
-    known: Annotated[Tensor | None, Array("K", "bool")] = None
-    missing: Annotated[Tensor | None, Array("K", "bool")] = None
-    snapshot: Tensors = field(default_factory=dict)
-
-
-_FILES: dict[str, type[_File]] = dict.fromkeys(_KINDS, ModelFile) | {_ENCODER: EncoderFile}
+    "w_bar": _optional("S N", None),
+    "p_bar": _optional("R C", None, low=0),
+    "col_multipliers": _optional("C"),
+    "row_multipliers": _optional("R"),
+    "passes": _optional(low=0),
+    "late": _optional("K", "bool"),
+    "known": _optional("K", "bool"),
+    "missing": _optional("K", "bool"),
+}
+# Tensors with names such as density.w: what they belong to checks them.
+_PARTS = {"density", "examples", "normalizer", "lineage", "snapshot"}
 _STATE = ("w_bar", "p_bar", "col_multipliers", "row_multipliers", "passes")
 _SCORES = tuple(part.name for part in dataclasses.fields(Calibration))
 
@@ -231,14 +170,11 @@ def estimator_of(model: Saved) -> str:
 
 def write(model: Saved | Steps, path: str | Path, check_settings: SettingsCheck) -> None:
     """Write a fitted model, or the steps of a pipeline, to one file, atomically."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     try:  # what could not be read is not written
         header, tensors = check(model, check_settings)
     except ValueError as error:
         raise ValueError(f"this model cannot be saved: {error}") from error
-    write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
+    write_tensors(Path(path), tensors, {"format": FORMAT, "version": VERSION, **header})
 
 
 def check(
@@ -253,20 +189,13 @@ def check(
 
 def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], Tensors]:
     """A fitted model as plain values and tensors."""
-    if not isinstance(model, list):
-        return _described(model).take_apart()
-    steps: list[dict[str, Any]] = []
-    tensors: Tensors = {}
-    for i, (name, step) in enumerate(model):
-        own, found = _take_apart(step)
-        steps.append({"name": name, **own})
-        tensors |= {f"steps.{i}.{key}": t for key, t in found.items()}
-    return {"estimator": _PIPELINE, "steps": steps}, tensors
-
-
-def _described(model: Saved) -> _File:
+    if isinstance(model, list):
+        parts = [(name, *_take_apart(step)) for name, step in model]
+        tensors = join_prefixes({f"steps.{i}": own for i, (_, _, own) in enumerate(parts)})
+        steps = [{"name": name, **header} for name, header, _ in parts]
+        return {"estimator": _PIPELINE, "steps": steps}, tensors
     record, features = model.record, model.features
-    common: dict[str, Any] = {
+    header: dict[str, Any] = {
         "estimator": estimator_of(model),
         "n_features_in": features.n_columns,
         "feature_names": list(features.columns or ()),
@@ -276,70 +205,77 @@ def _described(model: Saved) -> _File:
         "converged": record.converged,
     }
     if isinstance(model, FittedEncoder):
-        layers = {str(i): layer.params.to_tensors() for i, layer in enumerate(model.layers)}
-        return EncoderFile(
-            **common, image_shape=list(model.image_shape), layers=join_prefixes(layers)
-        )
-    encoder, behind, stream, votes = features.encoder, model.exemplars, model.stream, model.votes
-    base, examples = (None, {}) if model.examples is None else _examples_out(model.examples)
-    return ModelFile(
-        **common,
-        base=base,
-        examples=examples,
-        objective=model.objective,
-        temperature=votes.temperature,
-        normalize=model.normalizer.kind,
-        classes=_labels_out(model.classes),
-        columns=[] if features.encoding is None else features.encoding.to_json(),
-        encoder=None if encoder is None else {"name": encoder.name, "numbers": encoder.n_numbers,
-                                              "fingerprint": list(encoder.fingerprint)},
-        search=plain(record.search),
-        novelty_spread=record.novelty_spread,
-        w=votes.w, p=votes.p, slope=votes.slope, offset=votes.offset, prior=votes.prior,
-        # A joint model has one set of memories.
-        density={k: t for k, t in model.density.to_tensors().items() if not (model.is_joint and k == "w")},
-        normalizer=model.normalizer.to_tensors(),
-        lineage={} if model.lineage is None else model.lineage.to_tensors(),
-        label_mass=model.label_mass,
-        labels=None if model.labels is None else torch.as_tensor(model.labels).to(torch.int32),
-        **({} if model.calibration is None else _scores_out(model.calibration)),
-        typical=None if behind is None else torch.from_numpy(behind.typical),
-        support=None if behind is None else torch.from_numpy(behind.support),
-        row_names=None if behind is None else _as_bytes(behind.names),
-        row_means=None if behind is None or behind.means is None else torch.tensor(behind.means),
-        named=_as_bytes(features.named),
-        observed=None if features.observed is None else torch.from_numpy(features.observed.copy()),
-        **({} if stream is None else _stream_out(stream, model.classes.tolist())),
+        layers = {f"layers.{i}": layer.params.to_tensors() for i, layer in enumerate(model.layers)}
+        return header | {"image_shape": list(model.image_shape)}, join_prefixes(layers)
+    own, tensors = _model_out(model)
+    return header | own, {name: t.detach().cpu() for name, t in tensors.items()}
+
+
+def _model_out(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
+    """What a model has more than other steps of a pipeline."""
+    features, votes, behind, encoder = (
+        model.features, model.votes, model.exemplars, model.features.encoder
     )  # fmt: skip
-
-
-def _scores_out(scores: Calibration) -> dict[str, Any]:
-    # The score of a row without direction is infinite; files hold finite numbers and NaN.
-    found = {f"held_out_{k}": torch.from_numpy(np.array(v)) for k, v in vars(scores).items()}
-    return {
-        name: t.where(~t.isinf(), torch.nan) if t.is_floating_point() else t
-        for name, t in found.items()
+    header: dict[str, Any] = {
+        "objective": model.objective,
+        "temperature": votes.temperature,
+        "normalize": model.normalizer.kind,
+        "classes": _labels_out(model.classes),
+        "columns": [] if features.encoding is None else features.encoding.to_json(),
+        "encoder": None,
+        "search": plain(model.record.search),
+        "novelty_spread": model.record.novelty_spread,
+        "base": None,
     }
+    if encoder is not None:
+        values = encoder.name, encoder.n_numbers, list(encoder.fingerprint)
+        header["encoder"] = dict(zip(_TEXT_ENCODER, values, strict=True))
+    found: dict[str, Any] = {name: getattr(votes, name) for name in _VOTES}
+    found |= {"label_mass": model.label_mass, "labels": model.labels}
+    found |= {"observed": features.observed, "named": _as_bytes(features.named)}
+    if behind is not None:
+        found |= {"typical": behind.typical, "support": behind.support, "row_means": behind.means}
+        found["row_names"] = _as_bytes(behind.names)
+    if model.calibration is not None:
+        # The score of a row without direction is infinite; files hold finite numbers and NaN.
+        finite = partial(np.nan_to_num, nan=np.nan, posinf=np.nan)
+        found |= {f"held_out_{k}": finite(np.array(v)) for k, v in vars(model.calibration).items()}
+    tensors = {name: torch.as_tensor(t) for name, t in found.items() if t is not None}
+    if model.labels is not None:
+        tensors["labels"] = tensors["labels"].to(torch.int32)
+    parts = {"density": model.density.to_tensors(), "normalizer": model.normalizer.to_tensors()}
+    if model.is_joint:  # one set of memories
+        del parts["density"]["w"]
+    if model.lineage is not None:
+        parts["lineage"] = model.lineage.to_tensors()
+    if model.examples is not None:
+        header["base"], parts["examples"] = _examples_out(model.examples)
+    if model.stream is not None:
+        own, parts["snapshot"] = _stream_out(model.stream, model.classes.tolist())
+        tensors |= own
+    return header, tensors | join_prefixes(parts)
 
 
 def _examples_out(added: Examples) -> tuple[dict[str, Any], Tensors]:
     """(header of the model before, its tensors and the rows); it has the first of the memories."""
-    header, tensors = _described(added.base).take_apart()
-    own = {f"base.{k}": t for k, t in tensors.items() if k not in ("w", "density.w")}
+    header, tensors = _take_apart(added.base)
+    own = {k: t for k, t in tensors.items() if k not in ("w", "density.w")}
+    rows = {"x": added.x, "columns": torch.tensor(added.columns)}
     texts = _as_bytes([text or "" for text in added.texts])
-    assert texts is not None
-    return header, own | {"x": added.x, "columns": torch.tensor(added.columns), "texts": texts}
+    return header, join_prefixes({"base": own}) | rows | {"texts": torch.as_tensor(texts)}
 
 
-def _stream_out(stream: Stream, names: list[Any]) -> dict[str, Any]:
+def _stream_out(stream: Stream, names: list[Any]) -> tuple[Tensors, Tensors]:
+    """(what a stream goes on from, the parameters that are rehearsed)."""
+
     def among(some: Any) -> Tensor:
         return torch.tensor([name in some for name in names])
 
-    found: dict[str, Any] = {**stream.state, "late": among(stream.late)}
-    if (shot := stream.snapshot) is not None:
-        found["snapshot"] = shot.params.to_tensors()
-        found |= {"known": among(shot.classes), "missing": among(shot.missing)}
-    return found
+    found, shot = {**stream.state, "late": among(stream.late)}, stream.snapshot
+    if shot is None:
+        return found, {}
+    found |= {"known": among(shot.classes), "missing": among(shot.missing)}
+    return found, shot.params.to_tensors()
 
 
 # Reading.
@@ -369,19 +305,22 @@ def _put_together(
     name = header.get("estimator")
     if name == _PIPELINE:
         return _pipeline(header, tensors, check_settings)
-    if not isinstance(name, str) or name not in _FILES:
+    if not isinstance(name, str) or name not in FIELDS:
         raise ValueError(f"estimator is {name!r}")
-    found = _FILES[name].put_together(header, tensors)
+    check_fields(header, FIELDS[name])
     try:
-        settings = {key: _from_plain(value) for key, value in found.settings.items()}
+        settings = {key: _from_plain(value) for key, value in header["settings"].items()}
     except (AttributeError, KeyError, OverflowError, TypeError) as error:
         raise ValueError(f"its settings are not those of a {name} ({error})") from error
     check_settings(name, settings)
-    record = Record(settings, found.history, found.status, found.converged)
-    if isinstance(found, EncoderFile):
-        return _encoder(found, record)
-    assert isinstance(found, ModelFile)
-    return _model(found, record, _examples(found, check_settings))
+    record = Record(settings, header["history"], header["status"], header["converged"])
+    if name == _ENCODER:
+        return _encoder(header, tensors, record)
+    check_tensors({k: t for k, t in tensors.items() if k.partition(".")[0] not in _PARTS}, ARRAYS)
+    base = None
+    if header["base"] is not None:
+        base = _put_together(header["base"], _base_tensors(tensors), check_settings)
+    return _model(header, tensors, record, base)
 
 
 def _pipeline(header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck) -> Steps:
@@ -410,154 +349,149 @@ def _step(value: Any, name: str) -> None:
         raise ValueError(f"{name} is not a step of a pipeline")
 
 
-def _features(found: _File, **more: Any) -> Features:
-    names = found.feature_names
-    if names and len(names) != found.n_features_in:
-        raise ValueError(f"it has {len(names)} names for {found.n_features_in} features")
-    return Features(found.n_features_in, tuple(names) or None, owner=found.estimator, **more)
+def _features(header: dict[str, Any], **more: Any) -> Features:
+    names, n_features = header["feature_names"], header["n_features_in"]
+    if names and len(names) != n_features:
+        raise ValueError(f"it has {len(names)} names for {n_features} features")
+    return Features(n_features, tuple(names) or None, owner=header["estimator"], **more)
 
 
-def _encoder(found: EncoderFile, record: Record) -> FittedEncoder:
-    settings, shape, features = record.settings, tuple(found.image_shape), _features(found)
+def _encoder(header: dict[str, Any], tensors: Tensors, record: Record) -> FittedEncoder:
+    settings, shape, features = record.settings, tuple(header["image_shape"]), _features(header)
     if math.prod(shape) != features.n_columns:
         raise ValueError(f"its images are of shape {shape}")
     layers = []
     for i, windows in enumerate(windows_of(settings, shape)):
-        params = Parameters.from_file(found.layers, str(i))
+        params = Parameters.from_file(tensors, f"layers.{i}")
         if params.n_features != windows.n_features:
             raise ValueError(f"its patches are of {params.n_features} numbers")
         layers.append(patch_layer(settings, windows, params))
     if len({layer.params.w.dtype for layer in layers}) > 1:
         raise ValueError("its patch memories are of several precisions")
-    if sum(len(layer.params.to_tensors()) for layer in layers) != len(found.layers):
+    if sum(len(layer.params.to_tensors()) for layer in layers) != len(tensors):
         raise ValueError("it has a tensor that is unknown")
     return FittedEncoder(features, shape, tuple(layers), float(settings["power"]), record)
 
 
-def _model(found: ModelFile, record: Record, examples: Examples | None) -> FittedModel:
-    encoder, columns, joint = found.encoder, found.columns, found.objective == "joint"
-    if columns and [column["name"] for column in columns] != found.feature_names:
+def _model(
+    header: dict[str, Any], tensors: Tensors, record: Record, base: Saved | Steps | None
+) -> FittedModel:
+    columns, encoder, labels = header["columns"], header["encoder"], tensors.get("labels")
+    if columns and [column["name"] for column in columns] != header["feature_names"]:
         raise ValueError("feature_names and the names of its columns differ")
     features = _features(
-        found,
+        header,
         encoding=Encoding.from_json(columns) if columns else None,
-        named=_texts(found.named, "named", items(text)),
+        named=_texts(tensors, "named", items(text)),
         encoder=encoder and TextEncoder(
             encoder["name"], encoder["numbers"], tuple(map(float, encoder["fingerprint"]))
         ),
-        observed=None if found.observed is None else found.observed.numpy(),
+        observed=_array(tensors, "observed"),
     )  # fmt: skip
-    votes = Votes(
-        found.w, found.p, found.slope, found.offset, found.prior, float(found.temperature)
-    ).check()
-    density = Parameters.from_tensors(found.density | ({"w": found.w} if joint else {})).check()
-    classes = _labels_in(found.classes)
+    read: Any = {name: tensors[name] for name in _VOTES}
+    votes = Votes(**read, temperature=float(header["temperature"])).check()
+    own = strip_prefix(tensors, "density")
+    if header["objective"] == "joint":
+        own["w"] = votes.w
+    density, classes = Parameters.from_tensors(own).check(), _labels_in(header["classes"])
+    tree, learned = strip_prefix(tensors, "lineage"), strip_prefix(tensors, "normalizer")
     model = FittedModel(
-        _KINDS[found.estimator], votes, density,
-        Normalizer.from_tensors(found.normalize, found.normalizer, features.n_numbers),
+        _KINDS[header["estimator"]], votes, density,
+        Normalizer.from_tensors(header["normalize"], learned, features.n_numbers),
         features, classes,
-        calibration=_calibration(found),
-        label_mass=found.label_mass,
-        labels=None if found.labels is None else found.labels.numpy().astype(np.int64),
-        exemplars=_exemplars(found),
-        examples=examples,
-        lineage=Lineage.from_tensors(found.lineage) if found.lineage else None,
-        stream=_stream(found, density, classes.tolist()),
+        calibration=_calibration(tensors, len(classes)),
+        label_mass=tensors.get("label_mass"),
+        labels=None if labels is None else labels.numpy().astype(np.int64),
+        exemplars=_exemplars(tensors),
+        examples=_examples(tensors, base, classes),
+        lineage=Lineage.from_tensors(tree) if tree else None,
+        stream=_stream(tensors, density, classes.tolist()),
         record=dataclasses.replace(
-            record, search=found.search, novelty_spread=found.novelty_spread
+            record, search=header["search"], novelty_spread=header["novelty_spread"]
         ),
-        **trained_with(record.settings | {"objective": found.objective}),
+        **trained_with(record.settings | {"objective": header["objective"]}),
     )  # fmt: skip
     return check_model(model)
 
 
-def _calibration(found: ModelFile) -> Calibration | None:
-    parts = {name: getattr(found, f"held_out_{name}") for name in _SCORES}
-    if parts["scale"] is None:
+def _calibration(tensors: Tensors, n_classes: int) -> Calibration | None:
+    if "held_out_scale" not in tensors:
         return None
-    given = {k: np.nan_to_num(_there(t, "held_out").numpy(), nan=np.inf) for k, t in parts.items()}
+    given = {k: np.nan_to_num(tensors[f"held_out_{k}"].numpy(), nan=np.inf) for k in _SCORES}
     scores = Calibration(**given | {"temperature": float(given["temperature"])})
     ordered = scores.novelty, scores.rejection, scores.label, scores.outside
     if not (scores.scale > 0).all() or any((np.diff(own) < 0).any() for own in ordered):
         raise ValueError("its held-out scores are not sorted, or have no scale")
     if not scores.temperature > 0:
         raise ValueError(f"temperature of its held-out scores is {scores.temperature}")
-    if scores.predicted.max(initial=-1) >= len(found.classes["values"]) or scores.right.max() > 1:
+    if scores.predicted.max(initial=-1) >= n_classes or scores.right.max() > 1:
         raise ValueError("its held-out rows have classes that it does not know")
     return scores
 
 
-def _exemplars(found: ModelFile) -> Exemplars | None:
-    if found.typical is None:
+def _exemplars(tensors: Tensors) -> Exemplars | None:
+    if "typical" not in tensors:
         return None
-    names = _texts(found.row_names, "row_names", items(items(text, 3)))
-    if names is not None and np.shape(names) != found.typical.shape:
+    names, typical = _texts(tensors, "row_names", items(items(text, 3))), tensors["typical"]
+    if names is not None and np.shape(names) != typical.shape:
         raise ValueError(f"row_names are of {len(names)} memories")
-    return Exemplars(
-        found.typical.numpy(), _there(found.support, "support").numpy(),
-        None if names is None else np.array(names, dtype=object),
-        None if found.row_means is None else found.row_means.numpy(),
-    )  # fmt: skip
+    named = None if names is None else np.array(names, dtype=object)
+    means = _array(tensors, "row_means")
+    return Exemplars(typical.numpy(), tensors["support"].numpy(), named, means)
 
 
-def _examples(found: ModelFile, check_settings: SettingsCheck) -> Examples | None:
+def _base_tensors(tensors: Tensors) -> Tensors:
+    """Those of the model before examples were added: it has the first of the memories."""
+    found = strip_prefix(tensors, "examples.base")
+    for name in ("", "density."):
+        if f"{name}w" in tensors:
+            found[f"{name}w"] = tensors[f"{name}w"][: len(found[f"{name}p"]) - 1]
+    return found
+
+
+def _examples(
+    tensors: Tensors, base: Saved | Steps | None, classes: NDArray[Any]
+) -> Examples | None:
     """Undo `_examples_out`; ValueError where these are no examples of this model."""
-    if found.base is None:
+    if base is None:
         return None
-    given = strip_prefix(found.examples, "base")
-    x, columns = (_there(found.examples.get(name), name) for name in ("x", "columns"))
-    for name, of in (("", found.w), ("density.", found.density.get("w"))):
-        if of is not None:
-            given[f"{name}w"] = of[: len(_there(given.get(f"{name}p"), f"{name}p")) - 1]
-    base = _put_together(found.base, given, check_settings)
-    texts = _texts(found.examples.get("texts"), "texts", items(text)) or ()
-    sizes = {"n": len(texts), "N": found.w.shape[1]}
-    check_tensors(
-        {"x": x, "columns": columns}, {"x": Array("n N"), "columns": Array("n", "int64", low=0)},
-        sizes,
-    )  # fmt: skip
-    same = isinstance(base, FittedModel) and base.classes.tolist() == found.classes["values"]
-    if not texts or not same or int(columns.max()) >= found.p.shape[1]:
+    given = strip_prefix(tensors, "examples")
+    texts = _texts(given, "texts", items(text)) or ()
+    rows = {name: given[name] for name in ("x", "columns")}
+    about = {"x": Array("n N"), "columns": Array("n", "int64", low=0)}
+    check_tensors(rows, about, {"n": len(texts), "N": tensors["w"].shape[1]})
+    same = isinstance(base, FittedModel) and base.classes.tolist() == classes.tolist()
+    if not texts or not same or int(rows["columns"].max()) > len(classes):
         raise ValueError("its examples are none of its classes")
     assert isinstance(base, FittedModel)
-    return Examples(base, x, columns.numpy(), [own or None for own in texts])
+    return Examples(base, rows["x"], rows["columns"].numpy(), [own or None for own in texts])
 
 
-def _stream(found: ModelFile, params: Parameters, names: list[Any]) -> Stream | None:
+def _stream(tensors: Tensors, params: Parameters, names: list[Any]) -> Stream | None:
     """Undo `_stream_out`; ValueError where that is no stream of this model."""
-    if found.w_bar is None:
+    if "w_bar" not in tensors:
         return None
-    state = {name: _there(getattr(found, name), name) for name in _STATE}
+    state = {name: tensors[name] for name in _STATE}
     if state["w_bar"].shape != params.w.shape or state["p_bar"].shape != params.p.shape:
         raise ValueError(f"its stream is of {len(state['w_bar'])} memories")
     if not state["w_bar"].dtype == state["p_bar"].dtype == params.w.dtype:
         raise ValueError(f"its stream is of {state['w_bar'].dtype}, its memories {params.w.dtype}")
 
-    def named(mask: Tensor | None) -> list[Any]:
-        here = _there(mask, "late, known or missing").tolist()
+    def named(mask: str) -> list[Any]:
+        here = tensors[mask].tolist()
         if len(here) != len(names):
             raise ValueError(f"its stream is of {len(here)} classes")
         return [name for name, is_here in zip(names, here, strict=True) if is_here]
 
-    late = frozenset(named(found.late))
-    if not found.snapshot:
+    late, then = frozenset(named("late")), strip_prefix(tensors, "snapshot")
+    if not then:
         return Stream(state, late)
-    then = Snapshot(
-        Parameters.from_tensors(found.snapshot).check(), named(found.known),
-        frozenset(named(found.missing)),
-    )  # fmt: skip
-    same = then.params.n_features == params.n_features and then.params.w.dtype == params.w.dtype
-    if not same or then.params.n_columns != len(then.classes) + 1 or not (
-        then.missing <= {*then.classes}
-    ):  # fmt: skip
+    known, missing = named("known"), frozenset(named("missing"))
+    before = Parameters.from_tensors(then).check()
+    same = before.n_features == params.n_features and before.w.dtype == params.w.dtype
+    if not same or before.n_columns != len(known) + 1 or not missing <= {*known}:
         raise ValueError("the model that is rehearsed is not one of these classes")
-    return Stream(state, late, then)
-
-
-def _there(tensor: Tensor | None, name: str) -> Tensor:
-    if tensor is None:
-        raise ValueError(f"the tensor {name!r} is missing")
-    return tensor
+    return Stream(state, late, Snapshot(before, known, missing))
 
 
 # Plain values.
@@ -627,10 +561,14 @@ def _as_bytes(names: Any) -> Tensor | None:
     return torch.frombuffer(bytearray(told), dtype=torch.uint8)
 
 
-def _texts(tensor: Tensor | None, name: str, check: Check) -> tuple[Any, ...] | None:
+def _texts(tensors: Tensors, name: str, check: Check) -> tuple[Any, ...] | None:
     """Undo `_as_bytes`."""
-    if tensor is None:
+    if name not in tensors:
         return None
-    found = json.loads(tensor.numpy().tobytes())
+    found = json.loads(tensors[name].numpy().tobytes())
     check(found, name)
     return tuple(found)
+
+
+def _array(tensors: Tensors, name: str) -> NDArray[Any] | None:
+    return tensors[name].numpy() if name in tensors else None

@@ -20,10 +20,12 @@ from mnemosphere.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.files import write_atomically
 from mnemosphere.fitted import FittedModel
 from mnemosphere.interpret.rejection import novelty_threshold
+from mnemosphere.machine import need
 from mnemosphere.model.retrieval import largest_novelty_score
 from mnemosphere.model.votes import Mixture
 
 _OPSET = 17
+_LABELS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}  # else texts
 _IR_VERSION = 8
 _CONSTANT = 1e-9  # of the normalizer: what is left of a constant row after its mean
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
@@ -50,11 +52,8 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     >>> session.run(["label"], {"rows": X_test[:3].to_numpy("float64")})[0].tolist()
     [0, 2, 1]
     """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     encoder, fitted = fitted_parts(model)
-    write_atomically(path, build(fitted, encoder).SerializeToString())
+    write_atomically(Path(path), build(fitted, encoder).SerializeToString())
 
 
 def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:
@@ -64,32 +63,19 @@ def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:
     the type of the classes; probabilities (batch, C) float32, those of `predict_proba`;
     novelty_score (batch,) float32; is_novel (batch,) after `calibrate`.
     """
-    try:
-        from onnx import checker, helper
-    except ImportError as error:
-        raise ImportError("to_onnx needs onnx: pip install 'mnemosphere[onnx]'") from error
+    checker, helper = need("onnx.checker", "onnx"), need("onnx.helper", "onnx")
     graph = _Graph()
     rows = "rows" if encoder is None else _encoded(graph, encoder)
     outputs = _answers(graph, model, _on_sphere(graph, model, rows))
     taken = model.features.n_numbers if encoder is None else encoder.features.n_columns
-    kinds = {"label": graph.kind_of(model.classes), "probabilities": 1, "novelty_score": 1}
-    shapes: dict[str, list[int | str]] = {"probabilities": ["batch", len(model.classes)]}
-    proto = helper.make_model(
-        helper.make_graph(
-            graph.nodes,
-            "mnemosphere",
-            [helper.make_tensor_value_info("rows", graph.double, ["batch", taken])],
-            [
-                helper.make_tensor_value_info(
-                    name, kinds.get(name, graph.bool), shapes.get(name, ["batch"])
-                )
-                for name in outputs
-            ],
-            initializer=graph.constants,
-        ),
-        opset_imports=[helper.make_opsetid("", _OPSET)],
-        producer_name="mnemosphere",
-    )
+    value = helper.make_tensor_value_info
+    inner = helper.make_graph(
+        graph.nodes, "mnemosphere", [value("rows", graph.double, ["batch", taken])],
+        [value(name, kind, ["batch", *more]) for name, kind, *more in outputs],
+        initializer=graph.constants,
+    )  # fmt: skip
+    opset = [helper.make_opsetid("", _OPSET)]
+    proto = helper.make_model(inner, opset_imports=opset, producer_name="mnemosphere")
     proto.ir_version = _IR_VERSION
     checker.check_model(proto)
     return proto
@@ -99,13 +85,13 @@ class _Graph:
     """Nodes and constants, each named by its number."""
 
     def __init__(self) -> None:
-        from onnx import TensorProto, helper, numpy_helper
-
-        self._make, self._constant = helper.make_node, numpy_helper.from_array
+        helper, TensorProto = need("onnx.helper", "onnx"), need("onnx", "onnx").TensorProto
+        self._make = helper.make_node
+        self._constant = need("onnx.numpy_helper", "onnx").from_array
         self._value, self._graph = helper.make_tensor_value_info, helper.make_graph
         self._numbers = itertools.count()
+        self.kind_of = helper.np_dtype_to_tensor_dtype
         self.bool, self.float, self.double = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.DOUBLE
-        self._string, self._int = TensorProto.STRING, TensorProto.INT64
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
@@ -164,19 +150,6 @@ class _Graph:
         name = output or f"n{next(self._numbers)}"
         self.nodes.append(self._make(operation, list(inputs), [name], **more))
         return name
-
-    def kind_of(self, classes: NDArray[Any]) -> int:
-        """The type of the labels."""
-        kinds = {"b": self.bool, "i": self._int, "u": self._int, "f": self.double}
-        return int(kinds.get(classes.dtype.kind, self._string))
-
-    def labels(self, classes: NDArray[Any]) -> str:
-        """The classes as a stored array of their type."""
-        kinds = {"b": bool, "i": np.int64, "u": np.int64, "f": np.float64}
-        dtype = kinds.get(classes.dtype.kind)
-        if dtype is not None:
-            return self.constant(classes, dtype)
-        return self.constant(np.array([str(name) for name in classes.tolist()], dtype=object))
 
 
 def _encoded(g: _Graph, encoder: FittedEncoder) -> str:
@@ -327,8 +300,8 @@ def _exponents(g: _Graph, at: _Point, w: str, mixture: Mixture) -> str:
     return g.plus(h, g.only_if(at.some, lift), -offset)
 
 
-def _answers(g: _Graph, model: FittedModel, at: _Point) -> list[str]:
-    """Nodes from unit rows to the outputs, whose names are returned; in double precision.
+def _answers(g: _Graph, model: FittedModel, at: _Point) -> list[tuple[Any, ...]]:
+    """Nodes from unit rows to the outputs, in double precision; (name, type, more axes) of each.
 
     In single precision the many equal terms of a blank border are rounded alike, which costs
     probabilities their fifth digit. What is stored stays in the precision of the model.
@@ -351,7 +324,9 @@ def _answers(g: _Graph, model: FittedModel, at: _Point) -> list[str]:
     joint = g("Max", joint, g.constant(floor, np.float64))
     joint = g("Where", at.lost, g.stored(votes.prior[None, :n_classes]), joint)
     best = g("ArgMax", joint, axis=1, keepdims=0)
-    g("Gather", g.labels(model.classes), best, output="label", axis=0)
+    labels: NDArray[Any] = model.classes.astype(_LABELS.get(model.classes.dtype.kind, np.str_))
+    labels = labels.astype(object) if labels.dtype.kind == "U" else labels
+    g("Gather", g.constant(labels), best, output="label", axis=0)
     g("Cast", g("Div", joint, g.total(joint)), output="probabilities", to=g.float)
     # −log Σ_μ c_μ exp(h_μ), memories alone: far from all of them it still tells rows apart.
     own = w if model.is_joint else g.stored(density.w.T.contiguous())
@@ -365,8 +340,12 @@ def _answers(g: _Graph, model: FittedModel, at: _Point) -> list[str]:
     score = g("Where", at.lost, farthest, score)
     score = g("Squeeze", score, g.constant([1], np.int64))
     g("Cast", score, output="novelty_score", to=g.float)
-    limit = novelty_threshold(model)
-    if limit is None:
-        return ["label", "probabilities", "novelty_score"]
-    g("Greater", score, g.constant(limit, np.float64), output="is_novel")
-    return ["label", "probabilities", "novelty_score", "is_novel"]
+    outputs = [
+        ("label", g.kind_of(labels.dtype)),
+        ("probabilities", g.float, n_classes),
+        ("novelty_score", g.float),
+    ]
+    if (limit := novelty_threshold(model)) is not None:
+        g("Greater", score, g.constant(limit, np.float64), output="is_novel")
+        outputs.append(("is_novel", g.bool))
+    return outputs

@@ -1,4 +1,4 @@
-"""Arrays as text in a page: whole numbers where that changes no prediction, deflated, base64."""
+"""Arrays as text in a page: in as few bytes as they need, deflated, base64."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import zlib
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from mnemosphere.model.kernel import log_joint
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Votes
+EXACT = 20_000  # numbers of memories that are stored as they are
 
 
 def pack(values: NDArray[Any]) -> dict[str, Any]:
@@ -25,46 +21,13 @@ def pack(values: NDArray[Any]) -> dict[str, Any]:
     return {"kind": kind, "shape": list(values.shape), "data": data.decode()}
 
 
-def pack_memories(mixture: Votes | Parameters, x: Tensor | None, most: float) -> dict[str, Any]:
-    """Memories (P, N) as whole numbers of 8 or 16 bits with one scale each, or as they are.
-
-    x: (B, N) unit rows to evaluate on. The fewest bits are taken that change no predicted class of
-    theirs, and no probability by more than `most`; without rows, 16.
-    """
-    exact = mixture.to(device="cpu", dtype=torch.float64)
-    w = exact.w.numpy()
-    if x is None:
-        return _whole(*_quantize(w, np.int16))
-    wanted = _answers(exact, x)
-
-    def alike(rounded: NDArray[Any]) -> bool:
-        found = _answers(exact.replace(w=torch.from_numpy(rounded.astype(np.float64))), x)
-        same = bool((found.argmax(1) == wanted.argmax(1)).all())
-        return same and float((found - wanted).abs().max()) <= most
-
-    for kind in (np.int8, np.int16):
-        whole, scale = _quantize(w, kind)
-        if alike(whole.astype(np.float32) * scale[:, None]):
-            return _whole(whole, scale)
-    return pack(w.astype(np.float32))
-
-
-def _whole(whole: NDArray[Any], scale: NDArray[Any]) -> dict[str, Any]:
+def pack_memories(w: NDArray[np.float64]) -> dict[str, Any]:
+    """Memories (P, N) as they are, or many of them as whole numbers of 16 bits with one scale each."""
+    if w.size <= EXACT:
+        return pack(w)
+    scale = (np.abs(w).max(axis=1) / np.iinfo(np.int16).max).astype(np.float32)
+    whole = np.rint(w / scale[:, None]).astype(np.int16)
     return {**pack(whole), "scale": pack(scale)}
-
-
-def _quantize(
-    w: NDArray[np.float64], kind: type[np.signedinteger[Any]]
-) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    largest = np.iinfo(kind).max
-    scale = (np.abs(w).max(axis=1) / largest).astype(np.float32)
-    scale[scale == 0] = 1.0
-    return np.rint(w / scale[:, None]).clip(-largest, largest).astype(kind), scale
-
-
-def _answers(mixture: Votes | Parameters, x: Tensor) -> Tensor:
-    """P(y|x) (B, C)."""
-    return log_joint(mixture, x.double().cpu())[:, :-1].softmax(1)
 
 
 def pack_rows(x: NDArray[Any]) -> dict[str, Any]:

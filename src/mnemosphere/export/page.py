@@ -31,19 +31,17 @@ def explore(
     y : array-like of shape (n,), default None
         Their labels.
     **more
-        `max_rows`, `image_shape`, `layout`, `certificate` and `title`, as in `DAMClassifier.explore`.
+        `max_rows`, `image_shape`, `certificate` and `title`, as in `DAMClassifier.explore`.
 
     Examples
     --------
-    >>> mn.export.explore(clusterer.model_, "clusters.html", layout="pca")
+    >>> mn.export.explore(clusterer.model_, "clusters.html")
     """
     write_page(Path(path), payload(model, X, y, **more))
 
 
 def write_page(path: Path, content: dict[str, Any]) -> None:
     """Write the page that shows a payload, atomically."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     write_atomically(path, _render(content).encode())
 
 

@@ -8,25 +8,22 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 from torch import Tensor
 
 from mnemosphere.data.circles import Circles
 from mnemosphere.data.encoding import written
-from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, show
-from mnemosphere.export.layout import map_memories
-from mnemosphere.export.pack import pack, pack_memories, pack_rows
+from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
-from mnemosphere.interpret.certified import certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.counterfactual import counterfactual
 from mnemosphere.interpret.editing import at_level
+from mnemosphere.interpret.radius import certified_radius
 from mnemosphere.interpret.rejection import is_rejected
 from mnemosphere.labels import Labels
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import take_rows
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 from mnemosphere.training.lineage import Lineage
 
@@ -41,7 +38,6 @@ _CHANGES = 3  # features of a counterfactual that are named
 _CHECKED = 3  # rows by which the page checks itself
 # By how much probabilities and scores may be off, with memories as they are or rounded.
 _ALMOST, _ROUNDED, _ROUNDED_SCORE = 1e-5, 5e-3, 0.05
-_ROUGH, _MANY = 5e-4, 20_000  # rounding may change a probability so much, of more numbers than that
 
 
 def payload(
@@ -51,7 +47,6 @@ def payload(
     *,
     max_rows: int = 500,
     image_shape: Sequence[int] | str | None = "auto",
-    layout: str = "auto",
     certificate: Certificate | None = None,
     title: str | None = None,
 ) -> dict[str, Any]:
@@ -60,22 +55,19 @@ def payload(
     X, y: rows to measure by; up to `max_rows` of them go into the page, of each class its
     share. image_shape: (rows, columns) or (rows, columns, 3), None for tables; "auto": a
     square if rows have no names, no negative numbers and a square number of features.
-    layout of the map: "pca", "umap" or "auto". certificate: of `certify`, which is taken
-    here if that is a matter of seconds.
+    certificate: of `certify`, which is taken here if that is a matter of seconds.
     """
     texts = model.features.texts(X)
-    chosen = packed = unit = None
+    chosen = packed = None
     if X is not None:
         X = model.stored(X)
         y = None if y is None else Labels.of(y, X.n_rows)
         chosen = _choose_rows(model, X.n_rows, y, max_rows)
-        some = X.take(torch.from_numpy(chosen)).dense()
-        packed, unit = as_numpy(some.values).astype(np.float64), _unit_rows(model, some)
+        packed = as_numpy(X.take(torch.from_numpy(chosen)).dense().values).astype(np.float64)
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
     levels = _levels(model)
-    w = np.concatenate([level.votes.w.double().cpu().numpy() for level in levels])
-    points = map_memories(w, layout)
+    points = map_memories(np.concatenate([as_numpy(level.votes.w.double()) for level in levels]))
     ends = np.cumsum([level.n_memories for level in levels])
     if certificate is None:
         certificate = _certificate(model, X, y)
@@ -104,7 +96,7 @@ def payload(
         "threshold": known["novelty_threshold"],
         "floor": _HEADROOM * tiny,
         "levels": [
-            _level(level, unit) | {"xy": points[end - level.n_memories : end].round(4).tolist()}
+            _level(level) | {"xy": points[end - level.n_memories : end].round(4).tolist()}
             for level, end in zip(levels, ends, strict=True)
         ],
         "parents": _parents(model.lineage, levels),
@@ -153,10 +145,13 @@ def _least(table: NDArray[Any]) -> float:
     return float(known.min()) if known.size else 0.0
 
 
-def _unit_rows(model: FittedModel, rows: StoredRows) -> Tensor | None:
-    """The rows that have a direction, on the sphere, in float64; None if there is none."""
-    unit, lost = on_sphere(rows, model.normalizer, torch.float64)
-    return None if bool(lost.all()) else take_rows(unit, (~lost).nonzero()[:, 0]).cpu()
+def map_memories(w: NDArray[Any]) -> NDArray[np.float64]:
+    """Points (P, 2) in [−1, 1] for memories (P, N): two principal components, each fills its axis."""
+    points, axes = np.zeros((len(w), 2)), min(2, *w.shape)
+    points[:, :axes] = PCA(axes, svd_solver="full").fit_transform(w)
+    middle = (points.max(axis=0) + points.min(axis=0)) / 2
+    found: NDArray[np.float64] = (points - middle) / np.maximum(np.ptp(points, axis=0) / 2, 1e-12)
+    return found
 
 
 def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
@@ -167,7 +162,7 @@ def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
     some[:, ::2] = np.nan
     x = np.concatenate([x, some, np.full_like(some, np.nan)])
     rows = StoredRows.of(x, model.device)
-    exact = all(p.w.numel() <= _MANY for p in (model.votes, model.density))
+    exact = all(p.w.numel() <= EXACT for p in (model.votes, model.density))
     return {
         "x": pack(x),
         "proba": as_numpy(model.log_proba(rows).exp()).tolist(),
@@ -200,30 +195,18 @@ def _levels(model: FittedModel) -> list[FittedModel]:
     return [*(at_level(model, k) for k in range(tree.n_levels - 1)), model]
 
 
-def _level(model: FittedModel, unit: Tensor | None) -> dict[str, Any]:
+def _level(model: FittedModel) -> dict[str, Any]:
     """One set of memories: votes, and the density, which may have the same memories."""
-    votes, density = model.precise_votes, model.precise_density
-    return {
-        "votes": {"w": _memories(votes, unit), **_exponents(votes), "prior": votes.prior.tolist(), "temperature": votes.temperature},
-        "density": {"w": None if model.is_joint else _memories(density, None), **_exponents(density)},
-        "standing": model.standing.tolist(),
-    }  # fmt: skip
+    votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
+    votes |= {"prior": model.votes.prior.tolist(), "temperature": model.votes.temperature}
+    density |= {"w": None} if model.is_joint else {}
+    return {"votes": votes, "density": density, "standing": model.standing.tolist()}
 
 
-def _exponents(mixture: Votes | Parameters) -> dict[str, Any]:
+def _mixture(mixture: Mixture) -> dict[str, Any]:
+    w, p = as_numpy(mixture.w.double()), as_numpy(mixture.p).astype(np.float32)
     slope, offset = float(mixture.slope), float(mixture.offset)
-    return {"p": _single(mixture.p), "slope": slope, "offset": offset}
-
-
-def _memories(mixture: Votes | Parameters, unit: Tensor | None) -> dict[str, Any]:
-    """As they are, unless that would make a large page."""
-    if mixture.w.numel() > _MANY:
-        return pack_memories(mixture, unit, _ROUGH)
-    return pack(mixture.w.double().cpu().numpy())
-
-
-def _single(p: Tensor) -> dict[str, Any]:
-    return pack(p.double().cpu().numpy().astype(np.float32))
+    return {"w": pack_memories(w), "p": pack(p), "slope": slope, "offset": offset}
 
 
 def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]:

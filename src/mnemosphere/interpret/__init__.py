@@ -1,7 +1,5 @@
 """Functions of a fitted model, and of rows: reasons, counterfactuals, memories, edits, recall."""
 
-from mnemosphere.checks import checked
-from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.classes import (
     add_class,
@@ -17,7 +15,6 @@ from mnemosphere.interpret.density import novelty, score_samples
 from mnemosphere.interpret.discovery import ProposedClass, discover
 from mnemosphere.interpret.editing import (
     at_level,
-    from_parameters,
     relabel_memory,
     shrink,
     with_class_prior,
@@ -32,12 +29,12 @@ from mnemosphere.interpret.exemplars import (
     memory_table,
     name_features,
     name_rows,
-    relevances,
     strongest_features,
 )
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
 from mnemosphere.interpret.feature_contributions import FeatureContributions
 from mnemosphere.interpret.images import ImageExplanation, explain_images, memory_pictures
+from mnemosphere.interpret.radius import CertifiedRadius, certified_radius
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
 from mnemosphere.interpret.rejection import (
     accuracy_threshold,
@@ -50,74 +47,15 @@ from mnemosphere.interpret.rejection import (
     rejection_threshold,
 )
 
-# Functions that change a model: whatever they return is a model that can be saved.
-add_class = checked(add_class)
-add_examples = checked(add_examples)
-remove_examples = checked(remove_examples)
-merge_classes = checked(merge_classes)
-remove_class = checked(remove_class)
-rename_class = checked(rename_class)
-at_level = checked(at_level)
-from_parameters = checked(from_parameters)
-relabel_memory = checked(relabel_memory)
-shrink = checked(shrink)
-with_class_prior = checked(with_class_prior)
-without_memories = checked(without_memories)
-name_features = checked(name_features)
-name_rows = checked(name_rows)
-calibrate = checked(calibrate)
-
 __all__ = [
-    "Certificate",
-    "CertifiedRadius",
-    "ClassificationReport",
-    "Counterfactual",
-    "DecisionSummary",
-    "Explanation",
-    "FeatureContributions",
-    "ImageExplanation",
-    "ProposedClass",
-    "Reason",
-    "RecallPath",
-    "accuracy_threshold",
-    "add_class",
-    "add_examples",
-    "at_level",
-    "calibrate",
-    "certified_radius",
-    "certify",
-    "classification_report",
-    "counterfactual",
-    "coverage_curve",
-    "decision_summary",
-    "decode",
-    "discover",
-    "encode",
-    "evaluate",
-    "explain",
-    "explain_images",
-    "is_novel",
-    "is_rejected",
-    "memory_pictures",
-    "memory_table",
-    "merge_classes",
-    "name_features",
-    "name_rows",
-    "novelty",
-    "predict_set",
-    "recall",
-    "recall_path",
-    "rejection_score",
-    "rejection_threshold",
-    "relabel_memory",
-    "relevances",
-    "remove_class",
-    "remove_examples",
-    "rename_class",
-    "sample",
-    "score_samples",
-    "shrink",
-    "strongest_features",
-    "with_class_prior",
-    "without_memories",
-]
+    "Certificate", "CertifiedRadius", "ClassificationReport", "Counterfactual", "DecisionSummary",
+    "Explanation", "FeatureContributions", "ImageExplanation", "ProposedClass", "Reason",
+    "RecallPath", "accuracy_threshold", "add_class", "add_examples", "at_level", "calibrate",
+    "certified_radius", "certify", "classification_report", "counterfactual", "coverage_curve",
+    "decision_summary", "decode", "discover", "encode", "evaluate", "explain", "explain_images",
+    "is_novel", "is_rejected", "memory_pictures", "memory_table", "merge_classes",
+    "name_features", "name_rows", "novelty", "predict_set", "recall", "recall_path",
+    "rejection_score", "rejection_threshold", "relabel_memory", "remove_class",
+    "remove_examples", "rename_class", "sample", "score_samples", "shrink", "strongest_features",
+    "with_class_prior", "without_memories",
+]  # fmt: skip

@@ -12,14 +12,16 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import unit_chunks
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, check_whole
-from mnemosphere.labels import encode, row_weights, sample_weights
+from mnemosphere.labels import Encoded, encode, row_weights, sample_weights
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import Certificate
 from mnemosphere.model.certificates import certify as certify_rows
 from mnemosphere.schema import warn_user
 from mnemosphere.training.conditional import class_targets
 
-__all__ = ["Certificate", "certify", "labeled_rows", "rows_to_certify", "warn_set_aside"]
+__all__ = [
+    "Certificate", "certify", "encoded_labels", "labeled_rows", "rows_to_certify", "warn_set_aside",
+]  # fmt: skip
 
 _NAMED = 5  # rows that a warning names
 
@@ -75,21 +77,24 @@ def certify(
 
 def labeled_rows(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = None) -> Batch:
     """Unit rows with label weights, those without direction left out; a clusterer reads no y."""
-    stored, settings = model.stored(X), model.record.settings
+    stored = model.stored(X)
     if model.is_classifier:
-        coded = encode(
-            y, stored.n_rows, model.classes, unlabeled=settings.get("unlabeled"),
-            smoothing=model.smoothing, require_label=False, device=stored.device,
-        )  # fmt: skip
-        targets, weight = (
-            coded.targets,
-            row_weights(coded, settings.get("class_weight"), sample_weight),
-        )
+        coded = encoded_labels(model, y, stored)
+        class_weight = model.record.settings.get("class_weight")
+        targets, weight = coded.targets, row_weights(coded, class_weight, sample_weight)
     else:  # one row of zeros stands for all of them
         targets = torch.zeros(1, len(model.classes) + 1, dtype=torch.float64)
         targets = targets.expand(stored.n_rows, -1)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
     return rows_to_certify(model, stored, targets, weight)
+
+
+def encoded_labels(model: FittedModel, y: Any, stored: StoredRows) -> Encoded:
+    """Labels as those of training were encoded; rows may have none."""
+    return encode(
+        y, stored.n_rows, model.classes, unlabeled=model.record.settings.get("unlabeled"),
+        smoothing=model.smoothing, require_label=False, device=stored.device,
+    )  # fmt: skip
 
 
 def rows_to_certify(

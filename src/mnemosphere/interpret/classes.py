@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
+from mnemosphere.checks import checked
 from mnemosphere.fitted import Examples, FittedModel, Floats, as_numpy
 from mnemosphere.interpret.editing import directed
 from mnemosphere.interpret.exemplars import row_texts
@@ -35,6 +36,7 @@ _LEAST = 1e-30  # weight: float32 has it
 _SAME = 1e-5  # distance of unit rows that differ by rounding
 
 
+@checked
 def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     """Add a class from a few rows of it, without training; the other memories stay.
 
@@ -92,6 +94,7 @@ def extend(
     return _imprint(wide.replace(label_mass=mass), column, x, texts, weight, part)
 
 
+@checked
 def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
     """Add rows of known classes as memories, without training; the other memories stay.
 
@@ -137,6 +140,7 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
     return _with_examples(Examples(_base(model), x, columns, texts))
 
 
+@checked
 def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
     """Remove rows that `add_examples` added.
 
@@ -303,6 +307,7 @@ def _likeliest_weight(model: FittedModel, x: Tensor, column: int | None = None) 
     return math.exp(np.clip(found, math.log(_LEAST), math.log(_average_weight(votes.p))))
 
 
+@checked
 def remove_class(model: FittedModel, label: object) -> FittedModel:
     """Remove a class and the memories of its own.
 
@@ -349,6 +354,7 @@ def _rows_of(p: Tensor, memories: Tensor) -> Tensor:
     return torch.cat([p[:1], p[1:][memories]])
 
 
+@checked
 def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
     """Merge several classes into one; its probability is their sum.
 
@@ -383,6 +389,7 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
     return _map_classes(model, _with_label(names, into, model.classes), table)
 
 
+@checked
 def rename_class(model: FittedModel, label: object, into: object) -> FittedModel:
     """Rename a class.
 
@@ -457,4 +464,4 @@ def _with_weights(
     votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w))
     own = own.to(density_w)
     density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
-    return model.replace(votes=votes, density=density, examples=None, lineage=None, stream=None)
+    return model.changed(votes, density, calibration=model.calibration, exemplars=model.exemplars)

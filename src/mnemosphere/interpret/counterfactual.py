@@ -32,7 +32,7 @@ from torch import Tensor
 from mnemosphere.data.encoding import Column, Encoding, is_frame, written
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel, as_numpy, check_whole
+from mnemosphere.fitted import FittedModel, as_numpy, check_whole, row_names
 from mnemosphere.model.kernel import chunks, log_joint_differentiable
 from mnemosphere.model.votes import Votes
 from mnemosphere.text import Shown, Table
@@ -40,14 +40,16 @@ from mnemosphere.text import Shown, Table
 _FARTHEST = 20.0  # standard units that a feature may be changed by
 _STARTS = 4  # memories of the wanted class that are tried
 _WAY = (*(k / 10 for k in range(1, 11)), 1.5, 2.0, 4.0)  # shares of it that are looked at
-_BEYOND = (1.0, 1.02, 1.1, 1.3)  # and of the way to the plane
-_HALVINGS, _LAST_HALVINGS = 8, 30
+_BEYOND = (0.5, 0.8, 1.0, 1.02, 1.1, 1.3, 2.0)  # and of the way to the plane
+_PARTS = 8  # of the way between two shares of it
+_CUTS, _LAST_CUTS = 3, 11
 _ROUNDS = 25
+_GAIN = 1e-4  # a smaller part of the length is none
 _SMALLEST = 0.02  # step that is still taken
 _SHOWN = 10
 _SWITCHED = ("category", "boolean")
 _SWITCHES = 3  # of categories and truth values that are tried one after the other
-_STRETCHES = (1.0, 1.5, 2.0, 3.0)  # of the change of whole numbers before it is rounded
+_STRETCHES = (1.0, 1.5), (2.0, 3.0)  # of the change of whole numbers before it is rounded
 _UNDONE = 30  # whole numbers of a row that may go back by one, the least changes first
 
 
@@ -79,6 +81,8 @@ class Counterfactual(Shown):
         Length of each change, in the unit of `certified_radius`.
     columns : Encoding
         How columns became numbers.
+    names : list of n str
+        What the rows are called: the index of a frame, or numbers.
 
     Examples
     --------
@@ -96,6 +100,7 @@ class Counterfactual(Shown):
     change: NDArray[Any]
     lengths: NDArray[Any]
     columns: Encoding = field(repr=False)
+    names: list[str]
 
     @property
     def distance(self) -> NDArray[Any]:
@@ -151,7 +156,8 @@ class Counterfactual(Shown):
 
     def title(self, row: int, name: str | None = None) -> str:
         """What became of a row, in a line."""
-        start = f"{f'row {row}' if name is None else name}: {self.before[row]} → {self.wanted[row]}"
+        name = f"row {self.names[row]}" if name is None else name
+        start = f"{name}: {self.before[row]} → {self.wanted[row]}"
         if not self.found[row]:
             return f"{start}: no such change was found"
         if not self.change[row].any():
@@ -220,14 +226,18 @@ def counterfactual(
 
     Examples
     --------
-    >>> other = mn.interpret.counterfactual(model, X_test[:1], 1, hold=["alcohol"])
-    >>> bool(other.rows["alcohol"].iloc[0] == X_test["alcohol"].iloc[0])
-    True
+    >>> print(mn.interpret.counterfactual(model, X_test[:1], 1, hold=["alcohol"]))
+    row 54: 0 → 1 with
+    feature          from      to  change
+    ─────────────────────────────────────
+    hue              0.92  0.7116   -0.90
+    flavanoids        2.9   2.336   -0.58
+    color_intensity  5.85   5.433   -0.18
     """
     given = model.stored(X).dense()
     stored = model.completed(given)
     x = stored.values.to(stored.device).double()  # (n, N)
-    names = [str(n) for n in model.features.names or [f"x{i}" for i in range(x.shape[1])]]
+    names = model.features.shown_names
     columns = model.features.encoding or Encoding(tuple(Column(name, "number") for name in names))
     free = torch.ones_like(x, dtype=torch.bool)
     for name in hold:
@@ -251,24 +261,9 @@ def counterfactual(
     else:
         target = model.columns_of(y if np.ndim(y) else [y]).expand(len(x))
     search = _Search(model.precise_votes, model.normalizer.to(x.device), observed)
-    most = x.shape[1] if max_features is None else max_features
-    check_whole(most, "max_features", 1)
-    change, state = torch.full_like(x, torch.nan), x
-    used = torch.zeros(len(x), len(switches), dtype=torch.bool, device=x.device)
-    for n_switched in range(min(_SWITCHES, len(switches), most) + 1):
-        if n_switched:
-            state = _switched(search, state, target, switches, used)
-        own = search(state, target, free)
-        if max_features is not None:
-            kept = own.abs().topk(min(most - n_switched, x.shape[1]), dim=1).indices
-            few = torch.zeros_like(free).scatter(1, kept, value=True) & free
-            own = search(state, target, few)
-        else:
-            few = free
-        own = search.rounded(state, own, target, few)
-        if n_switched:
-            own = (search.apply(state, own) - x) / search.unit(x)
-        change = _shorter(change, own)
+    if max_features is not None:
+        check_whole(max_features, "max_features", 1)
+    change = _shortest(search, x, target, free, switches, max_features)
     after = search.apply(x, change)
     after = torch.where(torch.isnan(after), x, after)
     for place, values in switches:  # without the rounding of units
@@ -278,26 +273,49 @@ def counterfactual(
         after = torch.where((observed[2] > 0) & (x == x.round()), after.round(), after)
         change = (after - x) / search.unit(x)
     framed = model.features.encoding is not None and is_frame(X)
-    hit = model.log_proba(columns.rewrite(X, as_numpy(after)) if framed else after).argmax(1)
-    hit = hit == target
+    written_back = columns.rewrite(X, as_numpy(after)) if framed else after
+    hit = model.log_proba(written_back).argmax(1) == target
     after, change = (torch.where(hit[:, None], t, kept) for t, kept in ((after, x), (change, 0.0)))
     moved = rows = as_numpy(after)
     if framed:
         rows = columns.rewrite(X, moved)
     elif hasattr(X, "iloc"):
         rows = type(X)(moved, X.index, X.columns)
-    wanted, found, change = model.classes[as_numpy(target)], as_numpy(hit), change.nan_to_num(0.0)
     return Counterfactual(
         rows=rows,
         given=as_numpy(x),
         after=moved,
         before=model.classes[as_numpy(order[:, 0])],
-        wanted=wanted,
-        found=found,
-        change=as_numpy(change),
+        wanted=model.classes[as_numpy(target)],
+        found=as_numpy(hit),
+        change=as_numpy(change.nan_to_num(0.0)),
         lengths=as_numpy(search.normalizer.distance(x, after)),
         columns=columns,
+        names=row_names(X, len(x)),
     )
+
+
+def _shortest(
+    search: _Search, x: Tensor, target: Tensor, free: Tensor,
+    switches: list[tuple[slice, Tensor]], max_features: int | None,
+) -> Tensor:  # fmt: skip
+    """The shortest change (n, N) with nothing switched, one category switched, two, …"""
+    most = x.shape[1] if max_features is None else max_features
+    change, state = torch.full_like(x, torch.nan), x
+    used = torch.zeros(len(x), len(switches), dtype=torch.bool, device=x.device)
+    for n_switched in range(min(_SWITCHES, len(switches), most) + 1):
+        if n_switched:
+            state = _switched(search, state, target, switches, used)
+        own, few = search(state, target, free), free
+        if max_features is not None:
+            kept = own.abs().topk(min(most - n_switched, x.shape[1]), dim=1).indices
+            few = torch.zeros_like(free).scatter(1, kept, value=True) & free
+            own = search(state, target, few)
+        own = search.rounded(state, own, target, few)
+        if n_switched:
+            own = (search.apply(state, own) - x) / search.unit(x)
+        change = _shorter(change, own)
+    return change
 
 
 def _places(name: object, names: list[str], columns: Encoding) -> slice | int:
@@ -365,7 +383,7 @@ class _Search:
         """(n, N) changes in standard units; NaN where none was found."""
         parts = [
             self._rows(x[rows], target[rows], free[rows])
-            for rows in chunks(len(x), self.params.n_memories * _STARTS, x.device)
+            for rows in chunks(len(x), self.params.n_memories * _STARTS * len(_WAY), x.device)
         ]
         return torch.cat(parts)
 
@@ -399,15 +417,19 @@ class _Search:
         unit = self.unit(x).expand(len(x), -1)[bent]
         x, target, whole, rest = x[bent], target[bent], whole[bent], free[bent] & ~whole[bent]
         given, best = change[bent], torch.full_like(x, torch.nan)
-        for stretch in _STRETCHES:
-            moved = stretch * given * unit
-            away = moved.sign() * (moved.abs() - 1e-6).ceil()
-            for steps in (moved.round(), away):
-                at = x + self.within(x, torch.where(whole, steps / unit, 0.0)) * unit
-                at = torch.where(whole, at.round(), at)
-                best = _shorter(best, (at + self._moved(at, target, rest) - x) / unit)
-            if stretch == 1.0 and not bool(best.isnan().any()):
+        for stretches in _STRETCHES:
+            left = best.isnan().any(1)
+            if not bool(left.any()):
                 break
+            moved = torch.stack([stretch * given * unit for stretch in stretches])
+            away = moved.sign() * (moved.abs() - 1e-6).ceil()
+            steps = torch.where(whole, torch.cat([moved.round(), away]) / unit, 0.0)
+            at = x + self.within(x, steps) * unit
+            at = torch.where(whole, at.round(), at)[:, left]  # (tries, rows left, N)
+            goal, others = target[left].repeat(len(at)), rest[left].repeat(len(at), 1)
+            onward = at + self._moved(at.flatten(0, 1), goal, others).view_as(at)
+            for found in (onward - x[left]) / unit[left]:
+                best[left] = _shorter(best[left], found)
         order = torch.where(whole, best.abs(), torch.inf).argsort(1)[:, :_UNDONE]
         for place in torch.cat([order, order], 1).T[..., None]:
             fewer = (best * unit).gather(1, place)
@@ -443,16 +465,17 @@ class _Search:
         return scores[:, :-1].log_softmax(1)
 
     def lead(self, x: Tensor, target: Tensor) -> Tensor:
-        """Log-odds of the target against the best other class, less the margin, (n,).
+        """Log-odds of the target against the best other class, less the margin, (…, n).
 
-        −∞ for a change that is none, NaN: the model would take it for missing values.
+        x: (…, n, N). −∞ for a change that is none, NaN: the model would take it for missing values.
         """
-        u, _ = self.normalizer(x)
-        scores = self._log_proba(u)
-        own = scores.gather(1, target[:, None])[:, 0]
-        other = scores.scatter(1, target[:, None], -torch.inf).amax(1)
+        u, _ = self.normalizer(x.flatten(0, -2))
+        scores = self._log_proba(u).reshape(*x.shape[:-1], -1)
+        place = target[:, None].expand(*x.shape[:-1], 1)
+        own = scores.gather(-1, place)[..., 0]
+        other = scores.scatter(-1, place, -torch.inf).amax(-1)
         lead: Tensor = own - other - self.margin
-        return lead.masked_fill(x.isnan().any(1), -torch.inf)
+        return lead.masked_fill(x.isnan().any(-1), -torch.inf)
 
     def _rows(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         unit = self.unit(x)
@@ -460,13 +483,13 @@ class _Search:
         def lead(change: Tensor) -> Tensor:
             return self.lead(x + self.within(x, change) * unit, target)
 
-        def cut(end: Tensor, shares: Sequence[float], halvings: int = _HALVINGS) -> Tensor:
-            return self.within(x, self._cut(lead, end, shares, halvings))
+        def cut(end: Tensor, shares: Sequence[float], rounds: int = _CUTS) -> Tensor:
+            return self.within(x, _cut(lead, end, shares, rounds))
 
         best = torch.full_like(x, torch.nan)
         best[lead(torch.zeros_like(x)) >= -self.margin] = 0.0  # the target's already
-        for end in self._ends(x, target, free, unit):
-            best = _shorter(best, cut(end, _WAY))
+        for found in cut(self._ends(x, target, free, unit), _WAY):
+            best = _shorter(best, found)
         step, onward = torch.ones_like(best[:, :1]), torch.zeros_like(best)
         for _ in range(_ROUNDS):
             # Where no way was found yet, the planes alone lead on.
@@ -477,16 +500,15 @@ class _Search:
             plane = (slope * at).sum(1, keepdim=True) - value[:, None]
             nearest = slope * plane / torch.where(square > 0, square, 1.0)
             onward = (at + step * (nearest - at)).clamp(-_FARTHEST, _FARTHEST)
-            after = _shorter(best, cut(onward, _BEYOND))
-            # What did not help is tried again by half.
-            step = torch.where((after == best).all(1, keepdim=True), step / 2, step)
-            best = after
+            before, best = _length(best), _shorter(best, cut(onward, _BEYOND))
+            # What hardly helped is tried again by half.
+            step = torch.where(_length(best) > before * (1 - _GAIN), step / 2, step)
             if bool((step < _SMALLEST).all()):
                 break
-        return cut(best, (1.0,), _LAST_HALVINGS)
+        return cut(best, (1.0,), _LAST_CUTS)
 
-    def _ends(self, x: Tensor, target: Tensor, free: Tensor, unit: Tensor) -> list[Tensor]:
-        """Changes that lead to the nearest memories that are the target's themselves."""
+    def _ends(self, x: Tensor, target: Tensor, free: Tensor, unit: Tensor) -> Tensor:
+        """Changes (starts, n, N) to the nearest memories that are the target's themselves."""
         w = self.normalizer.restore(self.params.w).to(x)  # (P, N)
         offset, length = self._mean(x), torch.ones_like(x[:, :1])
         if self.normalizer.units is None:  # directions, at the length and mean of the row
@@ -499,28 +521,28 @@ class _Search:
         mine, best = self.own.T[target], self.own.amax(1)  # (n, P), (P,)
         rank = torch.where(mine >= best - 1e-9, -1 / (1 + near), -mine)
         chosen = rank.topk(min(_STARTS, len(w)), dim=1, largest=False).indices  # (n, starts)
-        return [(offset + length * w[m] - x) / unit * free for m in chosen.T]
+        return (offset + length * w[chosen.T] - x) / unit * free
 
-    @staticmethod
-    def _cut(
-        lead: Callable[[Tensor], Tensor], end: Tensor, shares: Sequence[float], halvings: int
-    ) -> Tensor:  # fmt: skip
-        """The way to `end` cut where the target takes the lead; NaN where it never does.
 
-        Looked at are these shares of the way, the first that leads and the one before it, then
-        the middle between them.
-        """
-        low, high = torch.zeros_like(end[:, :1]), torch.full_like(end[:, :1], torch.nan)
-        with torch.no_grad():
-            for share in shares:
-                leads = (lead(share * end) >= 0)[:, None]
-                high = torch.where(leads & torch.isnan(high), share, high)
-                low = torch.where(torch.isnan(high), share, low)
-            for _ in range(halvings):
-                middle = (low + high) / 2
-                leads = (lead(middle * end) >= 0)[:, None]
-                low, high = torch.where(leads, low, middle), torch.where(leads, middle, high)
-        return high * end
+def _cut(
+    lead: Callable[[Tensor], Tensor], end: Tensor, shares: Sequence[float], rounds: int
+) -> Tensor:
+    """The ways to `end` (…, n, N) cut where the target takes the lead; NaN where it never does.
+
+    Looked at are these shares of a way, the first that leads and the one before it, then the same
+    between them, in `_PARTS` steps, and so on.
+    """
+    zero = torch.zeros_like(end[..., :1])
+    tried = torch.stack([zero, *(zero + share for share in shares)])  # (tried, …, n, 1)
+    steps = torch.linspace(0, 1, _PARTS + 1).to(end).reshape(-1, *[1] * end.ndim)
+    with torch.no_grad():
+        for _ in range(rounds):
+            leads = (lead(tried[1:] * end) >= 0)[..., None]
+            first = leads.int().argmax(0, keepdim=True)
+            low, high = tried.gather(0, first)[0], tried.gather(0, first + 1)[0]
+            high = torch.where(leads.any(0), high, torch.nan)
+            tried = low + (high - low) * steps
+    return high * end
 
 
 def _with_slope(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
@@ -530,7 +552,12 @@ def _with_slope(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tens
     return value.detach(), slope
 
 
+def _length(change: Tensor) -> Tensor:
+    """(n, 1); infinite for NaN."""
+    length: Tensor = torch.linalg.vector_norm(change, dim=1, keepdim=True)
+    return length.nan_to_num(torch.inf)
+
+
 def _shorter(a: Tensor, b: Tensor) -> Tensor:
     """Row by row the shorter one; NaN is longer than anything."""
-    size_a, size_b = (t.square().sum(1, keepdim=True).nan_to_num(torch.inf) for t in (a, b))
-    return torch.where(size_b < size_a, b, a)
+    return torch.where(_length(b) < _length(a), b, a)

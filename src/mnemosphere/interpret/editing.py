@@ -1,4 +1,4 @@
-"""Memories taken out, relabeled or put in by hand: new models, no training.
+"""Memories taken out or relabeled by hand: new models, no training.
 
 The weight p_h of a memory is held but for one factor that keeps the sum at 1. `class_prior`:
 
@@ -18,16 +18,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.data.normalize import DENSE, NORMALIZATIONS, Normalizer
+from mnemosphere.checks import checked
 from mnemosphere.data.prepare import on_sphere
-from mnemosphere.features import Features
-from mnemosphere.fitted import (
-    Exemplars,
-    FittedModel,
-    Record,
-    as_numpy,
-    check_whole,
-)
+from mnemosphere.fitted import Exemplars, FittedModel, as_numpy, check_whole
 from mnemosphere.interpret.certify import labeled_rows
 from mnemosphere.model.class_reading import with_floor
 from mnemosphere.model.merge import merge
@@ -40,6 +33,7 @@ from mnemosphere.numerics import polytope
 KINDS = ("hold", "follow")
 
 
+@checked
 def without_memories(
     model: FittedModel, memories: Iterable[int | str], *, class_prior: str = "hold"
 ) -> FittedModel:
@@ -78,6 +72,7 @@ def without_memories(
     return _edited(model, change, class_prior, behind)
 
 
+@checked
 def relabel_memory(
     model: FittedModel,
     memory: int | str,
@@ -120,96 +115,7 @@ def relabel_memory(
     return _edited(model, change, class_prior, model.exemplars)
 
 
-def from_parameters(
-    memories: ArrayLike,
-    class_weights: ArrayLike,
-    *,
-    beta: float,
-    varsigma: float = 1.0,
-    classes: ArrayLike | None = None,
-    normalize: str = "unit",
-    mean: ArrayLike | None = None,
-    scale: ArrayLike | None = None,
-    temperature: float = 1.0,
-) -> FittedModel:
-    """Make a fitted classifier out of numbers, such as the attributes of another one.
-
-    Parameters
-    ----------
-    memories : array-like of shape (P, N)
-        As in `memories_`.
-    class_weights : array-like of shape (P+1, C+1)
-        As in `class_weights_`; scaled to sum to 1. Row 0 is the uniform component.
-    beta : float
-        Inverse temperature.
-    varsigma : float in (0, 1], default 1
-        The regularizer ς.
-    classes : array-like of shape (C,), default None
-        Labels; None: 0 to C − 1.
-    normalize : str, default "unit"
-        How rows are put on the sphere, as in `DAMClassifier`.
-    mean : array-like of shape (N,), default None
-        Means of the features, for normalize="standard".
-    scale : array-like of shape (N,), default None
-        Standard deviations of the features, for normalize="standard".
-    temperature : float, default 1
-        Temperature of the class probabilities.
-
-    Returns
-    -------
-    FittedModel
-        The model.
-
-    Examples
-    --------
-    >>> weights = np.diag([0.0, 1.0, 1.0])[:, [1, 2, 0]]  # a memory per class, no uniform component
-    >>> built = mn.interpret.from_parameters([[1, 0], [0, 1]], weights, beta=5.0)
-    >>> mn.as_estimator(built).predict([[3, 1], [1, 2]])
-    array([0, 1])
-    """
-    p = torch.from_numpy(as_numpy(class_weights).astype(np.float64))
-    given = torch.from_numpy(as_numpy(memories).astype(np.float64))
-    kinds = [kind for kind in NORMALIZATIONS if kind not in DENSE]  # these learn from rows
-    if normalize not in kinds:
-        raise ValueError(f"normalize must be one of {', '.join(kinds)}, got {normalize!r}")
-    if normalize == "standard" and (mean is None or scale is None):
-        raise ValueError("normalize='standard' needs the mean and scale of each feature")
-    if given.ndim != 2 or p.ndim != 2 or len(p) != len(given) + 1:
-        raise ValueError(
-            f"memories must be (P, N) and class_weights (P+1, C+1), got {tuple(given.shape)} and "
-            f"{tuple(p.shape)}; row 0 of the weights is the uniform component"
-        )
-    if not bool(((p >= 0) & torch.isfinite(p)).all()) or not bool(p.sum() > 0):
-        raise ValueError("class_weights must be finite and >= 0, not all 0")
-    learned = (
-        None if v is None else torch.from_numpy(as_numpy(v).astype(np.float64))
-        for v in (mean, scale)
-    )
-    normalizer = Normalizer(normalize, *learned)
-    w, lost = normalizer(given)
-    if bool(lost.any()):
-        raise ValueError(f"memory {int(lost.nonzero()[0])} has no direction: drop it")
-    names = np.arange(p.shape[1] - 1) if classes is None else np.asarray(classes)
-    if names.shape != (p.shape[1] - 1,):
-        raise ValueError(
-            f"class_weights has {p.shape[1]} columns for {names.size} classes: one for each and "
-            "a last one for 'none of them'"
-        )
-    p = p / p.sum()
-    params = Parameters(
-        w, p, torch.tensor(float(beta), dtype=torch.float64), float(varsigma), p.sum(1), p.sum(0)
-    ).check()
-    settings = {
-        "n_memories": len(given), "beta": float(beta), "varsigma": float(varsigma),
-        "normalize": normalize, "label_smoothing": 0.0,
-    }  # fmt: skip
-    return FittedModel(
-        "classifier", Votes.of(params, temperature=temperature), params, normalizer,
-        Features(int(given.shape[1])), names, learns_beta=False, label_mass=params.p_q.clone(),
-        record=Record(settings=settings),
-    )  # fmt: skip
-
-
+@checked
 def with_class_prior(
     model: FittedModel,
     prior: Mapping[Any, float] | ArrayLike,
@@ -254,10 +160,8 @@ def with_class_prior(
         raise ValueError(
             "memories of one class each cannot keep their weights: use memory_weights='follow'"
         ) from error
-    return model.replace(
-        votes=votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p)), density=density,
-        calibration=None, exemplars=None, examples=None, lineage=None, stream=None,
-    )  # fmt: skip
+    votes = votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p))
+    return model.changed(votes, density)
 
 
 def _prior_weights(
@@ -284,6 +188,7 @@ def _prior_weights(
     return weights
 
 
+@checked
 def shrink(
     model: FittedModel, X: Any, y: ArrayLike | None = None, *, n_memories: int
 ) -> FittedModel:
@@ -312,9 +217,10 @@ def shrink(
     """
     check_whole(n_memories, "n_memories")
     rows = labeled_rows(model, X, y)
-    return model.with_trained(merge(model.trained, rows, int(n_memories), model.rule).params)
+    return model.with_trained(merge(model.trained, rows, int(n_memories), model.rule)[0])
 
 
+@checked
 def at_level(model: FittedModel, level: int) -> FittedModel:
     """Return the smaller model at the end of one level of growth.
 
@@ -386,10 +292,7 @@ def _edited(
         even, part = 1 / density.n_columns, model.smoothing
         w, p = _settle(density, change, lambda s: (1 - part) * s + part * even, class_prior)
         density = density.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0)).check()
-    return model.replace(
-        votes=votes, density=density, exemplars=behind, calibration=None, examples=None,
-        lineage=None, stream=None,
-    )  # fmt: skip
+    return model.changed(votes, density, exemplars=behind)
 
 
 def _settle(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import precision_recall_fscore_support
 
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.decision import Spread, spread, summarize
@@ -79,7 +78,7 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
         "rows": len(labels),
         "unknown_labels": int((~known).sum()),
         "classes": classes.tolist(),
-        "per_class": _per_class(truth[known], best[known], found["confusion"], classes),
+        "per_class": _per_class(found["confusion"], classes.tolist()),
         "confusion": found["confusion"],
         "worst_rows": [
             {"row": name, "truth": label, "prediction": said, "probability_of_truth": share}
@@ -116,23 +115,19 @@ def calibration_curve(
     return [(float(s.mean()), float(r.mean()), len(s)) for s, r in parts if len(s)]
 
 
-def _per_class(
-    truth: NDArray[Any], best: NDArray[Any], confusion: NDArray[Any], classes: NDArray[Any]
-) -> list[dict[str, Any]]:
+def _per_class(confusion: NDArray[Any], names: list[Any]) -> list[dict[str, Any]]:
     """Recall and precision of every class; None where there is nothing to divide by."""
-    precision, recall, _, rows = precision_recall_fscore_support(
-        truth, best, labels=np.arange(len(classes)), zero_division=np.nan
-    )
-    wrong = confusion - np.diag(np.diag(confusion))
+    right, given, answered = np.diagonal(confusion), confusion.sum(1), confusion.sum(0)
+    wrong = confusion - np.diag(right)
     return [
         {
-            "class": label,
-            "rows": int(rows[k]),
-            "recall": None if np.isnan(recall[k]) else float(recall[k]),
-            "precision": None if np.isnan(precision[k]) else float(precision[k]),
-            "most_mistaken_for": classes[wrong[k].argmax()].item() if wrong[k].any() else None,
+            "class": name,
+            "rows": int(given[k]),
+            "recall": _share(right[k], given[k]),
+            "precision": _share(right[k], answered[k]),
+            "most_mistaken_for": names[wrong[k].argmax()] if wrong[k].any() else None,
         }
-        for k, label in enumerate(classes.tolist())
+        for k, name in enumerate(names)
     ]
 
 

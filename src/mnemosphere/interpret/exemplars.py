@@ -11,14 +11,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from mnemosphere.checks import checked
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.features import Line
-from mnemosphere.fitted import Exemplars, FittedModel, Floats, as_numpy, check_whole
+from mnemosphere.fitted import Exemplars, FittedModel, as_numpy, check_whole
 from mnemosphere.interpret.certify import certify
 from mnemosphere.machine import need
-from mnemosphere.model import kernel, metric
+from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
@@ -46,23 +47,19 @@ def find_exemplars(
     """
     votes = votes.precise
     larger = max(1.0, n_rows / stored.n_rows)
-    if sample_weight is not None and not bool((sample_weight > 0).all()):
-        kept = (sample_weight > 0).nonzero()[:, 0]
-        stored, sample_weight = stored.take(kept), sample_weight[kept]
-    n_given = stored.n_rows
-    total = float(n_given) if sample_weight is None else float(sample_weight.sum())
-    if n_given > _MOST_ROWS:
-        some = torch.linspace(0, n_given - 1, _MOST_ROWS, dtype=torch.float64).long()
-        stored = stored.take(some)
-        sample_weight = None if sample_weight is None else sample_weight[some]
+    weight = torch.ones(stored.n_rows) if sample_weight is None else sample_weight.cpu()
+    total, kept = float(weight.double().sum()), (weight > 0).nonzero()[:, 0]
+    if len(kept) > _MOST_ROWS:
+        kept = kept[torch.linspace(0, len(kept) - 1, _MOST_ROWS, dtype=torch.float64).long()]
+    if len(kept) < stored.n_rows:
+        stored, weight = stored.take(kept), weight[kept]
     x, lost = on_sphere(stored, normalizer, votes.w.dtype)
     place = (~lost).nonzero()[:, 0]
     nobody = np.full((votes.n_memories, _TYPICAL), -1)
     if place.shape[0] == 0:
         return Exemplars(nobody, np.zeros(votes.n_memories))
     x = x if place.shape[0] == x.shape[0] else x[place]
-    weight = torch.ones(len(x)) if sample_weight is None else sample_weight[place.cpu()].cpu()
-    weight = weight.to(x.device, torch.float64)
+    weight = weight[place.cpu()].to(x.device, torch.float64)
     support = torch.zeros(votes.n_memories, dtype=torch.float64, device=x.device)
     best = x.new_full((_TYPICAL, votes.n_memories), -1.0)
     values = None
@@ -88,9 +85,7 @@ def find_exemplars(
     number = torch.where(best > 0, number, -1)
     found = nobody.copy()
     taken = number.T.cpu()
-    is_row = (taken >= 0).numpy()
-    rows_given = place[taken[taken >= 0].to(place.device)]
-    found[is_row] = stored.call(rows_given.cpu())
+    found[(taken >= 0).numpy()] = stored.call(place.cpu()[taken[taken >= 0]])
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
     means = None if values is None else as_numpy(sums[0] / sums[1])  # NaN for no row
@@ -252,31 +247,7 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
     ]  # fmt: skip
 
 
-def relevances(model: FittedModel) -> Floats:
-    """Compute how much each feature counts in the model's metric, 1 on average.
-
-    It is the diagonal of AᵀA in standard units of the features, and 1 for all without a metric. Compare
-    features by rank: a feature of pure noise keeps about half of the average.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier or clusterer.
-
-    Returns
-    -------
-    ndarray of shape (N,)
-        Relevances.
-
-    Examples
-    --------
-    >>> mn.interpret.relevances(model).shape
-    (4,)
-    """
-    a, n = model.normalizer.metric, model.features.n_numbers
-    return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))
-
-
+@checked
 def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> FittedModel:
     """Name the training rows; explanations, tables, pages and model files show the names.
 
@@ -332,6 +303,7 @@ def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[A
     return np.array(told, dtype=object).reshape(typical.shape)
 
 
+@checked
 def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
     """Name the features of arrays, sparse matrices and tensors, which have no names of their own.
 

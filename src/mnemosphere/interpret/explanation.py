@@ -14,7 +14,7 @@ from torch import Tensor
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel, as_numpy, check_whole
+from mnemosphere.fitted import FittedModel, as_numpy, check_whole, row_names
 from mnemosphere.interpret.decision import spread
 from mnemosphere.interpret.feature_contributions import (
     FeatureContributions,
@@ -124,6 +124,8 @@ class Explanation(Shown):
         Each of these memories once, in the order of their numbers.
     typical_rows : ndarray of shape (n, k, 3) or None
         Training rows like each memory: numbers, −1 for none, or names.
+    names : list of n str
+        What the rows are called: the index of a frame, or numbers.
     source : Source
         The model and the rows that `features` reads.
     texts : list of n str, or None
@@ -150,6 +152,7 @@ class Explanation(Shown):
     n_alike: NDArray[np.int64]
     patterns: NDArray[Any] = field(repr=False)
     typical_rows: NDArray[Any] | None
+    names: list[str] = field(repr=False)
     source: Source = field(repr=False)
     texts: list[str | None] | None = field(default=None, kw_only=True)
 
@@ -230,14 +233,12 @@ class Explanation(Shown):
         """
         order = self._order[row].tolist()
         pair = order[0], order[1 % len(order)]
-        return feature_contributions(
-            self.source, row, self.memory[row], self.classes, pair, self.proba[row]
-        )
+        return feature_contributions(self.source, row, self.memory[row], pair, self.proba[row])
 
     @property
     def shows_features(self) -> bool:
         """Whether features can be shown to people, and there are two classes to tell apart."""
-        return len(self.classes) > 1 and readable(self.source.feature_names)
+        return len(self.classes) > 1 and readable(self.source.model.features.shown_names)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """List the explanation as flat dicts, for a data frame or JSON.
@@ -274,7 +275,7 @@ class Explanation(Shown):
         first, *rest = named
         more = ", …" if len(rest) + 1 < len(order) else ""
         after = f", then {', '.join(rest)}{more}" if rest else ""
-        name = f"row {row}" if name is None else name
+        name = f"row {self.names[row]}" if name is None else name
         if self.texts is not None:
             name += f" {short_text(self.texts[row])}"
         return f"{name}: {first}{after}"
@@ -315,7 +316,7 @@ class Explanation(Shown):
         uniform = float(self.uniform_share[row])
         rest = max(0.0, 1 - float(self.share[row].sum()) - uniform)
         empty = dict.fromkeys(lines[0], "")
-        if int(self.n_alike[row].sum()) < self.source.votes.n_memories:
+        if int(self.n_alike[row].sum()) < self.source.model.n_memories:
             lines += [empty | {"memory": "others", "share": f"{rest:.1%}"}]
         lines += [empty | {"memory": "uniform", "share": f"{uniform:.1%}"}]
         if not any(line["typical rows"] for line in lines):
@@ -327,7 +328,7 @@ class Explanation(Shown):
             found.append(("training rows like these memories", _cut(texts, width)))
         if self.shows_features:
             features = self.features(row)
-            found.append((features.heading, features.table()))
+            found.append((features.title, features.table()))
         return found
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
@@ -428,9 +429,26 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
 
     Examples
     --------
-    >>> why = mn.interpret.explain(model, X_test[:2], n_nearest=3)
-    >>> why.predicted, why.share.shape
-    (array([0, 2]), (2, 3))
+    >>> print(mn.interpret.explain(model, X_test[:1], n_nearest=2))
+    row 54: 0 (99.7%), then 1 (0.2%), …
+    memory   share  overlap  soft label  typical rows
+    ─────────────────────────────────────────────────
+    #3       99.7%    0.965  0 (100%)      54, 40, 30
+    #2        0.3%    0.854  0 (75%)         98, 1, 7
+    others    0.0%
+    uniform   0.0%
+    <BLANKLINE>
+    why 0 rather than 1: odds 457 to 1, log-odds +6.13
+    feature              value  predicted  runner-up  overlap #3  difference
+    ────────────────────────────────────────────────────────────────────────
+    color_intensity       5.85       6.05      4.112      +0.025       +2.64
+    alcohol              13.74      13.88      13.28      +0.164       +1.07
+    flavanoids             2.9      3.147       2.41      +0.173       +0.85
+    hue                   0.92      1.069      1.088      -0.012       +0.61
+    (being average)                                       +0.615       +0.13
+    (soft labels)                                                      +2.03
+    (class frequencies)                                                -1.22
+    sum                                                   +0.965       +6.13
     """
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
@@ -443,7 +461,6 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
     nearest, share, uniform = _shares(model, seen, lost, n_nearest)
     memory = as_numpy(nearest)
-    names = model.features.names or [f"x{i}" for i in range(model.features.n_numbers)]
     return Explanation(
         rows=_rows(model, x, completed),
         classes=model.classes,
@@ -457,10 +474,8 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
-        source=Source(
-            votes, model.normalizer, stored.values, given.values, list(map(str, names)),
-            model.features.lines, model.typical_values,
-        ),
+        names=row_names(X, given.n_rows),
+        source=Source(model, stored.values, given.values),
         texts=model.features.texts(X),
     )  # fmt: skip
 

@@ -31,12 +31,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.encoding import written
-from mnemosphere.data.normalize import Normalizer
 from mnemosphere.features import Line
-from mnemosphere.fitted import as_numpy
+from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import log_joint
-from mnemosphere.model.metric import relevances, strongest_pairs
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
@@ -45,7 +43,6 @@ from mnemosphere.text import Shown, Table
 Floats = NDArray[np.float64]
 _RANK, _STANDARD = "rank among training rows", "standard units"
 _SHOWN = 10
-_PAIRS = 3
 _LEAST = 0.005  # part of class frequencies that is shown
 _MANY, _TEN = 1000, 9.5  # odds that are not told closely; those that are whole numbers
 
@@ -53,13 +50,9 @@ _MANY, _TEN = 1000, 9.5  # odds that are not told closely; those that are whole 
 class Source(NamedTuple):
     """What an explanation rests on: the model that decided, and rows as they were given."""
 
-    votes: Votes
-    normalizer: Normalizer
+    model: FittedModel
     values: Tensor  # (n, N), missing values filled in
     given: Tensor  # (n, N), NaN where missing
-    feature_names: list[str]  # of the numbers
-    lines: list[Line]  # features as a user has them
-    typical: NDArray[Any] | None  # (P, N) values of the features that memories stand for
 
 
 class Summand(NamedTuple):
@@ -128,10 +121,6 @@ class FeatureContributions(Shown):
         Part of not knowing the missing values: the probabilities average over them.
     log_odds : float
         The sum of the last five.
-    relevance : ndarray of shape (N,)
-        How much each feature counts in the metric, 1 on average.
-    pairs : list of (str, str, float)
-        The features that count together most in the metric, if there is one.
 
     Examples
     --------
@@ -164,8 +153,6 @@ class FeatureContributions(Shown):
     difference_frequencies: float
     difference_missing: float
     log_odds: float
-    relevance: Floats
-    pairs: list[tuple[str, str, float]]
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """List the features as dicts, the largest difference first.
@@ -189,7 +176,6 @@ class FeatureContributions(Shown):
                 "predicted_position": _or_none(self.predicted_position[i]),
                 "runner_up_position": _or_none(self.runner_up_position[i]),
                 "difference": float(self.difference[i]),
-                "relevance": float(self.relevance[i]),
                 **{f"overlap_{m}": float(c[i]) for m, c in
                    zip(self.memory, self.contribution, strict=True)},
             }
@@ -200,12 +186,6 @@ class FeatureContributions(Shown):
         if not np.isnan(self.value[i]):
             return float(self.value[i])
         return None if self.written[i] == written(np.nan) else self.written[i]
-
-    @property
-    def relevance_rank(self) -> NDArray[np.int64]:
-        """Rank of each feature in the metric, 1 for the most relevant, ndarray of int of shape (N,)."""
-        found: NDArray[np.int64] = 1 + np.argsort(np.argsort(-self.relevance, kind="stable"))
-        return found
 
     def order(self) -> list[int]:
         """Order the features by the difference that they made, the largest first.
@@ -247,7 +227,6 @@ class FeatureContributions(Shown):
     def table(self, most: int = _SHOWN) -> Table:
         """The features that made the largest difference, for people."""
         heads = ["predicted", "runner-up"] if self.typical else ["input", "predicted", "runner-up"]
-        heads = ["relevance rank", *heads] if self.pairs else heads
         overlap = self.contribution[0].sum() + self.constant[0]
         lines = []
         for name, part, difference, i in (
@@ -258,7 +237,6 @@ class FeatureContributions(Shown):
             if i >= 0:
                 places = self.position, self.predicted_position, self.runner_up_position
                 told = self.typical[i] if self.typical else [_told(at[i]) for at in places]
-                told = [*([str(self.relevance_rank[i])] if self.pairs else []), *told]
                 cells = dict(zip(cells, [self.written[i], *told], strict=True))
             cells[f"overlap {self.memory[0]}"] = "" if part is None else f"{part:+.3f}"
             lines.append({"feature": name, **cells, "difference": f"{difference:+.2f}"})
@@ -266,7 +244,7 @@ class FeatureContributions(Shown):
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
         """What the table says, and the table."""
-        return [self.heading, self.table()]
+        return [self.title, self.table()]
 
     @property
     def title(self) -> str:
@@ -275,12 +253,6 @@ class FeatureContributions(Shown):
             f"why {self.predicted} rather than {self.runner_up}: "
             f"odds {_odds(self.log_odds)}, log-odds {self.log_odds:+.2f}"
         )
-
-    @property
-    def heading(self) -> str:
-        """The title, and the pairs of features that count together most in a metric."""
-        said = (f"{a} {'+' if value > 0 else '−'} {b} ({value:+.2f})" for a, b, value in self.pairs)
-        return f"{self.title}; counting together: {', '.join(said)}" if self.pairs else self.title
 
 
 def _alone(values: Floats, lines: list[Line]) -> Floats:
@@ -316,14 +288,14 @@ def _without_frequencies(votes: Votes, order: tuple[int, int]) -> Votes:
 
 
 def feature_contributions(
-    source: Source, row: int, memory: NDArray[Any], classes: NDArray[Any], order: tuple[int, int],
-    proba: Floats,
-) -> FeatureContributions:  # fmt: skip
+    source: Source, row: int, memory: NDArray[Any], order: tuple[int, int], proba: Floats
+) -> FeatureContributions:
     """One row's decision; memory (k,), order: places of the predicted class and the runner-up.
 
     proba (C,) of the row as it is; features are those of the row with its missing values filled in.
     """
-    votes, normalizer = source.votes.to(dtype=torch.float64), source.normalizer
+    model = source.model
+    votes, normalizer = model.precise_votes.to(dtype=torch.float64), model.normalizer
     x = source.values[row : row + 1].to(votes.w.device).to_dense().double()
     n = x.shape[1]
     u, lost = normalizer(x)
@@ -352,7 +324,7 @@ def feature_contributions(
     parts = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
     difference, apart = normalizer.per_feature(parts)
     memories_odds = 0.0 if bool(lost) else said[0] - said[1]
-    lines, circles = source.lines, normalizer.circles
+    lines, circles, known_values = model.features.lines, normalizer.circles, model.typical_values
     unit = length if normalizer.extra else n**0.5
 
     def summed(values: Tensor) -> Floats:
@@ -363,8 +335,8 @@ def feature_contributions(
     places, at = unit * own[:, :n], unit * v[:, :n] / length
     values, typical = np.full((2, n), np.nan), []
     share = torch.cat(shares)
-    if source.typical is not None:
-        known = torch.from_numpy(source.typical).to(share)
+    if known_values is not None:
+        known = torch.from_numpy(known_values).to(share)
         values = as_numpy(share @ known / share.sum(1, keepdim=True))
         typical = [(line.written(values[0]), line.written(values[1])) for line in lines]
         if normalizer.units is not None:
@@ -373,13 +345,10 @@ def feature_contributions(
     if circles is not None:
         at = normalizer.positions(x)
     position, (near, far) = _alone(as_numpy(at), lines), _alone(as_numpy(share @ places), lines)
-    metric = None if normalizer.metric is None else normalizer.metric[:, :n]
-    relevance = np.ones(n) if metric is None else relevances(metric).cpu().numpy()
-    called, pairs = source.feature_names, [] if metric is None else strongest_pairs(metric, _PAIRS)
     return FeatureContributions(
         names=[line.name for line in lines],
-        predicted=classes[order[0]],
-        runner_up=classes[order[1]],
+        predicted=model.classes[order[0]],
+        runner_up=model.classes[order[1]],
         memory=[memory_name(m) for m in memory],
         value=_alone(given[None], lines)[0],
         written=[line.written(given) for line in lines],
@@ -399,6 +368,4 @@ def feature_contributions(
         difference_frequencies=filled_odds - memories_odds,
         difference_missing=log_odds - filled_odds,
         log_odds=log_odds,
-        relevance=np.array([relevance[line.place].mean() for line in lines]),
-        pairs=[(called[i], called[j], value) for i, j, value in pairs],
     )

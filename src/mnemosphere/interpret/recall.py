@@ -91,7 +91,7 @@ def recall(
     (True, False)
     """
     X = collected(X)
-    found, restore = _recall(model, X, y, known, steps, "nothing")
+    found, restore = _recall(model, X, y, known, steps, record=False)
     rows = restore(found.x)
     return _completed(model, X, known, as_numpy(rows)) if is_frame(X) else like(X, rows)
 
@@ -157,7 +157,7 @@ def recall_path(
     >>> path.rows.shape[1:], path.energies.shape == path.rows.shape[:2]
     ((2, 4), True)
     """
-    found, restore = _recall(model, X, y, known, steps, "rows")
+    found, restore = _recall(model, X, y, known, steps, record=True)
     assert found.path is not None and found.energies is not None  # noqa: PT018
     return RecallPath(
         rows=as_numpy(restore(found.path)),
@@ -168,7 +168,7 @@ def recall_path(
 
 
 def _recall(
-    model: FittedModel, X: Any, y: Any, known: Any, steps: int, record: str
+    model: FittedModel, X: Any, y: Any, known: Any, steps: int, *, record: bool
 ) -> tuple[Recall, Callable[[Tensor], Tensor]]:
     """(the descent, what turns its points into rows)."""
     values, mask = _known(model, X, known)

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
+from mnemosphere.checks import checked
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import Calibration, FittedModel, Floats, as_numpy, like
-from mnemosphere.interpret.certify import rows_to_certify
+from mnemosphere.interpret.certify import encoded_labels, rows_to_certify
 from mnemosphere.interpret.recall import draw
-from mnemosphere.labels import Encoded, Labels, encode, row_weights, sample_weights
+from mnemosphere.labels import Encoded, Labels, row_weights, sample_weights
 from mnemosphere.model.class_reading import best_temperature
 from mnemosphere.schema import warn_user
 
@@ -41,6 +42,7 @@ _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
 # Held-out rows.
 
 
+@checked
 def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = None) -> FittedModel:
     """Keep the scores of held-out rows, by which rates, coverages and accuracies hold.
 
@@ -76,11 +78,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     index, outside = torch.full((stored.n_rows,), -1), torch.zeros_like(kept)
     fitted = model.votes.temperature
     if y is not None and model.is_classifier:
-        settings = model.record.settings
-        coded = encode(
-            y, stored.n_rows, model.classes, unlabeled=settings.get("unlabeled"),
-            smoothing=model.smoothing, require_label=False, device=stored.device,
-        )  # fmt: skip
+        coded = encoded_labels(model, y, stored)
         index = coded.index.cpu()
         outside = kept & (index < 0) & (coded.targets.sum(1) > 0).cpu()
         labeled = (kept & (index >= 0)).to(stored.device)
@@ -93,9 +91,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     scored = _at(model, fitted)
     scale = _scale(scored)
 
-    def scores_of(
-        some: Tensor,
-    ) -> tuple[StoredRows, NDArray[np.float64], NDArray[np.float64]]:
+    def scores_of(some: Tensor) -> tuple[StoredRows, NDArray[Any], NDArray[Any]]:
         """(rows, their novelty, their rejection scores)."""
         own = stored.take(some.to(stored.device))
         reasons = as_numpy(rejection_reasons(scored, own))

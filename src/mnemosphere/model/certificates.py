@@ -198,13 +198,13 @@ class Certificate:
 
 def residual(
     params: Parameters,
-    batch: Batch,
+    stats: Statistics,
     rule: LabelRule = objectives.joint,
     *,
     learn_beta: bool = True,
     hold_weights: bool = True,
 ) -> Residual:
-    """Residual of Eq. (stationarity) on these rows: one pass, in float64.
+    """Residual of Eq. (stationarity), read from the statistics of all rows, in float64.
 
     It is how far `m_step.maximize_bound` moves the parameters. A rule whose label weights can
     be negative has no such step. There the tangent parts of the gradient of the mean loss stand
@@ -215,8 +215,21 @@ def residual(
     learn_beta: False if β is held fixed, so that it need not be stationary. hold_weights: False
     if the weights of memories are learned.
     """
-    stats = accumulate(params, batch.check(params), rule)
-    return _residual(params, stats, rule, learn_beta, hold_weights)
+    old = params.to(dtype=torch.float64)
+    w_bar, p_bar = stats.w_bar.double(), stats.p_bar.double()
+    if rule.supports_fixed_point:
+        new = maximize_bound(old, w_bar, p_bar, learn_beta=learn_beta, hold_weights=hold_weights)
+        return displacement(old, new)
+    prior = old.p_h.clamp_min(torch.finfo(torch.float64).tiny)
+    delta_p = polytope.to_tangent(old.p, p_bar / stats.count, old.p_h, old.p_q)
+    pull = params.varsigma * stats.overlap.double().sum()
+    push = mean_resultant(old.beta, params.n_features)
+    delta_beta = (pull / push - p_bar[1:].sum()).abs() / stats.count
+    return Residual(
+        w=sphere.to_tangent(old.w, w_bar).norm(dim=1) / (stats.count * prior[1:]),
+        p=delta_p.abs().sum(1) / prior,
+        beta=delta_beta if learn_beta else torch.zeros_like(delta_beta),
+    )
 
 
 def settle(
@@ -230,7 +243,8 @@ def settle(
     hold_weights: bool = True,
 ) -> tuple[Parameters, int]:
     """(parameters that a step moves by tol at most, passes taken), or after max_iter passes."""
-    for n_iter in range(max_iter if rule.supports_fixed_point else 0):
+    passes = max_iter if rule.supports_fixed_point else 0
+    for n_iter in range(passes):
         stats = accumulate(params, batch.check(params), rule)
         moved = maximize_bound(
             params, stats.w_bar, stats.p_bar, learn_beta=learn_beta, hold_weights=hold_weights
@@ -238,7 +252,7 @@ def settle(
         if float(displacement(params, moved).largest) <= tol:
             return params, n_iter
         params = moved
-    return params, max_iter if rule.supports_fixed_point else 0
+    return params, passes
 
 
 def certify(
@@ -264,12 +278,10 @@ def certify(
     """
     if not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
-    params, n_iter = settle(
-        params, batch, rule, tol=tol, max_iter=max_iter, learn_beta=learn_beta,
-        hold_weights=hold_weights,
-    )  # fmt: skip
+    learned = {"learn_beta": learn_beta, "hold_weights": hold_weights}
+    params, n_iter = settle(params, batch, rule, tol=tol, max_iter=max_iter, **learned)
     stats = accumulate(params, batch.check(params), rule)
-    moved = _residual(params, stats, rule, learn_beta, hold_weights)
+    moved = residual(params, stats, rule, **learned)
     method = Krylov() if method is None else method
     found = method(params, batch.filled(), rule, generator=generator)
     beta_eff = params.beta_eff
@@ -319,24 +331,4 @@ def certify(
         joint_kinds=tuple(joint_kinds),
         params=params,
         n_iter=n_iter,
-    )
-
-
-def _residual(
-    params: Parameters, stats: Statistics, rule: LabelRule, learn_beta: bool, hold_weights: bool
-) -> Residual:
-    old = params.to(dtype=torch.float64)
-    w_bar, p_bar = stats.w_bar.double(), stats.p_bar.double()
-    if rule.supports_fixed_point:
-        new = maximize_bound(old, w_bar, p_bar, learn_beta=learn_beta, hold_weights=hold_weights)
-        return displacement(old, new)
-    prior = old.p_h.clamp_min(torch.finfo(torch.float64).tiny)
-    delta_p = polytope.to_tangent(old.p, p_bar / stats.count, old.p_h, old.p_q)
-    pull = params.varsigma * stats.overlap.double().sum()
-    push = mean_resultant(old.beta, params.n_features)
-    delta_beta = (pull / push - p_bar[1:].sum()).abs() / stats.count
-    return Residual(
-        w=sphere.to_tangent(old.w, w_bar).norm(dim=1) / (stats.count * prior[1:]),
-        p=delta_p.abs().sum(1) / prior,
-        beta=delta_beta if learn_beta else torch.zeros_like(delta_beta),
     )

@@ -33,7 +33,6 @@ from mnemosphere.model.kernel import log_joint, memory_shares
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.splits import SplitForm
-from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz
 
@@ -73,9 +72,8 @@ class CurvatureMethod(Protocol):
         rule: LabelRule = objectives.joint,
         *,
         generator: torch.Generator | None = None,
-        sums: Sums = ALONE,
     ) -> Curvature:
-        """Curvature at `params` on these rows, which processes share out among them."""
+        """Curvature at `params` on these rows."""
         ...
 
 
@@ -114,7 +112,6 @@ class Nearest:
         rule: LabelRule = objectives.joint,
         *,
         generator: torch.Generator | None = None,
-        sums: Sums = ALONE,
     ) -> Curvature:
         """Curvature at `params` on the strongest rows of each memory."""
         n_rows, n_memories = batch.n_rows, params.n_memories
@@ -122,9 +119,8 @@ class Nearest:
         if n_drawn < n_rows:
             batch = batch.take(_permutation(n_rows, generator, batch.x.device)[:n_drawn])
         n, beta = batch.total_weight, params.beta_eff
-        batch = _own(batch, sums)
         x = batch.x
-        shares, rows = self._select(params, batch, rule, sums)  # (P, m)
+        shares, rows = self._select(params, batch, rule)  # (P, m)
         start = random_tangent(params.w, generator)
         weights = _label_ratios(params, batch, rule) if self.classes else None  # (B, C+1)
         joint: list[tuple[Tensor, ...]] = []
@@ -142,7 +138,7 @@ class Nearest:
 
             def product(u: Tensor, near: Tensor = near, share: Tensor = share) -> Tensor:
                 a = share[:, :, None] * torch.bmm(near, u[:, :, None])  # (M, m, 1)
-                return sums.sum(torch.bmm(near.transpose(1, 2), a)[:, :, 0])[0]  # (M, N)
+                return torch.bmm(near.transpose(1, 2), a)[:, :, 0]  # (M, N)
 
             tangent = partial(sphere.to_tangent, w)
             ritz = rayleigh_ritz(product, tangent, start[block], self.steps)
@@ -151,20 +147,19 @@ class Nearest:
             if weights is not None:
                 p = params.p[1:][block]
                 by_class = share[:, :, None] * _within(p, weights[rows[block]])  # (M, m, C+1)
-                (pull,) = sums.sum(torch.bmm(near.mT, by_class))
-                form = SplitForm(w, p, beta, pull, product)
+                form = SplitForm(w, p, beta, torch.bmm(near.mT, by_class), product)
                 z, value, _ = rayleigh_ritz(
                     form.product, form.tangent, form.start(direction[block]), self.steps
                 )
                 joint.append((*form.parts(z), value))
         # Forward half of a pass over the rows drawn; two products per step with the strongest.
         passes = 0.5 * n_drawn / n_rows + m * (self.steps + 0.5) / n_rows
-        overlap, pull = sums.sum(overlap, shares.abs().sum(1))
         found = curvature_along(params, direction, spread / n, overlap / n, residual, passes)
         if not joint:
             return found
         u, v, value = (torch.cat(part) for part in zip(*joint, strict=True))
         # Below this it is the residue of training, or rounding.
+        pull = shares.abs().sum(1)
         floor = found.lambda_min.clamp_max(0.0) - _CLASS_TOL * beta * pull / n
         gains = (-value / n < floor)[:, None]
         passes += 0.5 * n_drawn / n_rows + m * (self.steps + params.n_columns) / n_rows
@@ -176,14 +171,8 @@ class Nearest:
             passes=passes,
         )
 
-    def _select(
-        self, params: Parameters, batch: Batch, rule: LabelRule, sums: Sums
-    ) -> tuple[Tensor, Tensor]:
-        """The largest responsibilities by modulus of each memory, (P, m), and their rows.
-
-        Of rows that processes share out: those of this one, with 0 for a row that is none of the
-        strongest of all.
-        """
+    def _select(self, params: Parameters, batch: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
+        """The largest responsibilities by modulus of each memory, (P, m), and their rows."""
         shares = params.w.new_zeros(params.n_memories, 0)
         rows = torch.zeros_like(shares, dtype=torch.long)
         for part, r in memory_shares(params, batch, rule):
@@ -193,16 +182,7 @@ class Nearest:
             if shares.shape[1] > self.strongest:
                 keep = shares.abs().topk(self.strongest, dim=1, sorted=False).indices
                 shares, rows = shares.gather(1, keep), rows.gather(1, keep)
-        if sums.size == 1:
-            return shares, rows
-        begin = sums.rank * self.strongest
-        sizes = shares.new_zeros(params.n_memories, sums.size * self.strongest)
-        sizes[:, begin : begin + shares.shape[1]] = shares.abs()
-        (sizes,) = sums.sum(sizes)
-        best = sizes.topk(self.strongest, dim=1, sorted=False).indices
-        own = torch.zeros_like(sizes).scatter_(1, best, 1.0)[:, begin : begin + shares.shape[1]]
-        first = own.argsort(dim=1, descending=True, stable=True)[:, : int(own.sum(1).amax())]
-        return (shares * own).gather(1, first), rows.gather(1, first)
+        return shares, rows
 
 
 @dataclass(frozen=True)
@@ -231,23 +211,20 @@ class Krylov:
         rule: LabelRule = objectives.joint,
         *,
         generator: torch.Generator | None = None,
-        sums: Sums = ALONE,
     ) -> Curvature:
         """Curvature at `params` on all rows."""
-        start = Nearest()(params, batch, rule, generator=generator, sums=sums)
+        start = Nearest()(params, batch, rule, generator=generator)
         passes, direction, n = start.passes, start.direction, batch.total_weight
-        batch = _own(batch, sums)
-
-        def product(u: Tensor) -> Tensor:
-            return sums.sum(split_products(params, batch, rule, u))[0]
-
+        product = partial(_split_products, params, batch, rule)
         tangent = partial(sphere.to_tangent, params.w)
         for _ in range(self.max_cycles):
             direction, spread, residual = rayleigh_ritz(product, tangent, direction, self.steps)
             passes += 1.5 * self.steps
             if bool((residual <= self.tol).all()):
                 break
-        (overlap,) = sums.sum(split_quotients(params, batch, rule, direction)[1])
+        overlap = torch.zeros_like(spread)  # n·o_μ
+        for rows, r in memory_shares(params, batch, rule):
+            overlap += r.mul_(batch.x[rows] @ params.w.T).sum(0)
         return curvature_along(params, direction, spread / n, overlap / n, residual, passes + 1.5)
 
 
@@ -265,30 +242,13 @@ def _within(p: Tensor, ratios: Tensor) -> Tensor:
     return torch.where(total != 0, by_class / torch.where(total != 0, total, 1.0), 0.0)
 
 
-def _own(batch: Batch, sums: Sums) -> Batch:
-    """The rows of the batch that this process takes."""
-    return batch if sums.size == 1 else batch.take(sums.part(batch.n_rows))
-
-
-def split_products(params: Parameters, batch: Batch, rule: LabelRule, u: Tensor) -> Tensor:
+def _split_products(params: Parameters, batch: Batch, rule: LabelRule, u: Tensor) -> Tensor:
     """n·T_μ u^μ for every memory and tangent vectors u (P, N); three matrix products, (P, N)."""
     out = torch.zeros_like(u)
     for rows, r in memory_shares(params, batch, rule):
         x = batch.x[rows]
         out.addmm_(r.mul_(x @ u.T).T, x)  # (P, B) (B, N)
     return sphere.to_tangent(params.w, out)
-
-
-def split_quotients(
-    params: Parameters, batch: Batch, rule: LabelRule, u: Tensor
-) -> tuple[Tensor, Tensor]:
-    """(n·uᵀT_μu, n·o_μ), each (P,), for tangent vectors u (P, N); three matrix products."""
-    spread, overlap = (torch.zeros_like(u[:, 0]) for _ in range(2))
-    for rows, r in memory_shares(params, batch, rule):
-        x = batch.x[rows]
-        spread += (r * (x @ u.T).square_()).sum(0)  # (B, P) -> (P,)
-        overlap += r.mul_(x @ params.w.T).sum(0)
-    return spread, overlap
 
 
 def curvature_along(

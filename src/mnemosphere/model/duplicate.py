@@ -22,17 +22,8 @@ def duplicate(params: Parameters, which: Tensor) -> Parameters:
     The density, the loss and the uniform component stay as they are, and the gradient of the loss
     vanishes where it did: Eq. (fixed_point). `which` holds distinct indices of memories.
     """
-    n = params.n_memories
-    if which.ndim != 1 or which.dtype != torch.long:
-        raise ValueError(
-            f"which must be a vector of memory indices (int64), got {which.dtype} of shape "
-            f"{tuple(which.shape)}"
-        )
-    copies = torch.bincount(which.clamp(0, n - 1), minlength=n)
-    if bool(((which < 0) | (which >= n)).any()) or bool((copies > 1).any()):
-        raise ValueError(f"which must hold distinct indices in [0, {n}), got {which.tolist()}")
-    source = parents(n, which)
-    share = 1 / (1 + copies.to(params.p.dtype))[source]  # (P+R,)
+    source = parents(params.n_memories, which)
+    share = 1 / source.bincount().to(params.p.dtype)[source]  # (P+R,)
     return params.replace(
         w=params.w[source],
         p=torch.cat([params.p[:1], params.p[1:][source] * share[:, None]]),

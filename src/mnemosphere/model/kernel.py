@@ -30,7 +30,7 @@ from mnemosphere.gpu import fused_pass, on_gpu
 from mnemosphere.machine import core_cache
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
-from mnemosphere.model.gaps import Gaps, lift_of, split
+from mnemosphere.model.gaps import Gaps, has_gaps, lift_of, split
 from mnemosphere.model.objectives import LabelRule, given
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
@@ -117,14 +117,14 @@ class Statistics:
 class _Forward(NamedTuple):
     """One chunk: exp(h − shift) for the memories and the uniform component, and log_joint."""
 
-    e: Tensor | None  # (B, P); None where `half` has what it is made of
+    e: Tensor  # (B, P)
     e0: Tensor  # (B,)
     joint: Tensor  # (B, C+1), scaled by exp(−shift)
     log_joint: Tensor  # (B, C+1)
     operand: Tensor  # (B, N) the rows as the large products take them, 0 in their gaps
-    gaps: Gaps | None = None
-    expected: Tensor | None = None  # (R, P) c: the memories expect c·w in the gaps
-    half: fused_pass.Half | None = None
+    gaps: Gaps | None
+    expected: Tensor | None  # (R, P) c: the memories expect c·w in the gaps
+    labels: None = None  # no rule was taken at once
 
 
 class _Pass:
@@ -165,19 +165,20 @@ class _Pass:
         return _cut(n_rows, self.fused.rows_per_chunk())
 
     def forward(
-        self, x: Tensor, *, keep_e: bool = False, labeled: Batch | None = None,
-        blend: float | None = None, scored: bool = True,
-    ) -> _Forward:  # fmt: skip
-        """One chunk; keep_e, scored: e, log_joint is looked at.
-
-        labeled, blend: the rule that kernels of a GPU can take at once, see `fused_pass`.
-        """
-        x, gaps = split(x)
-        if self.fused is not None and not keep_e and gaps is None:
+        self, x: Tensor, labeled: Batch | None = None, blend: float | None = None, *,
+        scored: bool = True,
+    ) -> _Forward | fused_pass.Half:  # fmt: skip
+        """One chunk; labeled, blend: the rule that kernels of a GPU can take at once."""
+        if self.fused is not None and not has_gaps(x):
             labels = () if labeled is None else (labeled.targets, labeled.sample_weight, blend)
             half = self.fused.forward(x, *labels)
             if half is not None:
-                return _Forward(None, half.e0, half.joint, half.log_joint, half.x, half=half)
+                return half
+        return self.plain(x, scored=scored)
+
+    def plain(self, x: Tensor, *, scored: bool = True) -> _Forward:
+        """The same in plain operations; scored: log_joint is looked at."""
+        x, gaps = split(x)
         operand = narrow(x) if self.narrow else x
         e = product(operand, self.scaled_w, narrow=self.narrow)  # (B, P)
         expected = None
@@ -195,19 +196,23 @@ class _Pass:
         log_joint = joint.log() - h0[..., None] if scored else joint
         return _Forward(e, e0, joint, log_joint, operand, gaps, expected)
 
-    def backward(self, f: _Forward, s: Tensor, ratio: Tensor, w_bar: Tensor) -> Tensor | None:
-        """Add to p_bar/p (C+1, P) and w̄; r (B, P), None from the kernels of a GPU."""
-        if self.fused is not None and f.half is not None:
-            self.fused.backward(f.half, s, ratio, w_bar)
-            return None
-        assert f.e is not None
+    def backward(
+        self, f: _Forward | fused_pass.Half, s: Tensor, ratio: Tensor, w_bar: Tensor
+    ) -> None:
+        """Add to p_bar/p (C+1, P) and w̄ (P, N); e is done with afterwards."""
+        if isinstance(f, fused_pass.Half):
+            assert self.fused is not None
+            self.fused.backward(f, s, ratio, w_bar)
+            return
         add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
-        r = f.e.mul_(product(s, self.p_t))  # (B, P), in place: e is done with
+        r = f.e.mul_(product(s, self.p_t))  # (B, P)
         rows = f.operand
         if self.narrow:
             r, rows = narrow(r)[:, : r.shape[1]], rows[:, : w_bar.shape[1]]
         add_product(w_bar, r.mT, rows, narrow=self.narrow)  # (P, N)
-        return r
+        if f.gaps is not None and f.expected is not None:
+            share = r.index_select(-2, f.gaps.rows) * f.expected
+            w_bar.addcmul_(self.w, share.mT @ f.gaps.unknown)
 
 
 class LogJoint:
@@ -264,15 +269,6 @@ def log_joint_differentiable(params: Mixture, x: Tensor, *, gaps: bool = False) 
     return shares.clamp_min(least_density(h.dtype)).log() + h.logsumexp(1, keepdim=True)
 
 
-def responsibilities(params: Mixture, x: Tensor, q: Tensor) -> Tensor:
-    """r[b,γ] for label weights q (B, C+1): an array of shape (B, P+1), so keep B small."""
-    run = _Pass(params, x)
-    f = run.forward(x, keep_e=True)
-    s = q / f.joint
-    assert f.e is not None
-    return torch.cat([(f.e0 * (s @ run.p0))[:, None], f.e * (s @ run.p.T)], dim=1)
-
-
 def class_shares(
     params: Parameters, batch: Batch, rule: LabelRule
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
@@ -284,11 +280,10 @@ def class_shares(
     run = _Pass(params, batch.x)
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
         part = batch.take(rows)
-        f = run.forward(part.x, keep_e=True)
+        f = run.plain(part.x)
         _, weights = rule(f.log_joint, part.targets)
         if part.sample_weight is not None:
             weights = weights * part.sample_weight[:, None]
-        assert f.e is not None
         yield rows, f.e, weights / f.joint
 
 
@@ -319,9 +314,9 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     loss = torch.zeros_like(params.beta, dtype=torch.float64)
     n_rows = batch.x.shape[-2]
     for part in [batch] if params.w.ndim > 2 else map(batch.take, run.chunks(n_rows)):
-        f = run.forward(part.x, labeled=part, blend=rule.blend, scored=rule is not given)
-        if f.half is not None and f.half.labels is not None:
-            s, losses, uniform = f.half.labels
+        f = run.forward(part.x, part, rule.blend, scored=rule is not given)
+        if f.labels is not None:
+            s, losses, uniform = f.labels
             loss += losses.sum()
             ratio0 += uniform.sum(0)[:, None]
         else:
@@ -332,11 +327,8 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
             loss += row_loss.sum(-1, dtype=torch.float64)
             s = weights / f.joint  # (B, C+1)
             add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
-        r = run.backward(f, s, ratio, w_bar)
-        if r is not None and f.gaps is not None and f.expected is not None:
-            share = r.index_select(-2, f.gaps.rows) * f.expected
-            w_bar.addcmul_(params.w, share.mT @ f.gaps.unknown)
-        del f, r  # before the next chunk takes its place
+        run.backward(f, s, ratio, w_bar)
+        del f  # before the next chunk takes its place
     w_bar = w_bar.contiguous()
     if batch.sample_weight is None:
         count = torch.full_like(loss, float(n_rows))

@@ -23,7 +23,7 @@ from mnemosphere.numerics.bessel import (
 
 __all__ = [
     "Residual", "approach_beta", "approach_memories", "bound", "displacement", "maximize_bound",
-    "maximize_bound_from", "share_out", "solve_beta", "with_labels",
+    "maximize_bound_from", "share_out", "with_labels",
 ]  # fmt: skip
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
@@ -78,26 +78,22 @@ def maximize_bound_from(
     hold_weights: bool,
 ) -> tuple[Parameters, tuple[Tensor, Tensor] | None]:
     """The same from the multipliers (ω, λ) of a step before, and those of this one."""
-    params = _maximize_memories(params, w_bar, p_bar, learn_beta=learn_beta)
-    if not hold_weights:
-        return share_out(params, p_bar, hold_classes=True), None
-    found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar), start=multipliers)
-    return params.replace(p=found.p), (found.row_multipliers, found.col_multipliers)
-
-
-def _maximize_memories(
-    params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
-) -> Parameters:
-    """Memories and β of the exact step, class weights as they are."""
     norms = sphere.norms(w_bar)
     params = params.replace(w=_directions(w_bar, norms, params.w))
-    return solve_beta(params, _resultant(params, norms, p_bar)) if learn_beta else params
+    if learn_beta:
+        goal = _resultant(params, norms, p_bar).clamp(_LEAST_RESULTANT, 1 - _LEAST_RESULTANT)
+        beta = inverse_mean_resultant(goal, params.n_features)
+        params = params.replace(beta=beta.to(params.beta))
+    if not hold_weights:
+        return share_out(params, p_bar), None
+    found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar), start=multipliers)
+    return params.replace(p=found.p), (found.row_multipliers, found.col_multipliers)
 
 
 def approach_memories(
     params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
 ) -> Parameters:
-    """The same with one Newton step of β, so that a GPU is never asked for a number."""
+    """Memories of that step and one Newton step of β: no device-to-host synchronization."""
     norms = sphere.norms(w_bar)
     w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
     if not learn_beta:
@@ -124,22 +120,17 @@ def _tol(p_bar: Tensor) -> float:
     return 1e-12 if p_bar.dtype == torch.float64 else 1e-8
 
 
-def share_out(params: Parameters, p_bar: Tensor, *, hold_classes: bool = False) -> Parameters:
-    """Class weights in proportion to p̄, the uniform component's total weight held.
+def share_out(params: Parameters, p_bar: Tensor) -> Parameters:
+    """Class weights that maximize Σ p̄ log p, the class prior and the uniform component's weight held.
 
-    The maximizer of Σ p̄ log p where nothing else is held but, with `hold_classes`, the class
-    prior: then the memories are one row beside the uniform component's in the polytope, and share
-    what each class has there. p_h and p_q become the sums of p.
+    The memories are one row beside the uniform component's in the polytope, and share what each
+    class has there. p_h becomes the row sums of p.
     """
     first, rest = p_bar[..., :1, :], p_bar[..., 1:, :]
     uniform, apart = params.p_h[..., :1], first.sum(-1)  # (1,)
     # Where no row is left to it, the uniform component keeps its classes.
     own = uniform[..., None] * (first / apart[..., None])
     first = torch.where(apart[..., None] > 0, own, params.p[..., :1, :])
-    if not hold_classes:
-        rest = (1 - uniform)[..., None] * (rest / rest.sum((-2, -1), keepdim=True))
-        p = torch.cat([first, rest], -2)
-        return params.replace(p=p, p_h=torch.cat([uniform, rest.sum(-1)], -1), p_q=p.sum(-2))
     total = rest.sum(-2, keepdim=True)
     # Hardly any row left to the uniform component is as good as none, and safer to divide by.
     least = _LEAST_SHARE * total.sum(-1)
@@ -166,16 +157,6 @@ def with_labels(params: Parameters, labels: Tensor) -> Parameters:
     most = (params.p_q / mean).masked_fill_(mean == 0, 1.0).amin().clamp_max(_SURE)
     soft = (params.p_q + most * (labels - mean)).clamp_min(0.0)
     return params.replace(p=params.p_h[:, None] * soft)
-
-
-def solve_beta(params: Parameters, resultant: Tensor | float) -> Parameters:
-    """The same with β = A_N⁻¹(resultant), kept finite and positive."""
-    least, most = _LEAST_RESULTANT, 1 - _LEAST_RESULTANT
-    if isinstance(resultant, Tensor):
-        beta = inverse_mean_resultant(resultant.clamp(least, most), params.n_features)
-        return params.replace(beta=beta.to(params.beta))
-    beta = inverse_mean_resultant(min(max(resultant, least), most), params.n_features)
-    return params.replace(beta=torch.full_like(params.beta, float(beta)))
 
 
 def approach_beta(beta: Tensor, resultant: Tensor, n: int) -> Tensor:

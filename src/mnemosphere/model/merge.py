@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, evaluate
+from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Mixture
@@ -29,25 +28,10 @@ _CDIST_ERROR = 2e-3  # of distances near 0 in single precision
 _ROUNDING = 64  # units of rounding by which copies of one memory may differ
 
 
-@dataclass(frozen=True)
-class Merged:
-    """A smaller model, and what it cost."""
-
-    params: Parameters
-    source: Tensor  # (P_before,) int64: the memory that each old memory went into
-    loss_before: float
-    loss_after: float  # measured, on the same rows
-
-    @property
-    def change(self) -> float:
-        """Measured change of the mean loss."""
-        return self.loss_after - self.loss_before
-
-
 def merge(
     params: Parameters, batch: Batch, n_memories: int, rule: LabelRule = objectives.joint
-) -> Merged:
-    """Merge pairs of memories, cheapest first, until n_memories are left.
+) -> tuple[Parameters, Tensor]:
+    """(parameters, the memory that each old one went into): pairs merged until n_memories are left.
 
     A pair becomes one memory in the direction of o_a w^a + o_b w^b (o: `Statistics.overlap`) that
     keeps the sum of their p and of their p_h. With responsibilities held, that costs
@@ -55,8 +39,8 @@ def merge(
         β_eff (o_a + o_b − ‖o_a w^a + o_b w^b‖) + Σ_γ Σ_y p_bar[γ,y] log(g_γ,y / g'_y)
 
     over γ = a, b, where g = p/p_h is a class profile and g' that of the pair: zero for two copies
-    of one memory. Pairs are taken in rounds of an eighth of the memories at most, each with fresh
-    statistics from one pass. The change of the loss reported is measured, not this estimate.
+    of one memory. The cheapest pairs are taken in rounds of an eighth of the memories at most, each
+    with fresh statistics from one pass.
     """
     if not 1 <= n_memories <= params.n_memories:
         raise ValueError(
@@ -64,8 +48,6 @@ def merge(
         )
     # The estimate needs non-negative responsibilities.
     counting = rule if rule.supports_fixed_point else objectives.joint
-
-    before = evaluate(params, batch, rule)
     source = torch.arange(params.n_memories, device=params.w.device)
     while params.n_memories > n_memories:
         stats = accumulate(params, batch, counting)
@@ -75,7 +57,7 @@ def merge(
         first, second = _pairs(params, pull, stats.p_bar[1:], limit)
         params, where = _join(params, pull, first, second)
         source = where[source]
-    return Merged(params, source, before, evaluate(params, batch, rule))
+    return params, source
 
 
 def alike(params: Mixture, distance: float = _ALIKE, labels: float = _SAME_LABELS) -> Tensor:
@@ -196,8 +178,4 @@ def _join(
     norm = pair.norm(dim=1, keepdim=True)
     w = params.w.clone()
     w[first] = sphere.project(torch.where(norm > 0, pair, params.w[first]))
-    p, p_h = params.p.clone(), params.p_h.clone()
-    p[first + 1] += params.p[second + 1]
-    p_h[first + 1] += params.p_h[second + 1]
-    keep_all = torch.cat([keep.new_ones(1), keep])
-    return params.replace(w=w[keep], p=p[keep_all], p_h=p_h[keep_all]), where
+    return gather(params, w[keep], where), where

@@ -10,14 +10,13 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.numerics import sphere
 
-__all__ = ["MAX_RANK", "apply", "relevances", "relief", "start", "strongest_pairs"]
+__all__ = ["MAX_RANK", "apply", "start"]
 
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
 # Numbers of rows that are seen through a metric at a time.
 _AT_ONCE, _ON_GPU = 1 << 20, 1 << 24
-_NEAR_ROWS, _NEAREST = 500, 5  # whose neighbors are looked for, and how many of each kind
 
 
 def apply(metric: Tensor, batch: Batch) -> Batch:
@@ -31,13 +30,12 @@ def apply(metric: Tensor, batch: Batch) -> Batch:
     return Batch(x, batch.targets, batch.sample_weight)
 
 
-def start(batch: Batch, shrinkage: float, *, weighted: bool = False) -> Tensor:
+def start(batch: Batch, shrinkage: float) -> Tensor:
     """The metric (D, N) that rows with labels suggest, in double precision.
 
     Rows (B, N) of 'standard': their last coordinate gives their length back. Its part of the metric
     is 1. The rest lets rows of one class vary alike in every direction: with S the covariance
-    within classes it is ((1−s)S + s·mean(diag S))^(−1/2), s the shrinkage. weighted: coordinates
-    then count by their `relief`. Rows keep their mean square length. With more than MAX_RANK
+    within classes it is ((1−s)S + s·mean(diag S))^(−1/2), s the shrinkage. Rows keep their mean square length. With more than MAX_RANK
     coordinates all this happens among the MAX_RANK − 1 principal axes.
     """
     rows = _evenly((batch.targets.sum(1) > 0).nonzero()[:, 0], _MOST_ROWS)
@@ -57,8 +55,6 @@ def start(batch: Batch, shrinkage: float, *, weighted: bool = False) -> Tensor:
     # Directions without any variation within classes must not drown all others.
     values = values.clamp_min(torch.maximum(1e-6 * typical, values.new_tensor(1e-100)))
     form = (vectors * values.rsqrt()) @ vectors.T
-    if weighted:
-        form = relief(y @ form, label, weight).sqrt()[:, None] * form
     before, after = ((weight * seen.square().sum(1)).sum() for seen in (z, y @ form.T))
     found = torch.zeros(len(form) + 1, n + 1, dtype=x.dtype, device=x.device)
     found[:-1, :-1] = torch.where(after > 0, before / after, 1.0).sqrt() * (form @ axes)
@@ -78,44 +74,6 @@ def _covariance_within(z: Tensor, label: Tensor, weight: Tensor) -> Tensor:
     return (rest.T * weight) @ rest / weight.sum()
 
 
-def relief(z: Tensor, label: Tensor, weight: Tensor) -> Tensor:
-    """What each coordinate of z (B, n) tells about the class: at most 1, and 1 somewhere.
-
-    Relief (Kira and Rendell 1992) within a radius (as Greene et al. 2009): by how much rows of
-    other classes are further away in a coordinate than rows of the own, among all within the ball
-    around a row that reaches to five of either. The root of the mean difference of squares over the
-    rows, in units of the coordinate's spread; 0 where they are not further away. Nearness is by all
-    coordinates, so one that tells something only together with others counts too. With a ball for
-    each of the two, noise would count: what is further away is so in every coordinate. All 1 where
-    no coordinate tells anything.
-    """
-    some = _evenly(torch.arange(len(z), device=z.device), _NEAR_ROWS)
-    z, label, weight = z[some], label[some], weight[some]
-    spread = z.std(0, correction=0)
-    wide, z = z.dtype, ((z - z.mean(0)) / torch.where(spread > 0, spread, 1.0)).float()
-    gap = torch.cdist(z, z).fill_diagonal_(torch.inf)
-    same = label[:, None] == label
-
-    def reach(among: Tensor) -> Tensor:
-        near = torch.where(among, gap, torch.inf).topk(min(_NEAREST, len(z)), largest=False).values
-        return near.masked_fill(near.isinf(), 0.0).amax(1)
-
-    ball = gap <= torch.maximum(reach(same), reach(~same))[:, None]
-    parts = torch.cat([z.square(), z, torch.ones_like(z[:, :1])], 1)
-
-    def away(among: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean squared distances (B, n) to these rows of the ball, and whether there are any."""
-        sums = (among & ball).to(z) @ parts
-        squares, plain, n_rows = torch.split(sums, [z.shape[1], z.shape[1], 1], 1)
-        squares = squares - 2 * z * plain + n_rows * z.square()
-        return squares / n_rows.clamp_min(1), n_rows > 0
-
-    (own, own_there), (other, other_there) = away(same), away(~same)
-    counts = weight[:, None] * (own_there & other_there)
-    gain = (counts * (other - own).to(wide)).sum(0).clamp_min(0.0)
-    return torch.where(gain.amax() > 0, gain / gain.amax(), 1.0).sqrt()
-
-
 def _principal_axes(z: Tensor, most: int) -> Tensor:
     """The strongest right singular vectors of z (B, n), those that vary at all.
 
@@ -132,25 +90,3 @@ def _principal_axes(z: Tensor, most: int) -> Tensor:
     if rows_are_fewer:
         axes = z.T @ (axes / values[kept].sqrt())
     return axes.mT.flip(0)
-
-
-def relevances(metric: Tensor) -> Tensor:
-    """How much each coordinate counts, (M,): the diagonal of AᵀA, scaled to mean 1."""
-    diagonal = metric.double().square().sum(0)
-    return diagonal / diagonal.mean()
-
-
-def strongest_pairs(metric: Tensor, most: int) -> list[tuple[int, int, float]]:
-    """Pairs of coordinates that count together, (i, j, entry of AᵀA in the scale of `relevances`).
-
-    The largest first, by modulus. Above zero the sum of the two counts for more than each alone,
-    below zero their difference.
-    """
-    a = metric.double()
-    form = a.T @ a
-    form = form / form.diagonal().mean()
-    first, second = torch.ones_like(form).triu(1).nonzero(as_tuple=True)
-    value = form[first, second]
-    best = value.abs().topk(min(most, len(value))).indices
-    parts = (first[best].tolist(), second[best].tolist(), value[best].tolist())
-    return [*zip(*parts, strict=True)]

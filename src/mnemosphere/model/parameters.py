@@ -17,6 +17,7 @@ from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.schema import Array
 
 
+@dataclass(frozen=True)
 class Components:
     """Memories and class weights: what parameters and votes have in common."""
 
@@ -37,6 +38,20 @@ class Components:
     def n_columns(self) -> int:
         """C+1: the classes and "none of them"."""
         return self.p.shape[-1]
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields replaced."""
+        return dataclasses.replace(self, **changes)
+
+    def to(
+        self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Return a copy on another device or in another precision."""
+        parts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        tensors = {name: t for name, t in parts.items() if isinstance(t, Tensor)}
+        return self.replace(
+            **{name: t.to(device=device, dtype=dtype) for name, t in tensors.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -97,10 +112,6 @@ class Parameters(Components):
         if not 0.0 < self.varsigma <= 1.0:
             raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")
 
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields replaced."""
-        return dataclasses.replace(self, **changes)
-
     @classmethod
     def stack(cls, several: Sequence[Self]) -> Self:
         """Parameters of one shape along a leading axis, ς a tensor too: see `kernel`."""
@@ -108,16 +119,6 @@ class Parameters(Components):
         together: Any = {name: torch.stack([t[name] for t in tensors]) for name in tensors[0]}
         together["varsigma"] = together["varsigma"].to(together["w"])
         return cls(**together)
-
-    def to(
-        self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
-        """Return a copy on another device or in another precision."""
-        tensors = self.to_tensors()
-        del tensors["varsigma"]
-        return self.replace(
-            **{name: t.to(device=device, dtype=dtype) for name, t in tensors.items()}
-        )
 
     def clone(self) -> Self:
         """Return a copy with memory of its own."""

@@ -25,8 +25,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.scores import Scores
 from mnemosphere.numerics import sphere
 
-RECORDS = ("nothing", "energies", "rows")
-
 
 @dataclass(frozen=True)
 class Recall:
@@ -49,7 +47,7 @@ def recall(
     known: Tensor | None = None,
     metric: Tensor | None = None,
     tol: float = 1e-6,
-    record: str = "nothing",
+    record: bool = False,
 ) -> Recall:
     """Descend the energy of the effective density from each row; it never increases.
 
@@ -66,19 +64,11 @@ def recall(
     steps: the most steps taken; a row stops once a step moves it by no more than `tol`.
     known: (B, N) bool, True where x is to be kept.
     metric: (N, M) through which rows of M coordinates came to be x; known is then (B, M) of those.
-    record: "nothing", "energies" along the path, or "rows" (and energies) along it.
+    record: keep rows and energies along the path.
     """
     check_rows(params, x)
     if steps < 0 or not tol >= 0:
         raise ValueError(f"steps and tol must be >= 0, got steps={steps}, tol={tol}")
-    if record not in RECORDS:
-        raise ValueError(f"record must be one of {', '.join(RECORDS)}, got {record!r}")
-    shape = (x.shape[0], x.shape[1] if metric is None else metric.shape[1])
-    if known is not None and (known.shape != shape or known.dtype != torch.bool):
-        raise ValueError(
-            f"known must be a boolean mask of shape {shape}, got {known.dtype} of shape "
-            f"{tuple(known.shape)}"
-        )
     scores = Scores(params, class_index, x.shape[0])
     out = x.clone()
     energy = x.new_empty(x.shape[0])
@@ -96,9 +86,8 @@ def recall(
             taken[index] += 1
             moved = (new - old).norm(dim=1) > tol
             converged[index] = ~moved
-            if record == "rows":
+            if record:
                 visited.append(out[rows].clone())
-            if record != "nothing":
                 height.append(height[-1].clone())
                 height[-1][index - rows.start] = scores.energy(new, index)
             index = index[moved]
@@ -112,8 +101,8 @@ def recall(
         energy,
         taken,
         converged,
-        energies=_side_by_side(energies) if record != "nothing" else None,
-        path=_side_by_side(paths) if record == "rows" else None,
+        energies=_side_by_side(energies) if record else None,
+        path=_side_by_side(paths) if record else None,
     )
 
 

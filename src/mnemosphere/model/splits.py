@@ -28,7 +28,7 @@ docs/theory-derivations.md has the proofs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
@@ -296,10 +296,7 @@ class _AllRows:
         labels: Tensor | None = None,
     ) -> None:
         self._params, self._rule = params.to(dtype=torch.float64), rule
-        weight = None if batch.sample_weight is None else batch.sample_weight.double()
-        self._batch = replace(
-            batch, x=batch.x.double(), targets=batch.targets.double(), sample_weight=weight
-        )
+        self._batch = batch.to(dtype=torch.float64)
         self._which, self._labels = which, labels
         self._n = max(batch.total_weight, 1e-300)
         p = self._params.p[1:][which]

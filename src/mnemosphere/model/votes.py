@@ -12,10 +12,9 @@ classes apart need not sum to them.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -116,18 +115,6 @@ class Votes(Components):
                 f"{self.temperature}"
             )
         return self
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields replaced."""
-        return dataclasses.replace(self, **changes)
-
-    def to(
-        self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
-        """Return a copy on another device or in another precision."""
-        return self.replace(
-            **{name: getattr(self, name).to(device=device, dtype=dtype) for name in _TENSORS}
-        )
 
 
 # What a forward pass reads: exponents h_μ = slope·⟨w^μ, x⟩ − offset, h_0 = 0, and class weights.

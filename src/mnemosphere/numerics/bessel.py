@@ -20,7 +20,6 @@ holds down to beta = 0.
 
 import math
 from contextlib import suppress
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -197,22 +196,8 @@ class _InverseMeanResultant(torch.autograd.Function):
         return grads[0] / _resultant_and_slope(beta, ctx.n)[1], None
 
 
-def _check_n(n: int) -> int:
-    if not isinstance(n, Integral) or isinstance(n, bool) or n < 2:
-        raise ValueError(
-            f"n must be an integer of at least 2, got {n!r}: pass the dimension N of the space"
-        )
-    return int(n)
-
-
-def _as_tensor(x: Tensor | float, name: str) -> Tensor:
-    if not isinstance(x, Tensor):
-        return torch.as_tensor(x, dtype=torch.float64)
-    if not x.is_floating_point():
-        raise TypeError(
-            f"{name} must be a floating-point tensor, got {x.dtype}: convert it with .double()"
-        )
-    return x
+def _as_tensor(x: Tensor | float) -> Tensor:
+    return x if isinstance(x, Tensor) else torch.as_tensor(x, dtype=torch.float64)
 
 
 def _outside(x: Tensor, end: float) -> float | None:
@@ -222,7 +207,7 @@ def _outside(x: Tensor, end: float) -> float | None:
 
 
 def _check_beta(beta: Tensor | float) -> Tensor:
-    beta = _as_tensor(beta, "beta")
+    beta = _as_tensor(beta)
     # Asking a GPU would wait for it.
     if not on_gpu(beta) and (got := _outside(beta, math.inf)) is not None:
         raise ValueError(
@@ -255,7 +240,7 @@ def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
     not checked on a GPU; n: the dimension N >= 2. Computed in float64, returned in the dtype of
     beta; differentiable, with derivative `mean_resultant`.
     """
-    n, beta = _check_n(n), _check_beta(beta)
+    beta = _check_beta(beta)
     return _evaluate(_LogRatio, beta, n).to(beta.dtype)
 
 
@@ -265,7 +250,7 @@ def log_omega(beta: Tensor | float, n: int) -> Tensor:
     Arguments, precision and derivative as for `log_omega_ratio`. Prefer that one where constants
     cancel: at beta = 0 this is the log area of the sphere, large and negative for large N.
     """
-    n, beta = _check_n(n), _check_beta(beta)
+    beta = _check_beta(beta)
     log_area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
     return (_evaluate(_LogRatio, beta, n) + log_area).to(beta.dtype)
 
@@ -276,7 +261,7 @@ def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
     It is the mean of <x, w> for x drawn from the von Mises-Fisher distribution of mean direction
     w and concentration beta. Arguments and precision as for `log_omega_ratio`; differentiable.
     """
-    n, beta = _check_n(n), _check_beta(beta)
+    beta = _check_beta(beta)
     return _evaluate(_MeanResultant, beta, n).to(beta.dtype)
 
 
@@ -287,7 +272,7 @@ def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
     N >= 2. Safeguarded Newton steps in float64, returned in the dtype of r; differentiable to any
     order. Near r = 1 the problem itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
     """
-    n, r = _check_n(n), _as_tensor(r, "r")
+    r = _as_tensor(r)
     if (got := _outside(r, 1.0)) is not None:
         raise ValueError(
             f"r must lie in [0, 1), got {got}: no finite beta has this resultant, keep r below 1"

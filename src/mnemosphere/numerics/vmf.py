@@ -41,31 +41,6 @@ def _sample_cosine(
     return cosine, sine
 
 
-def _check(mean: Tensor, kappa: Tensor | float, generator: torch.Generator | None) -> Tensor:
-    """Return kappa broadcast to the rows of mean, in float64."""
-    sphere.check(mean, "mean")
-    if mean.shape[-1] < 2:
-        raise ValueError("mean must have at least 2 columns, got 1: S^0 has two points only")
-    if generator is not None and generator.device.type != mean.device.type:
-        raise ValueError(
-            f"generator is on {generator.device}, mean on {mean.device}: "
-            "make a generator on the device of mean"
-        )
-    kappa = torch.as_tensor(kappa, dtype=torch.float64, device=mean.device)
-    valid = (kappa >= 0) & (kappa < torch.inf)  # false for NaN
-    if not bool(valid.all()):
-        got = kappa[~valid].flatten()[0].item()
-        raise ValueError(f"kappa must be finite and not negative, got {got}: negate mean instead")
-    rows = mean.shape[:-1]
-    try:
-        return kappa.expand(rows)
-    except RuntimeError:
-        raise ValueError(
-            f"kappa must broadcast to the rows of mean {tuple(rows)}, got {tuple(kappa.shape)}: "
-            "expand mean to one row a draw"
-        ) from None
-
-
 @torch.no_grad()
 def sample(
     mean: Tensor, kappa: Tensor | float, *, generator: torch.Generator | None = None
@@ -76,11 +51,16 @@ def sample(
     of the dtype and on the device of mean. For many draws around one direction, expand mean first.
     Time and memory are O(rows N): a reflection carries the first axis on the mean, no matrix.
     """
-    kappa = _check(mean, kappa, generator)
+    sphere.check(mean, "mean")
+    kappa = torch.as_tensor(kappa, dtype=torch.float64, device=mean.device)
+    valid = (kappa >= 0) & (kappa < torch.inf)  # false for NaN
+    if not bool(valid.all()):
+        got = kappa[~valid].flatten()[0].item()
+        raise ValueError(f"kappa must be finite and not negative, got {got}: negate mean instead")
     n = mean.shape[-1]
     # In float64 throughout: a float32 Gaussian is exactly 0 once in 2^24 draws, 0/0 at N = 2.
     w = sphere.project(mean.double().reshape(-1, n))  # (R, N)
-    cosine, sine = _sample_cosine(kappa.reshape(-1), n, generator)
+    cosine, sine = _sample_cosine(kappa.expand(mean.shape[:-1]).reshape(-1), n, generator)
     x = torch.randn(w.shape, generator=generator, dtype=w.dtype, device=w.device)
     x[:, 0] = 0
     x *= (sine / torch.linalg.vector_norm(x, dim=-1)).unsqueeze(-1)

@@ -6,9 +6,7 @@ need("matplotlib")  # says how to install it
 
 from mnemosphere.plots.curves import coverage_curve, novelty_histogram, search  # noqa: E402
 from mnemosphere.plots.functions import memory_curves  # noqa: E402
-from mnemosphere.plots.gallery import memories, memory_gallery  # noqa: E402
-from mnemosphere.plots.growth import split_spectrum  # noqa: E402
-from mnemosphere.plots.latent import latent_classes  # noqa: E402
+from mnemosphere.plots.gallery import memories  # noqa: E402
 from mnemosphere.plots.output import save  # noqa: E402
 from mnemosphere.plots.predictions import confusion_matrix  # noqa: E402
 from mnemosphere.plots.recall import recall_strips  # noqa: E402
@@ -18,13 +16,10 @@ __all__ = [
     "confusion_matrix",
     "coverage_curve",
     "figure_style",
-    "latent_classes",
     "memories",
     "memory_curves",
-    "memory_gallery",
     "novelty_histogram",
     "recall_strips",
     "save",
     "search",
-    "split_spectrum",
 ]

@@ -14,13 +14,8 @@ Array = NDArray[np.float64]
 FIRST = 25  # memories shown when none are named
 
 
-def as_array(
-    value: Any, name: str, ndim: int, *, missing: bool = False, infinite: bool = False
-) -> Array:
-    """`value` (NumPy, torch on any device, nested lists) with `ndim` axes and no NaN or infinity.
-
-    With `missing`, NaN is allowed and means "not there"; with `infinite`, so is +infinity.
-    """
+def as_array(value: Any, name: str, ndim: int) -> Array:
+    """`value` (NumPy, torch on any device, nested lists) with `ndim` axes and no NaN or infinity."""
     if isinstance(value, torch.Tensor):
         value = value.detach().to("cpu", torch.float64).numpy()
     try:
@@ -34,10 +29,6 @@ def as_array(
     if array.size == 0:
         raise ValueError(f"{name} is empty, shape {array.shape}: there is nothing to draw")
     bad = ~np.isfinite(array)
-    if missing:
-        bad &= ~np.isnan(array)
-    if infinite:
-        bad &= ~np.isposinf(array)
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
@@ -77,33 +68,6 @@ def as_indices(indices: Any, n: int) -> NDArray[np.int64]:
     if chosen.min() < 0 or chosen.max() >= n:
         raise ValueError(f"indices must lie in 0..{n - 1}, got {chosen.min()}..{chosen.max()}")
     return chosen.astype(np.int64)
-
-
-def as_soft_labels(p: Any) -> Array:
-    """Soft labels (P, C+1) of the memories; row 0 of p, the uniform component, is left out."""
-    p = as_array(p, "p", 2)
-    if p.shape[0] < 2:
-        raise ValueError(
-            f"p must have a row for the uniform component and one per memory: {p.shape}"
-        )
-    if p.min() < 0:
-        raise ValueError(f"p must not be negative, got {p.min():g}")
-    weight = p[1:].sum(1, keepdims=True)
-    if weight.min() <= 0:
-        raise ValueError("a row of p is zero: drop the memories without weight")
-    soft: Array = p[1:] / weight
-    return soft
-
-
-def as_memories(w: Any, p: Any, image_shape: Sequence[int] | None) -> tuple[Array, Array]:
-    """(memories (P, N), their soft labels (P, C+1)), of the same number."""
-    w, soft = as_patterns(w, "w", image_shape), as_soft_labels(p)
-    if len(soft) != len(w):
-        raise ValueError(
-            f"w has {len(w)} memories but p has {len(soft) + 1} rows: p needs {len(w) + 1}, "
-            "the first for the uniform component"
-        )
-    return w, soft
 
 
 def same_length(expected: int, what: str, **arrays: Any) -> None:

@@ -41,9 +41,8 @@ def learning_curves(history: Sequence[Mapping[str, Any]]) -> Figure:
     passes = np.arange(1, len(history) + 1)
     n_panels = 3 if np.isfinite(accuracy).any() else 2
     figure = new_figure(6.8, 1.2 + 1.8 * n_panels)
-    panels: list[Axes] = list(
-        figure.subplots(n_panels, 1, sharex=True, height_ratios=[1.4, *[1.0] * (n_panels - 1)])
-    )
+    ratios = [1.4, *[1.0] * (n_panels - 1)]
+    panels: list[Axes] = list(figure.subplots(n_panels, 1, sharex=True, height_ratios=ratios))
     top, bottom = panels[0], panels[-1]
     # A curve of one or a few points is seen by its markers only.
     marks: Any = {"marker": "o" if len(history) <= 40 else "", "markersize": 3.5}
@@ -72,29 +71,16 @@ def learning_curves(history: Sequence[Mapping[str, Any]]) -> Figure:
 
 def _mark_phases(panels: Sequence[Axes], rows: Sequence[Mapping[str, Any]]) -> None:
     """A line before the first pass of each phase, its width above where there is room."""
-    starts = [0] + [
-        k for k in range(1, len(rows)) if rows[k].get("phase") != rows[k - 1].get("phase")
-    ]
-    if len(starts) == 1:
-        return
-    left, right = panels[0].get_xlim()
-    last = -np.inf
-    for k in starts:
+    changes = [k for k in range(1, len(rows)) if rows[k]["phase"] != rows[k - 1]["phase"]]
+    room, last = 0.11 * len(rows), -np.inf
+    for k in [0, *changes] if changes else []:
         x = k + 0.5
         if k > 0:
             for panel in panels:
                 panel.axvline(x, color=GREY, linestyle=(0, (4, 3)), linewidth=0.8, zorder=0)
-        if "n_memories" in rows[k] and (x - last) > 0.11 * (right - left):
-            name = f"P = {rows[k]['n_memories']}"
-            panels[0].annotate(
-                name,
-                (x, 1.0),
-                xycoords=("data", "axes fraction"),
-                xytext=(2, 3),
-                textcoords="offset points",
-                fontsize=9,
-                color="#444444",
-            )
+        if x - last > room:
+            panels[0].text(x, 1.01, f" P = {rows[k]['n_memories']}", fontsize=9, color="#444444",
+                           transform=panels[0].get_xaxis_transform())  # fmt: skip
             last = x
 
 
@@ -122,12 +108,11 @@ def search(trials: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Ax
     >>> mn.plots.search(clf.search_)
     <Axes: ...>
     """
-    if len(trials) == 0:
-        raise ValueError("trials are empty: nothing was searched")
+    if len(trials) == 0 or any("rows" not in trial or "error" not in trial for trial in trials):
+        raise ValueError("trials are empty or lack rows and errors: pass search_ of a fitted model")
     score = "log_loss" if "log_loss" in trials[-1] else "agreement"
-    if any(name not in trial for trial in trials for name in ("rows", score, "error")):
-        raise ValueError("trials lack rows, a score or an error: pass search_ of a fitted model")
-    last = [trial for trial in trials if trial["rows"] == trials[-1]["rows"]]
+    stage = [(trial["rows"], trial.get("rung")) for trial in trials]
+    last = [trial for trial, own in zip(trials, stage, strict=True) if own == stage[-1]]
     last.sort(key=lambda trial: float(trial[score]), reverse=score == "agreement")
     mean = as_array([trial[score] for trial in last], score, 1)
     error = as_array([trial["error"] for trial in last], "error", 1)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from mnemosphere.plots.checks import Array
-from mnemosphere.plots.style import PALETTE, plain
+from mnemosphere.plots.style import category_colors, plain
 
 _MAX_BARS = 12  # classes in the prediction
 _LEAST_LINES = 4  # so that the bars of two classes are not thick
+_LETTERS = 26  # of the name of a class
 _LEAST = 0.005  # probability that is written beside its bar
-_REST = "#C8C8C8"  # of a bar: all memories that are not drawn
+REST = "#C8C8C8"  # of a bar: all memories that are not drawn
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,23 @@ class Decision:
         """The place of the most probable class."""
         return int(self.proba.argmax())
 
-    def memory(self, k: int) -> str:
+    @property
+    def memory_class(self) -> list[int]:
+        """The place of the class of each memory (K,)."""
+        found: list[int] = self.soft_labels.argmax(1).tolist()
+        return found
+
+    @property
+    def class_colors(self) -> dict[int, str]:
+        """Colors of the classes that these memories stand for, by the place of the class."""
+        own = list(dict.fromkeys(self.memory_class))
+        return dict(zip(own, category_colors(len(own)), strict=True))
+
+    def memory(self, k: int, letters: int = 9) -> str:
         """A memory's name, label and how clear that is, in two lines."""
-        labels, top = [*self.classes, "none"], int(self.soft_labels[k].argmax())
-        soft = self.soft_labels[k, top]
-        return f"{plain(self.names[k], 10)}\n{plain(labels[top], 9)} ({soft:.2f})"
+        label = [*self.classes, "none"][self.memory_class[k]]
+        soft = self.soft_labels[k].max()
+        return f"{plain(self.names[k], 10)}\n{plain(label, letters)} ({soft:.2f})"
 
     @property
     def title(self) -> str:
@@ -54,23 +66,24 @@ class Decision:
         known = self.truth is not None
         right = str(self.truth) == str(predicted)
         remark = "" if not known else ", right" if right else f", truth: {plain(self.truth)}"
-        return f"{plain(predicted)}\n{self.proba.max():.0%}{remark}"
+        return f"{plain(predicted, _LETTERS)}\n{self.proba.max():.0%}{remark}"
 
 
-def draw_classes(ax: Axes, decision: Decision, colors: Sequence[Any] = PALETTE) -> None:
-    """Probabilities of the classes, stacked from the memories shown and, in grey, all others."""
-    labels = [plain(c) for c in decision.classes]
+def draw_classes(ax: Axes, decision: Decision, colors: Mapping[int, str]) -> None:
+    """Probabilities of the classes in their colors, a part for each memory; in grey all others."""
+    labels = [plain(c, _LETTERS) for c in decision.classes]
     proba, n = decision.proba, len(labels)
     order = np.arange(n)
     if n > _MAX_BARS:
         order = np.argsort(-proba, kind="stable")[:_MAX_BARS]
     parts: Array = decision.shares[:, None] * decision.soft_labels[:, :n]  # (K, C)
     y, start = np.arange(len(order)), np.zeros(len(order))
-    for k, part in enumerate(parts[:, order]):
-        ax.barh(y, part, left=start, height=0.8, color=colors[k % len(colors)])
+    own = [colors.get(int(i), REST) for i in order]
+    for part in parts[:, order]:
+        ax.barh(y, part, left=start, height=0.8, color=own, edgecolor="white", linewidth=0.5)
         start = start + part
     rest = np.maximum(proba[order] - start, 0.0)
-    ax.barh(y, rest, left=start, height=0.8, color=_REST)
+    ax.barh(y, rest, left=start, height=0.8, color=REST)
     top = max(0.05, math.ceil(20 * float(proba.max())) / 20)
     for place, value in zip(y, proba[order], strict=True):
         if value >= _LEAST:

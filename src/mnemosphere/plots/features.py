@@ -11,12 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from mnemosphere.plots.checks import Array
-from mnemosphere.plots.decision import Decision, draw_classes
+from mnemosphere.plots.decision import REST, Decision, draw_classes
 from mnemosphere.plots.style import (
     GREEN,
     GREY,
-    PALETTE,
-    SEQUENTIAL,
     VERMILLION,
     figure_style,
     new_figure,
@@ -24,8 +22,9 @@ from mnemosphere.plots.style import (
 )
 
 _SHOWN = 12  # features
-_LEAST = 0.01  # share of a memory in the legend
-_SHADES = [SEQUENTIAL(depth) for depth in (0.75, 0.6, 0.47, 0.35, 0.25)]  # of memories
+_LEAST = 0.01  # share of a memory that is named
+_TEXTS, _LONGEST = 3, 300  # training rows of a memory, letters of one
+_LINE = 0.17  # inches
 
 
 class Reasons(Protocol):
@@ -40,8 +39,6 @@ class Reasons(Protocol):
     predicted_position: Array  # (N,) of the memories of the predicted class
     runner_up_position: Array
     log_odds: float
-    relevance: Array  # (N,) of the features in the metric
-    pairs: list[tuple[str, str, float]]  # none without a metric
 
     def summands(self, most: int) -> Sequence[tuple[str, float | None, float, int]]:
         """(name, part of the overlap, of the log-odds, number of the feature or −1)."""
@@ -54,45 +51,34 @@ def feature_figure(
     """Where the row and the memories lie in each feature, what each adds to overlap and odds.
 
     Positions are in standard units or ranks, with the value as given beside the name. The bars of overlap
-    and log-odds add up to what their titles say; relevance is what a metric gives each feature.
+    and log-odds add up to what their titles say.
     """
     found: Reasons = reasons
     parts = found.summands(_SHOWN)
     shown = [i for *_, i in parts if i >= 0]
-    names = [name if i < 0 else f"{plain(name, 24)}  {found.written[i]}" for name, *_, i in parts]
+    names = [name if i < 0 else f"{plain(name, 36)}  {found.written[i]}" for name, *_, i in parts]
     overlap, odds = [part or 0.0 for _, part, *_ in parts], [part for *_, part, _ in parts]
     if figure is None:
         figure = new_figure(9.0, float(np.clip(1.8 + 0.27 * len(names), 3.4, 6.4)))
-    widths = [1.5, *([0.5] if found.pairs else []), 1.0, 1.0, 1.1]
-    panels = figure.subplots(1, len(widths), width_ratios=widths).tolist()
-    if found.pairs:
-        shares = [*np.asarray(found.relevance)[shown].tolist(), *[0.0] * (len(names) - len(shown))]
-        _bars(panels[1], shares, [GREY] * len(names), "relevance", "1: average")
-        panels.pop(1).locator_params(axis="x", nbins=2)
-    axes: Any = panels
+    axes: Any = figure.subplots(1, 4, width_ratios=[1.5, 1.0, 1.0, 1.1])
     predicted, runner = plain(found.predicted), plain(found.runner_up)
     _positions(axes[0], found, shown, len(names), f"memories of {predicted}", f"of {runner}")
-    total = sum(overlap)
-    colors = [_SHADES[0]] * len(shown) + [GREY] * (len(names) - len(shown))
-    _bars(
-        axes[1],
-        overlap,
-        colors,
-        f"overlap\nwith {found.memory[0]}: {total:.2f}",
-        "part of\nthe overlap",
-    )
+    known = {str(found.predicted): GREEN, str(found.runner_up): VERMILLION}
+    by_class = {k: known[str(c)] for k, c in enumerate(decision.classes) if str(c) in known}
+    first = by_class.get(decision.memory_class[0], GREY)
+    colors = [first] * len(shown) + [REST] * (len(names) - len(shown))
+    title = f"overlap\nwith {found.memory[0]}: {sum(overlap):.2f}"
+    _bars(axes[1], overlap, colors, title, "part of\nthe overlap")
     colors = [GREEN if v > 0 else VERMILLION for v in odds]
     title = f"log-odds: {found.log_odds:+.2f}"
     _bars(axes[2], odds, colors, title, f"← {runner}\n{predicted} →")
     axes[0].set_yticks(range(len(names)), names)
     axes[0].tick_params(axis="y", length=0)
-    draw_classes(axes[3], decision, _SHADES)
-    for k, name in enumerate(decision.names):
-        if decision.shares[k] >= _LEAST:
-            text = f"{name} {decision.shares[k]:.0%}"
-            axes[3].bar(0, 0, color=_SHADES[k % len(_SHADES)], label=text)
-    if (decision.shares >= _LEAST).any():
-        axes[3].legend(loc="lower right", fontsize=9, title="share", title_fontsize=9)
+    draw_classes(axes[3], decision, by_class)
+    own = zip(decision.names, decision.shares, strict=True)
+    listed = [f"{name} {share:.0%}" for name, share in own if share >= _LEAST]
+    axes[3].text(0.98, 0.02, "\n".join(["memories", *listed]) if listed else "", fontsize=9,
+                 ha="right", transform=axes[3].transAxes)  # fmt: skip
     return figure
 
 
@@ -134,24 +120,36 @@ def _lines(ax: Axes, n: int) -> None:
 @figure_style()
 def memory_texts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> Figure | SubFigure:
     """Memories of texts: the name of each, and the training rows most like it."""
-    figure = new_figure(9.0, max(1.8, 0.68 * len(names) + 0.5))
+    blocks, heights = _blocks(texts, 100)
+    figure = new_figure(9.0, _LINE * heights.sum() + 0.5)
     ax = figure.subplots()
-    for k, lines in enumerate(texts):
-        if k % 2:
-            ax.axhspan(k - 0.5, k + 0.5, color="#F4F4F4")
-        ax.text(0.01, k, "\n".join(_cut(lines, 84)), va="center", fontsize=9, linespacing=1.25)
-    ax.set_yticks(range(len(names)), list(names))
-    ax.set_xlim(0.0, 1.0)
+    _write_blocks(ax, blocks, heights, names)
     ax.set_xticks([])
     ax.spines[["bottom", "left"]].set_visible(False)
-    _lines(ax, len(names))
     ax.set_title("memories, by the training rows most like them")
     return figure
 
 
-def _cut(texts: Sequence[str], most: int) -> list[str]:
-    """The first three texts, on a line each."""
-    return [textwrap.shorten(plain(line, 400), most, placeholder="…") for line in texts[:3]]
+def _blocks(texts: Sequence[Sequence[str]], width: int) -> tuple[list[str], Array]:
+    """For each memory its first texts, broken into lines, and the height of that block in lines."""
+    blocks = []
+    for own in texts:
+        lines = [textwrap.fill(plain(text, _LONGEST), width, subsequent_indent="    ")
+                 for text in own[:_TEXTS]]  # fmt: skip
+        blocks.append("\n".join(lines))
+    return blocks, np.array([max(2, block.count("\n") + 1) + 1.0 for block in blocks])
+
+
+def _write_blocks(ax: Axes, blocks: list[str], heights: Array, names: Sequence[str]) -> Array:
+    """Blocks below each other, names at their left; their middles."""
+    middle: Array = heights.cumsum() - heights / 2
+    for place, block in zip(middle.tolist(), blocks, strict=True):
+        ax.text(0.01, place, block, va="center", fontsize=9, linespacing=1.25)
+    ax.set_yticks(middle, list(names), fontsize=9)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlim(0.0, 1.0)
+    ax.set_ylim(heights.sum(), 0.0)
+    return middle
 
 
 @figure_style()
@@ -165,20 +163,18 @@ def typical_rows(
 
     For rows whose features say nothing to people, such as embeddings.
     """
+    blocks, heights = _blocks(texts, 66)
     if figure is None:
-        figure = new_figure(9.0, max(2.8, 0.75 * len(texts) + 0.9))
+        figure = new_figure(10.0, max(2.8, _LINE * heights.sum() + 0.9))
     axes: Any = figure.subplots(1, 2, width_ratios=[2.4, 1.0])
     left, right = axes
-    for k, lines in enumerate(texts):
-        color = PALETTE[k % len(PALETTE)]
-        left.barh([k], [float(decision.shares[k])], height=0.8, color=color, alpha=0.25)
-        cut = "\n".join(_cut(lines, 64))
-        left.text(0.01, k, cut, va="center", fontsize=9, linespacing=1.25)
-    left.set_yticks(range(len(texts)), [decision.memory(k) for k in range(len(texts))])
-    left.set_xlim(0.0, 1.0)
-    _lines(left, len(texts))
+    names = [decision.memory(k, 26) for k in range(len(texts))]
+    middle = _write_blocks(left, blocks, heights, names)
+    by_class = decision.class_colors
+    colors = [by_class[label] for label in decision.memory_class]
+    left.barh(middle, decision.shares, height=heights - 0.6, color=colors, alpha=0.25)
     left.set_xticks([0.0, 0.5, 1.0], ["0", "50%", "100%"])
     left.set_xlabel("share of the memory")
     left.set_title("training rows like the memories that decided")
-    draw_classes(right, decision)
+    draw_classes(right, decision, by_class)
     return figure

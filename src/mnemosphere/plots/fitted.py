@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +15,10 @@ from mnemosphere.fitted import FittedModel
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.features import memory_texts
 from mnemosphere.plots.functions import memory_curves, representative
-from mnemosphere.plots.gallery import class_weights, memories, memory_gallery
+from mnemosphere.plots.gallery import counted, memories, memory_lines
 from mnemosphere.plots.growth import lineage_tree
-from mnemosphere.plots.latent import latent_classes
 from mnemosphere.plots.recall import recall_strips
+from mnemosphere.plots.style import category_colors
 from mnemosphere.text import readable
 
 Shape = tuple[int, ...] | None
@@ -27,23 +28,35 @@ _CURVES = 8  # memories in one panel
 def memories_of(
     model: FittedModel, shape: Shape = None, count: int = 25, pictures: NDArray[Any] | None = None
 ) -> Figure | SubFigure | Axes:
-    """Memories of a classifier with their classes, or of a clusterer by cluster.
+    """Memories with the class or the cluster that each stands for.
 
-    Where features have names that can be read, those of both by them; memories of texts by texts;
-    memories on circles as functions of the features. Where memories are no images, their class
-    weights are below them.
+    Memories of texts are drawn by texts, memories on circles as functions of the features, spectra
+    as lines, and those with readable features by these.
 
     pictures (P, pixels): what memories look like, where they are not images themselves.
     """
-    behind, label = model.exemplars, _class_weights(model)[1:].argmax(1)
-    called = [*model.classes.tolist(), "none of them"]
+    label = model.votes.p[1:].argmax(1).cpu().numpy()
+    what = "class" if model.is_classifier else "cluster"
+    classes = [*model.classes.tolist(), "none of them"]
+    called = [classes[k] for k in label]
+    chosen = representative(model, count)
+    by_class = chosen[np.argsort(label[chosen], kind="stable")]
+    behind, normalizer = model.exemplars, model.normalizer
     if model.features.encoder is not None and behind is not None and behind.names is not None:
         texts = behind.as_lists()
-        shown = sorted(representative(model, count).tolist(), key=lambda m: (label[m], m))
-        titles = [f"{memory_name(m)} {called[label[m]]}" for m in shown]
-        return memory_texts(titles, [texts[m] for m in shown])
-    w, normalizer = model.memories if pictures is None else pictures, model.normalizer
-    unit = "coordinate on the sphere"
+        titles = [f"{memory_name(m)} {called[m]}" for m in by_class]
+        return memory_texts(titles, [texts[m] for m in by_class])
+    w, unit = model.memories if pictures is None else pictures, "coordinate on the sphere"
+    names = [str(name) for name in model.features.names or []]
+    named = shape is None and pictures is None and bool(names) and readable(names)
+    scale = _scale(names) if named else None
+    if scale is not None and normalizer.circles is None:
+        few, colors = by_class[:_CURVES], category_colors(len(classes))
+        return memory_lines(
+            scale[0], w[few], [f"{memory_name(m)} {called[m]}" for m in few],
+            [colors[label[m]] for m in few], axis=scale[1] or "feature",
+            title=f"{counted(len(few), len(w))}, each with its {what}",
+        ).figure  # fmt: skip
     if normalizer.units is not None and pictures is None:
         if shape is not None:  # pixels are alike: memories look like rows
             w = w - w.mean(axis=1, keepdims=True)
@@ -52,33 +65,23 @@ def memories_of(
             w = (w - normalizer.mean.cpu().numpy()) / normalizer.units.cpu().numpy()
         else:
             return memory_curves(model, indices=representative(model, min(count, _CURVES)))
-    parts = (w, _class_weights(model))
-    names = [str(name) for name in model.features.names or []]
-    named = shape is None and pictures is None and bool(names) and readable(names)
-    if not model.is_classifier and not named:
-        scale = float(np.quantile(np.abs(w), 0.99)) or None
-        return latent_classes(*parts, image_shape=shape, vmax=scale)
-    chosen = representative(model, count)
-    if shape is not None:
-        labels = [called[label[m]] for m in chosen]
-        return memories(w, shape, indices=chosen, labels=labels).figure
-    return memory_gallery(
-        *parts, classes=model.classes.tolist(), image_shape=shape,
-        feature_names=names if named else None, unit=unit, indices=chosen,
-    )  # fmt: skip
+    if named or not model.is_classifier:
+        chosen = by_class
+    return memories(
+        w, shape, indices=chosen, unit=unit, feature_names=names if named else None,
+        labels=[called[m] for m in chosen],
+        title=f"{counted(len(chosen), len(w))}, each with its {what}",
+    ).figure  # fmt: skip
 
 
-def _class_weights(model: FittedModel) -> NDArray[Any]:
-    """P (P+1, C+1) with which the model predicts: without what label smoothing put there."""
-    found: NDArray[Any] = model.votes.p.cpu().numpy()
-    return found
-
-
-def classes_of(model: FittedModel, count: int = 25) -> Axes:
-    """Soft labels of some memories."""
-    return class_weights(
-        _class_weights(model), model.classes.tolist(), indices=representative(model, count),
-    )  # fmt: skip
+def _scale(names: Sequence[str]) -> tuple[NDArray[Any], str] | None:
+    """(places, unit) of features that are points along a scale, such as 400 nm, 405 nm, …"""
+    found = [re.fullmatch(r"(-?\d+(?:\.\d+)?)\s*(\D*)", name) for name in names]
+    known = [match for match in found if match is not None]
+    if len(known) < max(3, len(names)) or len({match[2] for match in known}) > 1:
+        return None
+    at = np.array([float(match[1]) for match in known])
+    return (at, known[0][2]) if (np.diff(at) > 0).all() else None
 
 
 def tree_of(model: FittedModel, shape: Shape = None) -> Axes:

@@ -13,7 +13,7 @@ from mnemosphere.features import Line
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import as_indices
-from mnemosphere.plots.style import GREY, category_style, figure_style, new_figure, plain
+from mnemosphere.plots.style import GREY, category_colors, figure_style, new_figure, plain
 
 _PANELS, _COLUMNS = 12, 4
 _TAILS = 0.01  # of the training rows on either side that an axis may leave out
@@ -70,6 +70,8 @@ def memory_curves(
     spread = [np.sqrt((m * (c[chosen] ** 2)).sum(-1)).max() for _, c, m in curves]
     order = np.argsort(-np.array(spread), kind="stable")[:n_features]
     label = model.votes.p[1:].argmax(1).cpu().numpy()
+    by_class = category_colors(len(model.classes) + 1)
+    colors = [by_class[label[m]] for m in chosen]
     ncols = min(_COLUMNS, len(order))
     nrows = -(-len(order) // ncols)
     if figure is None:
@@ -78,13 +80,12 @@ def memory_curves(
     for ax, k in zip(axes, order, strict=False):
         ax.axhline(0.0, color=GREY, linewidth=0.5, zorder=0)
         at, curve, mass = curves[k]
-        styles = [category_style(int(label[m]))[0] for m in chosen]
-        _panel(ax, lines[k], at, curve[chosen], mass, styles)
+        _panel(ax, lines[k], at, curve[chosen], mass, colors)
         ax.set_title(plain(lines[k].name, 24), fontsize=10)
     for ax in axes[len(order) :]:
         ax.set_axis_off()
     names = [*model.classes.tolist(), "none of them"]
-    handles = [axes[0].plot([], [], color=category_style(int(label[m]))[0])[0] for m in chosen]
+    handles = [axes[0].plot([], [], color=color)[0] for color in colors]
     titles = [f"{memory_name(int(m))} {plain(names[label[m]])}" for m in chosen]
     figure.legend(handles, titles, loc="outside upper left", ncols=min(4, len(titles)))
     figure.supylabel("log-odds, relative to the mean memory", fontsize=10)

@@ -14,14 +14,7 @@ from matplotlib.ticker import PercentFormatter
 from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
 from mnemosphere.plots.decision import Decision, draw_classes
 from mnemosphere.plots.patterns import aspect, pattern_axes
-from mnemosphere.plots.style import (
-    PALETTE,
-    SEQUENTIAL,
-    figure_style,
-    new_axes,
-    new_figure,
-    plain,
-)
+from mnemosphere.plots.style import SEQUENTIAL, figure_style, new_axes, new_figure, plain
 
 _MAX_PRINTED = 30  # classes beyond which the counts would be too small to read
 
@@ -79,15 +72,9 @@ def confusion_matrix(
     if n <= _MAX_PRINTED:
         font = float(np.clip(230 / n, 6.5, 11.0))
         for row, column in zip(*np.nonzero(counts), strict=True):
-            ax.text(
-                column,
-                row,
-                f"{counts[row, column]:.5g}",
-                ha="center",
-                va="center",
-                fontsize=font,
-                color="white" if share[row, column] > 0.5 else "black",
-            )
+            color = "white" if share[row, column] > 0.5 else "black"
+            ax.text(column, row, f"{counts[row, column]:.5g}", ha="center", va="center",
+                    fontsize=font, color=color)  # fmt: skip
     size = float(np.clip(240 / n, 7.0, 10.0))
     step = 1 if n <= _MAX_PRINTED else math.ceil(n / 20)
     turn = 90 if max(map(len, columns)) > 3 else 0
@@ -123,14 +110,15 @@ def explanation_strip(
     )
     truth = "" if decision.truth is None else f"truth: {plain(decision.truth)}"
     titles = [f"input\n{truth}", *(decision.memory(k) for k in range(n))]
-    colors = ["black", *(PALETTE[k % len(PALETTE)] for k in range(n))]
+    by_class = decision.class_colors
+    colors = ["black", *(by_class[label] for label in decision.memory_class)]
     for k, shown in enumerate([pattern, *memories]):
         ax = figure.add_subplot(grid[0, k])
         pattern_axes(ax, shown, image_shape, colors[k], 2.0)
         ax.set_title(titles[k], fontsize=10, loc="center")
     for k, color in enumerate(colors[1:]):
         _share_axes(figure.add_subplot(grid[1, k + 1]), float(decision.shares[k]), color)
-    draw_classes(figure.add_subplot(grid[:, n + 1]), decision)
+    draw_classes(figure.add_subplot(grid[:, n + 1]), decision, by_class)
     return figure
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import LogFormatter
 
@@ -20,6 +21,7 @@ PURPLE, SKY, BLACK, BROWN = "#CC79A7", "#56B4E9", "#000000", "#7F4F1E"
 PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, BROWN)
 GREY = "#7A7A7A"
 MARKERS = "osD^vP"
+_CATEGORIES = (*PALETTE, "#882255", "#999933", "#332288")  # wine, olive, indigo
 
 # Lightness falls in a straight line (CIELAB) from paper white through the palette's two blues.
 SEQUENTIAL = LinearSegmentedColormap.from_list(
@@ -108,10 +110,11 @@ def root_figure(picture: Figure | SubFigure | Axes) -> Figure:
     return picture
 
 
-def category_style(index: int) -> tuple[str, str]:
-    """(color, marker) of a category; beyond 8 the colors come back with another marker."""
-    turn, place = divmod(index, len(PALETTE))
-    return PALETTE[place], MARKERS[turn % len(MARKERS)]
+def category_colors(n: int) -> list[str]:
+    """Colors of n categories, no two alike."""
+    if n <= len(_CATEGORIES):
+        return list(_CATEGORIES[:n])
+    return [to_hex(color) for color in mpl.colormaps["turbo"](np.linspace(0.0, 1.0, n))]
 
 
 def plain(value: object, limit: int = 18) -> str:
@@ -126,17 +129,9 @@ def plain(value: object, limit: int = 18) -> str:
 def plain_log(axis: Axis) -> None:
     """Write 60 and not 6×10¹ on a logarithmic axis, between the decades too where there is room."""
     axis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
+    axis.set_minor_formatter(_PlainLog(minor_thresholds=(1.5, 0.5)))
 
 
-def class_names(classes: Sequence[object], n_columns: int) -> list[str]:
-    """Names of the label columns: C classes and "none" for a last column they do not name."""
-    names = [plain(c) for c in classes]
-    if len(names) == n_columns - 1:
-        names.append("none")
-    if len(names) != n_columns:
-        raise ValueError(
-            f"there are {n_columns} label columns but {len(names)} classes: "
-            f"pass {n_columns}, or {n_columns - 1} where the last column is 'none of them'"
-        )
-    return names
+class _PlainLog(LogFormatter):
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""

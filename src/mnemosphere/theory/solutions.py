@@ -259,28 +259,13 @@ def find_solutions(
                 continue
         first.append(i)
         counts.append(1)
-    return [
-        _describe(problem, found.m[j], found.m_hat[j], found.p[j], found.objective[j], count)
-        for j, count in zip(good[first].tolist(), counts, strict=True)
-    ]
-
-
-def _describe(
-    problem: SaddlePointProblem,
-    m: Tensor,
-    m_hat: Tensor,
-    p: Tensor,
-    objective: Tensor,
-    count: int,
-) -> DistinctSolution:
-    state = OrderParameters(m, p)
-    return DistinctSolution(
-        problem=problem,
-        m=m,
-        m_hat=m_hat,
-        p=p,
-        free_entropy=float(objective),
-        symmetry=classify(state),
-        leading_eigenvalue=float(stability.spectrum(problem, state)[0]),
-        count=count,
-    )
+    distinct = []
+    for j, count in zip(good[first].tolist(), counts, strict=True):
+        leading = float(stability.spectrum(problem, found[j])[0])
+        distinct.append(
+            DistinctSolution(
+                problem, found.m[j], found.m_hat[j], found.p[j], float(found.objective[j]),
+                classify(found[j]), leading, count,
+            )
+        )  # fmt: skip
+    return distinct

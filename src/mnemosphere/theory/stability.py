@@ -168,29 +168,6 @@ def split_temperature(problem: SaddlePointProblem, state: OrderParameters) -> Te
     return torch.where(top > 1e-14, problem.beta_eff / top.clamp_min(1e-300), math.inf)
 
 
-def hard_assignment_block(
-    problem: SaddlePointProblem, state: OrderParameters, memory: int
-) -> Tensor:
-    """The paper's 2×2 block form (2D, 2D) for a duplicated memory when β_eff is large.
-
-    Every pattern belongs to the memory of largest share: S(μ). The block is
-    ½ (β_eff/‖Σ_S x‖) Σ_S [[A, −A], [−A, A]] with A = x xᵀ(I − t tᵀ), t ∝ Σ_S x; ϱ = ∞.
-    `state` is the narrow fixed point.
-    """
-    m_hat = conjugate(problem, state).m_hat  # (P*, P)
-    uniform = 1.0 - m_hat.sum(1, keepdim=True)
-    owner = torch.cat([uniform, m_hat], dim=1).argmax(1) - 1
-    x = problem.patterns[owner == memory]
-    if x.shape[0] == 0:
-        raise ValueError(f"memory {memory} owns no pattern: pick another")
-    center = x.sum(0)
-    t = center / center.norm()
-    a = x.T @ x @ (torch.eye(x.shape[1], dtype=x.dtype) - torch.outer(t, t))
-    signs = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=x.dtype)
-    block: Tensor = 0.5 * problem.beta_eff / center.norm() * torch.kron(signs, a)
-    return block
-
-
 def linearize(
     problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor, *, factor: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -387,8 +387,7 @@ def sample_posterior(
     likelihood = gibbs.Likelihood(x, data.y, beta)
     replicas = None
     if len(ladder) > 0:
-        rungs = tempering.Ladder(torch.tensor([*ladder, beta], dtype=x.dtype, device=x.device))
-        replicas = tempering.start_replicas(state, rungs)
+        replicas = tempering.start_replicas(state, x.new_tensor([*ladder, beta]))
     moves = n_memories + n_columns
     trace, class_weights = [], []
     for i in range(n_burn_in + n_sweeps):

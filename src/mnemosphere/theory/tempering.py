@@ -10,10 +10,6 @@ probability min(1, e^Δ),
 which leaves the product of their posteriors as it is. How often the last β is visited by each mode
 is then the mode's weight. Memories are exchanged as well: modes that differ by a permutation are
 told apart by nothing but p_h.
-
-Where modes change places by a jump at some β of the ladder, its barrier stands on the ladder too.
-Then rungs may differ in p_h as well: they can follow the line on which the modes have equal weight
-to its end, where there is no barrier between them.
 """
 
 from __future__ import annotations
@@ -33,40 +29,21 @@ from mnemosphere.theory.gibbs import (
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """Increasing inverse temperatures betas (K,), the last one the student's.
-
-    p_h (K, P+1), without labels: weights of hidden units on every rung; None: those of the start.
-    """
-
-    betas: Tensor
-    p_h: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        betas = self.betas
-        if betas.ndim != 1 or len(betas) < 2 or not bool((betas > 0).all()):
-            raise ValueError("betas must be a vector of at least 2 positive numbers")
-        if not bool((betas[1:] > betas[:-1]).all()):
-            raise ValueError(f"betas must increase, got {betas.tolist()}")
-        if self.p_h is not None and self.p_h.shape[0] != len(betas):
-            raise ValueError(f"p_h must have {len(betas)} rows, got {self.p_h.shape[0]}")
-
-
-@dataclass(frozen=True)
 class Replicas:
     """States (chains·K, ...) in the order of chains, then of the ladder, and the exchange counts.
 
-    tried and accepted (K−1,): exchanges between neighbors on the ladder, over all chains.
+    betas (K,): increasing inverse temperatures, the last one the student's. tried and accepted (K−1,):
+    exchanges between neighbors on the ladder, over all chains.
     """
 
     state: GibbsState
-    ladder: Ladder
+    betas: Tensor
     tried: Tensor
     accepted: Tensor
 
     def last(self) -> GibbsState:
         """The states (chains, ...) at the student's β."""
-        k = len(self.ladder.betas)
+        k = len(self.betas)
         return GibbsState(self.state.w[k - 1 :: k], self.state.p[k - 1 :: k])
 
     def acceptance(self) -> Tensor:
@@ -74,15 +51,14 @@ class Replicas:
         return self.accepted / self.tried.clamp_min(1.0)
 
 
-def start_replicas(state: GibbsState, ladder: Ladder) -> Replicas:
+def start_replicas(state: GibbsState, betas: Tensor) -> Replicas:
     """Replicas that all start from the states (chains, ...)."""
-    k = len(ladder.betas)
-    p = state.p.repeat_interleave(k, 0)
-    if ladder.p_h is not None:
-        p = ladder.p_h.to(p).repeat(len(state.p), 1)[..., None]
-    many = GibbsState(state.w.repeat_interleave(k, 0), p)
-    zero = torch.zeros(k - 1, dtype=p.dtype, device=p.device)
-    return Replicas(many, ladder, zero, zero)
+    if not bool((betas > 0).all()) or not bool((betas[1:] > betas[:-1]).all()):
+        raise ValueError(f"betas must be positive and increase, got {betas.tolist()}")
+    k = len(betas)
+    many = GibbsState(state.w.repeat_interleave(k, 0), state.p.repeat_interleave(k, 0))
+    zero = betas.new_zeros(k - 1)
+    return Replicas(many, betas, zero, zero)
 
 
 def tempered_sweep(
@@ -98,7 +74,7 @@ def tempered_sweep(
 
     parity: 0 or 1, which neighbors; alternate it from sweep to sweep.
     """
-    betas = replicas.ladder.betas.to(x)
+    betas = replicas.betas
     n_chains = replicas.state.w.shape[0] // len(betas)
     data = Likelihood(x, y, betas.repeat(n_chains))
     state = sweep(replicas.state, data, class_weight_moves=class_weight_moves, generator=generator)
@@ -143,8 +119,8 @@ def exchange_memories(
 def _exchange_neighbors(
     replicas: Replicas, data: Likelihood, parity: int, generator: torch.Generator
 ) -> Replicas:
-    ladder, state = replicas.ladder, replicas.state
-    k = len(ladder.betas)
+    betas, state = replicas.betas, replicas.state
+    k = len(betas)
     n_chains = state.w.shape[0] // k
     low = torch.arange(parity % 2, k - 1, 2, device=state.w.device)
     high = low + 1
@@ -153,10 +129,9 @@ def _exchange_neighbors(
     partner = torch.arange(k, device=low.device)  # the ends may be without
     partner[low], partner[high] = high, low
     first = k * torch.arange(n_chains, device=low.device)[:, None]  # (chains, 1)
-    crossed = replace(data, beta=ladder.betas.to(data.x)[partner].repeat(n_chains))
-    there = state.p if ladder.p_h is None else state.p[(first + partner).flatten()]
+    crossed = replace(data, beta=betas[partner].repeat(n_chains))
     overlaps = overlaps_with_rows(state.w, data.x)
-    gain = log_likelihood(there, overlaps, crossed) - log_likelihood(state.p, overlaps, data)
+    gain = log_likelihood(state.p, overlaps, crossed) - log_likelihood(state.p, overlaps, data)
     gain = gain.reshape(n_chains, k)
     delta = gain[:, low] + gain[:, high]  # (chains, pairs)
     u = torch.rand(delta.shape, generator=generator, dtype=delta.dtype, device=delta.device)
@@ -168,6 +143,5 @@ def _exchange_neighbors(
     tried, accepted = replicas.tried.clone(), replicas.accepted.clone()
     tried[low] += n_chains
     accepted[low] += swapped.sum(0).to(accepted.dtype)
-    # Weights that differ from rung to rung stay where they are.
-    p = state.p[index] if ladder.p_h is None else state.p
-    return replace(replicas, state=GibbsState(state.w[index], p), tried=tried, accepted=accepted)
+    moved = GibbsState(state.w[index], state.p[index])
+    return replace(replicas, state=moved, tried=tried, accepted=accepted)

@@ -23,7 +23,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset, Shard
 from mnemosphere.gpu import to_own_gpu, use_own_gpu
 from mnemosphere.model.sums import Sums
 
@@ -40,53 +39,30 @@ class DistributedError(RuntimeError):
 
 
 class Group(Sums):
-    """A process by itself."""
+    """The processes that train together, each with a rank; a process by itself does nothing here."""
 
-    many = False  # whether there are other processes
-    first = True  # whether this process is the one that decides, prints and writes
-
-    def broadcast_tensors(self, *tensors: Tensor) -> list[Tensor]:
-        """The tensors of rank 0, which the others have in the same shapes and types."""
-        return list(tensors)
-
-    def broadcast(self, value: T) -> T:
-        """The value of rank 0, which can be any object."""
-        return value
-
-    def gather(self, value: T) -> list[T]:
-        """The values of all processes, by rank."""
-        return [value]
-
-    def on_rank0(self, work: Callable[[], T]) -> T:
-        """The result of `work`, done by rank 0 without the others."""
-        return work()
-
-    def shard(self, dataset: Dataset) -> Dataset | Shard:
-        """The rows of this process."""
-        return dataset.shard(self.rank, self.size) if self.many else dataset
-
-
-class _Processes(Group):
-    """The processes of the torch process group."""
-
-    def __init__(self) -> None:
-        self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.many, self.first = self.size > 1, self.rank == 0
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+        self.many = size > 1  # whether there are other processes
+        self.first = rank == 0  # whether this process is the one that decides, prints and writes
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
         """Sums over all processes, in float64, by one all-reduce."""
-        return _exchange(dist.all_reduce, tensors)
+        return _exchange(dist.all_reduce, tensors) if self.many else list(tensors)
 
     def largest(self, tensor: Tensor) -> Tensor:
         """The largest of each number over all processes."""
-        return _exchange(partial(dist.all_reduce, op=dist.ReduceOp.MAX), [tensor])[0]
+        most = partial(dist.all_reduce, op=dist.ReduceOp.MAX)
+        return _exchange(most, [tensor])[0] if self.many else tensor
 
     def broadcast_tensors(self, *tensors: Tensor) -> list[Tensor]:
         """The tensors of rank 0, which the others have in the same shapes and types."""
-        return _exchange(partial(dist.broadcast, src=0), tensors)
+        return _exchange(partial(dist.broadcast, src=0), tensors) if self.many else list(tensors)
 
     def broadcast(self, value: T) -> T:
         """The value of rank 0, which can be any object."""
+        if not self.many:
+            return value
         box = [_pack(value) if self.first else None]
         with _answered():
             dist.broadcast_object_list(box, src=0)
@@ -94,6 +70,8 @@ class _Processes(Group):
 
     def gather(self, value: T) -> list[T]:
         """The values of all processes, by rank."""
+        if not self.many:
+            return [value]
         box: list[Any] = [None] * self.size
         with _answered():
             dist.all_gather_object(box, _pack(value))
@@ -101,6 +79,8 @@ class _Processes(Group):
 
     def on_rank0(self, work: Callable[[], T]) -> T:
         """The result of `work`, done by rank 0 without the others."""
+        if not self.many:
+            return work()
         found: Any = None
         if self.first:
             with no_group():
@@ -140,10 +120,7 @@ def _pack(value: object) -> bytes:
 
 def _unpack(packed: Any) -> Any:
     """An object of another process, with its tensors on the device of this one."""
-    return torch.load(
-        io.BytesIO(packed), weights_only=False,
-        map_location=to_own_gpu,
-    )  # fmt: skip
+    return torch.load(io.BytesIO(packed), weights_only=False, map_location=to_own_gpu)
 
 
 def current() -> Group:
@@ -155,7 +132,7 @@ def current() -> Group:
         if not launched or multiprocessing.parent_process() is not None:
             return Group()
         _join()
-    return _Processes()
+    return Group(dist.get_rank(), dist.get_world_size())
 
 
 def _join() -> None:

@@ -61,16 +61,6 @@ class FitResult:
             "interrupted": f"interrupted after {passes}: the model is usable as it is",
         }.get(self.status, f"{self.status} after {passes}")
 
-    def cost(self, max_memories: int | None = None) -> float:
-        """Arithmetic of training and curvature, in training passes at the final width.
-
-        Validation is not counted; it is half a pass over its rows.
-        """
-        width = self.params.n_memories if max_memories is None else max_memories
-        work = sum(float(record.n_memories) for record in self.history)
-        work += sum(s.passes * s.n_memories for s in self.splits)
-        return work / width
-
 
 @process_group()
 def fit(
@@ -160,8 +150,9 @@ def _check(
             "train it with the SGD solver"
         )
     params.check()
-    first = next((b for b in current().shard(dataset).batches(None) if b.n_rows), None)
-    if not current().sum(torch.tensor(first is not None, dtype=torch.float64))[0]:
+    group = current()
+    first = next((b for b in dataset.batches(None, group=group) if b.n_rows), None)
+    if not group.sum(torch.tensor(first is not None, dtype=torch.float64))[0]:
         raise ValueError("no row has a direction: there is nothing to learn from")
     if first is not None:
         first.check(params)
@@ -228,7 +219,7 @@ def validate(params: Parameters, dataset: Dataset, rule: LabelRule) -> tuple[flo
     """(mean loss, accuracy on the labeled rows or None) from one forward pass."""
     group = current()
     loss, total, right, n_labeled = 0.0, 0.0, 0, 0
-    for batch in group.shard(dataset).batches(_VALIDATION_ROWS):
+    for batch in dataset.batches(_VALIDATION_ROWS, group=group):
         if batch.n_rows == 0:
             continue
         scores = log_joint(params, batch.x)

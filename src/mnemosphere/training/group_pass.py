@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
 import torch
@@ -12,7 +11,7 @@ from mnemosphere.data.dataset import Cursor, Dataset, Part
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.training import distributed
-from mnemosphere.training.callbacks import Callback, Run
+from mnemosphere.training.callbacks import Run
 from mnemosphere.training.distributed import Group
 from mnemosphere.training.solver import SolverState
 from mnemosphere.training.steps import CHANGING, Steps
@@ -39,15 +38,16 @@ def share_run(group: Group, run: Run) -> None:
 class GroupSteps(Steps):
     """Parameters on every process; the solver's state, the sums and the loss on rank 0."""
 
-    def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
+    def _rounds(
+        self, dataset: Dataset, done: int, order: torch.Generator, generator: torch.Generator
+    ) -> Iterator[tuple[int, int, bool]]:
         """As for one process, in rounds of one batch each, or of many for one step per pass.
 
         A process that has no batch left takes part with none, until nobody has.
         """
         group, size = distributed.current(), self._rows_per_step(dataset)
-        current, order, began = self._enter(run)
-        batches = group.shard(dataset).batches(
-            size, generator=None if size is None else order, cursor=Cursor(current.batches)
+        batches = dataset.batches(
+            size, generator=None if size is None else order, cursor=Cursor(done), group=group
         )
         batch = next(batches, None)
         seeds: Batch | None = None  # rows to which a step on some rows may move dead memories
@@ -55,10 +55,10 @@ class GroupSteps(Steps):
         lost, more, length = 0, True, _ROUND if size is None else 1
         while more:
             # Drawn by all, those without a batch too: their generators stay in step.
-            seed = 0 if self._noise is None else self._noise.seed(run.generator)
+            seed = 0 if self._noise is None else self._noise.seed(generator)
             if group.first and size is not None:
                 # Nothing of the batches before: after a restart they are not known.
-                seeds = getattr(batch, "whole", None) or batch
+                seeds = batch
                 if seeds is None or seeds.n_rows == 0:
                     seeds = start = start or next(dataset.batches(None))
             own, taken = Statistics.none(self._params), torch.zeros(3, dtype=torch.float64)
@@ -78,12 +78,8 @@ class GroupSteps(Steps):
                 if seeds is not None:
                     self._take_step(Statistics(*sums), seeds, rows / dataset.n_rows)
                 self._broadcast_parameters()
-            lost, more = lost + n_lost, left > 0
-            current.rows += rows
-            current.batches += length
-            current.seconds = time.perf_counter() - began
-            for callback in watchers:
-                callback.on_batch(run, current.rows / dataset.n_rows if more else 1.0)
+            lost, more, done = lost + n_lost, left > 0, done + length
+            yield rows, done, more
         if group.first:
             if seeds is None:
                 self.step_on_all(next(dataset.batches(None)))
@@ -92,15 +88,11 @@ class GroupSteps(Steps):
             dataset.set_aside(lost)
         self._sums = None
         self._broadcast_parameters()
-        run.current = None
-        return began
 
     def _part(self, batch: Batch, seed: int) -> Statistics:
         """The statistics of rows of this process."""
         if self._noise is not None:
-            whole = batch.whole if isinstance(batch, Part) else None
-            first = batch.first if isinstance(batch, Part) else 0
-            total = None if whole is None else whole.n_rows
+            first, total = (batch.first, batch.n_together) if isinstance(batch, Part) else (0, None)
             drawn = self._noise.generators(batch.x, seed, first)
             batch = replace(batch, x=self._noise.apply(batch.x, drawn, first, total))
         return accumulate(self._params, batch, self._rule)

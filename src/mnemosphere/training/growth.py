@@ -8,11 +8,10 @@ solver reads P and P_0 from the parameters, so nothing needs rescaling.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -51,7 +50,7 @@ class Splitting:
     fraction: float = 1.0  # τ_thres in (0, 1]
     threshold: float = 0.0  # λ_thres <= 0; infinity splits whatever the sign
     delta: float = 0.25
-    curvature: CurvatureMethod = dataclasses.field(default_factory=lambda: Nearest(classes=True))
+    curvature: CurvatureMethod = field(default_factory=lambda: Nearest(classes=True))
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
@@ -132,12 +131,10 @@ def grow(
             status = "interrupted"
         elif not last:
             try:
-                began = time.perf_counter()
                 grown, which, curvature, record = _split(
                     params, dataset, rule, splitting, max_memories, generator, phase
                 )
                 expanded = solver.expand_state(state, grown, parents(params.n_memories, which))
-                record = dataclasses.replace(record, seconds=time.perf_counter() - began)
                 for callback in callbacks:
                     callback.on_split(record, grown)
                 params, state, lineage = grown, expanded, lineage.split(which, curvature)
@@ -157,12 +154,14 @@ def _split(
     generator: torch.Generator,
     phase: int,
 ) -> tuple[Parameters, Tensor, Curvature, SplitRecord]:
-    """Split the memories that are saddles: (parameters, which were split, curvature, record)."""
+    """Split the memories that are saddles: (parameters, which were split, curvature, record).
+
+    Several processes all do it, on the same rows, and take the result of rank 0.
+    """
+    began = time.perf_counter()
     wanted = splitting.curvature.rows_wanted(params.n_memories)
     rows = dataset.sample(_ALL_ROWS if wanted is None else wanted, generator=generator)
-    group = current()
-    curvature = splitting.curvature(params, rows.filled(), rule, generator=generator, sums=group)
-    curvature = group.broadcast(curvature)
+    curvature = splitting.curvature(params, rows.filled(), rule, generator=generator)
     which = splitting.choose(curvature.lambda_min, max_memories)
     part = rows.n_rows / dataset.n_rows
     grown, delta, passes = params, 0.0, curvature.passes * part
@@ -182,9 +181,9 @@ def _split(
         lambda_min=float(curvature.lambda_min.amin()),
         delta=delta,
         passes=passes,
-        seconds=0.0,
+        seconds=time.perf_counter() - began,
     )
-    return grown, which, curvature, record
+    return current().broadcast((grown, which, curvature, record))
 
 
 def line_search(
@@ -199,19 +198,12 @@ def line_search(
 
     Where none lowers it the parameters come back as they are, and δ = 0.
     """
-    group = current()
-    total, rows = batch.total_weight, batch.take(group.part(batch.n_rows))
-
-    def loss_of(params: Parameters) -> float:
-        loss = evaluate(params, rows, rule) * rows.total_weight if rows.n_rows else 0.0
-        return float(group.sum(torch.tensor(loss, dtype=torch.float64))[0]) / total
-
-    before, passes = loss_of(params), 0.5
+    before, passes = evaluate(params, batch, rule), 0.5
     growth = 1 + which.shape[0] / params.n_memories
     for halvings in range(_MAX_HALVINGS):
         step = delta / 2**halvings
         candidate = split(params, which, curvature.direction, step, curvature.class_direction)
         passes += 0.5 * growth
-        if loss_of(candidate) < before:
+        if evaluate(candidate, batch, rule) < before:
             return candidate, step, passes
     return params, 0.0, passes

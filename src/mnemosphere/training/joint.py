@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,25 +67,24 @@ def fit_joint(
     incremental ones on many. growth: memories to begin with. unlabeled: rows without label take part.
     varsigma, beta, uniform_weight None: as they suit the memories; β is learned then.
     """
-    learn_beta = beta is None
-    given = (
-        FixedPoint(None if dataset.n_rows <= EXACT_ROWS else "auto") if solver is None else solver
-    )
-    steps = given.resolve(dataset.n_rows, learn_beta=learn_beta, device=dataset.device)
+    learn_beta, learned = beta is None, False
+    solver = solver or FixedPoint(None if dataset.n_rows <= EXACT_ROWS else "auto")
+    steps = solver.resolve(dataset.n_rows, learn_beta=learn_beta, device=dataset.device)
     exact = steps.rows_per_step is None
-    labeled = growth is None and isinstance(steps, FixedPoint) and not unlabeled
+    own_labels = growth is None and isinstance(steps, FixedPoint) and not unlabeled
     if isinstance(steps, FixedPoint):
-        learned = labeled and exact if steps.learn_weights is None else steps.learn_weights
+        learned = own_labels and exact if steps.learn_weights is None else steps.learn_weights
         steps = replace(steps, learn_weights=learned)
-        steps = PassFixedPoint.of(steps) if labeled and not learned else steps
+        steps = PassFixedPoint.of(steps) if own_labels and not learned else steps
+
     first = n_memories if growth is None else min(growth, n_memories)
     uniform = usual_uniform_weight(n_memories) if uniform_weight is None else uniform_weight
     rows = dataset.sample(START_ROWS, generator=generator)
-    w, labels = start_memories(rows, first, own_labels=labeled, generator=generator)
+    w, labels = start_memories(rows, first, own_labels=own_labels, generator=generator)
     params = start_joint(
         w, labels, rows, varsigma=varsigma, beta=beta,
         uniform_weight=uniform * first / n_memories,  # splitting leaves it alone: right at the end
-        learned_weights=bool(getattr(steps, "learn_weights", False)), mass=dataset.label_mass(),
+        learned_weights=learned, mass=dataset.label_mass(),
     )  # fmt: skip
     history: tuple[PassRecord, ...] = ()
     if unlabeled and dataset.has_unlabeled():
@@ -94,6 +94,7 @@ def fit_joint(
         params, history = settled.params, settled.history
         if settled.status == "interrupted":
             return settled, params.p * dataset.n_rows
+
     validation, patience = None, None
     passes, phase_iter = (EXACT_STEPS if exact else _PASSES), 2
     if isinstance(steps, SGD):
@@ -101,19 +102,17 @@ def fit_joint(
         if steps.validation_fraction * dataset.n_rows >= _LEAST_HELD:
             dataset, validation = dataset.split(steps.validation_fraction, generator=generator)
             patience = None if validation is None else steps.patience
-    if growth is not None:
-        result = grow(
-            params, dataset, steps, max_memories=n_memories, rule=rule, phase_iter=phase_iter,
-            max_iter=max_iter or passes, tol=steps.tol, validation=validation, patience=patience,
-            generator=generator, callbacks=callbacks,
-        )  # fmt: skip
-    else:
-        result = fit(
-            params, dataset, steps, rule=rule, max_iter=max_iter or passes, tol=steps.tol,
-            validation=validation, patience=patience, generator=generator, callbacks=callbacks,
-        )  # fmt: skip
+    options: dict[str, Any] = {
+        "rule": rule, "max_iter": max_iter or passes, "tol": steps.tol, "validation": validation,
+        "patience": patience, "generator": generator, "callbacks": callbacks,
+    }  # fmt: skip
+    if growth is None:
+        result = fit(params, dataset, steps, **options)
         if exact and max_iter is None and result.status == "max_iter":
             result = replace(result, status="stopped early")  # as is meant
+    else:
+        options |= {"max_memories": n_memories, "phase_iter": phase_iter}
+        result = grow(params, dataset, steps, **options)
     counts = steps.label_counts(result.state, dataset.n_rows)
     return replace(result, history=(*history, *result.history)), counts
 
@@ -172,7 +171,7 @@ def start_joint(
     missing = (1 - labels.sum(1, keepdim=True)).clamp_min(0.0)
     soft = torch.cat([params.p_q[None], labels + missing * params.p_q])
     if learned_weights:
-        return share_out(params, params.p_h[:, None] * soft, hold_classes=True)
+        return share_out(params, params.p_h[:, None] * soft)
     return with_labels(params, soft)
 
 

@@ -90,11 +90,6 @@ class Lineage:
 
     def with_model(self, params: Parameters) -> Self:
         """The tree with the parameters at the end of the last level."""
-        if params.n_memories != self.members[-1].shape[0] or len(self.models) >= self.n_levels:
-            raise ValueError(
-                f"level {len(self.models)} cannot hold {params.n_memories} memories: "
-                f"sizes are {[m.shape[0] for m in self.members]}"
-            )
         return dataclasses.replace(self, models=(*self.models, params))
 
     def check(self) -> Self:
@@ -141,12 +136,7 @@ class Lineage:
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Everything as named tensors, for a model file or a checkpoint."""
-        out = {
-            "level": self.level,
-            "parent": self.parent,
-            "lambda_min": self.lambda_min,
-            "beta_split": self.beta_split,
-        }
+        out = {name: getattr(self, name) for name in _NODES}
         out |= {f"members.{k}": nodes for k, nodes in enumerate(self.members)}
         for k, params in enumerate(self.models):
             out |= {f"models.{k}.{name}": t for name, t in params.to_tensors().items()}
@@ -165,10 +155,7 @@ class Lineage:
         if n_models != len(members):
             raise ValueError("the tree of splits lacks the model of a level")
         return cls(
-            level=tensors["level"],
-            parent=tensors["parent"],
-            lambda_min=tensors["lambda_min"],
-            beta_split=tensors["beta_split"],
+            **{name: tensors[name] for name in _NODES},
             members=tuple(members[str(k)] for k in range(len(members))),
             models=tuple(levels),
         ).check()

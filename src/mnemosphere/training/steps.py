@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Cursor, Dataset, Picked
+from mnemosphere.data.dataset import ArrayDataset, Cursor, Dataset
 from mnemosphere.gpu.captured import Captured
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
@@ -48,29 +48,36 @@ class Steps:
 
     def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
         """A pass, or the rest of one; when it began by the clock, time between runs left out."""
-        size, (current, order, began) = self._rows_per_step(dataset), self._enter(run)
-        cursor = Cursor(current.batches)
+        current, order, began = self._enter(run)
+        for rows, done, more in self._rounds(dataset, current.batches, order, run.generator):
+            current.rows += rows
+            current.batches, current.seconds = done, time.perf_counter() - began
+            for callback in watchers:
+                callback.on_batch(run, current.rows / dataset.n_rows if more else 1.0)
+        run.current = None
+        return began
+
+    def _rounds(
+        self, dataset: Dataset, done: int, order: torch.Generator, generator: torch.Generator
+    ) -> Iterator[tuple[int, int, bool]]:
+        """The steps after `done` batches: (rows taken, batches done, whether more come) of each."""
+        size, cursor = self._rows_per_step(dataset), Cursor(done)
         batches = self._batches(dataset, size, None if size is None else order, cursor)
         batch: Batch | None = next(batches)
         while batch is not None:
             with inference(batch.kind):
                 if size is None:
-                    self.add(batch, run.generator)
+                    self.add(batch, generator)
                 else:
-                    self(batch, batch.n_rows / dataset.n_rows, run.generator)
-            current.rows += batch.n_rows
+                    self(batch, batch.n_rows / dataset.n_rows, generator)
             # The next one is asked for first: a checkpoint always leaves a batch to go on with.
             last, batch = batch, next(batches, None)
-            current.batches, current.seconds = cursor.batches - 1, time.perf_counter() - began
-            for callback in watchers:
-                callback.on_batch(run, 1.0 if batch is None else current.rows / dataset.n_rows)
+            yield last.n_rows, cursor.batches - 1, batch is not None
         with inference(last.kind):
             if size is None:
                 self.step_on_all(next(dataset.batches(None)))
             else:
                 self.end_pass(last, dataset.n_rows)
-        run.current = None
-        return began
 
     def _rows_per_step(self, dataset: Dataset) -> int | None:
         """None for one step, from the sums over all batches."""
@@ -194,7 +201,6 @@ class CapturedSteps(Steps):
         if self._batch is None or self._replay is None:
             self._batch, self._replay = self._record(batch, share)
         if batch.n_rows != self._batch.n_rows:  # the last rows of a pass
-            batch = _taken(batch)
             if self._noise is not None:
                 x = self._noise.apply(batch.x, self._noise.generators(batch.x, seed))
                 batch = replace(batch, x=x)
@@ -203,23 +209,23 @@ class CapturedSteps(Steps):
             return
         for block, there in enumerate(self._generators):
             there.manual_seed(seed + block)
-        if isinstance(batch, Picked):
-            batch.copy_to(self._batch)
-        else:
+        if batch is not self._batch:
             torch._foreach_copy_(_tensors(self._batch), _tensors(batch))
         self._replay()
 
     def _batches(
         self, dataset: Dataset, size: int | None, order: torch.Generator | None, cursor: Cursor
     ) -> Iterator[Batch]:
-        """Batches that are taken out where they are read; the last is filled up, if it can be."""
+        """Batches that are taken to where they are read; the last is filled up, if it can be."""
         if isinstance(dataset, ArrayDataset):
-            return dataset.picked(size, generator=order, cursor=cursor, fill=True)
+            return dataset.batches(
+                size, generator=order, cursor=cursor, fill=True, into=lambda: self._batch
+            )
         return super()._batches(dataset, size, order, cursor)
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
-        super().end_pass(_taken(batch), n_rows)
+        super().end_pass(batch, n_rows)
         self._write()
 
     def read(self) -> tuple[Parameters, SolverState]:
@@ -227,9 +233,8 @@ class CapturedSteps(Steps):
         return self._params.clone(), _copy_state(self._state)
 
     def _record(self, batch: Batch, share: float) -> tuple[Batch, Captured]:
-        if isinstance(batch, Picked):
-            here = batch.taken
-        else:  # targets made dense: a copy into an expanded view would go wrong
+        with torch.inference_mode(False):  # batches are taken to it outside of steps
+            # Targets made dense: a copy into an expanded view would go wrong.
             here = Batch(*(t.clone(memory_format=torch.contiguous_format) for t in _tensors(batch)))
         if self._noise is not None:
             self._generators = self._noise.generators(here.x, 0)
@@ -258,14 +263,10 @@ def steps_for(params: Parameters, dataset: Dataset, solver: Solver) -> type[Step
     size = solver.rows_per_step
     replayed = size is not None and size < dataset.n_rows and solver.can_capture(params)
     if replayed:
-        rows = dataset.rows if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
+        rows = dataset.whole if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
         # Sparse batches are each of another size; gaps are found on the host.
         replayed = not (issubclass(rows.kind, SparseRows) or rows.has_gaps)
     return CapturedSteps if replayed else Steps
-
-
-def _taken(batch: Batch) -> Batch:
-    return batch.taken if isinstance(batch, Picked) else batch
 
 
 def _tensors(batch: Batch) -> list[Tensor]:

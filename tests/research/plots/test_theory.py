@@ -21,7 +21,7 @@ def test_theory_and_samples_of_one_name_share_a_color():
 def test_stable_and_unstable_stretches():
     branches = np.array([[0.0, 0.0, 0.0, 0.0, 0.0], [np.nan, np.nan, 0.1, 0.3, 0.4]])
     stable = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]], dtype=bool)
-    ax = plots.bifurcation_tree(X, branches, stable=stable, transitions=[1.75])
+    ax = plots.bifurcation_tree(X, branches, stable, [1.75])
     drawn = [line for line in ax.lines if len(line.get_xdata()) == 5]
     solid = [line.get_ydata() for line in drawn if line.get_linestyle() == "-"]
     dashed = [line.get_ydata() for line in drawn if line.get_linestyle() == "--"]

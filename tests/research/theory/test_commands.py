@@ -1,7 +1,6 @@
 """`python -m research theory`: files, numbers and errors."""
 
 import json
-import math
 
 import pytest
 
@@ -62,22 +61,9 @@ def test_the_tree_of_patterns_parts_at_beta_split(run, tmp_path):
     assert 1 < split < 10
 
 
-def test_solve_lists_solutions(run, tmp_path):
-    found = run("theory", "solve", "--starts", "40", "--json").json["data"]
-    values = [solution["free_entropy"] for solution in found["solutions"]]
-    assert values == sorted(values, reverse=True)
-    assert found["solutions"][0]["kind"] == "broken"
-    assert found["solutions"][0]["stable"]
-    # β_eff² = P* + P/ϱ at ϱ = 2, υ = 1.
-    assert found["transition"] == pytest.approx(math.sqrt(4.5) * (math.sqrt(5) + 1) / 2)
-    out = tmp_path / "solutions.json"
-    text = run("theory", "solve", "--starts", "10", "--out", out).stdout
-    assert "overlaps m" in text
-    assert json.loads(out.read_text(encoding="utf-8"))["settings"]["beta"] == 4.0
-
-
-def test_beta_too_large_for_the_features_is_noted(run):
-    command = ["theory", "solve", "--starts", "4", "--beta", "30", "--features", "100", "--json"]
+def test_beta_too_large_for_the_features_is_noted(run, tmp_path):
+    sizes = ["--beta", "30", "--along", "rho", "--features", "100", "--steps", "2", "--points", "0"]
+    command = ["theory", "overlaps", *sizes, "--out", tmp_path / "o.png", "--json"]
     result = run(*command)
     assert "beta = 30 is not small against features = 100" in result.stderr
     assert "not small" in result.json["remarks"][0]
@@ -95,17 +81,13 @@ def test_infinite_rho_is_recorded_as_such(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["solve", "--upsilon", "0"], "upsilon must be positive, got 0.0"),
-        (["solve", "--rho", "-1"], "rho must be positive, got -1.0"),
-        (["solve", "--beta", "inf"], "beta must be finite"),
-        (["solve", "--uniform-share", "1"], r"must lie in [0, 1), got 1.0"),
-        (["solve", "--teacher", "1", "--soft-labels", "1,0"], "infeasible marginal"),
-        (["solve", "--soft-labels", "a;b;c"], "--soft-labels must be numbers"),
-        (["solve", "--out", "x.csv"], "--out must end in .json"),
+        (["overlaps", "--upsilon", "0"], "upsilon must be positive, got 0.0"),
+        (["overlaps", "--uniform-share", "1"], r"must lie in [0, 1), got 1.0"),
+        (["overlaps", "--soft-labels", "a;b;c"], "--soft-labels must be numbers"),
+        (["examples", "--out", "x.csv"], "--out must end in .json"),
         (["phase-diagram", "--x-range", "0", "1"], "--x-range must be two numbers 0 < LOW < HIGH"),
         (["phase-diagram", "--memories", "1"], "at least two teachers and two memories"),
         (["overlaps", "--out", "x.gif"], "--out must end in .png, .svg or .pdf"),
-        (["overlaps", "--rho", "0"], "rho must be positive"),
         (["bifurcation", "--beta-range", "3", "2"], "--beta-range must be two numbers"),
         (["bifurcation", "--patterns", "tree", "--memories", "3"], "a power of two"),
         (["spectrum", "--depth", "7"], "depth must lie in 1..5"),

@@ -4,15 +4,12 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
+from draws import generator
 from mnemosphere import theory
-from mnemosphere.theory import continuation, symmetric
+from mnemosphere.theory import symmetric
 from research import theory as studies
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from research.theory import continuation
 
 
 def test_two_memories_break_where_the_line_says():
@@ -165,32 +162,3 @@ def test_closed_form_values_are_in_the_spectrum():
     assert 1e-6 < finite.residual < 1e-2
     # What finite ϱ changes is of order 1/ϱ.
     assert 0 < np.abs(finite.eigenvalues[0] - found.eigenvalues[0]) < 0.02
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: studies.Setting(p_0=1.0), r"\[0, 1\), got 1.0"),
-        (lambda: studies.Setting(3, soft_labels=((1.0,),)), "each of the 3 teacher memories"),
-        (lambda: studies.Setting(soft_labels=((1.0,), (0.5, 0.5))), "one length"),
-        (lambda: studies.Sampling(n_teachers=1), "at least 2 teachers"),
-        (
-            lambda: studies.trace_hierarchy(2, 3, [1.0, 2.0], generator=generator()),
-            "power of two",
-        ),
-        (lambda: studies.tree_patterns(6, generator=generator()), "depth"),
-        (
-            lambda: studies.map_phases(
-                studies.Setting(), "beta", [1.0], [1.0], generator=generator()
-            ),
-            "parameter must be one of",
-        ),
-        (
-            lambda: studies.trace_branches(studies.Setting(), [1.0, 2.0], generator=generator()),
-            "at least 4",
-        ),
-    ],
-)
-def test_border(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -1,4 +1,4 @@
-"""Follow a branch of solutions as β, ϱ or υ changes, and find where it loses stability."""
+"""Follow a branch of solutions as β changes, and find where it loses stability."""
 
 import math
 import warnings
@@ -12,10 +12,11 @@ from mnemosphere.theory import solutions, stability
 from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
 from mnemosphere.theory.saddle_point import OrderParameters, conjugate, residual, respond
 
-PARAMETERS = ("beta", "rho", "upsilon")
-
 # Eigenvalues this close to 1 are flat directions, not instabilities.
 _FLAT = 1e-9
+
+_MAX_JUMP = 0.1  # largest change of an overlap in a step along a branch
+_WIDTH = 1e-10  # accuracy of bifurcations, relative to β
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,6 @@ class Bifurcation:
     """
 
     kind: str
-    parameter: str
     value: float
     width: float
     point: BranchPoint
@@ -121,106 +121,66 @@ class Bifurcation:
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch of solutions that `trace_branch` followed: K points, and what lies between them.
+    """Solutions that `trace_branch` followed, what lies between them, and whether all were reached."""
 
-    complete: whether all values were reached; message: how it ended.
-    """
-
-    parameter: str
     points: list[BranchPoint]
     bifurcations: list[Bifurcation]
     complete: bool
-    message: str
-
-
-def _at(problem: SaddlePointProblem, parameter: str, value: float) -> SaddlePointProblem:
-    return problem.replace(**{parameter: float(value)})
 
 
 def _point(
-    problem: SaddlePointProblem,
-    parameter: str,
-    value: float,
-    guess: OrderParameters,
-    max_jump: float,
+    problem: SaddlePointProblem, beta: float, guess: OrderParameters, max_jump: float = _MAX_JUMP
 ) -> BranchPoint | None:
-    """The solution at this value near the guess, or None."""
-    here = _at(problem, parameter, value)
+    """The solution at this β near the guess, or None."""
+    here = problem.replace(beta=beta)
     found = newton(here, guess, max_iter=25)
     if not found.converged or float((found.state.m - guess.m).abs().max()) > max_jump:
         return None
-    return BranchPoint(
-        float(value),
-        found.state,
-        stability.spectrum(here, found.state),
-        solutions.classify(found.state, tol=1e-6),
-    )
+    groups = solutions.classify(found.state, tol=1e-6)
+    return BranchPoint(beta, found.state, stability.spectrum(here, found.state), groups)
 
 
 def trace_branch(
-    problem: SaddlePointProblem,
-    parameter: str,
-    values: Sequence[float],
-    start: OrderParameters,
-    *,
-    max_jump: float = 0.1,
-    width: float = 1e-10,
+    problem: SaddlePointProblem, betas: Sequence[float], start: OrderParameters
 ) -> Branch:
-    """Follow a branch of solutions along values of β, ϱ or υ.
+    """Follow a branch of solutions along values of β, from a state near a solution at the first.
 
     Newton's method corrects each point, so unstable branches are followed too. A step that fails or
-    moves an overlap by more than `max_jump` is halved, down to `width`: there the branch ends. Changes in
-    the number of unstable directions or in which memories coincide are located by bisection.
-
-    values: those of the parameter. start: a state near a solution at values[0]. max_jump: largest
-    change of an overlap in a step. width: accuracy of bifurcations, relative to the value.
+    moves an overlap far is halved, until it is tiny: there the branch ends. Changes in the number of
+    unstable directions or in which memories coincide are located by bisection.
     """
-    if parameter not in PARAMETERS:
-        raise ValueError(f"parameter must be one of {PARAMETERS}, got {parameter!r}")
-    if len(values) < 1 or any(not math.isfinite(v) or v <= 0 for v in values):
-        raise ValueError(f"values must be finite and positive, got {list(values)}")
     with warnings.catch_warnings():
-        # One warning for the whole branch, at its largest β or smallest υ, is enough.
+        # One warning for the whole branch, at its largest β, is enough.
         warnings.simplefilter("once", ValidityWarning)
-        extreme = max(values) if parameter == "beta" else min(values)
-        _at(problem, parameter, extreme).warn_if_invalid()
-    here = _point(problem, parameter, values[0], start, math.inf)
+        problem.replace(beta=max(betas)).warn_if_invalid()
+    here = _point(problem, betas[0], start, math.inf)
     if here is None:
         raise ValueError(
-            f"no solution found near the start at {parameter} = {values[0]:g}: "
-            "pass a solution of solve() there"
+            f"no solution near the start at β = {betas[0]:g}: pass a solution of solve() there"
         )
     points: list[BranchPoint] = [here]
     bifurcations: list[Bifurcation] = []
-    for target in values[1:]:
+    for target in betas[1:]:
         step = target - points[-1].value
         while points[-1].value != target:
             last = points[-1]
             near = abs(step) >= abs(target - last.value)
             value = float(target) if near else last.value + step
-            reached = _point(problem, parameter, value, last.state, max_jump)
+            reached = _point(problem, value, last.state)
             if reached is None:
                 step = (value - last.value) / 2.0
-                if abs(step) > width * abs(value):
+                if abs(step) > _WIDTH * abs(value):
                     continue
-                bifurcations.append(Bifurcation("end", parameter, value, 2.0 * abs(step), last))
-                message = f"the branch ends near {parameter} = {value:.9g}"
-                return Branch(parameter, points, bifurcations, False, message)
-            bifurcations.extend(_between(problem, parameter, last, reached, max_jump, width))
+                bifurcations.append(Bifurcation("end", value, 2.0 * abs(step), last))
+                return Branch(points, bifurcations, False)
+            bifurcations.extend(_between(problem, last, reached))
             points.append(reached)
             step *= 2.0
-    message = f"followed the branch to {parameter} = {values[-1]:.9g}"
-    return Branch(parameter, points, bifurcations, True, message)
+    return Branch(points, bifurcations, True)
 
 
 def _bisect(
-    problem: SaddlePointProblem,
-    parameter: str,
-    low: BranchPoint,
-    high: BranchPoint,
-    max_jump: float,
-    width: float,
-    kind: str,
+    problem: SaddlePointProblem, low: BranchPoint, high: BranchPoint, kind: str
 ) -> Bifurcation | None:
     """Narrow [low, high] down to where the two sides' characters meet."""
 
@@ -229,29 +189,21 @@ def _bisect(
 
     first = mark(low)
     a, b = low, high
-    while abs(b.value - a.value) > width * abs(b.value):
+    while abs(b.value - a.value) > _WIDTH * abs(b.value):
         middle = 0.5 * (a.value + b.value)
         if middle in (a.value, b.value):
             break
-        near = _point(problem, parameter, middle, a.state, max_jump)
+        near = _point(problem, middle, a.state)
         if near is None:
             return None
         if mark(near) == first:
             a = near
         else:
             b = near
-    value = 0.5 * (a.value + b.value)
-    return Bifurcation(kind, parameter, value, abs(b.value - a.value), a)
+    return Bifurcation(kind, 0.5 * (a.value + b.value), abs(b.value - a.value), a)
 
 
-def _between(
-    problem: SaddlePointProblem,
-    parameter: str,
-    low: BranchPoint,
-    high: BranchPoint,
-    max_jump: float,
-    width: float,
-) -> list[Bifurcation]:
+def _between(problem: SaddlePointProblem, low: BranchPoint, high: BranchPoint) -> list[Bifurcation]:
     if low.symmetry.groups != high.symmetry.groups:
         kind = "symmetry"
     elif low.n_unstable != high.n_unstable:
@@ -262,12 +214,12 @@ def _between(
     current = low
     # Several may lie between two points: go on from each until the far side's character is met.
     for _ in range(max(1, abs(low.n_unstable - high.n_unstable))):
-        next_one = _bisect(problem, parameter, current, high, max_jump, width, kind)
+        next_one = _bisect(problem, current, high, kind)
         if next_one is None:
             break
         found.append(next_one)
         beyond = next_one.value + math.copysign(2.0 * next_one.width, high.value - low.value)
-        past = _point(problem, parameter, beyond, next_one.point.state, max_jump)
+        past = _point(problem, beyond, next_one.point.state)
         if past is None or kind == "symmetry" or past.n_unstable == high.n_unstable:
             break
         current = past

@@ -18,8 +18,8 @@ Everything is in float64, and bounds of the rounding errors are taken off.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from mnemosphere.data.circles import Circles
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import unit_chunks
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.fitted import FittedModel
+from mnemosphere.fitted import FittedModel, dense_parts, row_names
 from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
@@ -49,7 +49,6 @@ _HALVINGS = 45  # of π: the angle is found to 1e-13
 _LARGEST = 700.0  # exponent: weights of 1e-290 and more times exp of it exceed 1
 _LEAST_WEIGHT = 1e-290
 _SHOWN = 20  # rows of the printed table
-_DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
 
 
 class CertifiedAngles(NamedTuple):
@@ -78,6 +77,8 @@ class CertifiedRadius(Shown):
         Unit of the radius.
     meaning : str
         Meaning of the radius in full.
+    names : list of n str
+        What the rows are called: the index of a frame, or numbers.
 
     Examples
     --------
@@ -92,6 +93,7 @@ class CertifiedRadius(Shown):
     other: NDArray[Any]
     unit: str
     meaning: str
+    names: list[str]
 
     def __len__(self) -> int:
         return len(self.radius)
@@ -99,7 +101,7 @@ class CertifiedRadius(Shown):
     def table(self) -> Table:
         """One line per row, for people."""
         return [
-            {"row": str(k), "class": str(self.label[k]), "radius": f"{self.radius[k]:.4g}",
+            {"row": self.names[k], "class": str(self.label[k]), "radius": f"{self.radius[k]:.4g}",
              "angle": f"{self.angle[k]:.4f}", "next class": str(self.other[k])}
             for k in range(len(self))
         ]  # fmt: skip
@@ -141,12 +143,17 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
 
     Examples
     --------
-    >>> mn.interpret.certified_radius(model, X_test).radius.shape
-    (60,)
+    >>> print(mn.interpret.certified_radius(model, X_test[:2]))
+    No row within the radius gets another class. It is the length of a change of a row, each feature in its standard deviations.
+    row  class  radius   angle  next class
+    ──────────────────────────────────────
+     54      0  0.6928  0.2879           1
+    151      2   1.322  0.3495           1
     """
-    return radius_of_rows(
+    found = radius_of_rows(
         model.precise_votes, model.normalizer, model.stored(X), model.classes, model.votes.w.dtype
     )
+    return replace(found, names=row_names(X, len(found)))
 
 
 def radius_of_rows(
@@ -173,7 +180,9 @@ def radius_of_rows(
             other[partly] = -1
         label = torch.where(lost, params.prior[: len(classes)].argmax(), label)
         angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
-        radius = torch.cat([input_radius(normalizer, x, angle[part]) for part, x in _dense(raw)])
+        radius = torch.cat(
+            [input_radius(normalizer, x, angle[part]) for part, x in dense_parts(raw)]
+        )
         if normalizer.metric is not None and len(classes) > 1:
             direct = _through_metric(params, normalizer, raw, precision)
             radius = torch.where(angle > 0, torch.maximum(radius, direct), radius)
@@ -184,7 +193,8 @@ def radius_of_rows(
     beyond = classes[others.clip(0)]
     if (others < 0).any():
         beyond = np.where(others < 0, None, beyond.astype(object))
-    return CertifiedRadius(angles, radii, classes[labels], beyond, *_units(normalizer))
+    names = row_names(None, len(angles))
+    return CertifiedRadius(angles, radii, classes[labels], beyond, *_units(normalizer), names)
 
 
 def certified_angles(
@@ -324,7 +334,7 @@ def _through_metric(
     bound = _Bound(params.to(dtype=torch.float64), torch.finfo(precision).eps)
     a = normalizer.metric.double()
     parts = []
-    for _, x in _dense(raw):
+    for _, x in dense_parts(raw):
         for rows in chunks(x.shape[0], max(params.n_memories, params.n_features), x.device):
             seen = _coordinates(normalizer, x[rows]) @ a.T
             norm = _norms(seen)
@@ -414,12 +424,3 @@ def _norms(v: Tensor) -> Tensor:
     peak = torch.where(peak > 0, peak, 1.0)
     norms: Tensor = peak[:, 0] * torch.linalg.vector_norm(v / peak, dim=1)
     return norms
-
-
-def _dense(x: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Rows as plain tensors, few at a time if they are sparse."""
-    step = max(1, _DENSE_NUMBERS // x.shape[1]) if isinstance(x, SparseRows) else x.shape[0]
-    for start in range(0, x.shape[0], step):
-        part = slice(start, start + step)
-        rows = x[part]
-        yield part, rows.to_dense() if isinstance(rows, SparseRows) else rows

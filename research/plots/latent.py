@@ -9,78 +9,35 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from mnemosphere.model.parameters import memory_name
-from mnemosphere.plots.checks import Array, as_memories
-from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
-from mnemosphere.plots.style import GREY, class_names, figure_style, new_axes
+from mnemosphere.plots.checks import Array
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame
+from mnemosphere.plots.style import GREY, figure_style
+from research.plots.gallery import soft_labels
 
 _GAP, _ROW_GAP, _BAR = 0.1, 0.16, 0.1  # between tiles, between classes, height of a bar
-_NAME, _NAMED = 0.32, 100  # height of a name; memories that have one in the picture
 _MAX_ROW = 20  # memories of one class before a second line begins
 
 
 @figure_style()
-def latent_classes(
-    w: Any,
-    p: Any,
-    *,
-    classes: Sequence[object] | None = None,
-    image_shape: Sequence[int] | None = None,
-    vmax: float | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw all memories, one row per latent class, the clearest first.
+def latent_classes(ax: Axes, w: Any, p: Any, *, image_shape: Sequence[int], vmax: float) -> None:
+    """All memories w (P, N), one row per latent class of p (P+1, C+1), the clearest first.
 
     The bar under a memory is as long as its largest soft label. Left of a row stands its class with the
     number of its memories.
-
-    Parameters
-    ----------
-    w : array-like of shape (P, N)
-        Memories.
-    p : array-like of shape (P+1, C+1)
-        Class weights, as `class_weights_`.
-    classes : sequence of C objects, default None
-        Names of the classes; None: their numbers.
-    image_shape : (rows, columns) or (rows, columns, 3), default None
-        How a memory is an image; None: it is none.
-    vmax : float, default None
-        All memories share one scale, −vmax to vmax; None: the largest entry.
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        The axes.
-
-    Examples
-    --------
-    >>> mn.plots.latent_classes(clusterer.memories_, clusterer.class_weights_)
-    <Axes: ...>
     """
-    w, soft = as_memories(w, p, image_shape)
-    names = class_names(range(soft.shape[1] - 1) if classes is None else classes, soft.shape[1])
+    soft = soft_labels(p)
+    names = [*map(str, range(soft.shape[1] - 1)), "none"]
     rows = _rows(soft)
-    scale = largest(w) if vmax is None else vmax
     height = aspect(image_shape)
     ncols = max(1, *(len(line) for _, _, line in rows))
-    named = _NAME if len(w) <= _NAMED else 0.0
-    pitch = height + _BAR + _ROW_GAP + named
-    if ax is None:
-        tile = float(np.clip(7.2 / (ncols * (1 + _GAP)), 0.24, 0.72))
-        ax = new_axes(tile * (ncols * (1 + _GAP)) + 1.0, tile * pitch * len(rows) + 0.35)
-        ax.set_title(f"{len(w)} memories by class, the surest first")
+    pitch = height + _BAR + _ROW_GAP
     for place, (y, first, line) in enumerate(rows):
         bottom = -place * pitch - height
         for column, memory in enumerate(line):
             box = Box(column * (1 + _GAP), bottom, 1.0, height)
-            draw_pattern(ax, w[memory], box, image_shape, vmax=scale)
+            draw_pattern(ax, w[memory], box, image_shape, vmax=vmax)
             frame(ax, box, width=0.4)
             _sureness(ax, box, float(soft[memory].max()))
-            if named:
-                ax.text(box.left + 0.5, bottom - 1.3 * _BAR, memory_name(memory), ha="center",
-                        va="top", fontsize=7, color=GREY)  # fmt: skip
         if first:
             count = int((soft.argmax(1) == y).sum())
             text = f"{names[y]}  ({count})"
@@ -89,7 +46,6 @@ def latent_classes(
     ax.set_ylim(-len(rows) * pitch + _ROW_GAP / 2, 0.05)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    return ax
 
 
 def _rows(soft: Array) -> list[tuple[int, bool, NDArray[np.int64]]]:

@@ -1,18 +1,13 @@
 """Branches and bifurcations: the analytic transition line, folds of the count, ends of branches."""
 
-import math
-
 import pytest
 import torch
 
-from mnemosphere.theory import continuation as ct
+from draws import generator
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, stability, symmetric
 from mnemosphere.theory.problem import SaddlePointProblem
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from research.theory import continuation as ct
 
 
 def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, upsilon=1.0):
@@ -35,7 +30,7 @@ def test_transition_in_beta_agrees_with_the_continuation(rho, p_0):
     expected = symmetric.symmetric_transition(problem, "beta")
     values = [0.9 * expected, 1.1 * expected]
     start = symmetric_state(problem.replace(beta=values[0]))
-    branch = ct.trace_branch(problem, "beta", values, start)
+    branch = ct.trace_branch(problem, values, start)
     assert branch.complete
     assert [b.kind for b in branch.bifurcations] == ["crossing"]
     assert abs(branch.bifurcations[0].value - expected) < 1e-6
@@ -67,9 +62,7 @@ def test_labels_of_a_uniform_teacher_leave_the_transition_and_add_flat_direction
     )
     expected = symmetric.symmetric_transition(problem, "beta")
     values = [0.95 * expected, 1.05 * expected]
-    branch = ct.trace_branch(
-        problem, "beta", values, symmetric_state(problem.replace(beta=values[0])), width=1e-8
-    )
+    branch = ct.trace_branch(problem, values, symmetric_state(problem.replace(beta=values[0])))
     assert abs(branch.bifurcations[0].value - expected) < 1e-6
     # The split of labels between coinciding memories costs nothing: an eigenvalue of exactly 1.
     assert float((branch.points[0].eigenvalues - 1.0).abs().min()) < 1e-10
@@ -79,31 +72,13 @@ def test_the_broken_branch_ends_on_the_symmetric_one_at_the_same_place():
     problem = uniform(beta=4.0)
     found = solver.solve(problem, sp.random_starts(problem, 1, generator=generator()))
     expected = symmetric.symmetric_transition(problem, "beta")
-    branch = ct.trace_branch(problem, "beta", [4.0, 0.95 * expected], found[0])
+    branch = ct.trace_branch(problem, [4.0, 0.95 * expected], found[0])
     assert [b.kind for b in branch.bifurcations] == ["symmetry"]
     assert abs(branch.bifurcations[0].value - expected) < 1e-6
     assert branch.points[0].symmetry.kind == "broken"
     assert branch.points[-1].symmetry.kind == "symmetric"
     # Stable all along: the transition is continuous.
     assert max(float(point.eigenvalues[0]) for point in branch.points) < 1.0 + 1e-9
-
-
-def test_a_branch_that_folds_back_is_reported_with_its_end():
-    # Three memories on three teachers: going down in β the broken state outlives the place where
-    # the symmetric one turns stable, coexists with it, and ends in a fold.
-    problem = uniform(3, 3, beta=12.0)
-    start = sp.OrderParameters(
-        0.9 * torch.eye(3, dtype=torch.float64)[None], problem.p_h[None, :, None]
-    )
-    broken = solver.solve(problem, start).raise_if_failed()[0]
-    expected = symmetric.symmetric_transition(problem, "beta")
-    branch = ct.trace_branch(problem, "beta", [12.0, 0.8 * expected], broken)
-    end = branch.bifurcations[-1]
-    assert end.kind == "end"
-    assert not branch.complete
-    assert end.value < expected
-    # An eigenvalue reaches 1 at the fold, with the square root of the distance.
-    assert float(end.point.eigenvalues[0]) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_newton_finds_the_saddle_that_the_solver_leaves():
@@ -119,19 +94,3 @@ def test_newton_finds_the_saddle_that_the_solver_leaves():
         problem, sp.OrderParameters(nudged.m[None], nudged.p[None])
     ).raise_if_failed()
     assert float((climbed.m[0] - near.m).abs().max()) > 0.1
-
-
-def test_bad_arguments_are_refused():
-    problem = uniform()
-    state = symmetric_state(problem)
-    with pytest.raises(ValueError, match="parameter must be one of"):
-        ct.trace_branch(problem, "alpha", [1.0], state)
-    with pytest.raises(ValueError, match="finite and positive"):
-        ct.trace_branch(problem, "beta", [1.0, math.inf], state)
-    skew = problem.replace(p_h=torch.tensor([0.0, 0.4, 0.6], dtype=torch.float64))
-    with pytest.raises(ValueError, match="p_h must be equal"):
-        symmetric.symmetric_transition(skew, "beta")
-    with pytest.raises(ValueError, match="at least two"):
-        symmetric.symmetric_transition(uniform(1, 2), "beta")
-    with pytest.raises(ValueError, match="stays stable"):
-        symmetric.symmetric_transition(uniform(beta=1.0), "rho")
