@@ -28,20 +28,11 @@ import mnemosphere
 from mnemosphere import schema
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import MODEL, RESULTS
+from mnemosphere.data import tables
 from mnemosphere.data.dataset import Dataset, held_out
 from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.files import RawRows, ahead, column_names
 from mnemosphere.data.named import NAMES
-from mnemosphere.data.tables import (
-    HELD,
-    IN_PIECES,
-    MEMORY,
-    Table,
-    expand,
-    read_labels,
-    read_tables,
-    suffix_of,
-)
 from mnemosphere.encoder import two_layers
 from mnemosphere.machine import available_memory
 from mnemosphere.schema import warn_user
@@ -223,17 +214,17 @@ def open_rows(
         names = column_names(files[0])
         columns = columns if opened is None else opened.columns(columns, str(files[0]), names)
         return _streamed(files, names, columns, memory, labels)
-    table = read_tables(listed(data), columns.max_rows, header=not columns.no_header)
+    table = tables.read_tables(listed(data), columns.max_rows, header=not columns.no_header)
     if opened is not None:
         columns = opened.columns(columns, table.name, table.columns)
     return choose(table, columns, labels)
 
 
-def choose(table: Table, columns: Columns, labels: bool = True) -> Rows:
+def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     """The rows of a table: see `open_rows`."""
     y, label, is_frame = table.labels, columns.label, bool(table.columns)
     if label is not None and label not in table.columns and Path(label).is_file():
-        y, label = read_labels(Path(label), len(table.row_names)), None
+        y, label = tables.read_labels(Path(label), len(table.row_names)), None
     if not is_frame:  # the columns of an array are called by their numbers
         table = replace(table, values=pd.DataFrame(table.values).rename(columns=str))
     if label is not None or (y is None and is_frame):
@@ -258,12 +249,12 @@ def _large(sources: list[str], columns: Columns, memory: float | None) -> list[P
     named = len(sources) == 1 and (sources[0] in NAMES or Path(sources[0]).is_dir())
     if columns.max_rows is not None or named:
         return None
-    files = expand(sources)
-    if not all(path.is_file() and suffix_of(path) in IN_PIECES for path in files):
+    files = tables.expand(sources)
+    if not all(path.is_file() and tables.suffix_of(path) in tables.IN_PIECES for path in files):
         return None  # an error comes when it is read
     budget = available_memory("cpu") if memory is None else memory * 2**20
-    held = HELD * sum(path.stat().st_size for path in files)
-    arrays = suffix_of(files[0]) == ".npy" and len(files) > 1
+    held = tables.HELD * sum(path.stat().st_size for path in files)
+    arrays = tables.suffix_of(files[0]) == ".npy" and len(files) > 1
     return files if held > budget or arrays else None
 
 
@@ -280,7 +271,7 @@ def _streamed(
         used = _used(names, source, label, columns)
     elif columns.drop or columns.features or columns.id:
         raise ValueError(f"{source} has no names of columns: leave --id, --drop, --features out")
-    held = MEMORY if memory is None else min(round(memory * 2**20), MEMORY)
+    held = tables.MEMORY if memory is None else min(round(memory * 2**20), tables.MEMORY)
     own = None if labels else columns.id
     opened = Dataset.open(list(files), label=own or label, features=used, memory=held)
     about = [[r.path.name, r.n_bytes, r.n_rows] for r in opened.files.readers]
