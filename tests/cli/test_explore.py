@@ -1,10 +1,5 @@
 """A page, a graph and a card from the command line."""
 
-import numpy as np
-import pytest
-
-import mnemosphere as mn
-
 
 def test_a_page_holds_the_model_and_its_rows(run, tmp_path, trained, table):
     page = tmp_path / "page.html"
@@ -13,11 +8,6 @@ def test_a_page_holds_the_model_and_its_rows(run, tmp_path, trained, table):
     content = page.read_text(encoding="utf-8")
     assert content.startswith(("<!doctype html>", "<!DOCTYPE html>"))
     assert "http://" not in content.replace("http://www.w3.org", "")
-    page.write_text("mine")
-    assert "exists" in run("explore", trained, "--out", page, code=2).error
-    assert page.read_text() == "mine"
-    run("explore", trained, "--out", page, "--overwrite")
-    assert len(page.read_text()) > 10_000
     assert "end the name in" in run("explore", trained, "--out", tmp_path / "a.png", code=2).error
 
 
@@ -36,15 +26,3 @@ def test_card_and_page_have_the_figures_of_evaluate_or_none(run, tmp_path, train
     note = run("export", out, table, "--out", tmp_path / "none.md").stderr
     assert "no rows were held out in training: there are no figures" in note
     assert "accuracy" not in (tmp_path / "none.md").read_text(encoding="utf-8")
-
-
-def test_a_graph_answers_as_the_model_does(run, tmp_path, trained, kit):
-    runtime = pytest.importorskip("onnxruntime")
-    graph = tmp_path / "model.onnx"
-    run("export", trained, "--out", graph)
-    rows = kit.frame()
-    x = rows[kit.names].to_numpy(np.float64)
-    session = runtime.InferenceSession(graph, providers=["CPUExecutionProvider"])
-    (proba,) = session.run(["probabilities"], {"rows": x})
-    model = mn.load(trained / "model.safetensors")
-    np.testing.assert_allclose(proba, model.predict_proba(rows[kit.names]), atol=1e-4)

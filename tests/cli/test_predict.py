@@ -33,15 +33,6 @@ def test_predictions_read_back_are_those_of_the_model(run, tmp_path, trained, fr
         np.testing.assert_allclose(found[f"share_{k + 1}"], why.share[:, k], rtol=1e-11)
 
 
-def test_npy_holds_the_probabilities(run, tmp_path, trained, fresh, kit):
-    table, path = fresh
-    run("predict", trained, path, "--out", tmp_path / "p.npy")
-    model = mn.load(trained / "model.safetensors")
-    np.testing.assert_allclose(
-        np.load(tmp_path / "p.npy"), model.predict_proba(table[kit.names]), rtol=1e-12
-    )
-
-
 def test_columns_are_found_by_name_the_id_column_too(run, tmp_path, trained, fresh, kit):
     table, path = fresh
     mixed = table[[*kit.names[::-1], "kind", "tag"]]

@@ -108,7 +108,7 @@ def test_other_columns_and_files_without_texts(run, folder):
         ("train tickets.csv --out x --text massage --label intent", "did you mean 'message'?"),
         ("train tickets.csv --out x --text message --features number", "leave --features out"),
         ("train tickets.csv --out x --label intent --drop number", "--text learns from texts"),
-        ("train tickets.csv --out x --label intent --encoder a:b", "--encoder is for texts: name"),
+        ("train tickets.csv --out x --label intent --encoder a:b", "texts need --text"),
         ("explain run new.csv --counterfactual next ENCODER", "texts have none"),
         ("recall run new.csv", "texts have none"),
     ],

@@ -14,7 +14,7 @@ from mnemosphere import plots
 from mnemosphere.cli import report
 from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
-from mnemosphere.cli.rows import Rows, about_data, open_rows, parse_shape, text_encoder
+from mnemosphere.cli.rows import Opened, Rows, about_data, open_rows, parse_shape, text_encoder
 from mnemosphere.cli.settings import build, settings_of
 from mnemosphere.cli.shell import Interrupted, Terminal, cells, command_line
 from mnemosphere.cli.table_writer import table_writer
@@ -47,7 +47,9 @@ def run(
     with contextlib.nullcontext() if folder is None else folder.writing() as draft:
         seconds = fit(model, rows, terminal, None if draft is None else draft / CHECKPOINT)
         if folder is not None:
-            interrupted(model, folder, " the same command and --resume")
+            interrupted(
+                Opened(model, {}, folder.draft / MODEL), folder, " the same command and --resume"
+            )
         told = None if draft is None else draft / "rows.csv"
         sure, labels, density = _look(model, rows, terminal, told)
         content = {

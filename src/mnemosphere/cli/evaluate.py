@@ -88,7 +88,6 @@ def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
 
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
-
     facts = {
         "accuracy": f"{found['accuracy']:.2%} of {found['rows']} rows",
         "log-loss": cell(found["log_loss"]),

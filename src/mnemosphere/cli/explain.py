@@ -13,7 +13,7 @@ from mnemosphere.cli.options import Request, names_in
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal
-from mnemosphere.interpret import Explanation
+from mnemosphere.interpret import Explanation, explain_images
 from mnemosphere.plots.style import new_figure
 
 _MOST = 12  # rows of one picture
@@ -34,9 +34,13 @@ def run(
     shape = opened.shape(image_shape, rows)
     if out is not None and len(rows) > _MOST:
         raise ValueError(f"a picture shows {_MOST} rows at most, got {len(rows)}: ask for fewer")
-    found = opened.model.explain(rows.x, top)
+    if opened.encoder is None:
+        found = opened.model.explain(rows.x, top)
+    else:
+        found = explain_images(opened.whole, rows.images, top)
     other = None if counterfactual is None else _other(opened, rows, counterfactual, fixed)
-    proven = None if opened.takes_texts else opened.model.certified_radius(rows.x)
+    readable = opened.encoder is None and not opened.takes_texts
+    proven = opened.model.certified_radius(rows.x) if readable else None
     if out is not None:
         plots.save(picture(found, rows, shape), out)
     if terminal.json_only:
@@ -69,9 +73,7 @@ def run(
 def _other(opened: Opened, rows: Rows, wanted: str, fixed: list[str] | None) -> Any:
     """The smallest changes that would change the predicted classes."""
     label = None if wanted == "next" else opened.label(wanted, "--counterfactual")
-    return opened.with_features("--counterfactual").counterfactual(
-        rows.x, label, hold=names_in(fixed)
-    )
+    return opened.of_rows("--counterfactual").counterfactual(rows.x, label, hold=names_in(fixed))
 
 
 def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:

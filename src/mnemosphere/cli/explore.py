@@ -15,7 +15,7 @@ def run(
     """Write the page of a model."""
     check_file(out, [".html", ".htm"], request.overwrite, model, *([data] if data else []))
     opened, found = measured(request, model, data)
-    opened.model.explore(
+    opened.of_rows("a page").explore(
         out, None if found is None else found.x, None if found is None else found.y, max_rows=rows,
         image_shape=opened.shape(image_shape, found), title=opened.path.parent.name,
     )  # fmt: skip

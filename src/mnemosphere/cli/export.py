@@ -17,7 +17,7 @@ def run(request: Request, model: Path, data: str | None, out: Path) -> None:
     graph = out.suffix == ".onnx"
     opened, found = measured(request, model, None if graph else data)
     if graph:
-        to_onnx(opened.model, out)
+        to_onnx(opened.whole, out)
     else:
         x, y = (None, None) if found is None else (found.x, found.y)
         write_atomically(out, model_card(opened.model.model_, x, y).encode())

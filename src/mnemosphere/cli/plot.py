@@ -22,11 +22,11 @@ def run(
     opened = open_model(model)
     shape = opened.shape(image_shape)
     if kind == "memories":
-        picture: Any = fitted.memories_of(opened.model.model_, shape, count)
+        picture: Any = fitted.memories_of(opened.model.model_, shape, count, opened.pictures)
     elif kind == "history":
         picture = learning_curves(opened.model.history_)
     else:
-        picture = fitted.tree_of(opened.with_features("a tree").model_, shape)
+        picture = fitted.tree_of(opened.of_rows("a tree").model_, shape)
     plots.save(picture, path)
     request.terminal.result({"picture": path, "kind": kind, "model": opened.path})
     request.terminal.say(f"wrote {path}")

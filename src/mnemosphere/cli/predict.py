@@ -77,10 +77,7 @@ def _predictions(
     proba = model.log_proba(rows.x).exp().cpu().numpy()
     found = model.classes[proba.argmax(axis=1)]
     # Novelty and rejection are about the rows that were trained on, whatever classes are expected.
-    score, threshold = (
-        first.novelty_score(rows.x).cpu().numpy(),
-        interpret.rejection.novelty_threshold(first),
-    )
+    threshold = interpret.rejection.novelty_threshold(first)
     if reject is not None:
         found = np.where(interpret.is_rejected(first, rows.x, reject), None, found.astype(object))
     columns: dict[str, Any] = {rows.kind: rows.names}
@@ -88,11 +85,12 @@ def _predictions(
     columns["prediction"] = found
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
     if radius:
-        opened.with_features("--radius")
+        opened.of_rows("--radius")
         proven = interpret.certified_radius(model, rows.x)
         columns |= {"certified_radius": proven.radius, "next_class": proven.other}
     columns["novelty"] = interpret.novelty(first, rows.x)
-    columns |= {} if threshold is None else {"novel": score > threshold}
+    if threshold is not None:
+        columns["novel"] = first.novelty_score(rows.x).cpu().numpy() > threshold
     columns |= deciding(model, rows.x, top) if top else {}
     return pd.DataFrame({k: v for k, v in columns.items() if v is not None}), proba
 

@@ -32,7 +32,7 @@ def run(
     terminal = request.terminal
     check_file(out, (*TABLES, *PICTURES), request.overwrite, model, data)
     opened = open_model(model, request.columns.encoder)
-    opened.with_features("recall")
+    opened.of_rows("recall")
     rows = rows_for(request, opened, data, row or ())
     shape = opened.shape(image_shape, rows)
     rows = replace(rows, image_shape=shape)

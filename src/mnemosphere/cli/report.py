@@ -20,14 +20,11 @@ def score(model: Any, rows: Rows) -> dict[str, Any]:
     labeled = (part.take(part.labeled) for part in rows.batches())
     parts = ((part.x, part.y, part.names) for part in labeled if part.y is not None and len(part))
     found = evaluate(model.model_, parts, _WORST)
-    texts = {}
-    if rows.text:
-        texts = {name: short_text(t) for name, t in zip(rows.names, rows.texts, strict=True)}
-    worst = found["worst_rows"]
-    named = [{rows.kind: str(row.pop("row"))} for row in worst]
-    if texts:
-        named = [own | {"text": texts[own[rows.kind]]} for own in named]
-    found["worst_rows"] = [own | row for own, row in zip(named, worst, strict=True)]
+    texts = dict(zip(rows.names, rows.texts, strict=False))
+    for k, row in enumerate(found["worst_rows"]):
+        name = str(row.pop("row"))
+        said = {"text": short_text(texts[name])} if rows.text else {}
+        found["worst_rows"][k] = {rows.kind: name, **said, **row}
     return found
 
 

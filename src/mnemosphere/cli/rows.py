@@ -22,25 +22,18 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline, make_pipeline
 
 import mnemosphere
 from mnemosphere import schema
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import MODEL, RESULTS
+from mnemosphere.data import tables
 from mnemosphere.data.dataset import Dataset, held_out
 from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.files import RawRows, ahead, column_names
 from mnemosphere.data.named import NAMES
-from mnemosphere.data.tables import (
-    HELD,
-    IN_PIECES,
-    MEMORY,
-    Table,
-    expand,
-    read_labels,
-    read_tables,
-    suffix_of,
-)
+from mnemosphere.encoder import two_layers
 from mnemosphere.machine import available_memory
 from mnemosphere.schema import warn_user
 
@@ -68,11 +61,13 @@ class Rows:
     label: str | None = None  # the label column
     is_test: NDArray[np.bool_] | None = None
     image_shape: tuple[int, ...] | None = None
+    images: Any = None  # (n, pixels) what x was encoded from, where it was
     text: str | None = None  # the column, if x holds texts alone
-    # Of a `Dataset`: the rows by their part, its column of names, and the columns of the model.
+    # Of a `Dataset`: the rows by their part, its column of names, columns and encoder of the model.
     parts: dict[str, Rows] = field(default_factory=dict)
     id: str | None = None
     order: list[str] | None = None
+    encoder: Any = None
 
     @property
     def in_memory(self) -> bool:
@@ -84,8 +79,10 @@ class Rows:
 
     @property
     def n_features(self) -> int:
-        """How many columns."""
-        return int(self.x.shape[1] if self.in_memory else self.x.n_features)
+        """How many columns, before images were encoded."""
+        if not self.in_memory:
+            return int(self.x.n_features)
+        return int((self.x if self.images is None else self.images).shape[1])
 
     @property
     def has_names(self) -> bool:
@@ -120,8 +117,14 @@ class Rows:
         y = None if self.y is None else self.y[at]
         if y is not None and y.dtype == object and all(value is not None for value in y):
             y = np.array(y.tolist())
-        is_test = None if self.is_test is None else self.is_test[at]
-        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test)
+        is_test, images = (None if v is None else v[at] for v in (self.is_test, self.images))
+        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test, images=images)
+
+    def encoded(self, encoder: Any) -> Self:
+        """The same as an encoder of images gives them to a model; as they are without one."""
+        if encoder is None or not self.in_memory:
+            return replace(self, encoder=encoder)
+        return replace(self, x=encoder.transform(self.x), images=np.asarray(self.x))
 
     def part(self, split: str | None, default: str = "test") -> Rows:
         """The rows of a split: 'train', 'test' or 'all'; all rows where there is no split."""
@@ -189,7 +192,8 @@ class Rows:
             y = None if raw.y is None else labels_of(pd.Series(raw.y))
             names = np.array([self._name(k) for k in raw.number.tolist()])
         label = None if self.id else self.label
-        return replace(self, x=x, y=y, names=names, parts={}, label=label)
+        held = replace(self, x=x, y=y, names=names, parts={}, label=label)
+        return held.encoded(self.encoder)
 
 
 # Which columns are what.
@@ -210,17 +214,17 @@ def open_rows(
         names = column_names(files[0])
         columns = columns if opened is None else opened.columns(columns, str(files[0]), names)
         return _streamed(files, names, columns, memory, labels)
-    table = read_tables(listed(data), columns.max_rows, header=not columns.no_header)
+    table = tables.read_tables(listed(data), columns.max_rows, header=not columns.no_header)
     if opened is not None:
         columns = opened.columns(columns, table.name, table.columns)
     return choose(table, columns, labels)
 
 
-def choose(table: Table, columns: Columns, labels: bool = True) -> Rows:
+def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     """The rows of a table: see `open_rows`."""
     y, label, is_frame = table.labels, columns.label, bool(table.columns)
     if label is not None and label not in table.columns and Path(label).is_file():
-        y, label = read_labels(Path(label), len(table.row_names)), None
+        y, label = tables.read_labels(Path(label), len(table.row_names)), None
     if not is_frame:  # the columns of an array are called by their numbers
         table = replace(table, values=pd.DataFrame(table.values).rename(columns=str))
     if label is not None or (y is None and is_frame):
@@ -245,12 +249,12 @@ def _large(sources: list[str], columns: Columns, memory: float | None) -> list[P
     named = len(sources) == 1 and (sources[0] in NAMES or Path(sources[0]).is_dir())
     if columns.max_rows is not None or named:
         return None
-    files = expand(sources)
-    if not all(path.is_file() and suffix_of(path) in IN_PIECES for path in files):
+    files = tables.expand(sources)
+    if not all(path.is_file() and tables.suffix_of(path) in tables.IN_PIECES for path in files):
         return None  # an error comes when it is read
     budget = available_memory("cpu") if memory is None else memory * 2**20
-    held = HELD * sum(path.stat().st_size for path in files)
-    arrays = suffix_of(files[0]) == ".npy" and len(files) > 1
+    held = tables.HELD * sum(path.stat().st_size for path in files)
+    arrays = tables.suffix_of(files[0]) == ".npy" and len(files) > 1
     return files if held > budget or arrays else None
 
 
@@ -267,7 +271,7 @@ def _streamed(
         used = _used(names, source, label, columns)
     elif columns.drop or columns.features or columns.id:
         raise ValueError(f"{source} has no names of columns: leave --id, --drop, --features out")
-    held = MEMORY if memory is None else min(round(memory * 2**20), MEMORY)
+    held = tables.MEMORY if memory is None else min(round(memory * 2**20), tables.MEMORY)
     own = None if labels else columns.id
     opened = Dataset.open(list(files), label=own or label, features=used, memory=held)
     about = [[r.path.name, r.n_bytes, r.n_rows] for r in opened.files.readers]
@@ -385,10 +389,28 @@ class Opened(NamedTuple):
     model: Any
     record: dict[str, Any]
     path: Path
+    encoder: Any = None  # of the images that it is given, where it has one
 
-    def with_features(self, what: str) -> Any:
-        """The model, for what only features that can be read allow."""
-        if self.takes_texts:
+    @property
+    def first(self) -> Any:
+        """What takes the rows as they are."""
+        return self.model if self.encoder is None else self.encoder
+
+    @property
+    def whole(self) -> Any:
+        """All of it: the model, or the pipeline of encoder and model."""
+        return self.model if self.encoder is None else make_pipeline(self.encoder, self.model)
+
+    @property
+    def pictures(self) -> Any:
+        """What memories look like (P, pixels), where they are not rows themselves."""
+        return None if self.encoder is None else mnemosphere.memory_pictures(self.whole)
+
+    def of_rows(self, what: str) -> Any:
+        """The model, for what only memories that are rows can do."""
+        if self.encoder is not None:
+            raise ValueError(f"{what} needs memories of pixels: train without --encoder")
+        if self.takes_texts and what != "a page":
             raise ValueError(f"{what} needs features that can be read: texts have none")
         return self.model
 
@@ -405,7 +427,7 @@ class Opened(NamedTuple):
     @property
     def order(self) -> list[str]:
         """The columns that it takes, by name; none if they have no names."""
-        return [str(name) for name in getattr(self.model, "feature_names_in_", [])]
+        return [str(name) for name in getattr(self.first, "feature_names_in_", [])]
 
     def columns(self, given: Columns, where: str, names: Sequence[str]) -> Columns:
         """What a table with these names has for it; label and id are those of training."""
@@ -419,7 +441,7 @@ class Opened(NamedTuple):
             return replace(given, text=text, features=(text,))
         if not names or not self.order:
             return given
-        encoding = self.model.model_.features.encoding
+        encoding = self.first.model_.features.encoding
         unused = [] if encoding is None else [c.name for c in encoding.columns if not c.width]
         needed = [name for name in self.order if name not in unused]
         lost = [name for name in needed if name not in names]
@@ -441,7 +463,7 @@ class Opened(NamedTuple):
 
     def shape(self, text: str | None, rows: Rows | None = None) -> tuple[int, ...] | None:
         """The shape of images: as given, as stored with the rows, or as the run noted."""
-        n = self.model.n_features_in_
+        n = self.first.n_features_in_
         noted = self.record.get("data", {}).get("image_shape")
         known = (None if rows is None else rows.image_shape) or (tuple(noted) if noted else None)
         return parse_shape(text, n) or (known if known and math.prod(known) == n else None)
@@ -464,12 +486,13 @@ def text_encoder(name: str | None) -> Any:
 def open_model(path: Path, encoder: str | None = None, *, labeled: bool = False) -> Opened:
     """A model from its file or the folder of its run; encoder: what --encoder says."""
     path = path / MODEL if path.is_dir() else path
-    model = mnemosphere.load(path, encoder=text_encoder(encoder))
-    if not isinstance(model, mnemosphere.DAMClassifier | mnemosphere.DAMClusterer):
-        raise ValueError(f"{path} holds an encoder of images: use it in Python")
+    model, first = mnemosphere.load(path, encoder=text_encoder(encoder)), None
+    if isinstance(model, Pipeline):
+        two_layers(model)  # says what is wrong with any other
+        first, model = (step for _, step in model.steps)
     if labeled and not isinstance(model, mnemosphere.DAMClassifier):
         raise ValueError(f"{path} holds clusters, not labels: give the model of a `train` run")
-    return Opened(model, _record(path.parent / RESULTS), path)
+    return Opened(model, _record(path.parent / RESULTS), path, first)
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -497,7 +520,7 @@ def rows_for(
     the data have a split of their own or the model was trained on this very file; else all. Labels
     of rows that were trained on are left out, unless they are needed.
     """
-    about, n = opened.record.get("data", {}), opened.model.n_features_in_
+    about, n = opened.record.get("data", {}), opened.first.n_features_in_
     rows = open_rows(data, request.columns, memory, labels=labels, opened=opened)
     order = [rows.text] if rows.text else opened.order
     if not (order and rows.has_names) and rows.n_features != n:
@@ -515,7 +538,7 @@ def rows_for(
             rows = replace(rows, y=None)
     split = request.split or ("all" if names else None)
     rows = rows.part(split)
-    return rows.called(names) if names else rows
+    return (rows.called(names) if names else rows).encoded(opened.encoder)
 
 
 def measured(request: Request, model: Path, data: str | None) -> tuple[Opened, Rows | None]:

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from mnemosphere import plots
+from mnemosphere import PatchEncoder, plots
 from mnemosphere.cli import report
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
 from mnemosphere.cli.rows import (
+    Opened,
     Rows,
     about_data,
     listed,
@@ -28,6 +29,7 @@ from mnemosphere.cli.rows import (
 from mnemosphere.cli.settings import build, read_config, settings_of, to_toml
 from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
 from mnemosphere.data.texts import PACKAGED
+from mnemosphere.estimators import save
 from mnemosphere.estimators.from_files import scan
 from mnemosphere.estimators.progress import size_of
 from mnemosphere.estimators.remarks import check_worth_it, no_better_than_chance
@@ -64,9 +66,8 @@ def run(
     model.random_state = own["seed"]
     if rows.y is not None and rows.y.dtype == object:
         model.unlabeled = math.nan
-    if own["text"] is not None:
-        model.encoder = text_encoder(own["encoder"] or PACKAGED)
     pick_device(model.device)
+    encoder = _encoder(own, model, rows)
     _describe(terminal, rows, classes, counts)
     text = to_toml(
         _absolute(own) | settings_of(model), "train again: mnemosphere train --config config.toml"
@@ -75,7 +76,7 @@ def run(
     with folder.writing() as draft:
         if not resume:  # else it stays until the settings prove to be of that run
             write_atomically(draft / CONFIG, text.encode())
-        content = _run(terminal, folder, own, model, rows, held_out)
+        content = _run(terminal, folder, own, encoder, model, rows, held_out)
         write_atomically(draft / CONFIG, text.encode())
         content["command"] = command_line(ctx)
         folder.finish(content)
@@ -89,8 +90,8 @@ def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
     rows = open_rows(own["data"], columns, own["max_memory"])
     if not rows.labeled.any() if rows.in_memory else rows.label is None:
         raise ValueError(f"{rows.name} has no labels: name their column with --label")
-    if own["encoder"] is not None and own["text"] is None:
-        raise ValueError("--encoder is for texts: name their column with --text")
+    if own["encoder"] is not None and not rows.in_memory:
+        raise ValueError("--encoder needs images that memory holds: leave it out")
     shape = parse_shape(own["image_shape"], rows.n_features) or rows.image_shape
     rows = replace(rows, image_shape=shape)
     if own["test"] is None:
@@ -121,6 +122,19 @@ def _classes(rows: Rows, named: str | None) -> tuple[Any, Any]:
     if found.dtype.kind == "f" and (found % 1).any():
         raise ValueError(f"{where} holds measured numbers such as {found[0]}: {hint}")
     return found, counts
+
+
+def _encoder(own: dict[str, Any], model: Any, rows: Rows) -> Any:
+    """The encoder of images, not fitted yet, or None; that of texts goes to the model."""
+    if own["text"] is not None:
+        model.encoder = text_encoder(own["encoder"] or PACKAGED)
+    if own["encoder"] is None or own["text"] is not None:
+        return None
+    if own["encoder"] != "patches":
+        raise ValueError(f"--encoder must be patches, got {own['encoder']!r}: texts need --text")
+    if model.normalize == "auto":
+        model.normalize = "unit"  # soft counts of patches lie on the sphere
+    return PatchEncoder(rows.image_shape, device=model.device, random_state=own["seed"])
 
 
 def _describe(terminal: Terminal, rows: Rows, classes: Any, counts: Any) -> None:
@@ -190,33 +204,40 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
     return seconds
 
 
-def interrupted(model: Any, folder: Folder, again: str) -> None:
+def interrupted(opened: Opened, folder: Folder, again: str) -> None:
     """Save the model so far, and leave, if Ctrl-C has ended its training."""
-    if model.status_ == "interrupted":
-        model.save(folder.draft / MODEL)
+    if opened.model.status_ == "interrupted":
+        save(opened.whole, opened.path)
         raise Interrupted(
-            f"interrupted after {model.n_iter_} passes: the model so far is in "
+            f"interrupted after {opened.model.n_iter_} passes: the model so far is in "
             f"{folder.shown}.partial, go on with{again}"
         )
 
 
 def _run(
-    terminal: Terminal, folder: Folder, own: dict[str, Any], model: Any, rows: Rows,
+    terminal: Terminal, folder: Folder, own: dict[str, Any], encoder: Any, model: Any, rows: Rows,
     held_out: Rows | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Fit, measure and write to the draft; what the record says."""
-    seconds = fit(model, rows, terminal, folder.draft / CHECKPOINT)
+    began = time.perf_counter()
+    if encoder is not None:
+        rows = rows.encoded(encoder.fit(rows.x))
+        held_out = None if held_out is None else held_out.encoded(encoder)
+    fit(model, rows, terminal, folder.draft / CHECKPOINT)
+    seconds = time.perf_counter() - began
     missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
     if missing:
         used = any(record["phase"] == PHASE for record in model.history_)
         how = "used unlabeled" if used else "left out"
         terminal.note(f"{missing} of {len(rows)} rows have no label: they were {how}")
-    interrupted(model, folder, f": mnemosphere train --resume --out {folder.shown}")
+    opened = Opened(model, {}, folder.draft / MODEL, encoder)
+    interrupted(opened, folder, f": mnemosphere train --resume --out {folder.shown}")
     content = report.score(model, rows if held_out is None else held_out)
     if held_out is not None:
         model.calibrate(held_out.x)
-    model.save(folder.draft / MODEL)
-    plots.save(memories_of(model.model_, rows.image_shape), folder.draft / "memories.png")
+    save(opened.whole, opened.path)
+    gallery = memories_of(model.model_, rows.image_shape, pictures=opened.pictures)
+    plots.save(gallery, folder.draft / "memories.png")
     plots.save(learning_curves(model.history_), folder.draft / "history.png")
     return {
         **content,
@@ -236,7 +257,6 @@ def _run(
 def _show(
     terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder, own: dict[str, Any]
 ) -> None:
-
     trials = report.best_trials(model)
     if trials:
         terminal.table(trials)
