@@ -136,15 +136,9 @@ def test_huge_beta_neither_overflows_nor_leaves_the_unit_interval():
 @pytest.mark.parametrize("n", [2, 53])
 def test_gradcheck_to_second_order(n):
     beta = torch.tensor([0.2, 3.0, 41.0], dtype=torch.float64, requires_grad=True)
-    r = torch.tensor([0.05, 0.4, 0.9], dtype=torch.float64, requires_grad=True)
-    for function, x in [
-        (log_omega_ratio, beta),
-        (log_omega, beta),
-        (mean_resultant, beta),
-        (inverse_mean_resultant, r),
-    ]:
-        assert torch.autograd.gradcheck(lambda y, f=function: f(y, n), x)
-        assert torch.autograd.gradgradcheck(lambda y, f=function: f(y, n), x)
+    for function in (log_omega_ratio, log_omega, mean_resultant):
+        assert torch.autograd.gradcheck(lambda y, f=function: f(y, n), beta)
+        assert torch.autograd.gradgradcheck(lambda y, f=function: f(y, n), beta)
 
 
 @pytest.mark.parametrize("n", DIMENSIONS)
@@ -154,14 +148,6 @@ def test_inverse_returns_to_r(n):
     r = torch.cat([starts, torch.linspace(0.01, 0.99, 197, dtype=torch.float64), ends])
     back = mean_resultant(inverse_mean_resultant(r, n), n)
     torch.testing.assert_close(back, r, rtol=3e-15, atol=0)
-
-
-def test_inverse_gradient_at_large_beta(oracle):
-    n, beta = 5, BETAS[-1]
-    r = mean_resultant(beta, n).requires_grad_()
-    (gradient,) = torch.autograd.grad(inverse_mean_resultant(r, n), r)
-    # r itself is known to 1e-16, 1 - r to 1e-10 only, and the derivative is as (1 - r)^-2.
-    assert relative(gradient.item(), 1 / oracle[n, beta][2]) < 1e-8
 
 
 @settings(deadline=None, max_examples=30)

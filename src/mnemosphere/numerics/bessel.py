@@ -19,6 +19,7 @@ holds down to beta = 0.
 """
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -124,13 +125,13 @@ def _inverse(r: Any, n: int) -> Any:
     for _ in range(_NEWTON_STEPS):
         a, slope = _resultant_and_slope(beta, n)
         before, beta = beta, xp.minimum(xp.maximum(beta - (a - r) / slope, low), high)
-        if xp is not torch and xp.all(abs(beta - before) <= _LAST_ERROR * beta):
+        if xp.all(abs(beta - before) <= _LAST_ERROR * beta):
             break
     return beta
 
 
 # The derivatives are known in closed form. Autograd through the recurrences would cost more and
-# lose digits of A_N' at large beta; through the Newton steps it would be wrong.
+# lose digits of A_N' at large beta.
 
 
 class _LogRatio(torch.autograd.Function):
@@ -175,27 +176,6 @@ class _MeanResultant(torch.autograd.Function):
         return grads[0] * _resultant_and_slope(beta, ctx.n)[1], None
 
 
-class _InverseMeanResultant(torch.autograd.Function):
-    """r -> beta with A_N(beta) = r; by the implicit function theorem, with derivative 1/A_N'."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(r: Tensor, n: int) -> Tensor:
-        value: Tensor = _inverse(r, n)
-        return value
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
-        ctx.n = inputs[1]
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (beta,) = ctx.saved_tensors
-        return grads[0] / _resultant_and_slope(beta, ctx.n)[1], None
-
-
 def _as_tensor(x: Tensor | float) -> Tensor:
     return x if isinstance(x, Tensor) else torch.as_tensor(x, dtype=torch.float64)
 
@@ -216,20 +196,23 @@ def _check_beta(beta: Tensor | float) -> Tensor:
     return beta
 
 
+def _plain(function: Callable[[Any, int], Any], x: Tensor, n: int) -> Tensor:
+    """In float64, by plain numbers if there are few, else by NumPy."""
+    if x.numel() <= _FEW:
+        found: Any = [function(v, n) for v in x.reshape(-1).tolist()]
+        found = found if x.ndim else found[0]
+        return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
+    numbers = x.detach().double().cpu().numpy()
+    with np.errstate(over="ignore", under="ignore"):
+        return torch.from_numpy(function(numbers, n)).to(x.device)
+
+
 def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Tensor:
-    """In float64: by autograd where a gradient is asked for, else NumPy; or on the GPU."""
-    plain = {_LogRatio: _log_ratio, _MeanResultant: _resultant, _InverseMeanResultant: _inverse}
-    stays = on_gpu(x) and function is not _InverseMeanResultant
+    """In float64: by autograd where a gradient is asked for, else plainly; or on the GPU."""
     followed = x.requires_grad and torch.is_grad_enabled()
-    if not stays and not followed:
+    if not on_gpu(x) and not followed:
         with suppress(RuntimeError):  # inside a torch.func transform there are no plain numbers
-            if x.numel() <= _FEW:
-                found: Any = [plain[function](v, n) for v in x.reshape(-1).tolist()]
-                found = found if x.ndim else found[0]
-                return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
-            numbers = x.detach().double().cpu().numpy()
-            with np.errstate(over="ignore", under="ignore"):
-                return torch.from_numpy(plain[function](numbers, n)).to(x.device)
+            return _plain(_log_ratio if function is _LogRatio else _resultant, x, n)
     return function.apply(x.double(), n)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -269,12 +252,12 @@ def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
     """Solve A_N(beta) = r for beta >= 0, elementwise: the fixed-point step for beta.
 
     r: tensor of any shape (or a float, taken as float64) with values in [0, 1); n: the dimension
-    N >= 2. Safeguarded Newton steps in float64, returned in the dtype of r; differentiable to any
-    order. Near r = 1 the problem itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
+    N >= 2. Safeguarded Newton steps in float64, returned in the dtype of r. Near r = 1 the problem
+    itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
     """
     r = _as_tensor(r)
     if (got := _outside(r, 1.0)) is not None:
         raise ValueError(
             f"r must lie in [0, 1), got {got}: no finite beta has this resultant, keep r below 1"
         )
-    return _evaluate(_InverseMeanResultant, r, n).to(r.dtype)
+    return _plain(_inverse, r, n).to(r.dtype)
