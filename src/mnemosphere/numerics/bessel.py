@@ -20,7 +20,6 @@ holds down to beta = 0.
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resul
 
 _NEWTON_STEPS, _LAST_ERROR = 5, 1e-9  # from a few percent, each squares the relative error
 _FEW = 12  # numbers that are quicker one by one
+Function = Callable[[Any, int], Any]
 
 
 class _Plain:
@@ -130,52 +130,6 @@ def _inverse(r: Any, n: int) -> Any:
     return beta
 
 
-# The derivatives are known in closed form. Autograd through the recurrences would cost more and
-# lose digits of A_N' at large beta.
-
-
-class _LogRatio(torch.autograd.Function):
-    """beta -> log[Omega_N(beta) / Omega_N(0)], with derivative A_N."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(beta: Tensor, n: int) -> Tensor:
-        value: Tensor = _log_ratio(beta, n)
-        return value
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
-        beta, ctx.n = inputs
-        ctx.save_for_backward(beta)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (beta,) = ctx.saved_tensors
-        return grads[0] * _MeanResultant.apply(beta, ctx.n), None  # type: ignore[no-untyped-call]
-
-
-class _MeanResultant(torch.autograd.Function):
-    """beta -> A_N(beta), with derivative A_N'."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(beta: Tensor, n: int) -> Tensor:
-        value: Tensor = _resultant(beta, n)
-        return value
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
-        beta, ctx.n = inputs
-        ctx.save_for_backward(beta)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (beta,) = ctx.saved_tensors
-        return grads[0] * _resultant_and_slope(beta, ctx.n)[1], None
-
-
 def _as_tensor(x: Tensor | float) -> Tensor:
     return x if isinstance(x, Tensor) else torch.as_tensor(x, dtype=torch.float64)
 
@@ -196,7 +150,7 @@ def _check_beta(beta: Tensor | float) -> Tensor:
     return beta
 
 
-def _plain(function: Callable[[Any, int], Any], x: Tensor, n: int) -> Tensor:
+def _plain(function: Function, x: Tensor, n: int) -> Tensor:
     """In float64, by plain numbers if there are few, else by NumPy."""
     if x.numel() <= _FEW:
         found: Any = [function(v, n) for v in x.reshape(-1).tolist()]
@@ -207,13 +161,12 @@ def _plain(function: Callable[[Any, int], Any], x: Tensor, n: int) -> Tensor:
         return torch.from_numpy(function(numbers, n)).to(x.device)
 
 
-def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Tensor:
-    """In float64: by autograd where a gradient is asked for, else plainly; or on the GPU."""
-    followed = x.requires_grad and torch.is_grad_enabled()
-    if not on_gpu(x) and not followed:
-        with suppress(RuntimeError):  # inside a torch.func transform there are no plain numbers
-            return _plain(_log_ratio if function is _LogRatio else _resultant, x, n)
-    return function.apply(x.double(), n)  # type: ignore[no-any-return, no-untyped-call]
+def _evaluate(function: Function, x: Tensor, n: int) -> Tensor:
+    """The same; by torch on a GPU, which is not waited for, and if autograd is to go through."""
+    if on_gpu(x) or x.requires_grad:
+        found: Tensor = function(x.double(), n)
+        return found
+    return _plain(function, x, n)
 
 
 def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
@@ -221,31 +174,31 @@ def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
 
     beta: tensor of any shape (or a float, taken as float64), finite and not negative, which is
     not checked on a GPU; n: the dimension N >= 2. Computed in float64, returned in the dtype of
-    beta; differentiable, with derivative `mean_resultant`.
+    beta. Its derivative is `mean_resultant`; autograd has it to fewer digits where beta is large.
     """
     beta = _check_beta(beta)
-    return _evaluate(_LogRatio, beta, n).to(beta.dtype)
+    return _evaluate(_log_ratio, beta, n).to(beta.dtype)
 
 
 def log_omega(beta: Tensor | float, n: int) -> Tensor:
     """Return log Omega_N(beta), Omega_N(beta) = int_{S^{N-1}} exp(beta x_1) dx, elementwise.
 
-    Arguments, precision and derivative as for `log_omega_ratio`. Prefer that one where constants
+    Arguments and precision as for `log_omega_ratio`. Prefer that one where constants
     cancel: at beta = 0 this is the log area of the sphere, large and negative for large N.
     """
     beta = _check_beta(beta)
     log_area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
-    return (_evaluate(_LogRatio, beta, n) + log_area).to(beta.dtype)
+    return (_evaluate(_log_ratio, beta, n) + log_area).to(beta.dtype)
 
 
 def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
     """A_N(beta) = d log Omega_N / d beta = I_{N/2}(beta) / I_{N/2-1}(beta), elementwise, in [0, 1].
 
     It is the mean of <x, w> for x drawn from the von Mises-Fisher distribution of mean direction
-    w and concentration beta. Arguments and precision as for `log_omega_ratio`; differentiable.
+    w and concentration beta. Arguments and precision as for `log_omega_ratio`.
     """
     beta = _check_beta(beta)
-    return _evaluate(_MeanResultant, beta, n).to(beta.dtype)
+    return _evaluate(_resultant, beta, n).to(beta.dtype)
 
 
 def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
