@@ -95,9 +95,6 @@ class Statistics:
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def __mul__(self, factor: float) -> Statistics:
-        return Statistics(*(getattr(self, f.name) * factor for f in fields(self)))
-
     def gradient_w(self, params: Parameters) -> Tensor:
         """∂w^μ = −ςβ w̄^μ, (P, N)."""
         return self.w_bar * self.per_row(params)
@@ -225,10 +222,8 @@ class LogJoint:
     def __call__(self, x: Tensor) -> Tensor:
         """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
         run, params = self._run, self._params
-        if params.w.ndim > 2:
-            return run.forward(x).log_joint
-        cuts = list(run.chunks(x.shape[0]))
-        if len(cuts) == 1:
+        cuts = list(run.chunks(x.shape[-2]))
+        if params.w.ndim > 2 or len(cuts) == 1:
             return run.forward(x).log_joint
         out = x.new_empty(x.shape[0], params.n_columns)
         for rows in cuts:
