@@ -15,7 +15,7 @@ from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
-from problems import gradient
+from problems import gradient, log_omega_series
 
 B, N, P, C = 23, 7, 5, 3
 DOUBLE = torch.float64
@@ -48,7 +48,7 @@ def by_hand(params, x):
             a, b = (m - 1) / 2, (m + 1) / 2
             root = (kappa.square() + b * b).sqrt()
             e = e + root - b - a * torch.log((a + root) / (a + b))
-        h.append(e - log_omega_ratio(params.beta, N))
+        h.append(e - log_omega_series(params.beta, N))
     h = torch.stack(h)
     h = torch.cat([torch.zeros(len(x), 1, dtype=DOUBLE), h], dim=1)
     return (h[:, :, None] + params.p.log()[None]).logsumexp(1)

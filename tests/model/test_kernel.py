@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import mpmath
 import pytest
 import torch
 from torch.testing import assert_close
@@ -68,37 +67,6 @@ def test_log_joint_against_the_whole_array(problem, oracle, varsigma, beta):
     assert_close(
         kernel.log_joint_differentiable(case.params, case.x), expected, rtol=1e-12, atol=1e-12
     )
-
-
-def test_log_joint_against_mpmath_where_beta_is_large(problem):
-    case = problem(2, rows=3, features=5, memories=2, classes=2, beta=500.0, clustered=True)
-    w, p, x = case.params.w, case.params.p, case.x
-    with mpmath.workdps(40):
-        n, beta = 5, mpmath.mpf(500)
-        # Ω_N(β)/Ω_N(0) = Γ(N/2) (2/β)^{N/2−1} I_{N/2−1}(β)
-        ratio = (
-            mpmath.gamma(mpmath.mpf(n) / 2)
-            * (2 / beta) ** (mpmath.mpf(n) / 2 - 1)
-            * mpmath.besseli(mpmath.mpf(n) / 2 - 1, beta)
-        )
-        expected = [
-            [
-                mpmath.log(
-                    mpmath.mpf(float(p[0, y]))
-                    + sum(
-                        mpmath.mpf(float(p[m + 1, y]))
-                        * mpmath.exp(beta * mpmath.fdot(zip(w[m].tolist(), row, strict=True)))
-                        / ratio
-                        for m in range(2)
-                    )
-                )
-                for y in range(3)
-            ]
-            for row in x.tolist()
-        ]
-    expected = torch.tensor([[float(v) for v in row] for row in expected], dtype=torch.float64)
-    # Exponents are about 500: their rounding is 1e-13.
-    assert_close(kernel.log_joint(case.params, x), expected, rtol=0, atol=1e-11)
 
 
 def test_zero_class_weights(problem):

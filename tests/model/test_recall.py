@@ -1,11 +1,9 @@
 """The descent of the energy, step by step, against enumeration and SciPy."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import Parameters
@@ -56,37 +54,6 @@ def test_energy_never_increases_along_the_path(
         size = (kept * given_).sum(2) / given_.square().sum(1).clamp_min(1e-300)
         assert (size[:, known.any(1)] > 0).all()
         assert (kept - size[:, :, None] * given_).abs().max() < 1e-14
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_scipy_ends_in_the_same_valley(problem, oracle, mode):
-    """One memory far above the others, so that there is one valley; SciPy works in angles."""
-    params, *_ = problem(3, memories=5, features=7, beta=6.0, contrast=0.3)
-    x = sphere.retract(params.w[:3], 0.2 * torch.randn(3, 7, dtype=torch.float64,
-                       generator=torch.Generator().manual_seed(0)))  # fmt: skip
-    known = None if mode == "all" else mask(3, 7, 5)
-    found = recall(params, x, known=known, steps=20_000, tol=1e-13)
-    for row in range(3):
-        held_mask = np.zeros(7, bool) if known is None else known[row].numpy()
-        start = x[row].numpy()
-
-        def place(z, held_mask=held_mask, start=start):
-            y = np.where(held_mask, start, 0.0)
-            if mode == "free" and held_mask.any():
-                y = y * z[0]
-                z = z[1:]
-            y[~held_mask] = z
-            return y / np.linalg.norm(y)
-
-        def height(z, place=place):
-            point = torch.from_numpy(place(z))[None]
-            return float(energy_of(oracle, params, point, None))
-
-        z0 = start[~held_mask]
-        if mode == "free" and held_mask.any():
-            z0 = np.concatenate([[1.0], z0])
-        best = minimize(height, z0, method="BFGS", tol=1e-9).fun if z0.size else height(z0)
-        assert float(found.energy[row]) == pytest.approx(best, abs=1e-7)
 
 
 @pytest.mark.parametrize("class_index", [None, 2])

@@ -101,26 +101,6 @@ def test_inside_a_pass_at_most_an_interval_is_lost(problem, path, solver):
         assert_same(resumed, straight)
 
 
-def test_the_generator_goes_on_where_it_was(case, path):
-    """What is drawn after training does not depend on whether it was resumed."""
-    draws = []
-    for split in (False, True):
-        file = path.with_suffix(f".{split}")
-        if split:
-            run(case, SOLVERS["sgd"], 2, file)
-        generator = seeded(11)
-        fit(
-            case.params,
-            case.dataset,
-            SOLVERS["sgd"],
-            max_iter=4,
-            generator=generator,
-            callbacks=[Checkpoint(file)],
-        )
-        draws.append(torch.rand(3, generator=generator))
-    assert torch.equal(*draws)
-
-
 def test_the_best_and_the_patience_are_resumed(case, path):
     opposite = ArrayDataset.of(-case.x, case.targets)
     solver = SGD(learning_rate=0.3, momentum=0.9, batch_size=20)

@@ -18,7 +18,6 @@ from mnemosphere.model.kernel import accumulate, evaluate, log_joint, log_joint_
 from mnemosphere.model.m_step import displacement
 from mnemosphere.numerics import sphere
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
@@ -217,17 +216,6 @@ def test_convergence_by_relative_loss(case):
     assert changes[-1] < 1e-3
     assert (changes[:-1] >= 1e-3).all()
     assert result.message == f"converged after {len(losses)} passes"
-
-
-def test_a_callback_may_stop_the_run_for_a_reason_of_its_own(case):
-    class Enough(Callback):
-        def stop_reason(self, run):
-            return "low enough" if run.n_iter and run.history[-1].loss < 1e9 else None
-
-    result = fit(case.params, case.dataset, SOLVERS[2], max_iter=9, callbacks=[Enough()])
-    assert result.status == "low enough"
-    assert len(result.history) == 1
-    assert result.message == "low enough after 1 passes"
 
 
 def test_accuracy_counts_labeled_rows_only(problem):

@@ -22,11 +22,8 @@ from mnemosphere.training.sgd import SGD
 from runs import Break, Log, assert_same_params, assert_same_state, seeded, timeless
 
 B, N, C = 211, 11, 3
-SOLVERS = [
-    FixedPoint(None),
-    FixedPoint(53),
-    SGD(batch_size=53, sweeps=10),
-]
+SOLVERS = [FixedPoint(None), FixedPoint(53), SGD(batch_size=53, sweeps=10)]
+HELD_BETA = FixedPoint(None, learn_beta=False)
 
 
 def make_data(seed: int = 0, centers: int = 13) -> Batch:
@@ -49,19 +46,15 @@ def make_params(rows: Batch, n_memories: int, max_memories: int, beta: float = 2
     )
 
 
+def growth(params, rows, solver=None, **options):
+    return grow(params, ArrayDataset(rows), solver or FixedPoint(None), **options)
+
+
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: f"{type(s).__name__}({s.batch_size})")
 def test_grows_to_the_width_asked_for_and_fits_better(solver):
     rows = make_data()
-    params = make_params(rows, 2, 11)
-    result = grow(
-        params,
-        ArrayDataset(rows),
-        solver,
-        max_memories=11,
-        phase_iter=4,
-        max_iter=4,
-        generator=seeded(),
-    )
+    options = {"phase_iter": 4, "max_iter": 4, "generator": seeded()}
+    result = growth(make_params(rows, 2, 11), rows, solver, max_memories=11, **options)
     assert result.status == "grown"
     assert result.params.check().n_memories == 11
     # P_0 = P/P_max: in the end the uniform component weighs as much as an average memory.
@@ -82,15 +75,9 @@ def test_stops_by_itself_where_no_memory_is_a_saddle():
     x = sphere.project(place[which] + 0.02 * noise)
     rows = Batch(x, objectives.soft_labels(which, C, 0.1, dtype=torch.float64))
     params = from_memories(place, rows.targets.mean(0), beta=20.0, uniform_weight=3 / 50)
-    result = grow(
-        params,
-        ArrayDataset(rows),
-        FixedPoint(None, learn_beta=False),
-        max_memories=50,
-        splitting=Splitting(curvature=Nearest(B, B)),
-        phase_iter=5,
-        max_iter=3,
-    )
+    splitting = Splitting(curvature=Nearest(B, B))
+    options = {"max_memories": 50, "splitting": splitting, "phase_iter": 5, "max_iter": 3}
+    result = growth(params, rows, HELD_BETA, **options)
     assert result.status == "stable"
     assert result.params.n_memories == 3
     assert result.splits[-1].n_split == 0
@@ -187,11 +174,8 @@ def test_no_split_by_default_raises_the_loss():
     gains, deltas = [], []
     for seed, beta in enumerate((3.0, 9.0, 30.0, 90.0, 300.0)):
         rows = make_data(seed)
-        grow(
-            make_params(rows, 2, 47, beta=beta), ArrayDataset(rows),
-            FixedPoint(None, learn_beta=False), max_memories=47, phase_iter=2, max_iter=1,
-            callbacks=[Losses()], generator=seeded(),
-        )  # fmt: skip
+        options = {"phase_iter": 2, "max_iter": 1, "callbacks": [Losses()], "generator": seeded()}
+        growth(make_params(rows, 2, 47, beta=beta), rows, HELD_BETA, max_memories=47, **options)
     assert min(gains) >= 0
     assert len(gains) > 12
     assert 0 < min(d for d in deltas if d > 0) < 0.25
@@ -211,17 +195,13 @@ def test_where_no_delta_lowers_the_loss_there_is_no_split():
                 found, lambda_min=torch.full_like(found.lambda_min, -1.0), direction=least
             )
 
-    start = grow(
-        make_params(rows, 2, 2, beta=1.0), ArrayDataset(rows),
-        FixedPoint(None, learn_beta=False), max_memories=2, max_iter=60,
-    ).params  # fmt: skip
+    start = make_params(rows, 2, 2, beta=1.0)
+    start = growth(start, rows, HELD_BETA, max_memories=2, max_iter=60).params
 
     def run(threshold):
-        return grow(
-            start, ArrayDataset(rows), FixedPoint(None, learn_beta=False), max_memories=4,
-            splitting=Splitting(curvature=Wrong(B, B), threshold=threshold), phase_iter=1,
-            max_iter=1,
-        )  # fmt: skip
+        splitting = Splitting(curvature=Wrong(B, B), threshold=threshold)
+        options = {"splitting": splitting, "phase_iter": 1, "max_iter": 1}
+        return growth(start, rows, HELD_BETA, max_memories=4, **options)
 
     held = run(0.0)
     assert (held.status, held.params.n_memories) == ("stable", 2)
@@ -236,16 +216,9 @@ def test_growth_below_beta_split_goes_on_by_sharing_out_classes():
     rows = make_data(centers=7)
 
     def run(classes):
-        curvature = Nearest(B, B, classes=classes)
-        return grow(
-            make_params(rows, 2, 8, beta=1.0),
-            ArrayDataset(rows),
-            FixedPoint(None, learn_beta=False),
-            max_memories=8,
-            splitting=Splitting(curvature=curvature),
-            phase_iter=20,
-            max_iter=20,
-        )
+        splitting = Splitting(curvature=Nearest(B, B, classes=classes))
+        options = {"splitting": splitting, "phase_iter": 20, "max_iter": 20}
+        return growth(make_params(rows, 2, 8, beta=1.0), rows, HELD_BETA, max_memories=8, **options)
 
     held, free = run(False), run(True)
     assert (held.status, held.params.n_memories) == ("stable", 2)
@@ -330,10 +303,8 @@ def test_ctrl_c_in_the_curvature_leaves_the_trained_model():
             raise KeyboardInterrupt
 
     rows = make_data()
-    result = grow(
-        make_params(rows, 2, 7), ArrayDataset(rows), FixedPoint(None), max_memories=7,
-        splitting=Splitting(curvature=Interrupted()),
-    )  # fmt: skip
+    splitting = Splitting(curvature=Interrupted())
+    result = growth(make_params(rows, 2, 7), rows, max_memories=7, splitting=splitting)
     assert result.status == "interrupted"
     assert result.params.check().n_memories == 2
     assert len(result.history) == 2

@@ -31,7 +31,7 @@ from mnemosphere.machine import core_cache
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, has_gaps, lift_of, split
-from mnemosphere.model.objectives import LabelRule, given
+from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
 from mnemosphere.model.sparse_rows import SparseRows
@@ -94,9 +94,6 @@ class Statistics:
 
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    def __mul__(self, factor: float) -> Statistics:
-        return Statistics(*(getattr(self, f.name) * factor for f in fields(self)))
 
     def gradient_w(self, params: Parameters) -> Tensor:
         """∂w^μ = −ςβ w̄^μ, (P, N)."""
@@ -165,19 +162,18 @@ class _Pass:
         return _cut(n_rows, self.fused.rows_per_chunk())
 
     def forward(
-        self, x: Tensor, labeled: Batch | None = None, blend: float | None = None, *,
-        scored: bool = True,
-    ) -> _Forward | fused_pass.Half:  # fmt: skip
+        self, x: Tensor, labeled: Batch | None = None, blend: float | None = None
+    ) -> _Forward | fused_pass.Half:
         """One chunk; labeled, blend: the rule that kernels of a GPU can take at once."""
         if self.fused is not None and not has_gaps(x):
             labels = () if labeled is None else (labeled.targets, labeled.sample_weight, blend)
             half = self.fused.forward(x, *labels)
             if half is not None:
                 return half
-        return self.plain(x, scored=scored)
+        return self.plain(x)
 
-    def plain(self, x: Tensor, *, scored: bool = True) -> _Forward:
-        """The same in plain operations; scored: log_joint is looked at."""
+    def plain(self, x: Tensor) -> _Forward:
+        """The same in plain operations."""
         x, gaps = split(x)
         operand = narrow(x) if self.narrow else x
         e = product(operand, self.scaled_w, narrow=self.narrow)  # (B, P)
@@ -193,7 +189,7 @@ class _Pass:
         joint = e0[..., None] * self.p0[..., None, :]  # (B, C+1)
         add_product(joint, e, self.p)
         joint.clamp_min_(self.floor)
-        log_joint = joint.log() - h0[..., None] if scored else joint
+        log_joint = joint.log() - h0[..., None]
         return _Forward(e, e0, joint, log_joint, operand, gaps, expected)
 
     def backward(
@@ -226,10 +222,8 @@ class LogJoint:
     def __call__(self, x: Tensor) -> Tensor:
         """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
         run, params = self._run, self._params
-        if params.w.ndim > 2:
-            return run.forward(x).log_joint
-        cuts = list(run.chunks(x.shape[0]))
-        if len(cuts) == 1:
+        cuts = list(run.chunks(x.shape[-2]))
+        if params.w.ndim > 2 or len(cuts) == 1:
             return run.forward(x).log_joint
         out = x.new_empty(x.shape[0], params.n_columns)
         for rows in cuts:
@@ -314,7 +308,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     loss = torch.zeros_like(params.beta, dtype=torch.float64)
     n_rows = batch.x.shape[-2]
     for part in [batch] if params.w.ndim > 2 else map(batch.take, run.chunks(n_rows)):
-        f = run.forward(part.x, part, rule.blend, scored=rule is not given)
+        f = run.forward(part.x, part, rule.blend)
         if f.labels is not None:
             s, losses, uniform = f.labels
             loss += losses.sum()

@@ -116,16 +116,7 @@ class Unsupervised:
         return loss, labels + (1 - self.smoothing) * predictions * (log_joint - mean)
 
 
-class Given(JointConditional):
-    """The joint likelihood of fully labeled rows whose loss nobody asks for: no score is needed."""
-
-    def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (zeros (B,) in place of the loss, the labels (B, C+1))."""
-        return torch.zeros_like(targets[..., 0]), targets
-
-
 joint = JointConditional(0.0)
-given = Given()
 conditional = JointConditional(1.0)
 marginal = Marginal()
 

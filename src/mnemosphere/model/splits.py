@@ -187,9 +187,6 @@ def class_splits(
     *,
     which: Tensor | None = None,
     tol: float = 1e-6,
-    accuracy: float = 1e-6,
-    max_products: int = 200,
-    generator: torch.Generator | None = None,
 ) -> ClassSplits:
     """λ_min(S_y) of every memory and class: is there a copy of one class alone that pays?
 
@@ -208,7 +205,7 @@ def class_splits(
     if len(memory):
         pairs = _AllRows(params, batch, rule, which[memory], label)
         scale = whole.scale[memory]
-        found = _lowest(pairs.form, scale, tol, accuracy, max_products, generator)
+        found = _lowest(pairs.form, scale, tol)
         lowest[could] = found.value
         decided[could] = found.saddle | found.minimum
         # λ = β_eff·o − β_eff²·λ_max(T): what is known of the first two gives the third.
@@ -342,9 +339,9 @@ def _lowest(
     form: SplitForm,
     scale: Tensor,
     tol: float,
-    accuracy: float,
-    max_products: int,
-    generator: torch.Generator | None,
+    accuracy: float = 1e-6,
+    max_products: int = 200,
+    generator: torch.Generator | None = None,
 ) -> _Lowest:
     """Rayleigh–Ritz over span(V) for u and all classes for a, V enlarged by residuals.
 

@@ -19,7 +19,7 @@ holds down to beta = 0.
 """
 
 import math
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resul
 
 _NEWTON_STEPS, _LAST_ERROR = 5, 1e-9  # from a few percent, each squares the relative error
 _FEW = 12  # numbers that are quicker one by one
+Function = Callable[[Any, int], Any]
 
 
 class _Plain:
@@ -124,76 +125,9 @@ def _inverse(r: Any, n: int) -> Any:
     for _ in range(_NEWTON_STEPS):
         a, slope = _resultant_and_slope(beta, n)
         before, beta = beta, xp.minimum(xp.maximum(beta - (a - r) / slope, low), high)
-        if xp is not torch and xp.all(abs(beta - before) <= _LAST_ERROR * beta):
+        if xp.all(abs(beta - before) <= _LAST_ERROR * beta):
             break
     return beta
-
-
-# The derivatives are known in closed form. Autograd through the recurrences would cost more and
-# lose digits of A_N' at large beta; through the Newton steps it would be wrong.
-
-
-class _LogRatio(torch.autograd.Function):
-    """beta -> log[Omega_N(beta) / Omega_N(0)], with derivative A_N."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(beta: Tensor, n: int) -> Tensor:
-        value: Tensor = _log_ratio(beta, n)
-        return value
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
-        beta, ctx.n = inputs
-        ctx.save_for_backward(beta)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (beta,) = ctx.saved_tensors
-        return grads[0] * _MeanResultant.apply(beta, ctx.n), None  # type: ignore[no-untyped-call]
-
-
-class _MeanResultant(torch.autograd.Function):
-    """beta -> A_N(beta), with derivative A_N'."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(beta: Tensor, n: int) -> Tensor:
-        value: Tensor = _resultant(beta, n)
-        return value
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
-        beta, ctx.n = inputs
-        ctx.save_for_backward(beta)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (beta,) = ctx.saved_tensors
-        return grads[0] * _resultant_and_slope(beta, ctx.n)[1], None
-
-
-class _InverseMeanResultant(torch.autograd.Function):
-    """r -> beta with A_N(beta) = r; by the implicit function theorem, with derivative 1/A_N'."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(r: Tensor, n: int) -> Tensor:
-        value: Tensor = _inverse(r, n)
-        return value
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
-        ctx.n = inputs[1]
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (beta,) = ctx.saved_tensors
-        return grads[0] / _resultant_and_slope(beta, ctx.n)[1], None
 
 
 def _as_tensor(x: Tensor | float) -> Tensor:
@@ -216,21 +150,23 @@ def _check_beta(beta: Tensor | float) -> Tensor:
     return beta
 
 
-def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Tensor:
-    """In float64: by autograd where a gradient is asked for, else NumPy; or on the GPU."""
-    plain = {_LogRatio: _log_ratio, _MeanResultant: _resultant, _InverseMeanResultant: _inverse}
-    stays = on_gpu(x) and function is not _InverseMeanResultant
-    followed = x.requires_grad and torch.is_grad_enabled()
-    if not stays and not followed:
-        with suppress(RuntimeError):  # inside a torch.func transform there are no plain numbers
-            if x.numel() <= _FEW:
-                found: Any = [plain[function](v, n) for v in x.reshape(-1).tolist()]
-                found = found if x.ndim else found[0]
-                return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
-            numbers = x.detach().double().cpu().numpy()
-            with np.errstate(over="ignore", under="ignore"):
-                return torch.from_numpy(plain[function](numbers, n)).to(x.device)
-    return function.apply(x.double(), n)  # type: ignore[no-any-return, no-untyped-call]
+def _plain(function: Function, x: Tensor, n: int) -> Tensor:
+    """In float64, by plain numbers if there are few, else by NumPy."""
+    if x.numel() <= _FEW:
+        found: Any = [function(v, n) for v in x.reshape(-1).tolist()]
+        found = found if x.ndim else found[0]
+        return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
+    numbers = x.detach().double().cpu().numpy()
+    with np.errstate(over="ignore", under="ignore"):
+        return torch.from_numpy(function(numbers, n)).to(x.device)
+
+
+def _evaluate(function: Function, x: Tensor, n: int) -> Tensor:
+    """The same; by torch on a GPU, which is not waited for, and if autograd is to go through."""
+    if on_gpu(x) or x.requires_grad:
+        found: Tensor = function(x.double(), n)
+        return found
+    return _plain(function, x, n)
 
 
 def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
@@ -238,43 +174,43 @@ def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
 
     beta: tensor of any shape (or a float, taken as float64), finite and not negative, which is
     not checked on a GPU; n: the dimension N >= 2. Computed in float64, returned in the dtype of
-    beta; differentiable, with derivative `mean_resultant`.
+    beta. Its derivative is `mean_resultant`; autograd has it to fewer digits where beta is large.
     """
     beta = _check_beta(beta)
-    return _evaluate(_LogRatio, beta, n).to(beta.dtype)
+    return _evaluate(_log_ratio, beta, n).to(beta.dtype)
 
 
 def log_omega(beta: Tensor | float, n: int) -> Tensor:
     """Return log Omega_N(beta), Omega_N(beta) = int_{S^{N-1}} exp(beta x_1) dx, elementwise.
 
-    Arguments, precision and derivative as for `log_omega_ratio`. Prefer that one where constants
+    Arguments and precision as for `log_omega_ratio`. Prefer that one where constants
     cancel: at beta = 0 this is the log area of the sphere, large and negative for large N.
     """
     beta = _check_beta(beta)
     log_area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
-    return (_evaluate(_LogRatio, beta, n) + log_area).to(beta.dtype)
+    return (_evaluate(_log_ratio, beta, n) + log_area).to(beta.dtype)
 
 
 def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
     """A_N(beta) = d log Omega_N / d beta = I_{N/2}(beta) / I_{N/2-1}(beta), elementwise, in [0, 1].
 
     It is the mean of <x, w> for x drawn from the von Mises-Fisher distribution of mean direction
-    w and concentration beta. Arguments and precision as for `log_omega_ratio`; differentiable.
+    w and concentration beta. Arguments and precision as for `log_omega_ratio`.
     """
     beta = _check_beta(beta)
-    return _evaluate(_MeanResultant, beta, n).to(beta.dtype)
+    return _evaluate(_resultant, beta, n).to(beta.dtype)
 
 
 def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
     """Solve A_N(beta) = r for beta >= 0, elementwise: the fixed-point step for beta.
 
     r: tensor of any shape (or a float, taken as float64) with values in [0, 1); n: the dimension
-    N >= 2. Safeguarded Newton steps in float64, returned in the dtype of r; differentiable to any
-    order. Near r = 1 the problem itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
+    N >= 2. Safeguarded Newton steps in float64, returned in the dtype of r. Near r = 1 the problem
+    itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
     """
     r = _as_tensor(r)
     if (got := _outside(r, 1.0)) is not None:
         raise ValueError(
             f"r must lie in [0, 1), got {got}: no finite beta has this resultant, keep r below 1"
         )
-    return _evaluate(_InverseMeanResultant, r, n).to(r.dtype)
+    return _plain(_inverse, r, n).to(r.dtype)

@@ -101,7 +101,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Maximum:
-    """The maximizer p = p_bar / (λ_y + ω_γ), its multipliers, and how the search went.
+    """The maximizer p = p_bar / (λ_y + ω_γ), its multipliers, and whether the search converged.
 
     The gauge is min λ = 0, so λ ≥ 0 and ω > 0: sums of the two lose no precision. A zero row or
     column has the multiplier +inf.
@@ -110,18 +110,7 @@ class Maximum:
     p: Tensor  # (..., R, C)
     row_multipliers: Tensor  # ω (..., R)
     col_multipliers: Tensor  # λ (..., C)
-    converged: Tensor  # (...) bool
-    iterations: int
-    error: Tensor  # (...) largest marginal error, relative to that marginal
-
-    def raise_if_failed(self) -> Maximum:
-        """Return self, or raise if a problem of the batch missed the tolerance."""
-        if not bool(self.converged.all()):
-            raise RuntimeError(
-                f"maximize missed its tolerance after {self.iterations} iterations (relative error "
-                f"{float(self.error.max()):.3g}): raise max_iter or tol"
-            )
-        return self
+    converged: Tensor  # (...) bool: marginals and optimality are right to the tolerance
 
 
 def sinkhorn(
@@ -316,8 +305,6 @@ def maximize(
         tensor(np.where(r > 0, omega, np.inf)),
         tensor(np.where(c > 0, lam, np.inf)),
         tensor((path.error <= tol) & (path.gap <= tol), torch.bool),
-        path.iterations,
-        tensor(path.error, torch.float64),
     )
 
 

@@ -81,11 +81,6 @@ class Adam(Solver):
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
-    @property
-    def rows_per_step(self) -> int:
-        """Rows per step."""
-        return self.batch_size
-
     def _steps_per_pass(self, n_rows: int) -> int:
         few, several = _STEPS_PER_PASS
         least = min(max(few, n_rows // _ROWS_PER_STEP), several, n_rows)
@@ -103,10 +98,6 @@ class Adam(Solver):
     def can_capture(self, params: Parameters) -> bool:
         """No step needs a device-to-host synchronization."""
         return on_gpu(params.w)
-
-    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
-        """With batches of at most all rows."""
-        return replace(self, batch_size=min(self.batch_size, n_rows), learn_beta=learn_beta)
 
     def start(self, params: Parameters) -> SolverState:
         """At rest, at the beginning of the schedule."""

@@ -108,20 +108,14 @@ class SGD(Solver):
         """
         return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, sweeps=_SWEEPS)
 
-    @property
-    def rows_per_step(self) -> int:
-        """Rows per step."""
-        return self.batch_size
-
     def can_capture(self, params: Parameters) -> bool:
         """Sweeps to a tolerance need device-to-host synchronization, a set number does not."""
         return on_gpu(params.w) and self.sweeps is not None
 
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """On a GPU with a set number of sweeps, so that steps can be replayed."""
-        sweeps = self.sweeps or (_SWEEPS if on_gpu(device) else None)
-        size = min(self.batch_size, n_rows)
-        return replace(self, batch_size=size, learn_beta=learn_beta, sweeps=sweeps)
+        found = super().resolve(n_rows, learn_beta=learn_beta, device=device)
+        return replace(found, sweeps=self.sweeps or (_SWEEPS if on_gpu(device) else None))
 
     def start(self, params: Parameters) -> SolverState:
         """Momentum at rest."""

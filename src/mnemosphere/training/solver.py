@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -31,15 +32,18 @@ class Solver(ABC):
     # A step on all rows is the fixed-point step, whose length is the residual. It needs label
     # weights that are not negative.
     exact: ClassVar[bool] = False
+    batch_size: Any  # a field of every solver
 
     @property
-    @abstractmethod
     def rows_per_step(self) -> int | None:
         """Rows per step; None for all of them."""
+        found: int | None = self.batch_size
+        return found
 
-    @abstractmethod
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """The solver for so many rows on that device, with nothing left "auto"."""
+        size = min(self.batch_size, n_rows)
+        return replace(self, batch_size=size, learn_beta=learn_beta)  # type: ignore[type-var]
 
     def can_capture(self, params: Parameters) -> bool:
         """Whether no step needs a device-to-host synchronization, so that a GPU can replay it."""
