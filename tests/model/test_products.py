@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from mnemosphere.gpu import fused_pass
+from mnemosphere.gpu import fused_pass, has_bfloat16
 from mnemosphere.model import Batch, accumulate
 from mnemosphere.model.kernel import log_joint, memory_shares
 from mnemosphere.model.objectives import JointConditional, conditional, joint, marginal
@@ -17,7 +17,6 @@ from mnemosphere.model.products import (
     narrowed,
     operands,
     product,
-    supported,
 )  # fmt: skip
 
 on_gpu = pytest.mark.skipif(
@@ -31,11 +30,6 @@ def single(case, device):
     to = {"dtype": torch.float32, "device": torch.device(device)}
     batch = Batch(case.x.to(**to), case.targets.to(**to))
     return case.params.to(**to), batch
-
-
-def rounds_in_products(device):
-    """Whether operands are rounded only by the product itself."""
-    return device == "cpu" and supported(torch.device(device))
 
 
 def off(found, expected):
@@ -55,7 +49,7 @@ def test_only_passes_in_single_precision_inside_the_context_take_them():
             assert not narrowed(w)
         assert narrowed(w)
     with operands("auto"):
-        assert not narrowed(w)  # the setting of a processor is that of all threads
+        assert not narrowed(w)  # only on a GPU
 
 
 def test_another_thread_is_left_alone():
@@ -73,17 +67,15 @@ def test_operands_are_rounded_and_sums_are_not(device):
     a, b = a.to(device), b.to(device)
     exact = a.bfloat16().double() @ b.bfloat16().double().T
     low = narrow(a), narrow(b)
-    found = product(low[0], low[1].T, narrow=True)
+    found = product(low[0], low[1].T)
     assert found.dtype == torch.float32
     total = torch.ones_like(found)
-    add_product(total, low[0], low[1].T, narrow=True)
-    # A processor with units rounds in the product, and only where it is large.
-    close = {"rtol": 1e-5, "atol": 0.3 if rounds_in_products(device) else 1e-4}
+    add_product(total, low[0], low[1].T)
+    close = {"rtol": 1e-5, "atol": 1e-4}
     torch.testing.assert_close(found.double(), exact, **close)
     torch.testing.assert_close(total.double(), exact + 1, **close)
-    if not rounds_in_products(device):
-        scaled = narrow(a, torch.tensor(3.0, device=device))[:, :331]
-        torch.testing.assert_close(scaled.float(), (3 * a).bfloat16().float())
+    scaled = narrow(a, torch.tensor(3.0, device=device))[:, :331]
+    torch.testing.assert_close(scaled.float(), (3 * a).bfloat16().float())
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -109,7 +101,7 @@ def test_statistics_are_those_of_double_precision_to_two_digits(
     plain = accumulate(*single(case, device), rule)
     # Operands are rounded to 2^-9, and exponents are up to 60.
     assert off(found.w_bar, expected.w_bar) < 0.03
-    assert rounds_in_products(device) or off(found.w_bar, expected.w_bar) > 1e-5
+    assert off(found.w_bar, expected.w_bar) > 1e-5
     assert off(found.p_bar, expected.p_bar) < 0.02
     assert off(found.overlap, expected.overlap) < 0.03
     assert abs(float(found.mean_loss - expected.mean_loss)) < 0.01
@@ -144,7 +136,7 @@ def test_rows_far_from_every_memory_stay_finite(problem, device):
 
 @on_gpu
 def test_kernels_are_built_where_there_is_a_gpu():
-    assert supported(torch.device("cuda"))
+    assert has_bfloat16(torch.device("cuda"))
     one = torch.ones(2, 16, device="cuda")
     made = fused_pass.FusedPass(one, one[0, 0], one, one[0], one[0, 0], one[0, 0], 1e-30)
     assert made.forward(one) is not None

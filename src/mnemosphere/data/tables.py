@@ -281,6 +281,7 @@ def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
             path, sep=how.separator, header=0 if has_names else None, index_col=False,
             skip_blank_lines=False, skipinitialspace=True, low_memory=False, nrows=max_rows,
             decimal=how.decimal, encoding=how.encoding, skiprows=how.skipped,
+            float_precision="round_trip",
         )  # fmt: skip
     kept = frame.notna().any(axis=1).to_numpy()
     lines = how.skipped + has_names + _lines(frame if how.quoted else frame.iloc[:, :0])

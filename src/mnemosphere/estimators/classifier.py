@@ -115,8 +115,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         memory, where it costs little, else float32, and bfloat16 operands on a GPU that has units for
         them.
         "bfloat16": the large products of training take operands rounded to it, sums and all else are
-        float32; a processor with AMX is faster by that too, others only round. Predictions are not
-        touched.
+        float32; a processor only rounds. Predictions are not touched.
     device : str, default "auto"
         "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
         numbers.

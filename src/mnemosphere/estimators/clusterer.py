@@ -92,8 +92,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Of training. "auto": float64 up to a million numbers, where it costs nothing, else float32, and
         bfloat16 operands on a GPU that has units for them.
         "bfloat16": the large products of training take operands rounded to it, sums and all else are
-        float32; a processor with AMX is faster by that too, others only round. Predictions are not
-        touched.
+        float32; a processor only rounds. Predictions are not touched.
     device : str, default "auto"
         "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
         numbers.

@@ -19,8 +19,8 @@ def on_gpu(place: Tensor | torch.device) -> bool:
 
 @functools.cache
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether a GPU has units for products of bfloat16 operands with float32 sums."""
-    if not hasattr(torch.ops.aten.mm, "dtype"):
+    """Whether it is a GPU with units for products of bfloat16 operands with float32 sums."""
+    if not on_gpu(device) or not hasattr(torch.ops.aten.mm, "dtype"):
         return False
     return torch.cuda.get_device_capability(device.index or 0) >= (8, 0)
 

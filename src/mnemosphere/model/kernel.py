@@ -33,7 +33,7 @@ from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, has_gaps, lift_of, split
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
+from mnemosphere.model.products import add_product, narrow, narrowed, product
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics.bessel import mean_resultant
@@ -149,8 +149,7 @@ class _Pass:
             self.scaled_w = self.fused.w[: params.n_memories].mT  # (N, P)
             return
         scaled_w = narrow(params.w, self.beta_eff) if self.narrow else self.beta_eff * params.w
-        either = on_device or (self.narrow and supported(scaled_w.device))
-        self.scaled_w = scaled_w.mT if either else scaled_w.mT.contiguous()  # else slow
+        self.scaled_w = scaled_w.mT if on_device else scaled_w.mT.contiguous()  # else slow
         if on_device:
             self.p_t = self.p.mT.contiguous()  # products with either are twice as fast this way
             self.p = self.p_t.mT
@@ -176,7 +175,7 @@ class _Pass:
         """The same in plain operations."""
         x, gaps = split(x)
         operand = narrow(x) if self.narrow else x
-        e = product(operand, self.scaled_w, narrow=self.narrow)  # (B, P)
+        e = product(operand, self.scaled_w)  # (B, P)
         expected = None
         if gaps is not None:
             lift, expected = gaps.over(self.w, self.beta_eff)
@@ -205,7 +204,7 @@ class _Pass:
         rows = f.operand
         if self.narrow:
             r, rows = narrow(r)[:, : r.shape[1]], rows[:, : w_bar.shape[1]]
-        add_product(w_bar, r.mT, rows, narrow=self.narrow)  # (P, N)
+        add_product(w_bar, r.mT, rows)  # (P, N)
         if f.gaps is not None and f.expected is not None:
             share = r.index_select(-2, f.gaps.rows) * f.expected
             w_bar.addcmul_(self.w, share.mT @ f.gaps.unknown)
