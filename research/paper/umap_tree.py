@@ -222,9 +222,7 @@ def _embed(run: Run, data: Batch) -> Json:
 
 def _run(run: Run) -> Json:
     if run.settings["embedding"] == "umap" and find_spec("umap") is None:
-        raise MissingPackageError(
-            "fig5 needs umap-learn: pip install '.[umap]' and run again"
-        )
+        raise MissingPackageError("fig5 needs umap-learn: pip install '.[umap]' and run again")
     rows, _ = run.rows("mnist", run.settings["smoothing"])
     data = rows.take(slice(0, run.settings["rows"]))
     summaries = {name: run.parts.step(name, partial(_train, run, name, data)) for name in RUNS}
