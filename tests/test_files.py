@@ -117,11 +117,8 @@ def test_other_versions_and_files_without_a_checksum_are_refused(tmp_path):
     for version in (6, 7, 8, "7", 7.0):
         header = json.dumps({"format": "kind", "version": version})
         save_file({"a": torch.zeros(2)}, path, {"mnemosphere": header})
-        message = (
-            "checksum differs"
-            if (type(version), version) == (int, 7)
-            else f"has format version {version}, this"
-        )
+        sound = (type(version), version) == (int, 7)
+        message = "checksum differs" if sound else f"has format version {version}, this"
         with pytest.raises(ValueError, match=message) as caught:
             files.read_tensors(path, "kind", 7)
         assert "\n" not in str(caught.value)

@@ -10,18 +10,21 @@ import class_formula
 import mnemosphere as mn
 from quick_models import small
 
-SETTINGS = {
-    "n_memories": 31, "varsigma": 1.0, "beta": 40.0, "normalize": "center", "random_state": 0,
-    "objective": "joint",
-}  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def noisy(make_clusters):
     """Three clusters that overlap; a model that is too sure of itself."""
     train, held = make_clusters(3, rows=151, spread=3.0), make_clusters(4, rows=307, spread=3.0)
-    model = mn.DAMClassifier(**SETTINGS)
+    model = small(n_memories=31, varsigma=1.0, beta=40.0, normalize="center", max_iter=None)
     return model.fit(train.x, train.y), held
+
+
+def uncalibrated(model):
+    return mn.as_estimator(model.model_.with_trained(model.model_.trained))
+
+
+def with_prior(model, prior, **more):
+    return mn.as_estimator(mn.interpret.with_class_prior(model.model_, prior, **more))
 
 
 def centered(x):
@@ -63,13 +66,10 @@ def test_the_temperature_is_that_of_a_plain_search(noisy, weighted):
     weight = np.random.default_rng(0).random(307) if weighted else None
     best, loss = plain_search(model.model_.trained, 0.1, centered(held.x), held.y, weight)
     before = model.temperature_
-    calibrated = mn.as_estimator(model.model_.with_trained(model.model_.trained)).calibrate(
-        held.x, held.y, weight
-    )
+    calibrated = uncalibrated(model).calibrate(held.x, held.y, weight)
     # The posterior mean: towards 1 from the temperature of the least loss.
-    assert (
-        0 < np.log(calibrated.temperature_) < np.log(best) < np.log(calibrated.temperature_) + 0.15
-    )
+    found = np.log(calibrated.temperature_)
+    assert 0 < found < np.log(best) < found + 0.15
     assert loss(np.log(best)) < loss(0.0) - 1e-3
     proba = calibrated.predict_proba(held.x)
     found = log_loss(held.y, proba, sample_weight=weight)
@@ -88,9 +88,7 @@ def test_the_temperature_is_that_of_a_plain_search(noisy, weighted):
 def test_temperatures_stay_finite(noisy):
     """Labels all wrong want shares of no weight at all, memories alone with their own rows much."""
     model, held = noisy
-    hot = mn.as_estimator(model.model_.with_trained(model.model_.trained)).calibrate(
-        held.x, (model.predict(held.x) + 1) % 3
-    )
+    hot = uncalibrated(model).calibrate(held.x, (model.predict(held.x) + 1) % 3)
     assert 20 < hot.temperature_ < 1200
     assert np.isfinite(hot.predict_log_proba(held.x)).all()
     exact = small(n_memories=3, normalize="center", uniform_weight=0.0).fit(held.x, held.y)
@@ -141,10 +139,8 @@ def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     assert np.array_equal(answer[kept].astype(labels.dtype), model.predict(rows.x)[kept])
     # As a ranking, novelty and the score agree.
     novel = mn.interpret.is_novel(model.model_, rows.x, 0.1)
-    assert (
-        mn.interpret.novelty(model.model_, rows.x[novel]).min()
-        >= mn.interpret.novelty(model.model_, rows.x[~novel]).max()
-    )
+    novelty = mn.interpret.novelty(model.model_, rows.x)
+    assert novelty[novel].min() >= novelty[~novel].max()
     far = -20 * rows.x[:5]
     assert mn.interpret.is_novel(model.model_, far, 0.1).all()
 
@@ -167,7 +163,7 @@ def test_the_score_tells_all_rows_apart_as_in_double_precision(images):
 
 def test_calibration_is_kept_in_the_file_and_dropped_by_training(noisy, tmp_path):
     model, held = noisy
-    model = mn.as_estimator(model.model_.with_trained(model.model_.trained))
+    model = uncalibrated(model)
     model.calibrate(held.x, held.y)
     assert model.temperature_ != 1.0
     model.save(tmp_path / "model.safetensors")
@@ -193,7 +189,7 @@ def skewed(noisy):
 def test_following_memories_is_bayes_rule(skewed):
     """By enumeration: posterior × new prior / old prior, over its sum."""
     model, x, weights = skewed
-    other = mn.as_estimator(mn.interpret.with_class_prior(model.model_, weights))
+    other = with_prior(model, weights)
     old = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
     proba = model.predict_proba(x) * (weights / weights.sum()) / old
     np.testing.assert_allclose(other.predict_proba(x), proba / proba.sum(1, keepdims=True))
@@ -214,9 +210,7 @@ def test_following_memories_is_bayes_rule(skewed):
 
 def test_holding_memories_keeps_their_weights_and_every_odds_ratio(skewed):
     model, x, weights = skewed
-    other = mn.as_estimator(
-        mn.interpret.with_class_prior(model.model_, weights, memory_weights="hold")
-    )
+    other = with_prior(model, weights, memory_weights="hold")
     np.testing.assert_allclose(other.memory_prior_, model.memory_prior_, rtol=1e-8)
     new = other.class_prior_[:-1] / other.class_prior_[:-1].sum()
     np.testing.assert_allclose(new, weights / weights.sum(), rtol=1e-8)
@@ -224,7 +218,7 @@ def test_holding_memories_keeps_their_weights_and_every_odds_ratio(skewed):
     ratio -= ratio[:, :1]
     assert np.abs(ratio - ratio[:1]).max() < 1e-6
     # Not Bayes' rule: the odds change by more, since memories cannot give way.
-    bayes = mn.as_estimator(mn.interpret.with_class_prior(model.model_, weights)).predict_proba(x)
+    bayes = with_prior(model, weights).predict_proba(x)
     assert np.abs(other.predict_proba(x) - bayes).max() > 0.05
 
 
@@ -232,18 +226,14 @@ def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     names = np.array(["ant", "bee", "cat"])
     model = small(normalize="standard", max_iter=None)
     model.fit(data.x, names[data.y])
-    named = mn.as_estimator(
-        mn.interpret.with_class_prior(model.model_, {"cat": 3, "ant": 1, "bee": 0})
-    )
-    plain = mn.as_estimator(mn.interpret.with_class_prior(model.model_, [1, 0, 3]))
+    named = with_prior(model, {"cat": 3, "ant": 1, "bee": 0})
+    plain = with_prior(model, [1, 0, 3])
     assert np.array_equal(named.class_weights_, plain.class_weights_)
     assert set(named.predict(data.x)) == {"ant", "cat"}
     with pytest.raises(ValueError, match="has no weight in the model"):
-        mn.as_estimator(mn.interpret.with_class_prior(named.model_, [1, 1, 1]))
+        with_prior(named, [1, 1, 1])
     with pytest.raises(ValueError, match="one of follow, hold"):
-        mn.as_estimator(
-            mn.interpret.with_class_prior(model.model_, [1, 1, 1], memory_weights="keep")
-        )
+        with_prior(model, [1, 1, 1], memory_weights="keep")
 
 
 # Recall of rows with gaps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 
@@ -15,6 +16,8 @@ from mnemosphere.export.page import write_page
 from mnemosphere.model.kernel import log_joint
 from quick_models import built, small
 
+assert_close = functools.partial(np.testing.assert_allclose, rtol=0)
+PROBA = ".map((a) => a.proba)"
 TABS = ("play", "recall", "memories", "mistakes", "report")
 ALL_ROWS = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
 
@@ -71,9 +74,8 @@ def test_every_part_opens_without_a_request_and_prints_values_only(browser, page
         assert not re.search(r"e[-−](1\d|[2-9]\d)\b", text), tab
         found = re.findall(r"accuracy\s+([\d.]+%)|([\d.]+%)\s+accuracy", text)
         assert len({before or after for before, after in found}) <= 1, tab
-    assert browser.evaluate("document.documentElement.dataset.theme") == (
-        "dark" if width == 390 else "light"
-    )
+    theme = "dark" if width == 390 else "light"
+    assert browser.evaluate("document.documentElement.dataset.theme") == theme
     browser.evaluate("document.getElementById('theme').click()")
     assert silent(browser)
 
@@ -84,12 +86,8 @@ def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, page, image_
     wanted = image_model.predict_proba(digits.x_test)
     assert asked.evaluate("data.levels[0].votes.w.kind") == "i2"  # whole numbers: their test
     assert (found["predicted"] == wanted.argmax(1)).sum() >= 999
-    np.testing.assert_allclose(
-        asked.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"), wanted, atol=1e-3, rtol=0
-    )
-    np.testing.assert_allclose(
-        found["score"], image_model.novelty_score(digits.x_test), atol=2e-2, rtol=0
-    )
+    assert_close(asked.evaluate(ALL_ROWS + PROBA), wanted, atol=1e-3)
+    assert_close(found["score"], image_model.novelty_score(digits.x_test), atol=2e-2)
     np.testing.assert_allclose(
         found["novelty"], mn.interpret.novelty(image_model.model_, digits.x_test), atol=1e-3
     )
@@ -106,12 +104,8 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
     row = row + np.random.default_rng(0).normal(size=row.size) * 40
     known = np.arange(784) % 28 < 13
     given = np.where(known | (not hidden), row, np.nan)
-    wanted = mn.interpret.recall_path(
-        image_model.model_,
-        given[None],
-        y=[options["column"]] if "column" in options else None,
-        steps=options.get("steps", 50),
-    )
+    y, steps = [options["column"]] if "column" in options else None, options.get("steps", 50)
+    wanted = mn.interpret.recall_path(image_model.model_, given[None], y, steps=steps)
     mask = json.dumps(known.astype(int).tolist()) if hidden else "null"
     found = asked.evaluate(
         f"mnemosphere.recall({json.dumps(row.tolist())}, {mask}, {json.dumps(options)})"
@@ -119,10 +113,8 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
     path = np.array(found["rows"])
     steps = min(len(path), len(wanted.rows))
     assert abs(len(path) - len(wanted.rows)) <= 1  # a step of the size of the tolerance
-    np.testing.assert_allclose(path[:steps], wanted.rows[:steps, 0], atol=1e-3, rtol=0)
-    np.testing.assert_allclose(
-        found["energies"][:steps], wanted.energies[:steps, 0], atol=2e-2, rtol=0
-    )
+    assert_close(path[:steps], wanted.rows[:steps, 0], atol=1e-3)
+    assert_close(found["energies"][:steps], wanted.energies[:steps, 0], atol=2e-2)
     assert (np.diff(found["energies"]) <= 1e-9).all()
 
 
@@ -138,8 +130,8 @@ def test_a_geometry_gives_the_same_answers_and_paths(
     model = mn.DAMClassifier(11, **settings).fit(x, y)
     model.explore(tmp_path / "p.html", x[::5], y[::5])
     browser.open(tmp_path / "p.html")
-    found = np.array(browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"))
-    np.testing.assert_allclose(found, model.predict_proba(x[::5]), atol=1e-4, rtol=0)
+    found = np.array(browser.evaluate(ALL_ROWS + PROBA))
+    assert_close(found, model.predict_proba(x[::5]), atol=1e-4)
     row = x.iloc[17].to_numpy(dtype=float)
     known = np.arange(13) % 3 > 0
     given = x.iloc[[17]].where(known[None])
@@ -148,7 +140,7 @@ def test_a_geometry_gives_the_same_answers_and_paths(
     path = browser.evaluate(
         f'mnemosphere.recall({json.dumps(row.tolist())}, {mask}, {{"steps": 9}})'
     )
-    np.testing.assert_allclose(path["energies"], wanted.energies[:, 0], atol=1e-3, rtol=0)
+    assert_close(path["energies"], wanted.energies[:, 0], atol=1e-3)
     # What is known stays, in the units of the features.
     end = model.recall(given, steps=9)
     np.testing.assert_allclose(end.to_numpy()[0, known], row[known], rtol=1e-6)
@@ -173,13 +165,13 @@ def test_knobs_change_the_answer_as_new_parameters_would(opened, image_model, di
     odds = np.linspace(0.3, 2.9, 10)
     hot = 1.9 * image_model.temperature_
     opened.evaluate(f"mnemosphere.turn({{temperature: {hot!r}, odds: {odds.tolist()}}})")
-    found = np.array(opened.evaluate(f"{ALL_ROWS}.slice(0, 53).map((a) => a.proba)"))
+    found = np.array(opened.evaluate(f"{ALL_ROWS}.slice(0, 53){PROBA}"))
     # Every class weighs so many times as much as before, in all memories alike: Bayes' rule.
     votes = image_model.model_.votes.to(dtype=torch.float64)
     votes = votes.at(hot).replace(p=votes.p * torch.tensor([*odds, 0.0]))
     unit, _ = image_model.model_.normalizer(torch.from_numpy(digits.x_test[:53]))
     wanted = log_joint(votes, unit)[:, :-1].softmax(1)
-    np.testing.assert_allclose(found, wanted, atol=3e-3, rtol=0)
+    assert_close(found, wanted, atol=3e-3)
     assert abs(found - image_model.predict_proba(digits.x_test[:53])).max() > 0.05
 
 
@@ -218,8 +210,8 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
     x, y = x[::3], y[::3]
     wine_model.explore(tmp_path / "p.html", x, y)
     browser.open(tmp_path / "p.html")
-    found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
-    np.testing.assert_allclose(found, wine_model.predict_proba(x), atol=1e-3, rtol=0)
+    found = browser.evaluate(ALL_ROWS + PROBA)
+    assert_close(found, wine_model.predict_proba(x), atol=1e-3)
     labels = browser.evaluate(
         "[...document.querySelectorAll('#features label')].map((l) => l.title)"
     )
@@ -235,7 +227,7 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
     moved.iloc[0, 0] = float(browser.evaluate("mnemosphere.state().values[0]"))
     assert moved.iloc[0, 0] == pytest.approx(x.iloc[:, 0].max(), rel=1e-6)
     now = browser.evaluate("mnemosphere.predict(mnemosphere.state().values).proba")
-    np.testing.assert_allclose(now, wine_model.predict_proba(moved)[0], atol=1e-3, rtol=0)
+    assert_close(now, wine_model.predict_proba(moved)[0], atol=1e-3)
     path = browser.evaluate(
         "mnemosphere.recall(rows.values(3), Array.from({length: 13}, (_, j) => j % 2), {})"
     )
@@ -261,11 +253,11 @@ def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
     assert n_levels >= 3
     for level in range(n_levels):
         browser.evaluate(f"mnemosphere.setLevel({level})")
-        found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
+        found = browser.evaluate(ALL_ROWS + PROBA)
         last = level == n_levels - 1
         own = model.model_ if last else mn.interpret.at_level(model.model_, level)
         wanted = mn.as_estimator(own).predict_proba(rows)
-        np.testing.assert_allclose(found, wanted, atol=1e-3, rtol=0)
+        assert_close(found, wanted, atol=1e-3)
     parents = browser.evaluate("data.parents")
     for before, after, parent in zip(
         model.lineage_.members[:-1], model.lineage_.members[1:], parents, strict=True
@@ -281,8 +273,8 @@ def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
     model = mn.DAMClusterer(5, n_memories=13, max_iter=3, random_state=0).fit(digits.x_train[:400])
     model.explore(tmp_path / "p.html", digits.x_train[:11], digits.y_train[:11])
     browser.open(tmp_path / "p.html")
-    found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
-    np.testing.assert_allclose(found, model.predict_proba(digits.x_train[:11]), atol=1e-3, rtol=0)
+    found = browser.evaluate(ALL_ROWS + PROBA)
+    assert_close(found, model.predict_proba(digits.x_train[:11]), atol=1e-3)
     assert "cluster" in browser.evaluate("document.getElementById('predicted').innerText")
     tabs = browser.evaluate("[...document.querySelectorAll('[role=tab]')].map((t) => t.innerText)")
     assert tabs == ["Play", "Recall", "Memories", "Report"]  # no labels, so no mistakes

@@ -27,14 +27,9 @@ def fresh(clf):
     return mn.as_estimator(clf.model_)
 
 
-def tensors(model):
-    header, found = mn.export.files.check(model)
-    return header, found
-
-
 def assert_same_model(one, other):
     """Bit for bit, whatever a file holds."""
-    (header, found), (wanted_header, wanted) = tensors(one), tensors(other)
+    (header, found), (wanted_header, wanted) = map(mn.export.files.check, (one, other))
     assert header == wanted_header
     assert found.keys() == wanted.keys()
     assert all(torch.equal(t.nan_to_num(7), wanted[k].nan_to_num(7)) for k, t in found.items())
@@ -161,12 +156,8 @@ def test_the_rate_of_each_predicted_class(clf):
     best, rejected = model.predict(X[held]), np.equal(answers, None)
     shares = [rejected[best == name].mean() for name in model.classes_]
     assert max(shares) <= rate  # ⌊0.1·(n+1)⌋ − 1 of n
-    assert np.std(shares) < np.std(
-        [
-            interpret.is_rejected(model.model_, X[held], rate)[best == k].mean()
-            for k in model.classes_
-        ]
-    )
+    alike = interpret.is_rejected(model.model_, X[held], rate)
+    assert np.std(shares) < np.std([alike[best == k].mean() for k in model.classes_])
     # Classes with few rows have the threshold of all.
     few = model.predict_or_reject(X[held], 0.01, per_class=True)
     assert np.array_equal(few, model.predict_or_reject(X[held], 0.01))

@@ -71,9 +71,8 @@ def test_sets_hold_the_classes_above_the_quantile(digits):
     some, other = REST[:99], REST[99:]
     model = mn.as_estimator(interpret.calibrate(digits.model_, X[some], Y[some]))
     proba = digits.predict_proba(X[other])  # scores are taken before the temperature is set
-    limit = np.sort(-np.log(digits.predict_proba(X[some])[np.arange(99), Y[some]]))[
-        94
-    ]  # ⌈0.95·100⌉
+    own = digits.predict_proba(X[some])[np.arange(99), Y[some]]
+    limit = np.sort(-np.log(own))[94]  # ⌈0.95·100⌉
     for own, p in zip(model.predict_set(X[other], 0.95), proba, strict=True):
         assert own.tolist() == [k for k in np.argsort(-p) if -np.log(p[k]) <= limit + 1e-5]
     # 99 rows cannot tell 99.5% from all.

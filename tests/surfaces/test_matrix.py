@@ -230,13 +230,9 @@ def check_sample(f, _):
     assert {*y.tolist()} <= {None, *f.model.classes_.tolist()}
     if isinstance(f.x_test, pd.DataFrame):
         assert set(x) <= set(f.x_test)
-        assert np.isfinite(
-            f.model.predict_proba(
-                f.x_test.reset_index(drop=True)
-                .loc[[0] * 7]
-                .assign(**{name: x[name].to_numpy() for name in x})
-            )
-        ).all()
+        rows = f.x_test.reset_index(drop=True).loc[[0] * 7]
+        rows = rows.assign(**{name: x[name].to_numpy() for name in x})
+        assert np.isfinite(f.model.predict_proba(rows)).all()
     else:
         assert np.isfinite(np.asarray(x)).all()
 

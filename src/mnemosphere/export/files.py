@@ -205,17 +205,19 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], Tensors]:
         "converged": record.converged,
     }
     if isinstance(model, FittedEncoder):
+        header["image_shape"] = list(model.image_shape)
         layers = {f"layers.{i}": layer.params.to_tensors() for i, layer in enumerate(model.layers)}
-        return header | {"image_shape": list(model.image_shape)}, join_prefixes(layers)
-    own, tensors = _model_out(model)
-    return header | own, {name: t.detach().cpu() for name, t in tensors.items()}
+        tensors = join_prefixes(layers)
+    else:
+        own, tensors = _model_out(model)
+        header |= own
+    return header, {name: t.detach().cpu() for name, t in tensors.items()}
 
 
 def _model_out(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
     """What a model has more than other steps of a pipeline."""
-    features, votes, behind, encoder = (
-        model.features, model.votes, model.exemplars, model.features.encoder
-    )  # fmt: skip
+    features, votes, behind = model.features, model.votes, model.exemplars
+    encoder = features.encoder
     header: dict[str, Any] = {
         "objective": model.objective,
         "temperature": votes.temperature,
@@ -230,9 +232,12 @@ def _model_out(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
     if encoder is not None:
         values = encoder.name, encoder.n_numbers, list(encoder.fingerprint)
         header["encoder"] = dict(zip(_TEXT_ENCODER, values, strict=True))
-    found: dict[str, Any] = {name: getattr(votes, name) for name in _VOTES}
-    found |= {"label_mass": model.label_mass, "labels": model.labels}
-    found |= {"observed": features.observed, "named": _as_bytes(features.named)}
+    tensors: Tensors = {name: getattr(votes, name) for name in _VOTES}
+    if model.label_mass is not None:
+        tensors["label_mass"] = model.label_mass
+    if model.labels is not None:
+        tensors["labels"] = torch.from_numpy(model.labels.astype(np.int32))
+    found = {"observed": features.observed, "named": _as_bytes(features.named)}
     if behind is not None:
         found |= {"typical": behind.typical, "support": behind.support, "row_means": behind.means}
         found["row_names"] = _as_bytes(behind.names)
@@ -240,9 +245,7 @@ def _model_out(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
         # The score of a row without direction is infinite; files hold finite numbers and NaN.
         finite = partial(np.nan_to_num, nan=np.nan, posinf=np.nan)
         found |= {f"held_out_{k}": finite(np.array(v)) for k, v in vars(model.calibration).items()}
-    tensors = {name: torch.as_tensor(t) for name, t in found.items() if t is not None}
-    if model.labels is not None:
-        tensors["labels"] = tensors["labels"].to(torch.int32)
+    tensors |= {k: torch.from_numpy(np.array(v)) for k, v in found.items() if v is not None}
     parts = {"density": model.density.to_tensors(), "normalizer": model.normalizer.to_tensors()}
     if model.is_joint:  # one set of memories
         del parts["density"]["w"]
@@ -261,8 +264,8 @@ def _examples_out(added: Examples) -> tuple[dict[str, Any], Tensors]:
     header, tensors = _take_apart(added.base)
     own = {k: t for k, t in tensors.items() if k not in ("w", "density.w")}
     rows = {"x": added.x, "columns": torch.tensor(added.columns)}
-    texts = _as_bytes([text or "" for text in added.texts])
-    return header, join_prefixes({"base": own}) | rows | {"texts": torch.as_tensor(texts)}
+    texts = torch.from_numpy(_as_bytes([text or "" for text in added.texts]))
+    return header, join_prefixes({"base": own}) | rows | {"texts": texts}
 
 
 def _stream_out(stream: Stream, names: list[Any]) -> tuple[Tensors, Tensors]:
@@ -553,12 +556,12 @@ def _labels_in(record: dict[str, Any]) -> NDArray[Any]:
     return labels
 
 
-def _as_bytes(names: Any) -> Tensor | None:
-    """Texts as a tensor: a header is no place for many."""
+def _as_bytes(names: Any) -> Any:
+    """Texts as an array: a header is no place for many."""
     if names is None:
         return None
     told = json.dumps(np.asarray(names, dtype=object).tolist()).encode()
-    return torch.frombuffer(bytearray(told), dtype=torch.uint8)
+    return np.frombuffer(bytearray(told), dtype=np.uint8)
 
 
 def _texts(tensors: Tensors, name: str, check: Check) -> tuple[Any, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,12 +103,7 @@ def payload(
         "parents": _parents(model.lineage, levels),
         "rows": None if packed is None else _rows(model, texts, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
-        "certificate": None
-        if certificate is None
-        else {
-            "kind": list(certificate.joint_kinds),
-            "ratio": (certificate.beta_split / certificate.beta_eff).double().cpu().tolist(),
-        },
+        "certificate": None if certificate is None else _told_of(certificate),
         "typical": _typical(model),
         "checks": _checks(model, packed),
         "report": known,
@@ -118,24 +114,22 @@ def _image_shape(
     model: FittedModel, given: Sequence[int] | str | None, table: NDArray[Any] | None
 ) -> tuple[int, ...] | None:
     n_features = model.features.n_numbers
-    if isinstance(given, str):
-        if given != "auto":
-            raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
+    if given is None:
+        return None
+    if given == "auto":
         named = model.features.names is not None or model.normalizer.mean is not None
         named |= model.features.encoder is not None
         side = round(n_features**0.5)
         square = side * side == n_features and n_features >= _LEAST_PIXELS
         positive = table is None or _least(table) >= 0
         return (side, side) if square and positive and not named else None
-    if given is None:
-        return None
-    shape = tuple(int(side) for side in given)
-    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)):
+    shape = () if isinstance(given, str) else tuple(int(side) for side in given)
+    known = len(shape) in (2, 3) and shape[2:] in ((), (1,), (3,))
+    if not known or math.prod(shape) != n_features:
         raise ValueError(
-            f"image_shape must be (rows, columns) or (rows, columns, 1 or 3), got {shape}"
+            "image_shape must be 'auto', None, (rows, columns) or (rows, columns, 1 or 3) of "
+            f"{n_features} values, got {given!r}"
         )
-    if int(np.prod(shape)) != n_features:
-        raise ValueError(f"image_shape {shape} has {np.prod(shape)} values for {n_features}")
     return shape
 
 
@@ -302,6 +296,11 @@ def _certificate(model: FittedModel, X: Any, y: Labels | None) -> Certificate | 
         return None
     labels = None if y is None else y.tolist()
     return certify(model, X, labels) if _is_quick(model, X.n_rows) else None
+
+
+def _told_of(certificate: Certificate) -> dict[str, Any]:
+    ratio = (certificate.beta_split / certificate.beta_eff).double().cpu().tolist()
+    return {"kind": list(certificate.joint_kinds), "ratio": ratio}
 
 
 def _typical(model: FittedModel) -> list[list[Any]] | None:

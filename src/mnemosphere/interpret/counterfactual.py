@@ -20,7 +20,7 @@ with these held, and the result is verified like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,8 +41,8 @@ _FARTHEST = 20.0  # standard units that a feature may be changed by
 _STARTS = 4  # memories of the wanted class that are tried
 _WAY = (*(k / 10 for k in range(1, 11)), 1.5, 2.0, 4.0)  # shares of it that are looked at
 _BEYOND = (0.5, 0.8, 1.0, 1.02, 1.1, 1.3, 2.0)  # and of the way to the plane
-_PARTS = 8  # of the way between two shares of it
-_CUTS, _LAST_CUTS = 3, 11
+_PARTS = 4  # of the way between two shares of it
+_CUTS, _LAST_CUTS = 4, 16
 _ROUNDS = 25
 _GAIN = 1e-4  # a smaller part of the length is none
 _SMALLEST = 0.02  # step that is still taken
@@ -381,9 +381,10 @@ class _Search:
 
     def __call__(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         """(n, N) changes in standard units; NaN where none was found."""
+        width = max(self.params.n_memories, self.params.n_features) * _STARTS * len(_WAY)
         parts = [
             self._rows(x[rows], target[rows], free[rows])
-            for rows in chunks(len(x), self.params.n_memories * _STARTS * len(_WAY), x.device)
+            for rows in chunks(len(x), width, x.device)
         ]
         return torch.cat(parts)
 
@@ -478,37 +479,66 @@ class _Search:
         return lead.masked_fill(x.isnan().any(-1), -torch.inf)
 
     def _rows(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
-        unit = self.unit(x)
-
-        def lead(change: Tensor) -> Tensor:
-            return self.lead(x + self.within(x, change) * unit, target)
-
-        def cut(end: Tensor, shares: Sequence[float], rounds: int = _CUTS) -> Tensor:
-            return self.within(x, _cut(lead, end, shares, rounds))
-
         best = torch.full_like(x, torch.nan)
-        best[lead(torch.zeros_like(x)) >= -self.margin] = 0.0  # the target's already
-        for found in cut(self._ends(x, target, free, unit), _WAY):
+        best[self.lead(x, target) >= -self.margin] = 0.0  # the target's already
+        for found in self._cut(x, target, self._ends(x, target, free), _WAY):
             best = _shorter(best, found)
         step, onward = torch.ones_like(best[:, :1]), torch.zeros_like(best)
         for _ in range(_ROUNDS):
-            # Where no way was found yet, the planes alone lead on.
-            at = torch.where(torch.isnan(best), onward, best)
-            value, slope = _with_slope(lead, at)
-            slope = torch.where(free, slope, 0.0)
-            square = slope.square().sum(1, keepdim=True)
-            plane = (slope * at).sum(1, keepdim=True) - value[:, None]
-            nearest = slope * plane / torch.where(square > 0, square, 1.0)
-            onward = (at + step * (nearest - at)).clamp(-_FARTHEST, _FARTHEST)
-            before, best = _length(best), _shorter(best, cut(onward, _BEYOND))
-            # What hardly helped is tried again by half.
-            step = torch.where(_length(best) > before * (1 - _GAIN), step / 2, step)
-            if bool((step < _SMALLEST).all()):
+            left = (step[:, 0] >= _SMALLEST).nonzero()[:, 0]
+            if not len(left):
                 break
-        return cut(best, (1.0,), _LAST_CUTS)
+            before = best[left]
+            onward[left] = self._toward_plane(
+                x[left], target[left], free[left], torch.where(before.isnan(), onward[left], before),
+                step[left],
+            )  # fmt: skip
+            best[left] = _shorter(before, self._cut(x[left], target[left], onward[left], _BEYOND))
+            # What hardly helped is tried again by half.
+            hardly = _length(best[left]) > _length(before) * (1 - _GAIN)
+            step[left] = torch.where(hardly, step[left] / 2, step[left])
+        return self._cut(x, target, best, (1.0,), _LAST_CUTS)
 
-    def _ends(self, x: Tensor, target: Tensor, free: Tensor, unit: Tensor) -> Tensor:
+    def _toward_plane(
+        self, x: Tensor, target: Tensor, free: Tensor, at: Tensor, step: Tensor
+    ) -> Tensor:
+        """Changes, a step from `at` toward the nearest point of the plane that the border is taken for."""
+        at = at.clone().requires_grad_()
+        value = self._lead_of(x, target, at)
+        (slope,) = torch.autograd.grad(value.sum(), at)
+        at, slope = at.detach(), torch.where(free, slope, 0.0)
+        square = slope.square().sum(1, keepdim=True)
+        plane = (slope * at).sum(1, keepdim=True) - value.detach()[:, None]
+        nearest = slope * plane / torch.where(square > 0, square, 1.0)
+        return (at + step * (nearest - at)).clamp(-_FARTHEST, _FARTHEST)
+
+    def _lead_of(self, x: Tensor, target: Tensor, change: Tensor) -> Tensor:
+        """`lead` of rows x (n, N) after changes (…, n, N), within what training had."""
+        return self.lead(x + self.within(x, change) * self.unit(x), target)
+
+    def _cut(
+        self, x: Tensor, target: Tensor, end: Tensor, shares: Sequence[float], rounds: int = _CUTS
+    ) -> Tensor:
+        """The ways to `end` (…, n, N) cut where the target takes the lead; NaN where it never does.
+
+        Looked at are these shares of a way, the first that leads and the one before it, then the same
+        between them, in `_PARTS` steps, and so on.
+        """
+        zero = torch.zeros_like(end[..., :1])
+        tried = torch.stack([zero, *(zero + share for share in shares)])  # (tried, …, n, 1)
+        steps = torch.linspace(0, 1, _PARTS + 1).to(end).reshape(-1, *[1] * end.ndim)
+        with torch.no_grad():
+            for _ in range(rounds):
+                leads = (self._lead_of(x, target, tried[1:] * end) >= 0)[..., None]
+                first = leads.int().argmax(0, keepdim=True)
+                low, high = tried.gather(0, first)[0], tried.gather(0, first + 1)[0]
+                high = torch.where(leads.any(0), high, torch.nan)
+                tried = low + (high - low) * steps
+        return self.within(x, high * end)
+
+    def _ends(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         """Changes (starts, n, N) to the nearest memories that are the target's themselves."""
+        unit = self.unit(x)
         w = self.normalizer.restore(self.params.w).to(x)  # (P, N)
         offset, length = self._mean(x), torch.ones_like(x[:, :1])
         if self.normalizer.units is None:  # directions, at the length and mean of the row
@@ -522,34 +552,6 @@ class _Search:
         rank = torch.where(mine >= best - 1e-9, -1 / (1 + near), -mine)
         chosen = rank.topk(min(_STARTS, len(w)), dim=1, largest=False).indices  # (n, starts)
         return (offset + length * w[chosen.T] - x) / unit * free
-
-
-def _cut(
-    lead: Callable[[Tensor], Tensor], end: Tensor, shares: Sequence[float], rounds: int
-) -> Tensor:
-    """The ways to `end` (…, n, N) cut where the target takes the lead; NaN where it never does.
-
-    Looked at are these shares of a way, the first that leads and the one before it, then the same
-    between them, in `_PARTS` steps, and so on.
-    """
-    zero = torch.zeros_like(end[..., :1])
-    tried = torch.stack([zero, *(zero + share for share in shares)])  # (tried, …, n, 1)
-    steps = torch.linspace(0, 1, _PARTS + 1).to(end).reshape(-1, *[1] * end.ndim)
-    with torch.no_grad():
-        for _ in range(rounds):
-            leads = (lead(tried[1:] * end) >= 0)[..., None]
-            first = leads.int().argmax(0, keepdim=True)
-            low, high = tried.gather(0, first)[0], tried.gather(0, first + 1)[0]
-            high = torch.where(leads.any(0), high, torch.nan)
-            tried = low + (high - low) * steps
-    return high * end
-
-
-def _with_slope(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
-    at = at.clone().requires_grad_()
-    value = f(at)
-    (slope,) = torch.autograd.grad(value.sum(), at)
-    return value.detach(), slope
 
 
 def _length(change: Tensor) -> Tensor:
