@@ -55,8 +55,7 @@ class PatchLayer:
 
     def membership(self) -> Tensor:
         """How far places belong to each cell, (cells, places)."""
-        down, across = self._sides()
-        return torch.kron(down, across)
+        return torch.kron(*self._sides())
 
     def _sides(self) -> tuple[Tensor, Tensor]:
         """The same down (cells, places) and across, of which it is the product."""
@@ -261,26 +260,21 @@ def fitted_parts(given: object) -> tuple[FittedEncoder | None, FittedModel]:
         return two_layers(given)
     model = getattr(given, "model_", given)
     if not isinstance(model, FittedModel):
-        raise TypeError(f"a fitted DAMClassifier or DAMClusterer is wanted, got {_kind(given)}")
+        got = type(given).__name__
+        raise TypeError(f"a fitted DAMClassifier or DAMClusterer is wanted, got {got}")
     return None, model
 
 
 def two_layers(pipeline: object) -> tuple[FittedEncoder, FittedModel]:
     """The encoder and the model of a pipeline."""
     steps = [step for _, step in getattr(pipeline, "steps", [])]
-    found = [getattr(step, "model_", None) for step in steps]
-    if len(found) == 2 and isinstance(found[1], FittedModel):
-        encoder = found[0]
-        if isinstance(encoder, FittedEncoder):
-            return encoder, found[1]
-    names = [_kind(step) for step in steps] or [_kind(pipeline)]
+    match [getattr(step, "model_", None) for step in steps]:
+        case [FittedEncoder() as encoder, FittedModel() as model]:
+            return encoder, model
+    names = [type(step).__name__ for step in steps or [pipeline]]
     raise TypeError(
         f"a pipeline of PatchEncoder and DAMClassifier is wanted, got {' and '.join(names)}"
     )
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
 
 
 def flat_images(X: Any, shape: Sequence[int] | None) -> tuple[Any, tuple[int, ...]]:

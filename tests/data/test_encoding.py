@@ -204,9 +204,3 @@ def test_what_cannot_be_read_is_said(texts, says):
 def test_currencies_and_shares_that_differ_stay_categories():
     for texts in (["$5", "€6", "€7"] * 9, ["14%", "0.2", "0.3"] * 9):
         assert written(texts)[0].kind == "category"
-
-
-def test_two_columns_of_one_name():
-    frame = pd.DataFrame(np.eye(3), columns=["a", "b", "a"])
-    with pytest.raises(ValueError, match="more than one column called 'a': rename them"):
-        Encoding.fit(frame)

@@ -230,3 +230,9 @@ def test_a_cell_of_a_book_is_shown_in_a_line(table):
     with pytest.warns(UserWarning, match="rare categories|looks like") as caught:
         small().fit(pd.concat([book] * 12), np.tile(y, 12)).predict(frame)
     assert all(len(str(warning.message)) < 200 for warning in caught)
+
+
+def test_two_columns_of_one_name():
+    frame = pd.DataFrame(np.eye(4), columns=["a", "b", "a", "c"])
+    with pytest.raises(ValueError, match="more than one column called 'a': rename them"):
+        small().fit(frame, [0, 1, 0, 1])

@@ -156,7 +156,6 @@ class Encoding:
         """(the encoding of a frame with at least one row, remarks on what it does to columns)."""
         notes: list[str] = []
         frame = _pandas(frame)
-        check_names(frame.columns)
         empty = frame.isna().all().to_numpy()
         sure = "iuf" if len(frame) < _FEW_ROWS else "f"  # of many rows, whole numbers may be ids
         plain = [getattr(kind, "kind", "O") in sure for kind in frame.dtypes] & ~empty

@@ -121,13 +121,12 @@ class Normalizer:
     def from_tensors(cls, kind: str, tensors: Mapping[str, Tensor], n_features: int) -> Self:
         """Undo `to_tensors`; ValueError where they are not for this kind and size."""
         check_tensors(tensors, _LEARNED, {"N": n_features, "M": n_features + (kind in SCALED)})
-        if any((name in tensors) != (kind in SCALED) for name in ("mean", "scale")):
+        needed = ("mean", "scale") if kind in SCALED else _CIRCLES if kind == "circles" else ()
+        if {"mean", "scale", *_CIRCLES} & tensors.keys() != {*needed}:
             raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
         metric = tensors.get("metric")
         if metric is not None and not (metric.numel() and 1e-30 < float(metric.abs().max()) < 1e30):
             raise ValueError("normalizer.metric is no map that a row could be seen through")
-        if sum(name in tensors for name in _CIRCLES) != len(_CIRCLES) * (kind == "circles"):
-            raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
         found = cls.of(kind, tensors)
         if found.circles is not None:
             found.circles.check()

@@ -227,21 +227,19 @@ class Dialect(NamedTuple):
         text = start.decode(encoding, errors="replace").replace("\r\n", "\n").replace("\r", "\n")
         body = text.lstrip("\n")
         first = body.partition("\n")[0]
-        tabs = ".tsv" in path.name.lower()
-        mark = "\t" if tabs else max(",;\t", key=first.count)
-        cells = next(csv.reader([first], delimiter=mark), [])
-        names: list[str] | None = [cell.strip() for cell in cells]
-        assert names is not None
+        mark = "\t" if ".tsv" in path.name.lower() else max(",;\t", key=first.count)
+        names = [cell.strip() for cell in next(csv.reader([first], delimiter=mark), [])]
         numbers = [name for name in names if is_float(name)]
-        counted = names == [str(k) for k in range(len(names))]  # as data frames without names have
-        if not header or (numbers == names and not counted):
-            names = None
-        elif numbers and not counted:
+        if names == [str(k) for k in range(len(names))]:  # as data frames without names have
+            numbers = []
+        has_names = header and numbers != names
+        if has_names and numbers:
             warn_user(
                 f"the first line of {path} is taken for names of columns, though {numbers[0]!r} is a "
                 "number: if it is a row, pass --no-header"
             )
-        return cls(encoding, mark, _decimal(body, mark), len(text) - len(body), names, '"' in text)
+        skipped, known = len(text) - len(body), names if has_names else None
+        return cls(encoding, mark, _decimal(body, mark), skipped, known, '"' in text)
 
 
 def _encoding(path: Path, start: bytes) -> str:
@@ -285,6 +283,7 @@ def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
         )  # fmt: skip
     kept = frame.notna().any(axis=1).to_numpy()
     lines = how.skipped + has_names + _lines(frame if how.quoted else frame.iloc[:, :0])
+    lines += sum(str(name).count("\n") for name in frame.columns)
     frame = frame[kept].reset_index(drop=True)
     known = set(how.names or [])
     twice = [c for c in frame.columns if re.sub(r"\.\d+$", "", str(c)) in known and c not in known]
