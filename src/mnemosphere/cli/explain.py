@@ -17,8 +17,8 @@ from mnemosphere.interpret import Explanation, explain_images
 from mnemosphere.plots.style import new_figure
 
 _MOST = 12  # rows of one picture
-_FEATURES = ("input, predicted, runner-up: the row and the memories of both classes, in standard "
-             "units; difference: part of the log-odds")  # fmt: skip
+_FEATURES = ("predicted, runner-up: what is typical of the memories of both classes; "
+             "difference: part of the log-odds")  # fmt: skip
 
 
 def run(

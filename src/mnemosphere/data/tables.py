@@ -275,6 +275,8 @@ def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
     has_names = how.names is not None
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # of cells that would be lost
+        # From pandas 3.1 on it is the default.
+        warnings.filterwarnings("ignore", "The 'float_precision' argument", DeprecationWarning)
         frame = pd.read_csv(
             path, sep=how.separator, header=0 if has_names else None, index_col=False,
             skip_blank_lines=False, skipinitialspace=True, low_memory=False, nrows=max_rows,

@@ -317,7 +317,7 @@ def novelty_threshold(model: FittedModel) -> float | None:
 
 
 def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool_]:
-    """Decide which rows are further from all memories than a share `rate` of held-out rows.
+    """Decide which rows are further from all memories than all but a share `rate` of held-out rows.
 
     Parameters
     ----------

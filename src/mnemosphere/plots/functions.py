@@ -60,7 +60,7 @@ def memory_curves(
     """
     if model.normalizer.circles is None:
         raise ValueError(
-            f"curves need normalize='circles', got {model.normalizer.kind!r}: use memory_gallery"
+            f"curves need normalize='circles', got {model.normalizer.kind!r}: use memories"
         )
     if n_features < 1:
         raise ValueError(f"n_features must be at least 1, got {n_features}")
