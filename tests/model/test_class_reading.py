@@ -45,17 +45,6 @@ def smoothed(problem):
     return with_soft_labels(params, clean), clean
 
 
-def test_smoothing_is_undone_exactly(smoothed):
-    params, clean = smoothed
-    net = net_class_weights(params, EPSILON)
-    prior = params.p[:, :-1].sum(0) / params.p[:, :-1].sum()
-    prior = torch.cat([prior, torch.zeros(1).double()])
-    assert_close(net, params.p_h[:, None] * ((1 - FLOOR) * clean + FLOOR * prior), rtol=1e-12,
-                 atol=1e-17)  # fmt: skip
-    assert net[:, -1].max() < 1e-17  # nobody asked for "none of them"
-    assert (net[:, :-1] >= 0.999 * FLOOR * params.p_h[:, None] * prior[:-1]).all()
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
 def test_any_class_weights_keep_the_weight_of_their_memory(problem, smoothing):
     """Weights that no smoothing made too: entries below its part count as nothing."""

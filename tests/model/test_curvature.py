@@ -9,7 +9,7 @@ from torch import Tensor
 from mnemosphere.model import objectives
 from mnemosphere.model.curvature import Krylov, Nearest
 from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.kernel import accumulate, log_joint_differentiable
+from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from research.paper.descent import Descent
@@ -89,25 +89,6 @@ def test_a_sample_of_rows_is_the_problem_of_those_rows():
         spread = torch.linalg.eigvalsh(basis.T @ (near.T * r) @ near @ basis)[-1] / B
         expected = beta * (r * (near @ w)).sum() / B - beta**2 * spread
         torch.testing.assert_close(found.lambda_min[memory], expected)
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("beta", [1.0, 4.0, 20.0])
-def test_saddle_exactly_above_the_split_temperature(seed, beta):
-    batch = make_data(seed)
-    params = converge_memories(make_params(seed, beta=beta), batch)
-    beta_split = Krylov(tol=1e-11)(params, batch).beta_split
-    stats = accumulate(params, batch, objectives.joint)
-    for memory in range(P):
-        dense = dense_splitting_matrix(params, memory, batch, objectives.joint)
-        assert (torch.linalg.eigvalsh(dense)[0] < 0) == (params.beta_eff > beta_split[memory])
-        # DESIGN: ‖w_bar‖ / λ_max(Σ r x_⊥ x_⊥ᵀ), read off the dense matrix.
-        top = (
-            params.beta_eff * stats.w_bar[memory].norm() / B - torch.linalg.eigvalsh(dense)[0]
-        ) / (params.beta_eff**2)
-        torch.testing.assert_close(
-            beta_split[memory], stats.w_bar[memory].norm() / B / top, rtol=1e-9, atol=0
-        )
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -91,18 +91,6 @@ def test_step_is_the_equation_on_the_page(make, rho, upsilon):
         polytope.check(after.p[s], problem.p_h, problem.p_q, tol=1e-10)
 
 
-def test_uniform_teacher_is_the_clamped_one_with_orthonormal_patterns():
-    one = uniform()
-    basis = torch.linalg.qr(torch.randn(101, 5, dtype=torch.float64, generator=generator()))[0].T
-    two = SaddlePointProblem.clamped(
-        basis, one.targets, p_h=one.p_h, p_q=one.p_q, beta=5.0, rho=2.0, upsilon=0.9
-    )
-    state = sp.random_starts(one, 3, generator=generator(1))
-    a, b = sp.step(one, state), sp.step(two, state)
-    torch.testing.assert_close(a.m, b.m, rtol=0, atol=1e-13)
-    torch.testing.assert_close(a.p, b.p, rtol=0, atol=1e-11)
-
-
 def clamped_without_labels(rho):
     x = unit_rows(13, 53, 4)
     return SaddlePointProblem.clamped(x, n_student=3, beta=5.0, rho=rho, upsilon=0.9)

@@ -42,11 +42,12 @@ def statistics(case, params, rule=joint):
     contrast=st.floats(0.0, 6.0),
     clustered=st.booleans(),
     learn_beta=st.booleans(),
+    learn_weights=st.booleans(),
     rule=st.sampled_from([joint, marginal]),
 )
-def test_the_loss_never_increases(problem, log_beta, learn_beta, rule, **kwargs):
+def test_the_loss_never_increases(problem, log_beta, learn_beta, learn_weights, rule, **kwargs):
     case = problem(beta=math.exp(log_beta), **kwargs)
-    solver = FixedPoint(learn_beta=learn_beta)
+    solver = FixedPoint(learn_beta=learn_beta, learn_weights=learn_weights)
     params, state = case.params, solver.start(case.params)
     before = math.inf
     for _ in range(5):

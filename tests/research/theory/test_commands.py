@@ -70,14 +70,6 @@ def test_beta_too_large_for_the_features_is_noted(run, tmp_path):
     assert run(*command, "--quiet").stderr == ""
 
 
-def test_infinite_rho_is_recorded_as_such(run, tmp_path):
-    command = ["theory", "spectrum", "--depth", "2", "--out", tmp_path / "s.png", "--json"]
-    assert run(*command).json["settings"]["rho"] == "inf"
-    finite = run(*command, "--rho", "50").json
-    assert finite["settings"]["rho"] == 50
-    assert "misses the equations" in finite["remarks"][0]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
