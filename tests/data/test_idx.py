@@ -41,15 +41,12 @@ GOOD = idx_bytes(np.arange(35, dtype=np.uint8).reshape(5, 7))
     ("content", "message"),
     [
         (b"", "not an IDX file"),
-        (b"\0\0\x08", "not an IDX file"),
         (b"\x89PNG1234", "starts with bytes 89 50 4e 47"),
         (b"\0\0\x0a\x01" + GOOD[4:], "type 0x0a"),
-        (b"\0\0\x08\x00", "and 0 axes"),
         (GOOD[:9], "damaged IDX header .* 2 axes in 9 bytes"),
         (GOOD[:-1], r"shape \(5, 7\) of uint8 needs 47 bytes and the file has 46"),
         (GOOD + b"!", "needs 47 bytes and the file has 48"),
         (gzip.compress(GOOD, mtime=0)[:-12], "damaged gzip file"),
-        (gzip.compress(GOOD, mtime=0)[:12] + b"\xff" * 30, "damaged gzip file"),
     ],
 )
 def test_errors_are_one_line_and_name_the_file(tmp_path, content, message):

@@ -62,7 +62,6 @@ BAD_ROWS = {
     "dtype": (lambda b: replace(b, x=b.x.float()), "x is torch.float32 on cpu but the parameters"),
     "no rows": (lambda b: b.take(slice(0, 0)), "x has no rows"),
     "NaN target": (lambda b: replace(b, targets=spoil(b.targets, math.nan)), "must be label"),
-    "sum above 1": (lambda b: replace(b, targets=spoil(b.targets, 1.5)), "at most 1 per row"),
     "short": (lambda b: replace(b, sample_weight=ONES[1:]), r"must be \(53,\), got \(52,\)"),
     "negative": (lambda b: replace(b, sample_weight=spoil(ONES, -1.0, 3)), "finite and >= 0"),
     "no weight": (lambda b: replace(b, sample_weight=0 * ONES), "sample_weight is zero everywhere"),

@@ -128,17 +128,3 @@ def test_a_memory_without_rows_is_no_saddle():
     assert bool(torch.isfinite(found.lambda_min).all())
     assert bool(torch.isfinite(found.direction).all())
     assert abs(float(found.lambda_min[0])) < 1e-12
-
-
-def test_methods_say_how_many_rows_they_want():
-    """As many as they would draw themselves: more rows than that change nothing but the draw."""
-    method = Nearest(rows_per_memory=5, strongest=7, steps=3)
-    assert method.rows_wanted(P) == 15
-    assert Krylov().rows_wanted(P) is None
-    batch, params = make_data(6), make_params(6)
-    drawn = torch.randperm(B, generator=torch.Generator().manual_seed(8))[:15]
-    generators = [torch.Generator().manual_seed(8) for _ in range(2)]
-    torch.randperm(B, generator=generators[1])
-    one = method(params, batch, generator=generators[0])
-    two = method(params, batch.take(drawn), generator=generators[1])
-    torch.testing.assert_close(one.lambda_min, two.lambda_min, rtol=1e-12, atol=0)

@@ -6,6 +6,7 @@ from functools import lru_cache
 import pytest
 import torch
 
+from draws import generator
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import certify
@@ -19,10 +20,6 @@ from mnemosphere.theory.solver import solve
 from small_models import dense_class_split, mean_loss, tangent_basis
 
 N, ROWS, MEMORIES, CLASSES = 7, 23, 3, 5
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def rows(seed=0, n=ROWS):

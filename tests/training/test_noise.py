@@ -6,12 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from draws import generator
 from mnemosphere.numerics import sphere
 from mnemosphere.training.noise import SphereNoise
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def rows(n, features, seed=1, dtype=torch.float64):
