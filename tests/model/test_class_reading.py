@@ -1,16 +1,15 @@
-"""Class probabilities of a memory: against mpmath, SciPy's search and formulas in NumPy."""
+"""Class probabilities of a memory: against SciPy's functions and formulas in NumPy."""
 
 from __future__ import annotations
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
-from class_formula import FLOOR, log_probabilities, log_shares, net_of_smoothing
+from class_formula import FLOOR, log_omega, log_probabilities, log_shares, net_of_smoothing
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
@@ -75,15 +74,9 @@ def test_counted_labels_are_those_of_the_rows(smoothed):
 
 
 def exponents(params, x):
-    """h (B, P+1) with log Ω from mpmath."""
-    beta, half = mpmath.mpf(float(params.beta)), mpmath.mpf(params.n_features) / 2
-    with mpmath.workdps(40):
-        log_omega = (
-            mpmath.loggamma(half)
-            + (half - 1) * mpmath.log(2 / beta)
-            + mpmath.log(mpmath.besseli(half - 1, beta))
-        )
-    h = params.varsigma * float(params.beta) * (x @ params.w.T) - float(log_omega)
+    """h (B, P+1) with log Ω from SciPy."""
+    beta = float(params.beta)
+    h = params.varsigma * beta * (x @ params.w.T) - log_omega(beta, params.n_features)
     return torch.cat([torch.zeros(len(x), 1).double(), h], 1)
 
 

@@ -140,11 +140,8 @@ def test_failure_says_what_to_try():
     [
         ({"rho": 0.0}, "rho must be positive"),
         ({"beta": INF}, "beta must be finite"),
-        ({"n_features": 1}, "n_features"),
-        ({"p_h": torch.tensor([0.1, 0.2, 0.3, 0.1])}, "p_h must sum to 1"),
         ({"p_h": torch.tensor([0.5, 0.5, 0.0, 0.0])}, "positive for every memory"),
         ({"p_q": torch.tensor([0.0, 0.5, 0.5])}, "p_q must be positive"),
-        ({"p_q": torch.tensor([0.5, 0.5])}, "targets must have shape"),
         ({"patterns": 2.0 * torch.eye(5)}, "unit rows"),
     ],
 )
@@ -153,19 +150,14 @@ def test_impossible_parameters_are_refused(changes, message):
         uniform().replace(**changes)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"tol": 0.0}, "tol"),
-        ({"max_iter": 0}, "max_iter"),
-        ({"starts": sp.OrderParameters(torch.zeros(2, 3), torch.zeros(3, 1))}, "starts.m"),
-    ],
-)
-def test_bad_solver_arguments_are_refused(arguments, message):
+def test_bad_solver_arguments_are_refused():
     problem = uniform()
-    starts = arguments.pop("starts", sp.random_starts(problem, 2, generator=generator()))
-    with pytest.raises(ValueError, match=message):
-        solver.solve(problem, starts, **arguments)
+    starts = sp.random_starts(problem, 2, generator=generator())
+    for bad in ({"tol": 0.0}, {"max_iter": 0}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            solver.solve(problem, starts, **bad)
+    with pytest.raises(ValueError, match=r"starts\.m"):
+        solver.solve(problem, sp.OrderParameters(torch.zeros(2, 3), torch.zeros(3, 1)))
 
 
 def test_temperatures_outside_the_theory_warn():

@@ -163,13 +163,7 @@ def test_what_finite_rho_changes():
         spectrum = stability.antisymmetric_spectrum(grown, twins, 0)
         torch.testing.assert_close(spectrum, direct, rtol=0, atol=1e-10)
         tops.append(float(spectrum[0]))
-        # At a given state the direction is damped by ς(z), up to a radial admixture of O(1/z).
-        undamped = stability.antisymmetric_spectrum(grown.replace(rho=INF), twins, 0)
-        z = grown.gain * float(c.x_bar[0].norm())
-        damping = z / (math.hypot(z, 1.0) + 1.0) if math.isfinite(z) else 1.0
-        assert damping * float(undamped[0]) <= tops[-1] + 1e-12
-        assert tops[-1] <= float(undamped[0]) * damping * (1.0 + 1.0 / z) + 1e-12
-    # The state moves too, and here that wins: the top eigenvalue comes down as ϱ grows, as 1/ϱ.
+    # The state moves too: the top eigenvalue comes down as ϱ grows, as 1/ϱ.
     assert tops[0] > tops[1] > tops[2] > tops[3]
     for a, b in pairwise(tops[:3]):
         assert 7.0 < (a - tops[3]) / (b - tops[3]) < 13.0

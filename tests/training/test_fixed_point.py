@@ -162,18 +162,6 @@ def test_batches_reach_the_loss_of_exact_steps(problem, weighted):
     assert steps.history[1].loss < exact.history[1].loss
 
 
-def test_rows_without_weight_do_not_poison_a_batch(problem):
-    case = problem(12, rows=13, weighted=True)
-    weight = case.sample_weight.clone()
-    weight[::2] = 0.0
-    dataset = ArrayDataset.of(case.x, case.targets, weight)
-    result = fit(case.params, dataset, FixedPoint(batch_size=1), max_iter=2)
-    assert_feasible(result.params)
-    kept = ArrayDataset(Batch(case.x, case.targets, weight).take(weight > 0))
-    other = fit(case.params, kept, FixedPoint(batch_size=1), max_iter=2)
-    assert torch.equal(result.params.w, other.params.w)
-
-
 # Symmetry
 
 

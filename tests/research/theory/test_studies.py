@@ -57,15 +57,6 @@ def test_curves_are_the_known_overlaps_and_samples_lie_near():
         assert abs(mean[0] - value) < 0.01 + 4 * error[0]
 
 
-def test_labels_break_the_symmetry_below_the_line():
-    labels = ((0.9, 0.05, 0.05), (0.05, 0.9, 0.05))
-    setting = studies.Setting(2, 2, rho=1.0, upsilon=0.3, soft_labels=labels)
-    found = studies.compare_overlaps(setting, "beta", [3.0, 6.0], [], generator=generator())
-    assert found.curves["own teacher memory"][1] == pytest.approx(0.7283, abs=5e-5)
-    assert np.isnan(found.curves["symmetric"]).all()
-    assert found.r_hat is None
-
-
 @pytest.fixture(scope="module")
 def three():
     beta = np.linspace(3.3, 3.6, 7).tolist()
