@@ -12,11 +12,6 @@ import torch
 from mnemosphere.model.batch import Batch
 
 
-@pytest.fixture
-def case(problem):
-    return problem(40, rows=53, memories=5, varsigma=0.5, clustered=True)
-
-
 def test_a_part_keeps_rows_labels_and_weights_together(problem):
     batch = problem(1, rows=11, weighted=True).batch
     order = [7, 0, 3]
@@ -69,8 +64,9 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize("name", BAD_ROWS)
-def test_bad_rows_are_refused_in_one_line(case, name):
+def test_bad_rows_are_refused_in_one_line(problem, name):
     break_it, message = BAD_ROWS[name]
+    case = problem(40, rows=53)
     with pytest.raises(ValueError, match=message) as caught:
         break_it(case.batch).check(case.params)
     assert "\n" not in str(caught.value)

@@ -18,7 +18,7 @@ from mnemosphere.model.objectives import joint, marginal
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.fit import fit
-from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 
 
 def statistics(case, params, rule=joint):
@@ -140,10 +140,11 @@ def test_dead_memories_without_labels_get_the_prior():
 # Batches
 
 
-def test_one_batch_of_all_rows_is_the_exact_step(problem):
+@pytest.mark.parametrize("solver", [FixedPoint(batch_size=1000), PassFixedPoint(None)])
+def test_one_batch_of_all_rows_is_the_exact_step(problem, solver):
     case = problem(9)
     exact = fit(case.params, case.dataset, FixedPoint(None), max_iter=4)
-    large = fit(case.params, case.dataset, FixedPoint(batch_size=1000), max_iter=4)
+    large = fit(case.params, case.dataset, solver, max_iter=4)
     assert torch.equal(exact.params.w, large.params.w)
     assert torch.equal(exact.params.p, large.params.p)
 

@@ -30,24 +30,6 @@ def test_a_figure_is_a_picture_and_its_numbers(run, tmp_path, figure):
     assert sorted(p.name for p in out.parent.iterdir()) == ["figure.json", "figure.png"]
 
 
-def test_the_same_seed_gives_the_same_numbers(run, tmp_path):
-    command = [
-        "theory",
-        "overlaps",
-        *FIGURES["overlaps"].split(),
-        "--out",
-        tmp_path / "a.svg",
-        "--json",
-    ]
-    first, second = (run(*command).json["data"] for _ in range(2))
-    assert first == second
-    other = run(*command, "--seed", "1").json["data"]
-    assert other["points"] != first["points"]
-    assert other["curves"]["own teacher memory"] == pytest.approx(
-        first["curves"]["own teacher memory"], abs=1e-4, nan_ok=True
-    )
-
-
 def test_beta_too_large_for_the_features_is_noted(run, tmp_path):
     sizes = ["--beta", "30", "--along", "rho", "--features", "100", "--steps", "2", "--points", "0"]
     command = ["theory", "overlaps", *sizes, "--out", tmp_path / "o.png", "--json"]
