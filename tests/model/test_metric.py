@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from mnemosphere.model import metric
@@ -63,8 +64,9 @@ def test_whitening_does_not_depend_on_a_rotation_of_the_features():
     torch.testing.assert_close(*seen, rtol=0, atol=1e-9)
 
 
-def test_many_coordinates_are_seen_along_their_principal_axes():
-    n = metric.MAX_RANK + 3
+@pytest.mark.parametrize("more", [3, 211])  # fewer and more than rows
+def test_many_coordinates_are_seen_along_their_principal_axes(more):
+    n = metric.MAX_RANK + more
     index, targets = labeled(211, 3)
     z = (randn(3, n, seed=3)[index] + randn(211, n, seed=5)) * torch.logspace(0, -2, n)
     a = metric.start(Batch(standard_rows(z), targets), shrinkage=1.0)
