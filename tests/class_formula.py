@@ -1,5 +1,7 @@
 """Class probabilities written down once more, in NumPy: P(y|x) = Σ_γ s_γ(x) g_γ,y."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ive, logsumexp
@@ -9,11 +11,11 @@ FLOOR = 0.003  # of the class prior in every soft label
 Array = NDArray[np.float64]
 
 
-def log_omega(beta: float, n: int) -> float:
+def log_omega(beta: float | Array, n: int) -> Any:
     """log Ω_N(β)/Ω_N(0) by SciPy's Bessel function; for moderate N and β."""
     order = n / 2 - 1
     bessel = np.log(ive(order, beta)) + beta
-    return float(gammaln(n / 2) + order * np.log(2 / beta) + bessel)
+    return gammaln(n / 2) + order * np.log(2 / beta) + bessel
 
 
 def net_of_smoothing(p: Array, smoothing: float) -> Array:

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -176,14 +177,6 @@ def gradient(stats: Statistics, params: Parameters) -> tuple[Tensor, Tensor, Ten
     return stats.gradient_w(params), of_p, stats.gradient_beta(params)
 
 
-class Oracle(NamedTuple):
-    log_omega = staticmethod(log_omega_series)
-    log_joint = staticmethod(plain_log_joint)
-    loss = staticmethod(plain_loss)
-    mean_loss = staticmethod(plain_mean_loss)
-    gradient = staticmethod(plain_gradient)
-
-
 @pytest.fixture(scope="session")
 def problem():
     """The factory of random problems."""
@@ -193,7 +186,10 @@ def problem():
 @pytest.fixture(scope="session")
 def oracle():
     """The plain differentiable model."""
-    return Oracle()
+    return SimpleNamespace(
+        log_omega=log_omega_series, log_joint=plain_log_joint, loss=plain_loss,
+        mean_loss=plain_mean_loss, gradient=plain_gradient,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

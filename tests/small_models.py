@@ -46,27 +46,46 @@ def converge_memories(params: Parameters, batch: Batch) -> Parameters:
 
 
 def tangent_basis(w: Tensor) -> Tensor:
-    """Orthonormal columns (N, N−1) orthogonal to w (N,)."""
-    return torch.linalg.qr(torch.cat([w[:, None], torch.eye(N, dtype=w.dtype)], 1)).Q[:, 1:]
+    """Orthonormal columns (n, n−1) orthogonal to w (n,)."""
+    return torch.linalg.qr(torch.cat([w[:, None], torch.eye(len(w), dtype=w.dtype)], 1)).Q[:, 1:]
+
+
+def mean_loss(params: Parameters, batch: Batch, rule: LabelRule) -> Tensor:
+    """By sample weight; autograd goes through."""
+    losses, _ = rule(log_joint_differentiable(params, batch.x), batch.targets)
+    weight = torch.ones_like(losses) if batch.sample_weight is None else batch.sample_weight
+    return (weight * losses).sum() / weight.sum()
+
+
+def dense_class_split(
+    params: Parameters, memory: int, batch: Batch, rule: LabelRule
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Hessian of the loss over (u, a), copies at w ± u with class weights p/2 ± p_h√g∘a/2.
+
+    Also the bases of u and of a, columns across w and across √g.
+    """
+    root = (params.p[memory + 1] / params.p_h[memory + 1]).sqrt()
+    t, s = tangent_basis(params.w[memory]), tangent_basis(root)
+    grown = duplicate(params, torch.tensor([memory]))
+
+    def loss(z: Tensor) -> Tensor:
+        u = t @ z[: t.shape[1]]
+        v = params.p_h[memory + 1] / 2 * root * (s @ z[t.shape[1] :])
+        w, p = [*grown.w], [*grown.p]
+        for k, sign in ((memory, 1), (params.n_memories, -1)):
+            w[k] = w[k] + sign * u
+            w[k] = w[k] / w[k].norm()
+            p[k + 1] = p[k + 1] + sign * v
+        moved = grown.replace(w=torch.stack(w), p=torch.stack(p))
+        return mean_loss(moved, batch, rule)
+
+    start = torch.zeros(t.shape[1] + s.shape[1], dtype=torch.float64)
+    return torch.autograd.functional.hessian(loss, start), t, s
 
 
 def dense_splitting_matrix(
     params: Parameters, memory: int, batch: Batch, rule: LabelRule
 ) -> Tensor:
-    """Autograd Hessian of the loss of the split network in coordinates of the tangent space."""
-    basis = tangent_basis(params.w[memory])
-    grown = duplicate(params, torch.tensor([memory]))
-
-    def loss(coordinates: Tensor) -> Tensor:
-        u = basis @ coordinates
-        first = params.w[memory] + u
-        second = params.w[memory] - u
-        rows = [*params.w.unbind()]
-        rows[memory] = first / first.norm()
-        w = torch.stack([*rows, second / second.norm()])
-        losses, _ = rule(log_joint_differentiable(grown.replace(w=w), batch.x), batch.targets)
-        if batch.sample_weight is None:
-            return losses.mean()
-        return (losses * batch.sample_weight).sum() / batch.sample_weight.sum()
-
-    return torch.autograd.functional.hessian(loss, torch.zeros(N - 1, dtype=torch.float64))
+    """The same with class weights shared evenly: in coordinates of the tangent space."""
+    hessian, t, _ = dense_class_split(params, memory, batch, rule)
+    return hessian[: t.shape[1], : t.shape[1]]

@@ -214,23 +214,10 @@ def test_no_measured_number_is_typed_by_hand():
     ] == []  # no leftovers
 
 
-@pytest.mark.parametrize(
-    "written", ["It is 3% better.", "It takes\n2.5 s.", "On 3 of the 7 sets.", "Off by 2e-3.",
-                "It is 0.93 ± 0.01.", "From 0.2 to 0.5.", "| a | 12 points |"],
-)  # fmt: skip
-def test_a_measured_number_in_a_sentence_is_found(written):
-    assert len(prose.typed_numbers(f"# Page\n\n{written}\n")) == 1
-    for aside in (f"```text\n{written}\n```", f"`{written}`", f"<!--=a b-->{written}<!--/-->",
-                  f"<!-- begin: a -->\n{written}\n<!-- end: a -->", "    " + written.replace("\n", " ")):  # fmt: skip
-        assert prose.typed_numbers(f"# Page\n\n{aside}\n") == []
-
-
 def test_pages_of_the_guide_are_short():
     assert {page.name for page in PAGES} > prose.GUIDE
     words = {page: prose.n_words(page.read_text(encoding="utf-8")) for page in PAGES}
     assert prose.too_long(words) == []
-    longer = {page: n + prose.MOST_WORDS for page, n in words.items()}
-    assert len(prose.too_long(longer)) == len(prose.GUIDE) + 1
 
 
 # What users ask first, and words of the answer: on the page itself or on one that it links to.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from mnemosphere import files
 # Atomic writes
 
 
-@pytest.mark.parametrize("error", [OSError("no space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [partial(OSError, 28, "No space left"), KeyboardInterrupt])
 @pytest.mark.parametrize("broken", ["replace", "fsync"])
 @pytest.mark.parametrize("existing", [True, False])
 def test_a_failed_write_leaves_everything_as_it_was(tmp_path, monkeypatch, error, broken, existing):
@@ -25,11 +26,12 @@ def test_a_failed_write_leaves_everything_as_it_was(tmp_path, monkeypatch, error
         path.write_bytes(b"old")
 
     def fail(*args):
-        raise error
+        raise error()
 
     monkeypatch.setattr(os, broken, fail)
-    with pytest.raises(type(error)):
+    with pytest.raises((OSError, KeyboardInterrupt)) as caught:
         files.write_atomically(path, b"new")
+    assert error is KeyboardInterrupt or str(path) in str(caught.value)
     assert [p.name for p in tmp_path.iterdir()] == (["file"] if existing else [])
     if existing:
         assert path.read_bytes() == b"old"
@@ -187,12 +189,3 @@ def test_links_are_followed_and_nothing_but_regular_files_is_replaced(tmp_path):
             files.write_atomically(name, b"new")
     assert Path("/dev/null").is_char_device()
     assert [path.name for path in target.parent.iterdir()] == ["file"]
-
-
-def test_a_full_disk_is_named(tmp_path, monkeypatch):
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match=r"No space left on device: '.*model'"):
-        files.write_atomically(tmp_path / "model", b"new")

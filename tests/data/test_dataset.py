@@ -15,12 +15,9 @@ from mnemosphere.data.dataset import ArrayDataset, Cursor, StreamedBatch, held_o
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sums import Sums
 from mnemosphere.numerics import sphere
+from runs import seeded
 
 N_ROWS, N, COLUMNS = 53, 7, 4
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def numbered(n: int = N_ROWS, *, weighted: bool = True) -> Batch:

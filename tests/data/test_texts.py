@@ -36,10 +36,8 @@ def test_every_kind_of_encoder_is_the_same_one(given):
     [
         other_words,
         lambda texts: hashed_words(texts)[:, ::-1],
-        lambda texts: -hashed_words(texts),
         lambda texts: 2 * hashed_words(texts),
         lambda texts: hashed_words(texts)[:, :-1],
-        lambda texts: hashed_words([text.upper() for text in texts]) + 0.1,
     ],
 )
 def test_other_vectors_are_refused(other):

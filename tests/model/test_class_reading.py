@@ -1,16 +1,15 @@
-"""Class probabilities of a memory: against mpmath, SciPy's search and formulas in NumPy."""
+"""Class probabilities of a memory: against SciPy's functions and formulas in NumPy."""
 
 from __future__ import annotations
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
-from class_formula import FLOOR, log_probabilities, log_shares, net_of_smoothing
+from class_formula import FLOOR, log_omega, log_probabilities, log_shares, net_of_smoothing
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
@@ -45,17 +44,6 @@ def smoothed(problem):
     return with_soft_labels(params, clean), clean
 
 
-def test_smoothing_is_undone_exactly(smoothed):
-    params, clean = smoothed
-    net = net_class_weights(params, EPSILON)
-    prior = params.p[:, :-1].sum(0) / params.p[:, :-1].sum()
-    prior = torch.cat([prior, torch.zeros(1).double()])
-    assert_close(net, params.p_h[:, None] * ((1 - FLOOR) * clean + FLOOR * prior), rtol=1e-12,
-                 atol=1e-17)  # fmt: skip
-    assert net[:, -1].max() < 1e-17  # nobody asked for "none of them"
-    assert (net[:, :-1] >= 0.999 * FLOOR * params.p_h[:, None] * prior[:-1]).all()
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
 def test_any_class_weights_keep_the_weight_of_their_memory(problem, smoothing):
     """Weights that no smoothing made too: entries below its part count as nothing."""
@@ -86,15 +74,9 @@ def test_counted_labels_are_those_of_the_rows(smoothed):
 
 
 def exponents(params, x):
-    """h (B, P+1) with log Ω from mpmath."""
-    beta, half = mpmath.mpf(float(params.beta)), mpmath.mpf(params.n_features) / 2
-    with mpmath.workdps(40):
-        log_omega = (
-            mpmath.loggamma(half)
-            + (half - 1) * mpmath.log(2 / beta)
-            + mpmath.log(mpmath.besseli(half - 1, beta))
-        )
-    h = params.varsigma * float(params.beta) * (x @ params.w.T) - float(log_omega)
+    """h (B, P+1) with log Ω from SciPy."""
+    beta = float(params.beta)
+    h = params.varsigma * beta * (x @ params.w.T) - log_omega(beta, params.n_features)
     return torch.cat([torch.zeros(len(x), 1).double(), h], 1)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from mnemosphere.model import objectives
 from mnemosphere.model.curvature import Krylov, Nearest
 from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.kernel import accumulate, log_joint_differentiable
+from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from research.paper.descent import Descent
@@ -92,25 +92,6 @@ def test_a_sample_of_rows_is_the_problem_of_those_rows():
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("beta", [1.0, 4.0, 20.0])
-def test_saddle_exactly_above_the_split_temperature(seed, beta):
-    batch = make_data(seed)
-    params = converge_memories(make_params(seed, beta=beta), batch)
-    beta_split = Krylov(tol=1e-11)(params, batch).beta_split
-    stats = accumulate(params, batch, objectives.joint)
-    for memory in range(P):
-        dense = dense_splitting_matrix(params, memory, batch, objectives.joint)
-        assert (torch.linalg.eigvalsh(dense)[0] < 0) == (params.beta_eff > beta_split[memory])
-        # DESIGN: ‖w_bar‖ / λ_max(Σ r x_⊥ x_⊥ᵀ), read off the dense matrix.
-        top = (
-            params.beta_eff * stats.w_bar[memory].norm() / B - torch.linalg.eigvalsh(dense)[0]
-        ) / (params.beta_eff**2)
-        torch.testing.assert_close(
-            beta_split[memory], stats.w_bar[memory].norm() / B / top, rtol=1e-9, atol=0
-        )
-
-
-@pytest.mark.parametrize("seed", range(2))
 def test_antisymmetric_eigenvalue_of_the_fixed_point_map(seed):
     """It equals β_eff/β_split(μ): the autograd Jacobian of the duplicated network's map."""
     batch = make_data(seed)
@@ -147,17 +128,3 @@ def test_a_memory_without_rows_is_no_saddle():
     assert bool(torch.isfinite(found.lambda_min).all())
     assert bool(torch.isfinite(found.direction).all())
     assert abs(float(found.lambda_min[0])) < 1e-12
-
-
-def test_methods_say_how_many_rows_they_want():
-    """As many as they would draw themselves: more rows than that change nothing but the draw."""
-    method = Nearest(rows_per_memory=5, strongest=7, steps=3)
-    assert method.rows_wanted(P) == 15
-    assert Krylov().rows_wanted(P) is None
-    batch, params = make_data(6), make_params(6)
-    drawn = torch.randperm(B, generator=torch.Generator().manual_seed(8))[:15]
-    generators = [torch.Generator().manual_seed(8) for _ in range(2)]
-    torch.randperm(B, generator=generators[1])
-    one = method(params, batch, generator=generators[0])
-    two = method(params, batch.take(drawn), generator=generators[1])
-    torch.testing.assert_close(one.lambda_min, two.lambda_min, rtol=1e-12, atol=0)

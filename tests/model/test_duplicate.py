@@ -5,8 +5,7 @@ import torch
 
 from mnemosphere.model import objectives
 from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.kernel import accumulate, evaluate, log_joint_differentiable
-from mnemosphere.model.m_step import displacement, maximize_bound
+from mnemosphere.model.kernel import evaluate, log_joint_differentiable
 from small_models import P, make_data, make_params
 
 RULES = [
@@ -31,18 +30,3 @@ def test_duplication_changes_neither_density_nor_loss(which):
         )
     assert grown.p_h[0] == params.p_h[0]
     assert torch.equal(grown.p[0], params.p[0])
-
-
-def test_a_fixed_point_stays_a_fixed_point():
-    batch = make_data(8)
-    params = make_params(8, beta=20.0)
-    for _ in range(300):
-        stats = accumulate(params, batch, objectives.joint)
-        old, params = params, maximize_bound(params, stats.w_bar, stats.p_bar)
-        if float(displacement(old, params).largest) < 1e-11:
-            break
-    for which in ([1], [0, 2], [0, 1, 2]):
-        grown = duplicate(params, torch.tensor(which))
-        stats = accumulate(grown, batch, objectives.joint)
-        moved = displacement(grown, maximize_bound(grown, stats.w_bar, stats.p_bar))
-        assert float(moved.largest) < 2e-11

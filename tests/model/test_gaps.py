@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import quad
-from torch.func import grad
+from torch.autograd.functional import jacobian
 
 from mnemosphere.model import gaps, objectives, retrieval
 from mnemosphere.model.batch import Batch
@@ -54,22 +53,6 @@ def by_hand(params, x):
     return (h[:, :, None] + params.p.log()[None]).logsumexp(1)
 
 
-def test_the_mean_over_directions_is_a_bessel_function():
-    # One unknown coordinate of three: ±r; two: a circle; against the integral itself.
-    w, row = torch.tensor([[0.6, 0.0, 0.8]], dtype=DOUBLE), [0.5, np.nan, 0.4]
-    x, gap = gaps.split(torch.tensor([row], dtype=DOUBLE))
-    room = np.sqrt(1 - 0.41)
-    assert gap.room.item() == pytest.approx(room)
-    circle, _ = quad(lambda t: np.exp(5 * 0.7 * np.cos(t)) / (2 * np.pi), 0, 2 * np.pi)
-    assert float(log_omega_ratio(torch.tensor(3.5, dtype=DOUBLE), 2)) == pytest.approx(
-        np.log(circle)
-    )
-    lift, expected = gap.over(w, 5.0)
-    assert lift.item() == 0.0  # the memory has nothing there
-    torch.testing.assert_close(x, torch.tensor([[0.5, 0.0, 0.4]], dtype=DOUBLE))
-    assert expected.item() > 0
-
-
 @pytest.mark.parametrize(("m", "error"), [(1, 0.31), (2, 0.24), (3, 0.21), (23, 0.16), (101, 0.16)])
 def test_the_closed_form_is_near_the_bessel_function(m, error):
     kappa = torch.logspace(-2, 3.5, 60, dtype=DOUBLE)
@@ -94,7 +77,7 @@ def test_log_joint_and_statistics_of_rows_with_gaps(problem):
         return -(targets * by_hand(q, x)).sum() / B
 
     stats = accumulate(params, Batch(x, targets), objectives.joint)
-    wanted = grad(loss, argnums=(0, 1, 2))(params.w, params.p, params.beta)
+    wanted = jacobian(loss, (params.w, params.p, params.beta))
     for found, oracle in zip(gradient(stats, params), wanted, strict=True):
         torch.testing.assert_close(found, oracle, rtol=1e-10, atol=1e-12)
 

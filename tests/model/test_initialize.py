@@ -7,10 +7,7 @@ from torch.testing import assert_close
 
 from mnemosphere.model import initialize
 from mnemosphere.numerics import sphere
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
+from runs import seeded
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import torch
 from scipy import sparse
 from sklearn.cluster import KMeans
 
+from draws import generator
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
@@ -18,14 +19,7 @@ N = 5
 
 
 def rows(n, seed=0, features=N):
-    generator = torch.Generator().manual_seed(seed)
-    return sphere.sample_uniform(
-        n, features, generator=generator, dtype=torch.float64, device="cpu"
-    )
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+    return sphere.sample_uniform(n, features, generator=generator(seed), dtype=torch.float64)
 
 
 def objective(x, label, k, weight):

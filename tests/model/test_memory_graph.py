@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from draws import blobs, generator
 from mnemosphere.model import memory_graph
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import (
@@ -18,22 +19,8 @@ from mnemosphere.model.memory_graph import (
     sharing_temperature,
     spread_labels,
 )
-from mnemosphere.numerics import vmf
 
-SIZES = (41, 23, 31)
 N, C = 5, 3
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def blobs(seed=0, concentration=60.0):
-    """Rows around three orthogonal directions, their cluster."""
-    cluster = torch.repeat_interleave(torch.arange(C), torch.tensor(SIZES))
-    centers = torch.eye(N, dtype=torch.float64)[:C]
-    kappa = torch.tensor(concentration, dtype=torch.float64)
-    return vmf.sample(centers[cluster], kappa, generator=generator(seed)), cluster
 
 
 def unlabeled(x, weight=None):

@@ -5,34 +5,13 @@ import torch
 
 from mnemosphere.model import objectives
 from mnemosphere.model.curvature import Nearest
-from mnemosphere.model.duplicate import duplicate, share_out, split
-from mnemosphere.model.kernel import evaluate, log_joint_differentiable
+from mnemosphere.model.duplicate import share_out, split
+from mnemosphere.model.kernel import evaluate
 from mnemosphere.numerics import polytope
-from small_models import B, C, N, P, converge_memories, make_data, make_params, tangent_basis
+from small_models import B, C, N, P, converge_memories, dense_class_split, make_data, make_params
 
 RULES = [objectives.joint, objectives.JointConditional(0.3), objectives.Unsupervised(0.2)]
 EVERY_ROW = Nearest(B, B, steps=N + C, classes=True)
-
-
-def dense(params, memory, batch, rule):
-    """Hessian of the loss over (u, a), copies at w ± u with class weights p/2 ± p_h√g∘a/2."""
-    root = (params.p[memory + 1] / params.p_h[memory + 1]).sqrt()
-    across = torch.linalg.qr(torch.cat([root[:, None], torch.eye(C + 1).double()], 1)).Q[:, 1:]
-    basis = tangent_basis(params.w[memory])
-    grown = duplicate(params, torch.tensor([memory]))
-
-    def loss(z):
-        u = basis @ z[: N - 1]
-        v = params.p_h[memory + 1] / 2 * root * (across @ z[N - 1 :])
-        w, p = [*grown.w], [*grown.p]
-        for k, sign in ((memory, 1), (P, -1)):
-            w[k] = w[k] + sign * u
-            w[k] = w[k] / w[k].norm()
-            p[k + 1] = p[k + 1] + sign * v
-        moved = grown.replace(w=torch.stack(w), p=torch.stack(p))
-        return rule(log_joint_differentiable(moved, batch.x), batch.targets)[0].mean()
-
-    return torch.autograd.functional.hessian(loss, torch.zeros(N - 1 + C).double())
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
@@ -46,7 +25,7 @@ def test_lambda_is_that_of_the_dense_hessian(rule, beta):
     assert found.class_direction is not None
     # Gains below a millionth of the pull of the rows are let go.
     for memory in range(P):
-        lowest = torch.linalg.eigvalsh(dense(params, memory, batch, rule))[0]
+        lowest = torch.linalg.eigvalsh(dense_class_split(params, memory, batch, rule)[0])[0]
         torch.testing.assert_close(found.lambda_min[memory], lowest, rtol=1e-6, atol=1e-12)
     assert bool((found.lambda_min <= plain.lambda_min).all())
     torch.testing.assert_close(found.beta_split, plain.beta_split)

@@ -6,7 +6,7 @@ from functools import lru_cache
 import pytest
 import torch
 
-from mnemosphere.model import duplicate as duplicate
+from draws import generator
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import certify
@@ -17,12 +17,9 @@ from mnemosphere.theory import stability
 from mnemosphere.theory.limits import from_parameters
 from mnemosphere.theory.saddle_point import OrderParameters
 from mnemosphere.theory.solver import solve
+from small_models import dense_class_split, mean_loss, tangent_basis
 
 N, ROWS, MEMORIES, CLASSES = 7, 23, 3, 5
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def rows(seed=0, n=ROWS):
@@ -42,47 +39,15 @@ def stationary(beta=1.9, varsigma=0.7, seed=0):
     p = p * (p_h / p.sum(1))[:, None]
     w = x[[2, 11, 17]]
     params = Parameters(w, p, torch.tensor(beta).double(), varsigma, p_h, p_q)
+    return at_rest(params, x, q), x, q
+
+
+def at_rest(params, x, q):
+    """The stationary point that the theory's solver finds from here."""
     problem, state = from_parameters(params, Batch(x, q))
     found = solve(problem, OrderParameters(state.m[None], state.p[None]), tol=1e-11)
-    found = found.raise_if_failed()
-    x_bar = found.m_hat[0].T @ x
-    w = x_bar / x_bar.norm(dim=1, keepdim=True)
-    return params.replace(w=w, p=found.p[0]), x, q
-
-
-def loss(params, x, q, rule, weight):
-    value, _ = rule(kernel.log_joint_differentiable(params, x), q)
-    return (weight * value).sum() / weight.sum()
-
-
-def tangent_basis(v):
-    """Orthonormal columns across the vector v."""
-    return torch.linalg.qr(torch.cat([v[:, None], torch.eye(len(v)).double()], 1))[0][:, 1:]
-
-
-def dense(params, x, q, memory, rule, weight):
-    """Hessian over (u, a) of a memory and its copy, by autograd, and over sums as well."""
-    grown = duplicate.duplicate(params, torch.tensor([memory]))
-    twin = [memory, MEMORIES]
-    g = params.p[memory + 1] / params.p_h[memory + 1]
-    t, s = tangent_basis(params.w[memory]), tangent_basis(g.sqrt())
-    size = t.shape[1] + s.shape[1]
-
-    def move(theta):
-        w, p = list(grown.w), list(grown.p)
-        for i, z in zip(twin, theta.reshape(2, size), strict=True):
-            moved = grown.w[i] + t @ z[: t.shape[1]]
-            w[i] = moved / moved.norm()
-            shift = s @ z[t.shape[1] :]  # a; the copy's g changes by √g∘a, its p by that × p_h/2
-            p[i + 1] = grown.p[i + 1] + params.p_h[memory + 1] / 2 * g.sqrt() * shift
-        changed = grown.replace(w=torch.stack(w), p=torch.stack(p))
-        return loss(changed, x, q, rule, weight)
-
-    h = torch.autograd.functional.hessian(move, torch.zeros(2 * size).double())
-    h = h.reshape(2, size, 2, size)
-    apart = h[0, :, 0] - h[0, :, 1] - h[1, :, 0] + h[1, :, 1]
-    mixed = h[0, :, 0] + h[0, :, 1] - h[1, :, 0] - h[1, :, 1]
-    return apart, mixed, t, s
+    x_bar = found.raise_if_failed().m_hat[0].T @ x
+    return params.replace(w=x_bar / x_bar.norm(dim=1, keepdim=True), p=found.p[0])
 
 
 @pytest.mark.parametrize(
@@ -91,11 +56,11 @@ def dense(params, x, q, memory, rule, weight):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_lambda_is_the_lowest_eigenvalue_of_the_doubled_network(rule, weighted):
     params, x, q = stationary()
-    weight = torch.rand(ROWS, generator=generator(3)).double() + 0.1
-    weight = weight if weighted else torch.ones(ROWS).double()
-    found = joint_split(params, Batch(x, q, weight if weighted else None), rule)
+    weight = torch.rand(ROWS, generator=generator(3)).double() + 0.1 if weighted else None
+    batch = Batch(x, q, weight)
+    found = joint_split(params, batch, rule)
     for memory in range(MEMORIES):
-        h, _, t, s = dense(params, x, q, memory, rule, weight)
+        h, t, s = dense_class_split(params, memory, batch, rule)
         lowest = float(torch.linalg.eigvalsh(h)[0])
         assert float(found.lambda_joint[memory]) == pytest.approx(lowest, abs=1e-12)
         # The direction attains it, in the coordinates u of w and v of p.
@@ -140,10 +105,7 @@ def test_a_memory_of_one_class_is_a_minimum_and_one_of_two_is_not():
     p_h, p_q = torch.tensor([0.0, 0.5, 0.5], dtype=torch.float64), q.mean(0)
     p = torch.stack([0 * p_q, torch.tensor([0.5, 0.0, 0.0]).double(), p_q - p_q[0] * q[0]])
     params = Parameters(center[[0, 11]], p, torch.tensor(3.1).double(), 1.0, p_h, p_q)
-    problem, state = from_parameters(params, Batch(x, q))
-    found = solve(problem, OrderParameters(state.m[None], state.p[None]), tol=1e-11)
-    x_bar = found.raise_if_failed().m_hat[0].T @ x
-    params = params.replace(w=x_bar / x_bar.norm(dim=1, keepdim=True), p=found.p[0])
+    params = at_rest(params, x, q)
     both = certify(params, Batch(x, q), learn_beta=False)
     assert both.kinds == ("minimum", "minimum")
     assert both.joint_kinds == ("minimum", "label saddle")
@@ -159,33 +121,10 @@ def test_labels_that_say_the_same_everywhere_leave_the_minimum():
     params, x, _ = stationary()
     q = params.p_q.expand(ROWS, CLASSES)
     flat = params.replace(p=params.p_h[:, None] * params.p_q)
-    problem, state = from_parameters(flat, Batch(x, q))
-    found = solve(problem, OrderParameters(state.m[None], state.p[None]), tol=1e-11)
-    x_bar = found.raise_if_failed().m_hat[0].T @ x
-    flat = flat.replace(w=x_bar / x_bar.norm(dim=1, keepdim=True))
+    flat = at_rest(flat, x, q)
     result = joint_split(flat, Batch(x, q))
     assert result.kinds == ("minimum",) * MEMORIES
     assert float(result.lambda_joint.abs().max()) < 1e-12
-
-
-def lowest_by_hand(params, x, q, memory):
-    """λ of the joint likelihood, from the dense matrix over (u, a), class by class."""
-    w, beta, n = params.w[memory], params.beta_eff, len(x)
-    p = params.p[memory + 1]
-    density = kernel.log_joint_differentiable(params, x).exp()
-    share = (params.beta_eff * x @ w - log_omega_ratio(params.beta, x.shape[1])).exp()
-    r = share[:, None] * p * q / density  # (B, C+1)
-    g = p / p.sum()
-    t = torch.linalg.svd(w[None])[2][1:].T  # (N, N−1)
-    a = torch.linalg.svd(g.sqrt()[None])[2][1:].T
-    across = x @ t
-    pull = (r.sum(1) * (x @ w)).sum()
-    s = beta * pull * torch.eye(t.shape[1]).double() - beta**2 * across.T @ (
-        r.sum(1)[:, None] * across
-    )
-    c = beta * (across.T @ (r / g.sqrt())) @ a
-    whole = torch.cat([torch.cat([s, -c], 1), torch.cat([-c.T, c.new_zeros(2 * c.shape[1:])], 1)])
-    return float(torch.linalg.eigvalsh(whole / n)[0])
 
 
 @pytest.mark.parametrize("ratio", [1.01, 1.5])
@@ -205,7 +144,8 @@ def test_a_saddle_whose_labels_say_nothing_is_a_saddle(ratio, seed):
     params = Parameters(w, p_h[:, None] * q[:1], ratio * split, 1.0, p_h, q[0])
     found = joint_split(params, Batch(x, q))
     assert found.kinds == ("saddle",)
-    exact = lowest_by_hand(params, x, q, 0)
+    hessian, *_ = dense_class_split(params, 0, Batch(x, q), objectives.joint)
+    exact = float(torch.linalg.eigvalsh(hessian)[0])
     assert exact < 0
     assert float(found.lambda_joint[0]) == pytest.approx(exact, abs=1e-6 * float(found.scale[0]))
 
@@ -240,12 +180,12 @@ def test_with_free_weights_each_class_must_be_a_minimum_of_its_own():
     assert float(alone.beta_split[0, 0]) == pytest.approx(spread, rel=1e-9)
     # A copy with a small share of class A gains by moving, as the eigenvalue says.
     share, step = 1e-3, 1e-2
-    before = loss(params, x, q, objectives.joint, torch.ones(100).double())
+    before = mean_loss(params, batch, objectives.joint)
     p = torch.cat([params.p, share * torch.tensor([[0.2, 0.0]]).double()])
     p[1, 0] -= 0.2 * share
     moved = torch.tensor([[math.cos(step), math.sin(step)]]).double()
     grown = params.replace(w=torch.cat([params.w, moved]), p=p, p_h=p.sum(1))
-    change = float(loss(grown, x, q, objectives.joint, torch.ones(100).double()) - before)
+    change = float(mean_loss(grown, batch, objectives.joint) - before)
     expected = 0.5 * share * step**2 * float(alone.lambda_min[0, 0])
     assert change == pytest.approx(expected, rel=1e-2)
     # Below the β_split of the widest class no share of any class gains.

@@ -7,12 +7,9 @@ import pytest
 import torch
 from scipy import integrate, stats
 
+from draws import generator
 from mnemosphere.numerics import vmf
 from mnemosphere.numerics.sphere import project
-
-
-def generator(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 def direction(n, seed=0, dtype=torch.float64):

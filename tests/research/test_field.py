@@ -107,15 +107,8 @@ def test_separate_clusters_are_easy_for_every_part(part, method, key):
 @pytest.mark.filterwarnings("ignore")
 def test_cells_are_stored_and_an_interrupted_run_goes_on(tmp_path, capsys):
     methods = ("--methods", "k-NN", "logistic regression", "--sets", "wine", "--folds", "2")
-    options = [
-        "field",
-        "classify",
-        *methods,
-        "--out",
-        str(tmp_path),
-        "--cells",
-        str(tmp_path / "c"),
-    ]
+    places = ("--out", str(tmp_path), "--cells", str(tmp_path / "c"))
+    options = ["field", "classify", *methods, *places]
     assert start.main(options) == 0
     before = (tmp_path / "classify.json").read_bytes()
     content = json.loads(before)

@@ -29,25 +29,6 @@ def test_every_benchmark_explains_itself(name, capsys):
     assert f"python -m research {name}" in capsys.readouterr().out
 
 
-def head(**changes):
-    return report.head("python -m research field") | changes
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (head(command="python -m research field --again"), None),
-        (head(versions={"mnemosphere": "0.0.1"}), "measured with 0.0.1, run again: python -m "),
-        (head(versions={}), "measured with an unknown version"),
-        (head(device="another processor"), "more than one machine: "),
-        (head(defaults="other"), "measured with other defaults"),
-    ],
-)
-def test_tables_that_may_not_be_shown(other, message):
-    found = stored.problems("ranks", [head(), other])
-    assert (found == []) if message is None else (message in found[0])
-
-
 def test_tables_on_pages_have_results():
     for page in pages.PAGES:
         for name in pages.marks.names(page.read_text(encoding="utf-8")):

@@ -8,20 +8,14 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from research.paper import REGISTRY, accuracy, interpretability, memories
+from research.paper import REGISTRY
 
 KEYS = {
     "name", "title", "quick", "command", "settings", "seeds", "data", "device", "threads", "defaults",
     "versions", "seconds", "finished", "measured", "paper", "remarks", "pictures",
 }  # fmt: skip
 
-SLOW = {
-    "fig2",
-    "fig4",
-    "fig4-starts",
-    "prior",
-    "regularizer",
-}  # what table1 and fig4 run, other settings
+SLOW = {"fig2", "fig4", "fig4-starts", "prior", "regularizer"}  # as table1 and fig4, other settings
 NAMES = [
     pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
     for name in REGISTRY
@@ -34,7 +28,7 @@ def accuracies(result):
 
 @pytest.mark.parts("name")
 @pytest.mark.parametrize("name", NAMES)
-def test_results_are_complete_and_say_that_they_are_quick(quick_runs, name):
+def test_results_are_complete_say_that_they_are_quick_and_show_something(quick_runs, name):
     folder, result = quick_runs.folder(name), quick_runs.result(name)
     assert set(result) == KEYS
     assert result["quick"] is True
@@ -48,12 +42,6 @@ def test_results_are_complete_and_say_that_they_are_quick(quick_runs, name):
     }  # fmt: skip
     assert all(path.stat().st_size < 1_000_000 for path in folder.iterdir())
     json.dumps(result, allow_nan=False)
-
-
-@pytest.mark.parts("name")
-@pytest.mark.parametrize("name", NAMES)
-def test_pictures_show_something(quick_runs, name):
-    folder, result = quick_runs.folder(name), quick_runs.result(name)
     assert result["pictures"]
     for picture in result["pictures"]:
         pixels = imread(folder / picture)[..., :3]
@@ -95,16 +83,6 @@ def test_fig1_learns_clean_memories(quick_runs):
         assert (np.diff(curve[1]) > 0).all()
 
 
-@pytest.mark.slow
-def test_fig2_low_beta_makes_twins(quick_runs):
-    rows = {
-        (row["case"], row["solver"]): row["memory"]
-        for row in quick_runs.result("fig2")["measured"]["rows"]
-    }
-    assert rows["beta=6", "sgd"]["twin"] > rows["beta=18", "sgd"]["twin"] + 0.02
-    assert rows["beta=18", "fixed-point"]["noisy"] == 0
-
-
 def test_fig3_the_nearest_memory_mostly_decides(quick_runs):
     for row in quick_runs.result("fig3")["measured"]["rows"]:
         found = row["fidelity"]
@@ -117,19 +95,15 @@ def test_fig3_the_nearest_memory_mostly_decides(quick_runs):
         assert found["all"] == pytest.approx(mixed, abs=0.02)
 
 
-def test_accuracy_with_splitting_is_like_that_without(quick_runs):
-    methods = quick_runs.result("fig6")["measured"]["sweeps"]["mnist"]
+def test_fig6_splitting_is_as_accurate_and_saves_arithmetic_more_at_larger_widths(quick_runs):
+    measured = quick_runs.result("fig6")["measured"]
+    methods = measured["sweeps"]["mnist"]
     plain, split = (np.array(methods[m]["accuracy"]) for m in ("sgd", "sgd-split"))
     assert abs((split - plain).mean()) < 4
     for method in methods:
         accuracy = methods[method]["accuracy"]
         assert accuracy[-1] > accuracy[0] + 2  # more memories help
         assert accuracy[-1] > 80
-
-
-def test_splitting_saves_arithmetic_and_more_of_it_at_larger_widths(quick_runs):
-    measured = quick_runs.result("fig6")["measured"]
-    methods = measured["sweeps"]["mnist"]
     saved = np.array(methods["sgd"]["work"]) / np.array(methods["sgd-split"]["work"])
     assert saved[-1] > 1.2
     assert saved[-1] > saved[0]
@@ -138,7 +112,7 @@ def test_splitting_saves_arithmetic_and_more_of_it_at_larger_widths(quick_runs):
     assert line["b"] > 0
 
 
-def test_memories_leave_the_trunk_and_spread(quick_runs):
+def test_fig5_memories_leave_the_trunk_and_splitting_thins_it(quick_runs):
     measured = quick_runs.result("fig5")["measured"]
     for one in measured["runs"].values():
         assert one["overlap_first"] > 0.95
@@ -152,10 +126,6 @@ def test_memories_leave_the_trunk_and_spread(quick_runs):
         assert one["clusters"][-1] > 0.8 * one["memories"]
         assert one["reunions"] < 0.02
         assert one["leaves_the_trunk"] < one["passes"] / 2
-
-
-def test_splitting_thins_the_trunk(quick_runs):
-    measured = quick_runs.result("fig5")["measured"]
     without, split = measured["runs"]["without"], measured["runs"]["with"]
     assert split["memories"] == without["memories"] == 32
     assert measured["trunk_ratio"] > 1
@@ -178,22 +148,3 @@ def test_copies_part_above_beta_split_only_unless_class_weights_are_free(quick_r
         assert free["distance"] > 0.05
         assert free["gain"] > max(held["gain"], 1e-4)
     assert sides == {True, False}
-
-
-def test_full_size_settings_are_the_authors():
-    (table,) = accuracy.EXPERIMENTS
-    (figure3,) = interpretability.EXPERIMENTS
-    figure1, figure2 = memories.EXPERIMENTS
-    for experiment, size in ((figure1, 25), (figure2, 1000), (table, 1000), (figure3, 2000)):
-        settings = experiment.settings(False)
-        assert settings["memories"] == size
-        assert (settings["max_epochs"], settings["patience"]) == (300, 1)
-        assert (settings["validation"], settings["smoothing"]) == (0.1, 0.1)
-        sgd = settings["sgd"]
-        assert (sgd["batch_size"], sgd["momentum"], sgd["sweeps"]) == (1000, 0.99, 10)
-        assert sgd["learning_rate"] == pytest.approx(0.01)
-    cases = {case["name"]: case for case in table.settings(False)["cases"]}
-    assert [case["beta"] for case in cases.values()] == [6, 10, 14, 18, None]
-    assert [case["varsigma"] for case in cases.values()] == [1, 1, 1, 1, 0.25]
-    assert cases["varsigma=0.25"]["start"] == 1.0
-    assert [case["beta"] for case in figure1.settings(False)["cases"]] == [16]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -61,32 +59,6 @@ def test_curves_count_rows_that_are_right_and_far_enough():
     right = np.array([True, True, False, True])
     margin = np.array([0.5, 2.0, 9.0, 0.0])
     assert robustness.accuracy_curve(right, margin, (0.0, 0.5, 1.0)) == [0.5, 0.25, 0.25]
-
-
-@pytest.mark.slow
-def test_the_study_writes_curves_that_fall_and_certificates_below_attacks(
-    tmp_path, capsys, monkeypatch
-):
-    out = tmp_path / "r.json"
-    monkeypatch.setattr(robustness, "VARSIGMA", (0.6, 1.0))
-    robustness.main(["--sets", "iris", "--rows", "17", "--memories", "5", "--out", str(out)])
-    assert "conditional" in capsys.readouterr().out
-    before = out.read_bytes()
-    robustness.main(["--sets", "iris", "--resume", "--out", str(out)])  # nothing is left to do
-    assert out.read_bytes() == before
-    runs = json.loads(out.read_text())["runs"]
-    assert [run["value"] for run in runs if run["swept"] == "varsigma"] == [0.6, 1.0]
-    assert [run["value"] for run in runs if run["swept"] == "C"] == list(robustness.PENALTIES)
-    assert {run["swept"] for run in runs} == {"", "varsigma", "C", "geometry"}
-    for run in runs:
-        assert (np.diff(run["certified"]) <= 0).all()
-        assert (np.array(run["certified"]) <= np.array(run["attacked"])).all()
-        assert run["accuracy"] > 0.4  # strong penalties are part of the sweep
-
-    monkeypatch.setattr(pages, "read", lambda name: json.loads(out.read_text()))
-    for make in pages.TABLES.values():
-        assert "oint" in make().text or "1 tables, mean" in make().text
-    assert len(pages.curves().axes) == 1
 
 
 def test_each_length_has_the_setting_that_certifies_most_on_the_rows_for_choosing():

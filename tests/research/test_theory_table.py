@@ -4,9 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
-
-from research.theory import facts as theory_facts
 
 ROOT = Path(__file__).parents[2]
 RESULT = ROOT / "research" / "results" / "benchmarks" / "theory_vs_gibbs.json"
@@ -67,11 +64,6 @@ def test_small_ladders_forget_their_start():
     gap = np.abs(np.subtract(data["from_idle"], data["from_paired"])).max(1)
     assert data["n_features"][:2] == [100, 150]
     assert gap[:2].max() < 0.1 < gap[2]
-
-
-def test_a_number_that_a_page_wants_must_be_there():
-    with pytest.raises(ValueError, match="wants 'moon' of line"):
-        theory_facts.fact("line", "moon")
 
 
 def test_no_line_begins_with_the_mark_of_a_number():

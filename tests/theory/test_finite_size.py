@@ -2,11 +2,11 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from scipy import special
 
+from class_formula import log_omega
 from draws import generator
 from mnemosphere import theory
 from mnemosphere.numerics import vmf
@@ -17,15 +17,6 @@ def solved(problem, n_starts=12):
     starts = theory.random_starts(problem, n_starts, generator=generator())
     found = theory.solve_saddle_point(problem, starts, tol=1e-12).raise_if_failed()
     return found[int(found.objective.argmax())], float(found.objective.max())
-
-
-def log_omega(kappa, n):
-    """Log of Ω_N(κ)/Ω_N(0) by SciPy."""
-    order = n / 2 - 1
-    return (
-        np.log(special.ive(order, kappa)) + kappa - order * np.log(kappa / 2)
-        + special.gammaln(n / 2)
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("n_teacher", "upsilon", "beta"), [(1, 0.7, 3.0), (2, 0.4, 4.5)])

@@ -11,9 +11,8 @@ from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel
-from mnemosphere.theory import limits, solver
+from mnemosphere.theory import limits
 from mnemosphere.theory import saddle_point as sp
-from mnemosphere.theory.problem import SaddlePointProblem
 
 
 def data(seed=0):
@@ -86,35 +85,6 @@ def test_noise_and_varsigma_are_inverse(upsilon):
         ]
         assert gaps[1] < gaps[0] / 50
         assert gaps[1] < 1e-5
-
-
-def single_memory_overlap(problem):
-    """Of one memory at finite N: its posterior is von Mises–Fisher around Σ_c x^c.
-
-    That sum concentrates on ϱ N A_N(β*) Σ_b x_b, so E[m_b] = A_N(β ϱ N A_N(υN) ‖Σ x‖) ⟨x_b, Σ x⟩/‖Σ x‖.
-    """
-    n = problem.n_features
-    kappa = torch.tensor(problem.upsilon * n, dtype=torch.float64)
-    total = problem.patterns.sum(0)
-    norm = total.norm()
-    gain = problem.beta * problem.rho * n * bessel.mean_resultant(kappa, n) * norm
-    return problem.patterns @ (total / norm) * bessel.mean_resultant(gain, n)
-
-
-def test_single_memory_is_the_vmf_posterior_as_n_grows():
-    gaps = []
-    for n in (10**3, 10**4, 10**5):
-        problem = SaddlePointProblem.uniform(3, 1, beta=2.0, rho=0.4, upsilon=0.7, n_features=n)
-        start = sp.random_starts(problem, 1, generator=generator())
-        m = solver.solve(problem, start).raise_if_failed().m[0, :, 0]
-        gaps.append(float((m - single_memory_overlap(problem)).abs().max()))
-    assert gaps[0] < 1e-3
-    for a, b in pairwise(gaps):
-        assert 9.5 < a / b < 10.5
-    # In closed form: m_hat = 1, so ς(2 β_eff ϱ √P*)/√P*.
-    z = 2.0 * problem.beta_eff * 0.4 * math.sqrt(3.0)
-    expected = z / (math.sqrt(z * z + 1.0) + 1.0) / math.sqrt(3.0)
-    torch.testing.assert_close(m, torch.full_like(m, expected), rtol=0, atol=1e-12)
 
 
 def noisy_copies(n_patterns, copies, n, varsigma, seed=0):

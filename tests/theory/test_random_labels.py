@@ -6,7 +6,7 @@ import torch
 from scipy import optimize
 
 from draws import generator
-from mnemosphere.theory import random_labels, saddle_point, solver, teacher_student
+from mnemosphere.theory import random_labels, saddle_point, solver
 from mnemosphere.theory.problem import SaddlePointProblem
 
 SETTING = {"beta": 5.0, "rho": 1.0, "upsilon": 0.3, "n_features": 250}
@@ -74,27 +74,6 @@ def test_equal_class_weights_give_the_papers_equation():
     assert average.free_entropy.tolist() == pytest.approx([value, value], abs=1e-9)
     # Where labels say nothing the symmetric state is the best, at this temperature.
     assert float(average.spread.max()) < 1e-4
-
-
-def test_gibbs_chains_break_where_the_averaged_equation_does_not():
-    g = torch.tensor([[0.85, 0.15], [0.2, 0.8]], dtype=torch.float64)
-    average = random_labels.solve_random_labels(
-        2, 2, 1, **SETTING, labels=g[None], n_starts=6, generator=generator(4)
-    )
-    papers = SaddlePointProblem.uniform(2, 2, **SETTING, p_q_teacher=g.mean(0))
-    m, _ = best_of(papers)
-    assert float((m.amax(1) - m.amin(1)).max()) < 1e-4
-    seed = generator(5)
-    teacher = teacher_student.sample_teacher(2, 250, 1, upsilon=0.3, soft_labels=g, generator=seed)
-    data = teacher_student.sample_data(teacher, 1.0, generator=seed)
-    posterior = teacher_student.sample_posterior(
-        teacher, data, n_memories=2, beta=5.0, n_chains=2, n_burn_in=30, n_sweeps=60,
-        generator=seed,
-    )  # fmt: skip
-    mean = posterior.overlaps().mean
-    sampled = float((mean.amax(1) - mean.amin(1)).max())
-    assert sampled > 0.25
-    assert sampled == pytest.approx(float(average.spread[0]), abs=0.12)
 
 
 def test_bad_arguments_are_refused():

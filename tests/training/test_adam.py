@@ -74,17 +74,6 @@ def test_a_memory_keeps_out_of_classes_that_it_has_no_weight_for(problem):
     assert (new.p[p > 0] > 0).all()
 
 
-def test_small_steps_descend_the_conditional_loss(problem, oracle):
-    case = problem(33, rows=37, labels="full", clustered=True)
-    solver = Adam(steps=1000, angle=1e-3, learning_rate=1e-3, decay=(0.0, 0.0))
-    params, state = case.params, solver.start(case.params)
-    losses = []
-    for _ in range(20):
-        losses.append(float(oracle.mean_loss("conditional", params, case.x, case.targets)))
-        params, state = take(solver, params, state, case)
-    assert (np.diff(losses) < 0).all()
-
-
 def test_the_rate_fades_along_half_a_cosine(problem):
     """With no memory of earlier gradients every step of a memory turns it by atan(rate)."""
     case = problem(36, rows=17, clustered=True)

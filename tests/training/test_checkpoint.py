@@ -160,10 +160,6 @@ def rewrite(path, tensors=None, **changes):
     files.write_tensors(path, tensors or load_file(path), meta | changes)
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-100])
-
-
 def lost_tensor(path):
     tensors = load_file(path)
     del tensors["best.w"]
@@ -176,21 +172,13 @@ def change(path, name, factor):
     rewrite(path, tensors)
 
 
-def flipped_bit(path):
-    content = path.read_bytes()
-    path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (truncate, "is damaged or not a safetensors file"),
-        (flipped_bit, "has been changed since it was written"),
         (lost_tensor, "is damaged: the tensor 'best.w' is missing"),
         (lambda path: rewrite(path, waited=-1), "is damaged: waited is -1"),
         (lambda path: change(path, "params.p", 2.0), "is damaged: row"),
         (lambda path: change(path, "state.w", torch.inf), "is damaged: state.w has numbers"),
-        (lambda path: rewrite(path, version=99), "has format version 99, this release reads 6"),
     ],
     ids=lambda v: getattr(v, "__name__", None),
 )

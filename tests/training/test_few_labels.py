@@ -43,25 +43,6 @@ def test_class_weights_solve_the_linear_system(problem, weighted):
     assert_close(found.p[0] / found.p_h[0], found.p_q, rtol=1e-12, atol=0)
 
 
-def test_labels_reach_memories_that_meet_none():
-    """Two half circles of memories; one label at an end of each; the other end learns of it."""
-    angle = torch.linspace(0, 2.4, 12, dtype=torch.float64)
-    arc = torch.stack([angle.cos(), angle.sin()], 1)
-    zero = torch.zeros(12, 2, dtype=torch.float64)
-    w = torch.cat([torch.cat([arc, zero], 1), torch.cat([zero, arc], 1)])
-    fine = torch.linspace(0, 2.4, 133, dtype=torch.float64)
-    path = torch.stack([fine.cos(), fine.sin()], 1)
-    zero = torch.zeros(133, 2, dtype=torch.float64)
-    x = torch.cat([torch.cat([path, zero], 1), torch.cat([zero, path], 1)])
-    classes = torch.full((266,), -1)
-    classes[0], classes[133] = 0, 1
-    data = Batch(x, objectives.soft_labels(classes, 2, 0.1, dtype=torch.float64))
-    params = from_memories(w, torch.tensor([0.45, 0.45, 0.1]).double(), beta=20.0)
-    soft = label_memories(params, data).p[1:, :2]
-    assert (soft[:12, 0] > 1.5 * soft[:12, 1]).all()
-    assert (soft[12:, 1] > 1.5 * soft[12:, 0]).all()
-
-
 def circles(rows, seed):
     """Two circles of latitude on the globe, half a radian apart: two classes."""
     generator = torch.Generator().manual_seed(seed)

@@ -208,16 +208,6 @@ def test_early_stopping_keeps_the_best(case, opposite):
     assert "stopped improving" in result.message
 
 
-def test_convergence_by_relative_loss(case):
-    result = fit(case.params, case.dataset, FixedPoint(None), max_iter=200, tol=1e-3)
-    assert result.status == "converged"
-    losses = [record.loss for record in result.history]
-    changes = np.abs(np.diff(losses)) / np.abs(losses[1:])
-    assert changes[-1] < 1e-3
-    assert (changes[:-1] >= 1e-3).all()
-    assert result.message == f"converged after {len(losses)} passes"
-
-
 def test_accuracy_counts_labeled_rows_only(problem):
     case = problem(42, rows=5, classes=2)
     scores = log_joint(case.params, case.x)[:, :-1]

@@ -18,7 +18,7 @@ from mnemosphere.model.objectives import joint, marginal
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.fit import fit
-from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 
 
 def statistics(case, params, rule=joint):
@@ -42,11 +42,12 @@ def statistics(case, params, rule=joint):
     contrast=st.floats(0.0, 6.0),
     clustered=st.booleans(),
     learn_beta=st.booleans(),
+    learn_weights=st.booleans(),
     rule=st.sampled_from([joint, marginal]),
 )
-def test_the_loss_never_increases(problem, log_beta, learn_beta, rule, **kwargs):
+def test_the_loss_never_increases(problem, log_beta, learn_beta, learn_weights, rule, **kwargs):
     case = problem(beta=math.exp(log_beta), **kwargs)
-    solver = FixedPoint(learn_beta=learn_beta)
+    solver = FixedPoint(learn_beta=learn_beta, learn_weights=learn_weights)
     params, state = case.params, solver.start(case.params)
     before = math.inf
     for _ in range(5):
@@ -139,10 +140,11 @@ def test_dead_memories_without_labels_get_the_prior():
 # Batches
 
 
-def test_one_batch_of_all_rows_is_the_exact_step(problem):
+@pytest.mark.parametrize("solver", [FixedPoint(batch_size=1000), PassFixedPoint(None)])
+def test_one_batch_of_all_rows_is_the_exact_step(problem, solver):
     case = problem(9)
     exact = fit(case.params, case.dataset, FixedPoint(None), max_iter=4)
-    large = fit(case.params, case.dataset, FixedPoint(batch_size=1000), max_iter=4)
+    large = fit(case.params, case.dataset, solver, max_iter=4)
     assert torch.equal(exact.params.w, large.params.w)
     assert torch.equal(exact.params.p, large.params.p)
 
@@ -159,18 +161,6 @@ def test_batches_reach_the_loss_of_exact_steps(problem, weighted):
     assert reached == pytest.approx(exact.history[-1].loss, abs=0.03)
     # and from the first pass on they are ahead
     assert steps.history[1].loss < exact.history[1].loss
-
-
-def test_rows_without_weight_do_not_poison_a_batch(problem):
-    case = problem(12, rows=13, weighted=True)
-    weight = case.sample_weight.clone()
-    weight[::2] = 0.0
-    dataset = ArrayDataset.of(case.x, case.targets, weight)
-    result = fit(case.params, dataset, FixedPoint(batch_size=1), max_iter=2)
-    assert_feasible(result.params)
-    kept = ArrayDataset(Batch(case.x, case.targets, weight).take(weight > 0))
-    other = fit(case.params, kept, FixedPoint(batch_size=1), max_iter=2)
-    assert torch.equal(result.params.w, other.params.w)
 
 
 # Symmetry

@@ -17,7 +17,7 @@ from mnemosphere.numerics import sphere
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import Splitting, grow, line_search
+from mnemosphere.training.growth import Splitting, grow
 from mnemosphere.training.sgd import SGD
 from runs import Break, Log, assert_same_params, assert_same_state, seeded, timeless
 
@@ -143,22 +143,6 @@ def test_running_statistics_are_expanded_along_the_lineage():
 
 
 # The line search
-
-
-def test_a_split_that_would_raise_the_loss_is_made_smaller():
-    rows = make_data()
-    params = make_params(rows, 3, 6)
-    found = Nearest(B, B)(params, rows)
-    which = (found.lambda_min < 0).nonzero()[:, 0]
-
-    def loss(delta):
-        return evaluate(split(params, which, found.direction, delta), rows, objectives.joint)
-
-    before = evaluate(params, rows, objectives.joint)
-    assert loss(0.8) < before < loss(1.6)
-    grown, delta, _ = line_search(params, rows, objectives.joint, which, found, 1.6)
-    assert delta == 0.8  # though 0.4 is better: it is not sought
-    assert evaluate(grown, rows, objectives.joint) == loss(0.8)
 
 
 def test_no_split_by_default_raises_the_loss():

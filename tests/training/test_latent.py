@@ -5,29 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
+from draws import blobs, generator
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import group, share_graph
 from mnemosphere.model.parameters import from_memories
-from mnemosphere.numerics import vmf
 from mnemosphere.training import latent
 from mnemosphere.training.fit import fit
 
-SIZES = (41, 23, 31)
 N, C = 5, 3
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def blobs(seed=0, concentration=60.0):
-    """Rows around three orthogonal directions, their cluster."""
-    cluster = torch.repeat_interleave(torch.arange(C), torch.tensor(SIZES))
-    centers = torch.eye(N, dtype=torch.float64)[:C]
-    kappa = torch.tensor(concentration, dtype=torch.float64)
-    return vmf.sample(centers[cluster], kappa, generator=generator(seed)), cluster
 
 
 def unlabeled(x, columns=1):

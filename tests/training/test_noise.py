@@ -6,13 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mnemosphere.numerics import sphere, vmf
-from mnemosphere.numerics.bessel import inverse_mean_resultant
+from draws import generator
+from mnemosphere.numerics import sphere
 from mnemosphere.training.noise import SphereNoise
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def rows(n, features, seed=1, dtype=torch.float64):
@@ -40,14 +36,3 @@ def test_directions_are_uniform_across_the_row():
     expected = (torch.eye(features, dtype=x.dtype) - x[0, :, None] * x[0]) / (features - 1)
     assert_close(u.T @ u / n, expected, rtol=0, atol=5 * 0.5 / math.sqrt(n))
     assert u.mean(0).norm() < 5 / math.sqrt(n)
-
-
-@pytest.mark.parametrize("features", [3, 211])
-def test_mean_overlap_is_that_of_the_von_mises_fisher_law(features):
-    noise = SphereNoise(0.6)
-    x = rows(1, features).expand(20_000, -1)
-    kappa = inverse_mean_resultant(torch.tensor(noise.overlap, dtype=x.dtype), features)
-    drawn = (vmf.sample(x, kappa, generator=generator()) * x).sum(1)
-    mine = (noise(x, generator(1)) * x).sum(1)
-    error = float(drawn.std()) / math.sqrt(len(drawn))
-    assert float(drawn.mean()) == pytest.approx(float(mine.mean()), abs=4 * error)

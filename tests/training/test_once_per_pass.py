@@ -11,8 +11,7 @@ from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.objectives import joint
 from mnemosphere.numerics import sphere
-from mnemosphere.training.fit import fit
-from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
+from mnemosphere.training.fixed_point import PassFixedPoint
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -57,12 +56,3 @@ def test_a_dead_memory_is_found_at_the_end_of_a_pass(problem):
     assert_close(ended.w[-1], batch.x[worst], rtol=1e-12, atol=1e-12)
     assert_close(ended.w[:-1], params.w[:-1], rtol=1e-12, atol=1e-12)
     assert_feasible(ended)
-
-
-def test_exact_steps_learn_class_weights_at_once(problem):
-    case = problem(43, rows=61, memories=5)
-    found = [
-        fit(case.params, case.dataset, kind(None), max_iter=3).params
-        for kind in (FixedPoint, PassFixedPoint)
-    ]
-    assert torch.equal(found[0].p, found[1].p)

@@ -9,7 +9,6 @@ import torch
 
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import evaluate
 from mnemosphere.model.objectives import Unsupervised, joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.adam import Adam
@@ -74,21 +73,6 @@ def test_steps_that_need_no_synchronization_can_be_captured(solver, captured):
     for cuda in (False, True):
         params = SimpleNamespace(w=SimpleNamespace(is_cuda=cuda))
         assert solver.can_capture(params) == (captured and cuda)
-
-
-def test_noise_is_drawn_for_every_batch(problem):
-    case = problem(6, rows=23)
-    solver, noise = SGD(1e-30), SphereNoise(0.5)
-    steps = Steps(case.params, solver.start(case.params), solver, joint, noise)
-    generator, same = (torch.Generator().manual_seed(3) for _ in range(2))
-    for _ in range(2):
-        steps(case.batch, 1.0, generator)
-        noisy = Batch(noise(case.x, same), case.targets)
-        assert steps.mean_loss() == pytest.approx(evaluate(case.params, noisy, joint), rel=1e-9)
-    steps.add(case.batch, generator)
-    steps.step_on_all(case.batch)
-    noisy = Batch(noise(case.x, same), case.targets)
-    assert steps.mean_loss() == pytest.approx(evaluate(case.params, noisy, joint), rel=1e-9)
 
 
 @pytest.mark.parametrize("noise", [None, SphereNoise(0.5)])

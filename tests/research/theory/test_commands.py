@@ -7,22 +7,11 @@ import pytest
 from mnemosphere import __version__
 
 FIGURES = {
-    "phase-diagram": ["--teacher", "2", "--memories", "2", "--grid", "3", "--beta-range", "2", "4"],
-    "overlaps": [
-        "--features",
-        "60",
-        "--steps",
-        "3",
-        "--points",
-        "2",
-        "--teachers",
-        "2",
-        "--sweeps",
-        "8",
-    ],
-    "bifurcation": ["--teacher", "2", "--memories", "2", "--steps", "5"],
-    "free-entropy": ["--teacher", "2", "--memories", "2", "--steps", "5"],
-    "spectrum": ["--depth", "2"],
+    "phase-diagram": "--teacher 2 --memories 2 --grid 3 --beta-range 2 4",
+    "overlaps": "--features 60 --steps 3 --points 2 --teachers 2 --sweeps 8",
+    "bifurcation": "--teacher 2 --memories 2 --steps 5",
+    "free-entropy": "--teacher 2 --memories 2 --steps 5",
+    "spectrum": "--depth 2",
 }
 
 
@@ -30,7 +19,7 @@ FIGURES = {
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_is_a_picture_and_its_numbers(run, tmp_path, figure):
     out = tmp_path / "new" / "figure.png"
-    shown = run("theory", figure, *FIGURES[figure], "--out", out, "--seed", "3", "--json")
+    shown = run("theory", figure, *FIGURES[figure].split(), "--out", out, "--seed", "3", "--json")
     assert out.read_bytes().startswith(b"\x89PNG")
     record = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
     assert record == shown.json
@@ -39,26 +28,6 @@ def test_a_figure_is_a_picture_and_its_numbers(run, tmp_path, figure):
     assert record["versions"]["mnemosphere"] == __version__
     assert record["data"]
     assert sorted(p.name for p in out.parent.iterdir()) == ["figure.json", "figure.png"]
-
-
-def test_the_same_seed_gives_the_same_numbers(run, tmp_path):
-    command = ["theory", "overlaps", *FIGURES["overlaps"], "--out", tmp_path / "a.svg", "--json"]
-    first, second = (run(*command).json["data"] for _ in range(2))
-    assert first == second
-    other = run(*command, "--seed", "1").json["data"]
-    assert other["points"] != first["points"]
-    assert other["curves"]["own teacher memory"] == pytest.approx(
-        first["curves"]["own teacher memory"], abs=1e-4, nan_ok=True
-    )
-
-
-def test_the_tree_of_patterns_parts_at_beta_split(run, tmp_path):
-    out = tmp_path / "tree.png"
-    command = ["theory", "bifurcation", "--patterns", "tree", "--depth", "1", "--steps", "6"]
-    shown = run(*command, "--beta-range", "1", "10", "--out", out).stdout
-    (split,) = json.loads(out.with_suffix(".json").read_text())["data"]["splits"]
-    assert f"part at β_split = {split:.4f}" in shown
-    assert 1 < split < 10
 
 
 def test_beta_too_large_for_the_features_is_noted(run, tmp_path):
@@ -70,25 +39,14 @@ def test_beta_too_large_for_the_features_is_noted(run, tmp_path):
     assert run(*command, "--quiet").stderr == ""
 
 
-def test_infinite_rho_is_recorded_as_such(run, tmp_path):
-    command = ["theory", "spectrum", "--depth", "2", "--out", tmp_path / "s.png", "--json"]
-    assert run(*command).json["settings"]["rho"] == "inf"
-    finite = run(*command, "--rho", "50").json
-    assert finite["settings"]["rho"] == 50
-    assert "misses the equations" in finite["remarks"][0]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["overlaps", "--upsilon", "0"], "upsilon must be positive, got 0.0"),
         (["overlaps", "--uniform-share", "1"], r"must lie in [0, 1), got 1.0"),
         (["overlaps", "--soft-labels", "a;b;c"], "--soft-labels must be numbers"),
         (["examples", "--out", "x.csv"], "--out must end in .json"),
         (["phase-diagram", "--x-range", "0", "1"], "--x-range must be two numbers 0 < LOW < HIGH"),
-        (["phase-diagram", "--memories", "1"], "at least two teachers and two memories"),
         (["overlaps", "--out", "x.gif"], "--out must end in .png, .svg or .pdf"),
-        (["bifurcation", "--beta-range", "3", "2"], "--beta-range must be two numbers"),
         (["bifurcation", "--patterns", "tree", "--memories", "3"], "a power of two"),
         (["spectrum", "--depth", "7"], "depth must lie in 1..5"),
     ],

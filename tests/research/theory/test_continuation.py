@@ -5,7 +5,7 @@ import torch
 
 from draws import generator
 from mnemosphere.theory import saddle_point as sp
-from mnemosphere.theory import solver, stability, symmetric
+from mnemosphere.theory import solver, symmetric
 from mnemosphere.theory.problem import SaddlePointProblem
 from research.theory import continuation as ct
 
@@ -41,31 +41,6 @@ def test_transition_in_beta_agrees_with_the_continuation(rho, p_0):
         # In closed form β_eff² = P* + P/ϱ.
         at = problem.replace(beta=expected)
         assert at.beta_eff**2 == pytest.approx(2.0 + 2.0 / rho, rel=1e-12)
-
-
-def test_transition_of_other_sizes_has_one_mode_per_pair_of_contrasts():
-    problem = uniform(3, 5, beta=1.0)
-    expected = symmetric.symmetric_transition(problem, "beta")
-    above = problem.replace(beta=1.02 * expected)
-    values = stability.spectrum(above, symmetric_state(above))
-    # (P* − 1)(P − 1) contrasts of teachers and memories turn unstable together.
-    assert int((values > 1.0).sum()) == 8
-    assert float(values[0]) == pytest.approx(
-        above.beta_eff * symmetric.symmetric_overlap(above), rel=1e-12
-    )
-
-
-def test_labels_of_a_uniform_teacher_leave_the_transition_and_add_flat_directions():
-    p_q = torch.tensor([0.6, 0.4], dtype=torch.float64)
-    problem = SaddlePointProblem.uniform(
-        2, 2, beta=1.0, rho=2.0, upsilon=1.0, n_features=300, p_q_teacher=p_q
-    )
-    expected = symmetric.symmetric_transition(problem, "beta")
-    values = [0.95 * expected, 1.05 * expected]
-    branch = ct.trace_branch(problem, values, symmetric_state(problem.replace(beta=values[0])))
-    assert abs(branch.bifurcations[0].value - expected) < 1e-6
-    # The split of labels between coinciding memories costs nothing: an eigenvalue of exactly 1.
-    assert float((branch.points[0].eigenvalues - 1.0).abs().min()) < 1e-10
 
 
 def test_the_broken_branch_ends_on_the_symmetric_one_at_the_same_place():

@@ -57,15 +57,6 @@ def test_curves_are_the_known_overlaps_and_samples_lie_near():
         assert abs(mean[0] - value) < 0.01 + 4 * error[0]
 
 
-def test_labels_break_the_symmetry_below_the_line():
-    labels = ((0.9, 0.05, 0.05), (0.05, 0.9, 0.05))
-    setting = studies.Setting(2, 2, rho=1.0, upsilon=0.3, soft_labels=labels)
-    found = studies.compare_overlaps(setting, "beta", [3.0, 6.0], [], generator=generator())
-    assert found.curves["own teacher memory"][1] == pytest.approx(0.7283, abs=5e-5)
-    assert np.isnan(found.curves["symmetric"]).all()
-    assert found.r_hat is None
-
-
 @pytest.fixture(scope="module")
 def three():
     beta = np.linspace(3.3, 3.6, 7).tolist()
@@ -149,16 +140,3 @@ def test_spectrum_of_a_doubled_memory():
     assert found.beta_split == pytest.approx([cos / sin**2], rel=1e-10)
     # The two copies part with 5 sin²θ/cos θ; everything else is softer or zero.
     assert found.eigenvalues[0] == pytest.approx(5.0 * sin**2 / cos, rel=1e-10)
-
-
-def test_closed_form_values_are_in_the_spectrum():
-    found = studies.duplicated_spectrum(3, 2, 9.0, generator=generator())
-    for value in found.antisymmetric.ravel():
-        assert np.abs(found.eigenvalues - value).min() < 1e-10
-    np.testing.assert_allclose(
-        found.antisymmetric.max(1), found.beta_eff / found.beta_split, rtol=1e-10
-    )
-    finite = studies.duplicated_spectrum(3, 2, 9.0, 300.0, generator=generator())
-    assert 1e-6 < finite.residual < 1e-2
-    # What finite ϱ changes is of order 1/ϱ.
-    assert 0 < np.abs(finite.eigenvalues[0] - found.eigenvalues[0]) < 0.02
