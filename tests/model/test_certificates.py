@@ -16,6 +16,7 @@ from mnemosphere.model.duplicate import split
 from mnemosphere.model.kernel import accumulate, evaluate
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
+from problems import plain_log_joint
 from small_models import B, C, N, P, dense_splitting_matrix, make_data, make_params, tangent_basis
 
 EXACT = Krylov(tol=1e-11)
@@ -111,6 +112,15 @@ def test_residual_without_a_step_is_the_tangent_gradient(rule, oracle):
     torch.testing.assert_close(found.p, natural.abs().sum(1) / params.p_h)
     a = scipy.special.ive(N / 2, 5.0) / scipy.special.ive(N / 2 - 1, 5.0)
     assert float(found.beta) == pytest.approx(abs(float(gb)) / a, rel=1e-9)
+
+
+def test_a_memory_answers_for_rows_also_where_label_weights_can_be_negative():
+    batch, params = make_data(3), make_params(3)
+    mass = certify(params, batch, objectives.conditional).mass
+    log_joint = plain_log_joint(params, batch.x)
+    uniform = (params.p[0].sum().log() - log_joint.logsumexp(1)).exp().sum()
+    assert float(mass.min()) > 0
+    assert float(mass.sum() + uniform) == pytest.approx(B)
 
 
 def test_beta_counts_only_where_it_is_learned():

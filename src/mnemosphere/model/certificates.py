@@ -284,6 +284,8 @@ def certify(
     moved = residual(params, stats, rule, **learned)
     method = Krylov() if method is None else method
     found = method(params, batch.filled(), rule, generator=generator)
+    signed = not rule.supports_fixed_point  # then the weights of a row add up to 0
+    shared = accumulate(params, batch, objectives.marginal) if signed else stats
     beta_eff = params.beta_eff
     rests = torch.maximum(moved.w, moved.p[1:]).clamp_min(float(moved.beta)) <= tol
     # The value found is that of a direction, so a saddle is proven. A minimum is not, unless the
@@ -320,7 +322,7 @@ def certify(
                 joint_kinds[memory] = "not at rest"
     return Certificate(
         residual=moved,
-        mass=stats.mass[1:],
+        mass=shared.mass[1:],
         lambda_min=found.lambda_min,
         lambda_joint=lambda_joint,
         beta_split=found.beta_split,
