@@ -262,16 +262,6 @@ def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
     assert path.rows.shape == (path.steps.max() + 1, *x.shape)
 
 
-def test_gaps_that_cannot_be_filled(noisy):
-    model, held = noisy
-    gaps = held.x[:3].copy()
-    gaps[2, 0] = np.nan
-    with pytest.raises(ValueError, match="row 2 of X is NaN in column 0"):
-        model.recall(gaps, known=np.ones_like(gaps, dtype=bool))
-    with pytest.raises(ValueError, match="row 0 of X is infinite"):
-        model.recall(np.where(np.arange(5) == 0, np.inf, held.x[:3]))
-
-
 def test_few_rows_set_no_temperature(data):
     model = mn.DAMClassifier(4, normalize="unit", search=None, random_state=0).fit(*data)
     before = model.temperature_

@@ -1,7 +1,6 @@
 """Estimators on data sets that are larger than memory."""
 
 import re
-import time
 
 import numpy as np
 import pytest
@@ -10,9 +9,10 @@ from scipy import sparse
 import mnemosphere as mn
 from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.files import FileRows
-from mnemosphere.estimators.progress import size_of
+from mnemosphere.estimators import progress
+from quick_models import small
 
-N_ROWS, N, C, P = 1103, 5, 3, 7
+N_ROWS, N, C = 1103, 5, 3
 MEMORY = 16 * 8 * N * 64
 
 
@@ -36,12 +36,6 @@ def reopened(source, classes=None):
     """The same files, with nothing noted yet."""
     known = None if classes is None else np.array(classes)
     return FileDataset(FileRows(source.files.readers, MEMORY), known)
-
-
-def small(**settings):
-    given = {"varsigma": 0.7, "normalize": "unit", "max_iter": 2, "random_state": 0,
-             "device": "cpu", "precision": "float64", "objective": "joint"}  # fmt: skip
-    return mn.DAMClassifier(P, **{**given, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -131,24 +125,16 @@ def test_classes_given_and_columns_that_differ(source, rows, model):
         model.predict(narrow)
 
 
-def test_scans_of_all_rows_are_shown(source, capsys):
-    class Slow(mn.Callback):
-        """Nothing is shown in the first second."""
-
-        needs_fingerprint = True
-
-        def identify(self, identity, seed):
-            time.sleep(1)
-            return seed
-
-    small(callbacks=[Slow()], max_iter=1, verbose=1).fit(reopened(source))
-    told, n_bytes = capsys.readouterr().err, size_of(source.n_bytes)
+def test_scans_of_all_rows_are_shown(source, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_SILENT", 0.0)
+    small(max_iter=1, verbose=1).fit(reopened(source))
+    told, n_bytes = capsys.readouterr().err, progress.size_of(source.n_bytes)
     assert re.search(rf"scanning rows [\d,]+/{source.n_rows:,}  .* of {n_bytes}", told)
-    assert told.index("scanning") < told.index(f"training {P} memories")
+    assert told.index("scanning") < told.index("training 7 memories")
 
 
 def test_clusters_of_files(source, rows):
-    settings = {"n_memories": P, "normalize": "unit", "max_iter": 5, "random_state": 0}
+    settings = {"n_memories": 7, "normalize": "unit", "max_iter": 5, "random_state": 0}
     found = mn.DAMClusterer(C, **settings).fit(source)
     inside = mn.DAMClusterer(C, **settings).fit(rows[0])
     assert found.labels_.shape == (N_ROWS,)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 import torch
 from sklearn.base import clone
 from sklearn.metrics import log_loss
@@ -37,26 +36,6 @@ def test_gradient_of_the_torch_layer_is_that_of_finite_differences(read, fresh):
 
 
 # recall and samples
-
-
-@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
-def test_recall_completes_what_is_not_known(data, fresh, kind):
-    model = small(n_memories=3, normalize=kind, max_iter=None).fit(data.x, data.y)
-    known = np.random.default_rng(0).random(fresh.x.shape) < 0.4
-    known[:, :2] = True
-    x = np.where(known, fresh.x, fresh.x.mean())
-    found = model.recall(x, known=known)
-    assert found.shape == x.shape
-    if kind == "standard":
-        assert np.allclose(found[known], x[known])
-    elif kind == "unit":  # known up to one factor per row
-        for row in range(len(x)):
-            a, b = found[row, known[row]], x[row, known[row]]
-            assert np.allclose(a * np.linalg.norm(b), b * np.linalg.norm(a), atol=1e-9)
-    assert (
-        mn.interpret.score_samples(model.model_, found)
-        >= mn.interpret.score_samples(model.model_, x) - 1e-9
-    ).all()
 
 
 def test_recall_of_a_class_climbs_the_density_of_that_class(image_model, images):
@@ -123,14 +102,6 @@ def test_shrinking_keeps_most_of_what_was_known(grown, images):
     same = mn.as_estimator(mn.interpret.shrink(grown.model_, x, y, n_memories=23))
     whole = mn.as_estimator(grown.model_.with_trained(grown.model_.trained))
     assert np.array_equal(same.predict_proba(x), whole.predict_proba(x))
-
-
-def test_certificate_of_a_converged_model(data):
-    model = small(n_memories=3, solver=mn.FixedPoint(tol=1e-9), max_iter=900).fit(data.x, data.y)
-    found = model.certify(data.x, data.y)
-    assert found.at_rest
-    assert found.beta_eff == pytest.approx(0.9 * model.beta_)
-    assert found.n_iter == 0
 
 
 def test_certificate_of_a_copy_that_came_to_rest(data):

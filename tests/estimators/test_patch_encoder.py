@@ -180,15 +180,6 @@ def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell():
     np.testing.assert_allclose(encoded(10, 10)[1:, 1:], start[:-1, :-1], atol=1e-12)
 
 
-def test_rows_in_any_order_and_in_any_parts(case):
-    model, x = case
-    whole = model.transform(x)
-    order = np.random.default_rng(0).permutation(len(x))
-    np.testing.assert_allclose(model.transform(x[order]), whole[order], rtol=0, atol=1e-12)
-    one_by_one = np.vstack([model.transform(row[None]) for row in x])
-    np.testing.assert_allclose(one_by_one, whole, rtol=0, atol=1e-12)
-
-
 # rows in
 
 

@@ -117,14 +117,6 @@ def test_conditional_growth_and_certificates_on_sparse_rows(data, settings):
     torch.testing.assert_close(other.lambda_min, one.lambda_min, rtol=1e-6, atol=1e-8)
 
 
-def test_bad_sparse_rows(data):
-    rows = sparse.csr_matrix(data[0])
-    rows.data[17] = np.nan
-    row = int(np.searchsorted(rows.indptr, 17, side="right")) - 1
-    with pytest.raises(ValueError, match=f"row {row} of X is NaN in column {rows.indices[17]}"):
-        mn.DAMClassifier().fit(rows, data[1])
-
-
 def test_memories_and_decisions_name_features(data, never_dense, tmp_path):
     x, y = data
     rows = sparse.csr_matrix(x)

@@ -10,8 +10,8 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
-import class_formula
 import mnemosphere as mn
+import quick_models
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.model.gaps import overlaps
 
@@ -19,11 +19,7 @@ N = 83
 
 
 def small(**settings):
-    settings = {
-        "n_memories": 7, "normalize": "standard", "varsigma": 0.8, "max_iter": 5, "random_state": 0,
-        "objective": "joint",
-    } | settings  # fmt: skip
-    return mn.DAMClassifier(**settings)
+    return quick_models.small(**{"normalize": "standard", "max_iter": 5} | settings)
 
 
 @pytest.fixture(scope="module")
@@ -156,26 +152,6 @@ def test_remarks_on_labels(name):
     y, told = LABELS[name]
     with pytest.warns(UserWarning, match=told):
         small().fit(np.random.default_rng(0).normal(size=(len(y), 3)), y)
-
-
-@pytest.mark.parametrize("normalize", ["standard", "unit", "whitened"])
-def test_explanations_of_rows_with_missing_values_add_up_to_the_probabilities(normalize):
-    rng = np.random.default_rng(3)
-    x, y = load_iris(return_X_y=True)
-    x = np.where(rng.random(x.shape) < 0.3, np.nan, x)
-    x[np.isnan(x).all(1)] = 1.0
-    model = small(normalize=normalize, label_smoothing=0.1).fit(x, y)
-    why = model.explain(x[:41], n_nearest=7)
-    proba = model.predict_proba(x[:41])
-    np.testing.assert_allclose(why.proba, proba, rtol=1e-10)
-    soft = class_formula.soft_labels_of(model)  # (P+1, C+1)
-    parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
-    parts = (parts + why.uniform_share[:, None] * soft[0])[:, :-1]
-    np.testing.assert_allclose(parts / parts.sum(1, keepdims=True), proba, rtol=1e-8)
-    for row in range(41):
-        by_feature, best = why.features(row), np.sort(proba[row])
-        assert by_feature.log_odds == pytest.approx(np.log(best[-1] / best[-2]), rel=1e-6, abs=1e-9)
-        assert (by_feature.difference_missing == 0) or np.isnan(x[row]).any()
 
 
 def test_many_classes_of_one_size_are_no_imbalance_and_learn_the_weights_of_memories():

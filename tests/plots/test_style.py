@@ -49,11 +49,8 @@ def test_arrays_of_many_kinds_are_read(value):
     ("value", "error", "message"),
     [
         ([[1.0, np.nan]], ValueError, r"w holds nan at \[0, 1\]: only finite"),
-        ([[1.0], [np.inf]], ValueError, r"w holds inf at \[1, 0\]"),
         ([1.0], ValueError, r"w must have 2 axes, got shape \(1,\)"),
-        (np.zeros((0, 3)), ValueError, "w is empty"),
         ([["a", "b"]], TypeError, "w must be an array of numbers, got list"),
-        ([[1.0], [1.0, 2.0]], TypeError, "w must be an array of numbers"),
     ],
 )
 def test_bad_arrays_are_named(value, error, message):

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from mnemosphere.plots.curves import learning_curves
 from mnemosphere.training.callbacks import PassRecord
@@ -43,8 +42,3 @@ def test_phases_are_counted_on_and_marked():
         marks = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 2]
         assert marks == [4.5, 10.5]
     assert [text.get_text() for text in loss.texts] == [" P = 10", " P = 20", " P = 40"]
-
-
-def test_bad_histories():
-    with pytest.raises(ValueError, match="history is empty: train first"):
-        learning_curves([])
