@@ -105,11 +105,8 @@ def test_other_columns_and_files_without_texts(run, folder):
         ("predict run new.csv", "encoder 'hashed_words', which its file does not hold"),
         ("predict run new.csv --encoder hashed_words:other_words", "gives other vectors than"),
         ("predict run new.csv --encoder nowhere:encode", "--encoder nowhere:encode cannot be imp"),
-        ("train tickets.csv --out x --text massage --label intent", "did you mean 'message'?"),
         ("train tickets.csv --out x --text message --features number", "leave --features out"),
         ("train tickets.csv --out x --label intent --drop number", "--text learns from texts"),
-        ("train tickets.csv --out x --label intent --encoder a:b", "texts need --text"),
-        ("explain run new.csv --counterfactual next ENCODER", "texts have none"),
         ("recall run new.csv", "texts have none"),
     ],
 )  # fmt: skip
