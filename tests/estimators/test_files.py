@@ -80,13 +80,6 @@ def test_answers_batch_by_batch(source, rows, model):
     assert one.certify(source, max_iter=0).as_dict() == other.certify(*rows, max_iter=0).as_dict()
 
 
-def test_small_files_are_as_arrays(source, rows):
-    inside = FileDataset(FileRows(source.files.readers, 1 << 28))
-    assert inside.fits
-    one, other = small().fit(inside), small().fit(*rows)
-    np.testing.assert_array_equal(one.memories_, other.memories_)
-
-
 @pytest.mark.parametrize(
     "settings",
     [
