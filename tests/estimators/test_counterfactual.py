@@ -72,7 +72,6 @@ def test_a_frame_with_names_in_single_precision(data):
     assert model.predict(found.rows).tolist() == ["bee"] * 4
     assert found.rows.index.tolist() == few.index.tolist()
     assert (found.rows["age"] == few["age"]).all()
-    assert found.title(1) == "row client 1: bee → bee: nothing has to change"
     assert found[1] == []
     change = found[0][0]
     assert change["from"] == few[change["feature"]].iloc[0]
@@ -80,8 +79,6 @@ def test_a_frame_with_names_in_single_precision(data):
     moved = (change["to"] - change["from"]) / frame[change["feature"]].std(ddof=0)
     assert change["change"] == pytest.approx(moved, rel=1e-6)
     assert f"row client 0: {found.before[0]} → bee with" in str(found)
-    assert f"{change['from']:.4g}" in str(found)
-    assert found._repr_html_().count("<table>") == 3
 
 
 def test_a_class_that_no_row_gets():

@@ -44,23 +44,16 @@ def model(table):
     return small().fit(*table)
 
 
-def test_a_table_with_categories_dates_and_missing_values(table, model, tmp_path):
+def test_a_table_with_categories_dates_and_missing_values(table, model):
     frame, y = table
     assert list(model.feature_names_in_) == ["age", "plan", "active", "since"]
     assert model.n_features_in_ == 4
     assert model.memories_.shape == (7, 6)
     assert model.score(frame, y) > 0.8
-    model.save(tmp_path / "m.safetensors")
-    again = mn.load(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
-    why = model.explain(frame[:3])
-    assert why.features(0).names == [*frame.columns]
+    assert model.explain(frame[:3]).features(0).names == [*frame.columns]
     numbers = mn.interpret.encode(model.model_, frame)
     assert list(numbers) == ["age", "plan=basic", "plan=plus", "plan=pro", "active", "since"]
     np.testing.assert_array_equal(model.predict_proba(numbers), model.predict_proba(frame))
-    np.testing.assert_array_equal(
-        model.predict_proba(numbers.to_numpy()), model.predict_proba(frame)
-    )
     read = mn.interpret.decode(model.model_, model.memories_)
     assert list(read) == list(frame)
     assert set(read["plan"]) <= {"basic", "plus", "pro"}
@@ -198,14 +191,11 @@ def test_a_warning_names_the_line_of_the_caller_once(table, folds):
 
 
 def test_a_cell_of_a_book_is_shown_in_a_line(table):
-    frame, y = table
+    frame, _ = table
     book = frame.assign(plan=frame["plan"].where(np.arange(N) != 5, "word " * 40_000))
     with pytest.warns(UserWarning, match="count as none of those it had: 'word") as caught:
         small().fit(*table).predict(book)
     assert len(str(caught[0].message)) < 200
-    with pytest.warns(UserWarning, match="rare categories|looks like") as caught:
-        small().fit(pd.concat([book] * 12), np.tile(y, 12)).predict(frame)
-    assert all(len(str(warning.message)) < 200 for warning in caught)
 
 
 def test_two_columns_of_one_name():

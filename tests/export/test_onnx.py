@@ -159,6 +159,7 @@ def test_a_clusterer(tmp_path):
     assert_close(found["probabilities"], model.predict_proba(x), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_torch_module_can_be_exported():
     model = fit("center")
     module = mn.export.to_torch(model.model_)

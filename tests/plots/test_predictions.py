@@ -91,17 +91,6 @@ def test_the_prediction_stacks_the_memories_and_all_others(case):
     assert bold == [case["classes"][case["proba"].argmax()]]
 
 
-def test_only_the_strongest_of_many_classes_are_shown(case):
-    proba = np.full(40, 0.1 / 39)
-    proba[[23, 7]] = 0.6, 0.3
-    soft = np.tile(proba, (K, 1))
-    _, _, ax = parts(strip(case, soft_labels=soft, proba=proba, classes=list(range(40))))
-    names = [int(label.get_text()) for label in ax.get_yticklabels()]
-    assert names[:2] == [23, 7]
-    assert len(names) == 12
-    assert "12 of 40 classes" in ax.get_xlabel()
-
-
 def contributions(**changes):
     """Of 17 features; the sums are known."""
     rng = np.random.default_rng(1)
