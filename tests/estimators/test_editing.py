@@ -88,10 +88,8 @@ def test_a_soft_label_none_of_them_and_a_prior_that_follows(fitted, before):
     [
         ("without_memories", (range(7),), "at least one"),
         ("without_memories", ([7],), "no memory 7"),
-        ("without_memories", (["#-1"],), "no memory"),
         ("relabel_memory", (0, 9), "9"),
         ("relabel_memory", (0, {0: -1}), ">= 0"),
-        ("relabel_memory", (0, {}), "positive weight"),
     ],
 )
 def test_edits_that_cannot_be_made(fitted, edit, args, text):

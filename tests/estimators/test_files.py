@@ -62,9 +62,6 @@ def test_batches_are_as_good_as_in_memory(source, rows, model):
     assert model.temperature_ == pytest.approx(inside.temperature_, rel=0.5)
     np.testing.assert_allclose(model.class_prior_, inside.class_prior_, atol=0.01)
     assert model.support_.sum() == pytest.approx(inside.support_.sum(), rel=0.05)
-    typical = model.typical_rows_[:, 0]
-    nearest = rows[0][typical] / np.linalg.norm(rows[0][typical], axis=1, keepdims=True)
-    assert (np.sum(nearest * model.memories_, axis=1) > 0.5).all()
 
 
 def test_answers_batch_by_batch(source, rows, model):
@@ -111,8 +108,8 @@ def test_classes_given_and_columns_that_differ(source, rows, model):
     less = reopened(source, [0, 1])
     with pytest.raises(ValueError, match=r"labels \[2\] that are not among the classes"):
         small().fit(less)
-    plain, given = (small().fit(reopened(source, classes)) for classes in (None, [0, 1, 2]))
-    np.testing.assert_array_equal(given.memories_, plain.memories_)
+    given = small().fit(reopened(source, [0, 1, 2]))
+    np.testing.assert_array_equal(given.memories_, model.memories_)
     narrow = mn.Dataset.from_batches(lambda: [rows[0][:, :2]])
     with pytest.raises(ValueError, match="has 2 features, but DAMClassifier is expecting 5"):
         model.predict(narrow)

@@ -98,15 +98,10 @@ def test_lineage(grown, images, tmp_path):
     loaded = mn.load(tmp_path / "model.safetensors")
     x = images.x_test[:50]
     assert_same_model(grown, loaded, x)
-    assert loaded.lineage_.n_levels == grown.lineage_.n_levels
     for name, tensor in grown.lineage_.to_tensors().items():
         assert torch.equal(tensor.nan_to_num(-9), loaded.lineage_.to_tensors()[name].nan_to_num(-9))
-    for level in range(grown.lineage_.n_levels):
-        one, two = (
-            mn.as_estimator(mn.interpret.at_level(grown.model_, level)),
-            mn.as_estimator(mn.interpret.at_level(loaded.model_, level)),
-        )
-        assert np.array_equal(one.predict_proba(x), two.predict_proba(x))
+    one, two = (mn.as_estimator(mn.interpret.at_level(m.model_, 1)) for m in (grown, loaded))
+    assert np.array_equal(one.predict_proba(x), two.predict_proba(x))
 
 
 def test_header_is_readable_by_anyone(saved):
