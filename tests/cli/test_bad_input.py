@@ -10,7 +10,6 @@ TRAIN = {
     "no data": ([], "no data: give DATA"),
     "unknown label column": (["{table}", "--label", "kin"], "did you mean 'kind'?"),
     "folder without images": (["{folder}"], "is a folder without images"),
-    "hundreds of classes": (["{folder}/thin.csv"], "250 classes of 2.0 rows each"),
     "measured numbers": (["{folder}/real.csv"], "'y', taken for the label, holds measured numbers"),
     "one class": (["{folder}/same.csv"], "'lab', taken for the label, says 'A7' in every row"),
     "no labels": (["{folder}/x.npy"], "x.npy has no labels"),
@@ -28,8 +27,6 @@ TRAIN = {
 def folder(tmp_path_factory):
     here = tmp_path_factory.mktemp("bad")
     (here / "notes.txt").write_text("these are = = notes\n")
-    thin = "".join(f"{k},{k * k % 7},{k // 2}\n" for k in range(500))
-    (here / "thin.csv").write_text("a,b,label\n" + thin)
     (here / "same.csv").write_text("a,b,lab\n1,2,A7\n3,4,A7\n")
     (here / "real.csv").write_text("a,b,y\n1,2,0.5\n4,5,1.5\n3,3,2.25\n")
     np.save(here / "x.npy", np.arange(15.0).reshape(5, 3))

@@ -108,14 +108,6 @@ def test_arrays(tmp_path):
         np.testing.assert_array_equal(table.values, images.reshape(2, 12))
 
 
-def test_data_sets_by_name():
-    table = read_table("digits")
-    assert table.values.shape == (1797, 64)
-    assert table.row_names[[0, -1]].tolist() == ["train-0", "test-354"]
-    assert table.is_test.sum() == 355
-    assert table.image_shape == (8, 8)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

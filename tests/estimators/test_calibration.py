@@ -104,11 +104,11 @@ def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch():
     # Rounding depends on the size of the batch; five distinct rows, so that ties are common.
     rng = np.random.default_rng(0)
     distinct = rng.normal(size=(5, 61)) + 1
-    x = distinct[rng.integers(5, size=211)]
+    x = distinct[rng.integers(5, size=83)]
     model = mn.DAMClassifier(7, objective="joint", precision="float32", random_state=0)
     model.fit(rng.normal(size=(101, 61)) + 1, np.arange(101) % 2)
     model.calibrate(x)
-    for size in (1, 7, 211):
+    for size in (1, 7, 83):
         for answer in (mn.interpret.is_novel, mn.interpret.is_rejected):
             parts = [answer(model.model_, x[k : k + size], 0.05) for k in range(0, len(x), size)]
             assert np.concatenate(parts).mean() <= 0.05

@@ -48,8 +48,6 @@ def test_memories_are_rows_of_the_table(model, table):
     assert set(lines["feature"]) <= set(frame.columns)  # a category is one feature
     named = lines[lines["feature"] == "island"]
     assert set(named["value"]) <= set(frame["island"])
-    first = model.memory_table()["features"].iloc[0]
-    assert all(text.partition(": ")[0] in frame.columns for text in first)
 
 
 def test_contributions_of_columns_add_up(model, rows):
@@ -63,9 +61,7 @@ def test_contributions_of_columns_add_up(model, rows):
         assert [w == "missing" for w in why.written] == missing.tolist()
         assert why.written[0] == rows["island"][row]
         np.testing.assert_allclose(why.contribution.sum(1), found.overlap[row], atol=1e-10)
-    told = str(found)
-    assert "average row" in told
-    assert "island=" not in told
+    assert "island=" not in str(found)
     json = found.features(3).as_dicts()
     assert {line["value"] for line in json if line["feature"] == "bill_length_mm"} == {None}
     assert {line["value"] for line in json if line["feature"] == "island"} == {rows["island"][3]}

@@ -109,7 +109,7 @@ def test_a_class_cannot_have_more_weight_than_it_has():
 
 def test_memories_of_one_class_each_can_be_edited(data):
     """Without smoothing there is nothing to share out, so the weights of memories change."""
-    model = small(n_memories=9, label_smoothing=0.0, max_iter=None).fit(*data)
+    model = small(n_memories=9, label_smoothing=0.0, max_iter=9).fit(*data)
     for edit in (
         lambda m: mn.interpret.without_memories(m, [0]),
         lambda m: mn.interpret.relabel_memory(m, 0, 1),

@@ -137,10 +137,6 @@ def test_rows_by_name(named, data, tmp_path):
     named.save(tmp_path / "m.safetensors")
     back = mn.load(tmp_path / "m.safetensors")
     assert back.explain(data.x[:1])[0][0].typical_rows == names
-    fewer = mn.as_estimator(
-        mn.interpret.without_memories(named.model_, [int(memory) - 1 if memory else 1])
-    )
-    assert names in [tuple(line) for line in fewer.memory_table()["typical_rows"]]
 
 
 def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):

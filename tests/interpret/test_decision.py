@@ -128,17 +128,6 @@ def test_features_explain_odds_of_rows_that_the_model_is_sure_of():
         assert found.remark(int(row)) == ""
 
 
-def test_rows_without_direction_and_with_missing_values():
-    x, y = load_iris(return_X_y=True)
-    model = mn.DAMClassifier(7, normalize="unit", objective="joint", random_state=0).fit(x, y)
-    rows = np.concatenate([np.zeros((1, 4)), x[:2], x[:1]])
-    rows[3, 1] = np.nan
-    found = mn.interpret.decision.spread(model.model_, rows)
-    assert found.uniform[0] == 1.0
-    assert not found.same[0]
-    assert found.needed[0] == 8
-
-
 def test_class_frequencies_decide_only_where_memories_change_little():
     """Rows of the minority class: a memory that holds twice their frequency does say something."""
     rng = np.random.default_rng(0)

@@ -301,8 +301,7 @@ def test_a_row_that_no_row_can_be_far_enough_from():
 # Of estimators
 
 
-def tables():
-    return {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
+TABLES = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
 
 
 @pytest.mark.parametrize(
@@ -314,7 +313,7 @@ def tables():
     ],
 )
 def test_the_shortest_counterfactual_lies_beyond(name, normalize, precision):
-    x, y = tables()[name](return_X_y=True)
+    x, y = TABLES[name](return_X_y=True)
     model = mn.DAMClassifier(
         13, normalize=normalize, objective="joint", precision=precision, random_state=0
     ).fit(x[::2], y[::2])

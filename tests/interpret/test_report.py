@@ -38,10 +38,7 @@ def test_rejection_is_the_class_of_rows_out_of_scope():
     outside = figures["per_class"][2]
     assert (outside["precision"], outside["recall"]) == pytest.approx((2 / 3, 2 / 3))
     assert figures["per_class"][0]["rejected"] == 0.5
-    assert "rejected" in str(found).splitlines()[0]
     assert "50.0% of 6 rows answered, 33.3% of the answers right" in str(found)
-    ax = mn.plots.confusion_matrix(found.confusion, found.truths, answers=found.answers)
-    assert [label.get_text() for label in ax.get_xticklabels()] == found.answers
 
 
 def test_clear_errors():
