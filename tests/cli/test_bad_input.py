@@ -13,7 +13,6 @@ TRAIN = {
     "measured numbers": (["{folder}/real.csv"], "'y', taken for the label, holds measured numbers"),
     "one class": (["{folder}/same.csv"], "'lab', taken for the label, says 'A7' in every row"),
     "no labels": (["{folder}/x.npy"], "x.npy has no labels"),
-    "word for memories": (["{table}", "--memories", "many"], "--memories must be an int in the range [1, inf) or a str among"),
     "setting of another solver": (["{table}", "--momentum", "0.5"], "a setting of --solver sgd"),
     "class weight": (["{table}", "--class-weight", "dog"], "must look like LABEL=NUMBER"),
     "test fraction": (["{table}", "--test-fraction", "1"], "--test-fraction must lie in [0, 1)"),

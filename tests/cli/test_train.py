@@ -15,7 +15,6 @@ def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):
     record = json.loads((trained / "results.json").read_text())
     assert sorted(record["files"]) == sorted(path.name for path in trained.iterdir())
     assert {"model.safetensors", "config.toml", "memories.png"} < set(record["files"])
-    assert record["command"].startswith("mnemosphere train ")
     assert record["seed"] == 0
     assert record["data"]["rows"] + record["data"]["test_rows"] == kit.n_rows
     assert {"torch", "numpy", "pandas", "mnemosphere"} <= set(record["versions"])

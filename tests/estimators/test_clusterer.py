@@ -79,7 +79,6 @@ def fitted(data):
         {"precision": "float32"},
         {"smoothing": 0.0},
     ],
-    ids=lambda s: " ".join(f"{k}={v}" for k, v in s.items())[:30] or "defaults",
 )
 @pytest.mark.filterwarnings("ignore:1 of 5 clusters have no rows")
 def test_blobs_are_found(data, settings):

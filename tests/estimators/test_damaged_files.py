@@ -70,9 +70,6 @@ def test_pickles_are_refused_and_not_run(tmp_path, monkeypatch, writer):
         {"estimator": "DAMOracle"},
         *({name: GONE} for name in ("settings", "history")),
     ],
-    ids=lambda change: " ".join(f"{k}={'gone' if v is GONE else v}" for k, v in change.items())[
-        :30
-    ],
 )
 def test_nonsense_in_the_header(saved, tmp_path, change):
     path = rewritten(saved, tmp_path / "m.safetensors", lambda meta: meta | change)

@@ -276,10 +276,8 @@ def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
     found = browser.evaluate(ALL_ROWS + PROBA)
     assert_close(found, model.predict_proba(digits.x_train[:11]), atol=1e-3)
     assert "cluster" in browser.evaluate("document.getElementById('predicted').innerText")
-    tabs = browser.evaluate("[...document.querySelectorAll('[role=tab]')].map((t) => t.innerText)")
-    assert tabs == ["Play", "Recall", "Memories", "Report"]  # no labels, so no mistakes
-    for tab in tabs:
-        browser.evaluate(f"mnemosphere.openTab('{tab.lower()}')")
+    for tab in ("recall", "memories", "report"):  # no labels, so no mistakes
+        browser.evaluate(f"mnemosphere.openTab('{tab}')")
     assert silent(browser)
 
 

@@ -38,7 +38,6 @@ def test_chosen_memories_and_labels_in_their_order(w):
     np.testing.assert_array_equal(ax.images[1].get_array().data, w[2].reshape(SHAPE))
     assert texts(ax) == ["#7", r"a\$b\$", "#2", "4"]
     ax.figure.draw_without_rendering()
-    assert texts(plots.memories(w, SHAPE, indices=[7, 2], named=False)) == []
 
 
 def test_rows_that_are_no_images_become_bars(w):
@@ -46,9 +45,6 @@ def test_rows_that_are_no_images_become_bars(w):
     bars = [[bar.get_height() for bar in container] for container in ax.containers]
     largest = np.abs(w[[4, 9]]).max()
     np.testing.assert_allclose(np.array(bars) / np.abs(bars).max(), w[[4, 9]] / largest)
-    colors = [bar.get_facecolor() for bar in ax.containers[0]]
-    assert len({color for color, value in zip(colors, w[4], strict=True) if value < 0}) == 1
-    assert len(set(colors)) == 2
 
 
 def test_features_that_differ_most_by_memories(w):
