@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -161,11 +160,6 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             extra = {"text": text} if text and kind == "keyDown" else {}
             self.call("Input.dispatchKeyEvent", type=kind, key=key, **extra)
-
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        """What the window shows, or all of the page, as a PNG."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     def requests(self) -> list[str]:
         """Addresses asked for since the last `open`, the page itself and data in it left out."""

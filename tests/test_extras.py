@@ -21,13 +21,35 @@ class Block:
 
 sys.meta_path.insert(0, Block())
 """
+NEEDS = {
+    "mn.Dataset.open('rows.parquet')": "pyarrow",
+    "mn.plots.memories": "matplotlib",
+    "mn.interpret.memory_table(model)": "pandas",
+}
+REST = f"""
+import runpy
+import time
+from pathlib import Path
 
+import numpy as np
+import mnemosphere as mn
 
-def run(code):
-    """Standard output of Python without the packages of `app`; AssertionError if it fails."""
-    found = subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
-    return found.stdout
+class Slow(mn.Callback):
+    def on_start(self, run):
+        time.sleep(1)
+
+model = clf.model_
+Path("rows.parquet").write_bytes(b"PAR1")
+for line in {list(NEEDS)!r}:
+    try:
+        eval(line)
+    except ImportError as error:
+        print(error)
+sys.stderr = sys.stdout
+x = np.random.default_rng(0).normal(size=(40, 3))
+mn.DAMClassifier(3, search=None, max_iter=1, verbose=1, callbacks=[Slow()]).fit(x, x[:, 0] > 0)
+runpy.run_module("mnemosphere", run_name="__main__")
+"""
 
 
 def test_the_extra_holds_what_is_blocked():
@@ -38,52 +60,15 @@ def test_the_extra_holds_what_is_blocked():
     assert needed == {"torch", "numpy", "scipy", "scikit-learn", "safetensors"}
 
 
-NEEDS = {
-    "mn.Dataset.open('rows.parquet')": "pyarrow",
-    "mn.plots.memories": "matplotlib",
-    "mn.interpret.memory_table(model)": "pandas",
-}
-
-
-def test_the_first_example_of_the_readme_runs_and_what_is_missing_is_named(tmp_path):
+def test_without_the_extra_the_readme_runs_and_what_is_missing_is_named(tmp_path):
+    """Its first example, a fit that shows its progress, and the command line, which ends it."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    code = re.search(r"```python\n(.+?)```", text, re.DOTALL)[1]
-    code += f"""
-import os
-os.chdir({str(tmp_path)!r})
-open("rows.parquet", "wb").write(b"PAR1")
-import mnemosphere as mn
-model = clf.model_
-for line in {list(NEEDS)!r}:
-    try:
-        eval(line)
-    except ImportError as error:
-        print(error)
-"""
-    accuracy, *told = run(code).splitlines()
+    code = BLOCK + re.search(r"```python\n(.+?)```", text, re.DOTALL)[1] + REST
+    words = [sys.executable, "-c", code]
+    found = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    accuracy, *told = found.stdout.splitlines()
     assert float(accuracy) > 0.9
-    assert told == [f"this needs {name}: {how_to_install('app')}" for name in NEEDS.values()]
-
-
-def test_progress_is_shown_without_rich():
-    code = """
-import time
-import numpy as np
-import mnemosphere as mn
-
-class Slow(mn.Callback):
-    def on_start(self, run):
-        time.sleep(1)
-
-sys.stderr = sys.stdout
-x = np.random.default_rng(0).normal(size=(40, 3))
-mn.DAMClassifier(3, search=None, verbose=1, callbacks=[Slow()]).fit(x, x[:, 0] > 0)
-"""
-    assert run(code).startswith("training 3 memories 0/")
-
-
-def test_the_command_line_says_what_it_needs():
-    code = "import runpy; runpy.run_module('mnemosphere', run_name='__main__')"
-    found = subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True)
+    assert told[:3] == [f"this needs {name}: {how_to_install('app')}" for name in NEEDS.values()]
+    assert told[3].startswith("training 3 memories 0/")
     assert found.returncode != 0
-    assert found.stderr.strip().splitlines()[-1].endswith(how_to_install("app"))
+    assert (found.stdout + found.stderr).strip().endswith(how_to_install("app"))

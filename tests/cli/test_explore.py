@@ -1,16 +1,6 @@
 """A page, a graph and a card from the command line."""
 
 
-def test_a_page_holds_the_model_and_its_rows(run, tmp_path, trained, table):
-    page = tmp_path / "page.html"
-    text = run("explore", trained, table, "--out", page, "--rows", "7").stdout
-    assert "open it in a browser" in text
-    content = page.read_text(encoding="utf-8")
-    assert content.startswith(("<!doctype html>", "<!DOCTYPE html>"))
-    assert "http://" not in content.replace("http://www.w3.org", "")
-    assert "end the name in" in run("explore", trained, "--out", tmp_path / "a.png", code=2).error
-
-
 def test_card_and_page_have_the_figures_of_evaluate_or_none(run, tmp_path, trained, table, kit):
     wanted = run("evaluate", trained, table, "--json").json
     run("export", trained, table, "--out", tmp_path / "card.md")
@@ -20,6 +10,7 @@ def test_card_and_page_have_the_figures_of_evaluate_or_none(run, tmp_path, train
     assert f"value: {wanted['accuracy']:.6g}\n" in content.split("---")[1]
     assert f"| rows with a label | {wanted['rows']} |" in content
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "http://" not in page.replace("http://www.w3.org", "")
     assert f'"measured":{{"n":{wanted["rows"]},"accuracy":{wanted["accuracy"]!r},' in page
     out = tmp_path / "all"
     run("train", table, "--label", "kind", *kit.fast, "--test-fraction", "0", "--out", out, "-q")

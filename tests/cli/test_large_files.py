@@ -126,10 +126,6 @@ def without(column, row):
 
 BAD = {
     "truncated": (lambda folder: os.truncate(folder / "p2.parquet", 500), "p2.parquet cannot be read"),
-    "columns": (
-        lambda folder: change(folder, lambda table: table.drop(columns="length3")),
-        "p2.parquet cannot be read (no column 'length3'",
-    ),
     "NaN": (
         lambda folder: change(folder, without("length1", 97)),
         "p2.parquet: row 97 is NaN in column 'length1'",

@@ -6,7 +6,6 @@ import pytest
 
 from mnemosphere.cli import rows as module
 from mnemosphere.cli.options import Columns
-from mnemosphere.cli.rows import parse_shape
 from mnemosphere.data.tables import Table
 
 
@@ -70,18 +69,6 @@ def test_labels_of_every_type(values, expected, kind):
     assert rows.y.dtype.kind == kind
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"drop": ["tga"]}, "no column 'tga': did you mean 'tag'"),
-        ({"features": ["a"], "label": "a"}, "no feature is left"),
-    ],
-)
-def test_what_cannot_be_chosen(options, message):
-    with pytest.raises(ValueError, match=message):
-        choose(table(FRAME), **options)
-
-
 def test_columns_of_every_kind_stay_as_they_are_and_infinite_numbers_are_named_by_line():
     frame = pd.DataFrame({"a": [1, np.nan, 3], "b": [1.0, 2, np.inf], "y": [0, 1, 0]})
     with pytest.raises(ValueError, match=r"infinite numbers in 'b', line 4: leave them empty"):
@@ -99,11 +86,3 @@ def test_rows_called_by_name_and_parts():
     assert rows.part("train").names.tolist() == ["p"]
     with pytest.raises(ValueError, match=r"no tag 'z' in t\.csv: there are p to r"):
         rows.called(["z"])
-
-
-def test_shapes():
-    assert parse_shape("2x3", 6) == (2, 3)
-    assert parse_shape(None, 6) is None
-    for text, message in (("2x2", "4 pixels"), ("2xa", "look like"), ("6", "look like")):
-        with pytest.raises(ValueError, match=message):
-            parse_shape(text, 6)

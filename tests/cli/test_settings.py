@@ -44,8 +44,6 @@ def test_parts_in_play():
     found = build("DAMClassifier", {"objective": "conditional", "noise": "0.25", "angle": 0.2})
     assert found.solver == mn.Adam(noise=0.25, angle=0.2)
     assert build("DAMClassifier", {"solver": "adam", "noise": "auto"}).solver == mn.Adam()
-    found = build("DAMClassifier", {"objective": "joint", "batch_size": "60"})
-    assert found.solver == mn.FixedPoint(batch_size=60)
     found = build("DAMClassifier", {"solver": "sgd", "patience": "7", "sweeps": "7"})
     assert found.solver == mn.SGD(patience=7, sweeps=7)
     assert settings_of(found)["patience"] == 7

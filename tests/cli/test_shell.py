@@ -6,7 +6,6 @@ import pytest
 
 import mnemosphere
 from mnemosphere.cli.shell import describe, printable
-from mnemosphere.text import format_table
 
 COMMANDS = ["demo", "train", "predict", "evaluate", "explain", "cluster", "recall", "plot", "explore",
             "export"]  # fmt: skip
@@ -45,9 +44,7 @@ def test_every_command_explains_itself(run, command):
     every, text = (run(command, flag).stdout for flag in ("--help-all", "--help"))
     assert f"\n      mnemosphere {command} " in text  # an example
     assert not {"<bool>", "None", "default: none)"} & set(text.split())
-    options = [line for line in text.splitlines() if line.startswith("  -")]
     assert "--json" in text
-    assert len(options) <= 15
     assert "--quiet" in every
     assert "--quiet" not in text
 
@@ -57,9 +54,7 @@ def test_every_command_explains_itself(run, command):
     [
         (["evaluat"], "Did you mean 'evaluate'?"),
         (["train", "--memorise", "3"], "--memorise"),
-        (["plot", "faces", "m"], "'faces' is not one of"),
         (["predict"], "MODEL"),
-        (["explain", "m", "d", "--top", "0"], "--top"),
     ],
 )
 def test_wrong_usage_is_one_line(run, arguments, part):
@@ -85,11 +80,3 @@ def test_errors_become_one_line(error, code, parts):
 
 def test_what_is_not_printable_is_shown():
     assert printable("a\x1b[31m\x9b\u202eb é 猫") == "a\\x1b[31m\\x9b\\u202eb é 猫"
-
-
-def test_tables_fit_or_stack():
-    rows = [{"name": "猫猫", "count": "3", "text": "x"}, {"name": "b", "count": "12", "text": "y"}]
-    wide = format_table(rows, 40).splitlines()
-    assert [wide[0], *wide[2:]] == ["name  count  text", "猫猫      3  x", "b        12  y"]
-    narrow = format_table(rows, 12).splitlines()
-    assert narrow[4:] == ["", "name  text", "──────────", "猫猫  x", "b     y"]

@@ -68,17 +68,6 @@ def test_rows_without_direction_are_set_aside_counted_and_named(data, kind):
         model.partial_fit(0 * x, data.y)
 
 
-def test_every_row_without_direction_is_an_error(data, kind):
-    """Whatever the rows of no weight are."""
-    model, fit = kind
-    model.set_params(normalize="center")
-    flat = np.arange(61.0)[:, None] + np.zeros(5)
-    with pytest.raises(ValueError, match=r"every row of X is constant.*normalize='standard'"):
-        fit(flat, data.y)
-    with pytest.raises(ValueError, match=r"every row of X is constant.*normalize='standard'"):
-        fit(np.r_[flat, data.x], np.r_[data.y, data.y], sample_weight=np.repeat([1.0, 0.0], 61))
-
-
 def test_at_prediction_they_get_the_prior_and_novelty_one(data, kind):
     model, fit = kind
     fit(data.x, data.y)

@@ -104,11 +104,11 @@ def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch():
     # Rounding depends on the size of the batch; five distinct rows, so that ties are common.
     rng = np.random.default_rng(0)
     distinct = rng.normal(size=(5, 61)) + 1
-    x = distinct[rng.integers(5, size=211)]
+    x = distinct[rng.integers(5, size=83)]
     model = mn.DAMClassifier(7, objective="joint", precision="float32", random_state=0)
     model.fit(rng.normal(size=(101, 61)) + 1, np.arange(101) % 2)
     model.calibrate(x)
-    for size in (1, 7, 211):
+    for size in (1, 7, 83):
         for answer in (mn.interpret.is_novel, mn.interpret.is_rejected):
             parts = [answer(model.model_, x[k : k + size], 0.05) for k in range(0, len(x), size)]
             assert np.concatenate(parts).mean() <= 0.05
@@ -165,10 +165,9 @@ def test_calibration_is_kept_in_the_file_and_dropped_by_training(noisy, tmp_path
     model, held = noisy
     model = uncalibrated(model)
     model.calibrate(held.x, held.y)
-    assert model.temperature_ != 1.0
     model.save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
-    assert loaded.temperature_ == model.temperature_
+    assert loaded.temperature_ == model.temperature_ != 1.0
     assert loaded.novelty_threshold_ == model.novelty_threshold_
     np.testing.assert_array_equal(loaded.predict_proba(held.x), model.predict_proba(held.x))
     np.testing.assert_array_equal(
@@ -181,14 +180,12 @@ def test_calibration_is_kept_in_the_file_and_dropped_by_training(noisy, tmp_path
 # Another class prior
 
 
-@pytest.fixture(scope="module")
-def skewed(noisy):
-    return noisy[0], noisy[1].x, np.array([0.2, 5.0, 0.7])
+WEIGHTS = np.array([0.2, 5.0, 0.7])
 
 
-def test_following_memories_is_bayes_rule(skewed):
+def test_following_memories_is_bayes_rule(noisy):
     """By enumeration: posterior × new prior / old prior, over its sum."""
-    model, x, weights = skewed
+    model, (x, _), weights = *noisy, WEIGHTS
     other = with_prior(model, weights)
     old = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
     proba = model.predict_proba(x) * (weights / weights.sum()) / old
@@ -208,8 +205,8 @@ def test_following_memories_is_bayes_rule(skewed):
     assert np.array_equal(other.memories_, model.memories_)
 
 
-def test_holding_memories_keeps_their_weights_and_every_odds_ratio(skewed):
-    model, x, weights = skewed
+def test_holding_memories_keeps_their_weights_and_every_odds_ratio(noisy):
+    model, (x, _), weights = *noisy, WEIGHTS
     other = with_prior(model, weights, memory_weights="hold")
     np.testing.assert_allclose(other.memory_prior_, model.memory_prior_, rtol=1e-8)
     new = other.class_prior_[:-1] / other.class_prior_[:-1].sum()
@@ -232,44 +229,27 @@ def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     assert set(named.predict(data.x)) == {"ant", "cat"}
     with pytest.raises(ValueError, match="has no weight in the model"):
         with_prior(named, [1, 1, 1])
-    with pytest.raises(ValueError, match="one of follow, hold"):
-        with_prior(model, [1, 1, 1], memory_weights="keep")
 
 
 # Recall of rows with gaps
 
 
-@pytest.mark.parametrize("kind", ["center", "unit", "standard", "none"])
+@pytest.mark.parametrize("kind", ["center", "standard"])
 def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
     rows = make_clusters(0, features=11)
     x = rows.x + 5 if kind == "standard" else rows.x
-    x = x / np.linalg.norm(x, axis=1, keepdims=True) if kind == "none" else x
     model = small(normalize=kind, max_iter=None).fit(x, rows.y)
     lost = np.random.default_rng(0).random(x.shape) < 0.4
     gaps = np.where(lost, np.nan, x)
     found = model.recall(gaps)
-    neutral = {"unit": 0.0, "none": 0.0, "standard": x.mean(0)}
-    if kind == "center":
-        neutral["center"] = np.nanmean(gaps, axis=1, keepdims=True)
-    filled = np.where(lost, neutral[kind], x)
-    if kind == "none":
-        filled /= np.linalg.norm(filled, axis=1, keepdims=True)
+    neutral = x.mean(0) if kind == "standard" else np.nanmean(gaps, axis=1, keepdims=True)
+    filled = np.where(lost, neutral, x)
     np.testing.assert_allclose(found, model.recall(filled, known=~lost), rtol=1e-9, atol=1e-12)
     assert (model.predict(found) == rows.y).mean() > 0.8  # four features of ten are gone
     path = mn.interpret.recall_path(model.model_, gaps, rows.y)
     assert (np.diff(path.energies, axis=0) <= 1e-10).all()
     np.testing.assert_allclose(path.rows[-1], model.recall(gaps, rows.y))
     assert path.rows.shape == (path.steps.max() + 1, *x.shape)
-
-
-def test_gaps_that_cannot_be_filled(noisy):
-    model, held = noisy
-    gaps = held.x[:3].copy()
-    gaps[2, 0] = np.nan
-    with pytest.raises(ValueError, match="row 2 of X is NaN in column 0"):
-        model.recall(gaps, known=np.ones_like(gaps, dtype=bool))
-    with pytest.raises(ValueError, match="row 0 of X is infinite"):
-        model.recall(np.where(np.arange(5) == 0, np.inf, held.x[:3]))
 
 
 def test_few_rows_set_no_temperature(data):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import class_formula
 import mnemosphere as mn
 from mnemosphere.numerics import sphere, vmf
-from quick_models import assert_same_bits, small
+from quick_models import small
 
 
 def cross_fitted(estimator):
@@ -41,20 +41,6 @@ def test_check_estimator(estimator, check):
 @parametrize_with_checks([mn.DAMClassifier(random_state=0)], expected_failed_checks=cross_fitted)
 def test_check_estimator_of_the_defaults(estimator, check):
     check(estimator)
-
-
-# scikit-learn's tools
-
-
-def test_grid_search_chooses_and_its_winner_can_be_saved(data, fresh, tmp_path):
-    grid = {"n_memories": np.array([1, 5]), "varsigma": np.array([0.9], dtype=np.float32)}
-    search = GridSearchCV(small(max_iter=5), grid, cv=2).fit(data.x, data.y)
-    assert search.best_params_["n_memories"] == 5  # one memory cannot tell three classes apart
-    best = search.best_estimator_
-    best.save(tmp_path / "best.safetensors")
-    loaded = mn.load(tmp_path / "best.safetensors")
-    assert_same_bits(best, loaded, fresh.x)
-    assert loaded.n_memories == 5
 
 
 # defaults

@@ -47,26 +47,11 @@ def test_a_weight_is_so_many_copies():
     assert weighted == pytest.approx(copied, rel=1e-12)
 
 
-def pairs(n_rows=211):
-    """Rows around two points."""
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(n_rows, 5)) + 9 * np.eye(5)[np.arange(n_rows) % 2]
-
-
 def chosen(x, **settings):
     wanted = {"normalize": "standard", "numbers": [2, 3, 4, 5], "shapes": [1, 8]} | settings
     rows = StoredRows.of(x, torch.device("cpu"))
     generator = torch.Generator().manual_seed(0)
     return choose(rows, None, generator=generator, progress=Progress(0), **wanted)
-
-
-def test_the_number_that_is_found_again_and_one_memory_each():
-    found, trials = chosen(pairs())
-    assert found == ("standard", 2, 1)
-    (taken,) = (t for t in trials if t["chosen"])
-    assert taken["agreement"] > 0.99
-    assert taken["n_clusters"] == 2
-    assert "clusters" in str(trials)
 
 
 @pytest.mark.parametrize("centers", [1, 2, 3, 5])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -81,7 +79,6 @@ def fitted(data):
         {"precision": "float32"},
         {"smoothing": 0.0},
     ],
-    ids=lambda s: " ".join(f"{k}={v}" for k, v in s.items())[:30] or "defaults",
 )
 @pytest.mark.filterwarnings("ignore:1 of 5 clusters have no rows")
 def test_blobs_are_found(data, settings):
@@ -167,34 +164,7 @@ def test_what_auto_normalization_is(data, make, kinds):
     assert adjusted_rand_score(data.y, model.labels_) > 0.9
 
 
-def test_a_few_rows_without_direction_do_not_decide_the_normalization():
-    """Three of 63 are less than a twentieth, nine of 69 are more."""
-    x = np.random.default_rng(0).random(size=(60, 12))
-    for n_constant, tried in ((3, True), (9, False)):
-        rows = np.r_[x, np.outer(1 + np.arange(n_constant), np.ones(12))]
-        model = mn.DAMClusterer(2, n_memories=4, max_iter=1, random_state=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(rows)
-        assert ("center" in {t["normalize"] for t in model.search_}) == tried
-    model.set_params(normalize="center")
-    with pytest.warns(UserWarning, match="9 of 69 rows of X are constant.* row 60, 61, 62"):
-        model.fit(rows)
-    assert model.labels_.shape == (69,)
-
-
 # growth
-
-
-def test_smaller_models_on_the_way(data):
-    model = small(growth=5, n_memories=20).fit(data.x)
-    assert model.lineage_.n_levels > 1
-    for level in range(model.lineage_.n_levels):
-        early = mn.as_estimator(mn.interpret.at_level(model.model_, level))
-        assert np.allclose(early.class_weights_.sum(1), early.memory_prior_, rtol=1e-6)
-        assert np.allclose(early.class_weights_.sum(0), model.class_prior_, rtol=1e-6)
-        assert np.mean(early.predict(data.x) == model.labels_) > 0.9
-    assert mn.as_estimator(mn.interpret.at_level(model.model_, 0)).n_memories_ == 5
 
 
 # what it can do besides, see test_memory_model

@@ -72,7 +72,6 @@ def test_a_frame_with_names_in_single_precision(data):
     assert model.predict(found.rows).tolist() == ["bee"] * 4
     assert found.rows.index.tolist() == few.index.tolist()
     assert (found.rows["age"] == few["age"]).all()
-    assert found.title(1) == "row client 1: bee → bee: nothing has to change"
     assert found[1] == []
     change = found[0][0]
     assert change["from"] == few[change["feature"]].iloc[0]
@@ -80,8 +79,6 @@ def test_a_frame_with_names_in_single_precision(data):
     moved = (change["to"] - change["from"]) / frame[change["feature"]].std(ddof=0)
     assert change["change"] == pytest.approx(moved, rel=1e-6)
     assert f"row client 0: {found.before[0]} → bee with" in str(found)
-    assert f"{change['from']:.4g}" in str(found)
-    assert found._repr_html_().count("<table>") == 3
 
 
 def test_a_class_that_no_row_gets():
@@ -132,19 +129,6 @@ def test_tables_of_categories_dates_and_missing_values(customers, hold):
         assert (found.rows[name][known].astype(str) == rows[name][known].astype(str)).all()
     changed = [{change["feature"] for change in found[k]} for k in range(23)]
     assert set.union(*changed) == set(rows.columns) - set(hold)
-    if "since" in hold:
-        k = next(k for k in range(23) if "plan" in changed[k])
-        (plan,) = [c for c in found[k] if c["feature"] == "plan"]
-        assert plan["to"] == found.rows["plan"].iloc[k] != rows["plan"].iloc[k]
-        assert plan["to"] in str(found)
-
-
-def test_no_more_features_than_allowed_are_switched_or_moved(customers):
-    model, rows = customers
-    found = model.counterfactual(rows, max_features=2)
-    assert found.found.mean() > 0.6
-    assert max(len(found[k]) for k in range(23)) == 2
-    assert (model.predict(found.rows)[found.found] == found.wanted[found.found]).all()
 
 
 @pytest.mark.parametrize("normalize", ["unit", "whitened"])

@@ -70,9 +70,6 @@ def test_pickles_are_refused_and_not_run(tmp_path, monkeypatch, writer):
         {"estimator": "DAMOracle"},
         *({name: GONE} for name in ("settings", "history")),
     ],
-    ids=lambda change: " ".join(f"{k}={'gone' if v is GONE else v}" for k, v in change.items())[
-        :30
-    ],
 )
 def test_nonsense_in_the_header(saved, tmp_path, change):
     path = rewritten(saved, tmp_path / "m.safetensors", lambda meta: meta | change)
@@ -138,15 +135,6 @@ def test_the_precision_of_a_stream_is_that_of_its_memories(data, tmp_path):
     path = rewritten(saved, tmp_path / "m", tensors={"w_bar": w_bar})
     with pytest.raises(ValueError, match=r"its stream is of torch\.float32"):
         mn.load(path)
-
-
-def test_what_could_not_be_read_is_not_written(data, tmp_path):
-    model = small(n_memories=5, max_iter=1)
-    model.fit(*data)
-    model.model_ = model.model_.replace(votes=model.model_.votes.replace(temperature=NAN))
-    with pytest.raises(ValueError, match="this model cannot be saved: temperature is nan"):
-        model.save(tmp_path / "m.safetensors")
-    assert list(tmp_path.iterdir()) == []
 
 
 # Anything changed: the model that was saved, or one clear line

@@ -88,10 +88,8 @@ def test_a_soft_label_none_of_them_and_a_prior_that_follows(fitted, before):
     [
         ("without_memories", (range(7),), "at least one"),
         ("without_memories", ([7],), "no memory 7"),
-        ("without_memories", (["#-1"],), "no memory"),
         ("relabel_memory", (0, 9), "9"),
         ("relabel_memory", (0, {0: -1}), ">= 0"),
-        ("relabel_memory", (0, {}), "positive weight"),
     ],
 )
 def test_edits_that_cannot_be_made(fitted, edit, args, text):
@@ -111,7 +109,7 @@ def test_a_class_cannot_have_more_weight_than_it_has():
 
 def test_memories_of_one_class_each_can_be_edited(data):
     """Without smoothing there is nothing to share out, so the weights of memories change."""
-    model = small(n_memories=9, label_smoothing=0.0, max_iter=None).fit(*data)
+    model = small(n_memories=9, label_smoothing=0.0, max_iter=9).fit(*data)
     for edit in (
         lambda m: mn.interpret.without_memories(m, [0]),
         lambda m: mn.interpret.relabel_memory(m, 0, 1),

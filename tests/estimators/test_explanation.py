@@ -57,28 +57,13 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
 
 def test_explanation_as_table_and_picture(image_model, images):
     found = image_model.explain(images.x_test[:3], n_nearest=4)
-    assert len(found) == 3
     assert [len(reasons) for reasons in found] == [4, 4, 4]
-    text = str(found)
-    first = found[0][0]
-    assert f"row 0: {found.predicted[0]}" in text
-    assert text.splitlines()[3].startswith(f"#{first.memory} ")
-    assert "why" not in text  # hundreds of pixels are no features to read
-    assert len(found.as_dicts()) == 12
-    assert found.as_dicts()[5]["row"] == 1
-    assert found.as_dicts()[5]["rank"] == 2
-    figure = found.plot(1, image_shape=images.image_shape, truth=images.y_test[1])
-    figure.canvas.draw()
-    assert figure.axes
+    assert f"row 0: {found.predicted[0]}" in str(found)
+    assert "why" not in str(found)  # hundreds of pixels are no features to read
+    assert [(line["row"], line["rank"]) for line in found.as_dicts()][4:6] == [(1, 1), (1, 2)]
+    found.plot(1, image_shape=images.image_shape, truth=images.y_test[1]).canvas.draw()
 
 
-def test_typical_rows_are_named_and_shown(data):
-    model = small(max_iter=None).fit(data.x, data.y)
-    why = model.explain(data.x[:2], n_nearest=3)
-    for reason in why[0]:
-        expected = [int(k) for k in model.typical_rows_[reason.memory] if k >= 0]
-        assert list(reason.typical_rows) == expected
-    assert ", ".join(map(str, why[0][0].typical_rows)) in str(why)
-    assert f"#{why[0][0].memory}" in str(why)
+def test_names_of_classes_are_text_in_a_notebook(data):
     names = np.array(["<b>ant", "bee", "cat"])
     assert "<b>ant" not in small().fit(data.x, names[data.y]).explain(data.x)._repr_html_()

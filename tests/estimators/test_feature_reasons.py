@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -89,12 +87,7 @@ def test_single_precision_and_a_table_with_names(data):
     assert table[first["feature"]]["value"] == f"{frame[first['feature']].iloc[2]:.4g}"
     shown = [float(line["difference"]) for line in list(table.values())[:-1]]
     assert sum(shown) == pytest.approx(why.log_odds, abs=0.005 * len(shown))
-    assert "others (2)" in table
-    assert f"why {found.predicted[2]} rather than {found.runner_up[2]}: odds " in str(why)
-    assert str(why).splitlines()[0] in str(found)
-    assert "<table>" in why._repr_html_()
-    assert escape(why.title) in why._repr_html_()
-    assert first["feature"] in found._repr_html_()
+    assert f"why {found.predicted[2]} rather than {found.runner_up[2]}: odds " in str(found)
 
 
 def test_a_row_without_direction_has_the_odds_of_the_prior(data):
@@ -144,10 +137,6 @@ def test_rows_by_name(named, data, tmp_path):
     named.save(tmp_path / "m.safetensors")
     back = mn.load(tmp_path / "m.safetensors")
     assert back.explain(data.x[:1])[0][0].typical_rows == names
-    fewer = mn.as_estimator(
-        mn.interpret.without_memories(named.model_, [int(memory) - 1 if memory else 1])
-    )
-    assert names in [tuple(line) for line in fewer.memory_table()["typical_rows"]]
 
 
 def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):

@@ -55,24 +55,6 @@ def test_hard_soft_and_missing_labels_are_one_thing(two):
     assert not np.array_equal(other.class_weights_, soft_model.class_weights_)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"growth": 5}, {"solver": "sgd"}],
-)
-def test_every_way_of_training_takes_unlabeled_rows(two, options):
-    x, partly, fresh_x, fresh_y = two
-    model = small(unlabeled=-1, max_iter=4, **options).fit(x, partly)
-    assert np.isfinite(model.predict_proba(fresh_x)).all()
-    if "growth" not in options:
-        assert model.score(fresh_x, fresh_y) > 0.9
-
-
-def test_automatic_choices_with_few_labels(data, fresh):
-    y = np.where(np.arange(61) < 12, data.y, -1)
-    model = mn.DAMClassifier(unlabeled=-1, random_state=0).fit(data.x, y)
-    assert model.score(fresh.x, fresh.y) > 0.8
-
-
 def test_the_search_trains_on_unlabeled_rows_as_the_model_is_trained():
     """So it sees what they are worth, and its temperature is that of the model."""
     x, y = load_digits(return_X_y=True)

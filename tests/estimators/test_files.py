@@ -1,7 +1,6 @@
 """Estimators on data sets that are larger than memory."""
 
 import re
-import time
 
 import numpy as np
 import pytest
@@ -10,9 +9,10 @@ from scipy import sparse
 import mnemosphere as mn
 from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.files import FileRows
-from mnemosphere.estimators.progress import size_of
+from mnemosphere.estimators import progress
+from quick_models import small
 
-N_ROWS, N, C, P = 1103, 5, 3, 7
+N_ROWS, N, C = 1103, 5, 3
 MEMORY = 16 * 8 * N * 64
 
 
@@ -36,12 +36,6 @@ def reopened(source, classes=None):
     """The same files, with nothing noted yet."""
     known = None if classes is None else np.array(classes)
     return FileDataset(FileRows(source.files.readers, MEMORY), known)
-
-
-def small(**settings):
-    given = {"varsigma": 0.7, "normalize": "unit", "max_iter": 2, "random_state": 0,
-             "device": "cpu", "precision": "float64", "objective": "joint"}  # fmt: skip
-    return mn.DAMClassifier(P, **{**given, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +62,6 @@ def test_batches_are_as_good_as_in_memory(source, rows, model):
     assert model.temperature_ == pytest.approx(inside.temperature_, rel=0.5)
     np.testing.assert_allclose(model.class_prior_, inside.class_prior_, atol=0.01)
     assert model.support_.sum() == pytest.approx(inside.support_.sum(), rel=0.05)
-    typical = model.typical_rows_[:, 0]
-    nearest = rows[0][typical] / np.linalg.norm(rows[0][typical], axis=1, keepdims=True)
-    assert (np.sum(nearest * model.memories_, axis=1) > 0.5).all()
 
 
 def test_answers_batch_by_batch(source, rows, model):
@@ -84,13 +75,6 @@ def test_answers_batch_by_batch(source, rows, model):
     assert one.calibrate(source).temperature_ == other.calibrate(*rows).temperature_
     assert one.novelty_threshold_ == other.novelty_threshold_
     assert one.certify(source, max_iter=0).as_dict() == other.certify(*rows, max_iter=0).as_dict()
-
-
-def test_small_files_are_as_arrays(source, rows):
-    inside = FileDataset(FileRows(source.files.readers, 1 << 28))
-    assert inside.fits
-    one, other = small().fit(inside), small().fit(*rows)
-    np.testing.assert_array_equal(one.memories_, other.memories_)
 
 
 @pytest.mark.parametrize(
@@ -124,31 +108,23 @@ def test_classes_given_and_columns_that_differ(source, rows, model):
     less = reopened(source, [0, 1])
     with pytest.raises(ValueError, match=r"labels \[2\] that are not among the classes"):
         small().fit(less)
-    plain, given = (small().fit(reopened(source, classes)) for classes in (None, [0, 1, 2]))
-    np.testing.assert_array_equal(given.memories_, plain.memories_)
+    given = small().fit(reopened(source, [0, 1, 2]))
+    np.testing.assert_array_equal(given.memories_, model.memories_)
     narrow = mn.Dataset.from_batches(lambda: [rows[0][:, :2]])
     with pytest.raises(ValueError, match="has 2 features, but DAMClassifier is expecting 5"):
         model.predict(narrow)
 
 
-def test_scans_of_all_rows_are_shown(source, capsys):
-    class Slow(mn.Callback):
-        """Nothing is shown in the first second."""
-
-        needs_fingerprint = True
-
-        def identify(self, identity, seed):
-            time.sleep(1)
-            return seed
-
-    small(callbacks=[Slow()], max_iter=1, verbose=1).fit(reopened(source))
-    told, n_bytes = capsys.readouterr().err, size_of(source.n_bytes)
+def test_scans_of_all_rows_are_shown(source, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_SILENT", 0.0)
+    small(max_iter=1, verbose=1).fit(reopened(source))
+    told, n_bytes = capsys.readouterr().err, progress.size_of(source.n_bytes)
     assert re.search(rf"scanning rows [\d,]+/{source.n_rows:,}  .* of {n_bytes}", told)
-    assert told.index("scanning") < told.index(f"training {P} memories")
+    assert told.index("scanning") < told.index("training 7 memories")
 
 
 def test_clusters_of_files(source, rows):
-    settings = {"n_memories": P, "normalize": "unit", "max_iter": 5, "random_state": 0}
+    settings = {"n_memories": 7, "normalize": "unit", "max_iter": 5, "random_state": 0}
     found = mn.DAMClusterer(C, **settings).fit(source)
     inside = mn.DAMClusterer(C, **settings).fit(rows[0])
     assert found.labels_.shape == (N_ROWS,)

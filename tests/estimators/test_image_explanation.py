@@ -91,13 +91,3 @@ def test_an_agreement_lies_where_the_patches_of_its_cell_do():
         for left, weight in zip((1, 2, 3, 4), (0.1, 0.5, 0.9, 1.0), strict=True):
             covered[top : top + 2, left : left + 2] += weight
     np.testing.assert_allclose(found, 7 * covered / covered.sum(), rtol=1e-12)
-
-
-def test_plot_draws_input_memories_and_maps(case):
-    pipeline, x = case
-    found = mn.explain_images(pipeline, x, 2)
-    figure = found.plot(1, truth=2)
-    titles = [ax.get_title(loc=loc) for ax in figure.axes for loc in ("left", "center")]
-    for overlap in found.overlap[1]:
-        assert f"overlap {overlap:.2f}" in titles
-    assert any(title.endswith(("right", "truth: 2")) for title in titles)

@@ -75,7 +75,6 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
         {"growth": 1},
         {"objective": "conditional"},
     ],
-    ids=lambda settings: " ".join(str(v) for v in settings.values()) or "plain",
 )
 @pytest.mark.filterwarnings("ignore:partial_fit goes on by the joint likelihood")
 def test_interruption_leaves_a_usable_model(data, settings):

@@ -52,7 +52,6 @@ def test_the_evidence_was_not_held_out_and_has_the_suggested_label(issues):
     assert ((issues.share > 0) & (issues.share <= 1)).all()
     assert str(issues).startswith(f"{len(issues)} of 600 labels are contradicted")
     assert issues.as_dicts()[0]["row"] == issues.rows[0]
-    assert "<table>" in issues._repr_html_()
 
 
 def test_a_fitted_model_gives_its_settings_and_stays():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -29,13 +28,9 @@ def coded(y, *, classes=None, unlabeled=None, smoothing=0.0, require_label=True,
     )  # fmt: skip
 
 
-def one_hot(index, classes=3):
+def one_hot(index):
     """Label weights (n, C+1) without smoothing; −1 is no label."""
-    q = np.zeros((len(index), classes + 1))
-    for row, label in enumerate(index):
-        if label >= 0:
-            q[row, label] = 1
-    return q
+    return np.eye(4)[index] * (index >= 0)[:, None]
 
 
 # plain labels
@@ -43,15 +38,11 @@ def one_hot(index, classes=3):
 
 CONTAINERS = {
     "int32": lambda y: y.astype(np.int32),
-    "uint8": lambda y: y.astype(np.uint8),
     "big-endian": lambda y: y.astype(">i4"),
     "torch float": lambda y: torch.from_numpy(y).float(),
     "torch bfloat16": lambda y: torch.from_numpy(y).bfloat16(),
-    "torch uint8": lambda y: torch.from_numpy(y).to(torch.uint8),
     "torch column": lambda y: torch.from_numpy(y)[:, None],
     "with a graph": lambda y: torch.from_numpy(y).double().requires_grad_(),
-    "read-only": lambda y: np.broadcast_to(y, (1, 7))[0],
-    "backwards": lambda y: y[::-1].copy()[::-1],
     "Arrow in chunks": lambda y: pa.chunked_array([y[:3], y[3:]]),
 }
 
@@ -64,24 +55,6 @@ def test_labels_from_containers_that_the_gate_does_not_try(container):
     assert np.array_equal(found.targets.numpy(), one_hot(Y))
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        np.array(["ant", "bee", "wasp"]),
-        np.array(["ant", "bee", "größte Wespe"], dtype=object),
-        np.array([-5, 0, 7], dtype=np.int8),
-        np.array([0, 1, 2**63], dtype=np.uint64),
-        np.array([0.0, 1.0, 2.0]),
-        np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]"),
-    ],
-    ids=["str", "object", "int8", "uint64", "float", "date"],
-)
-def test_labels_of_any_type(names):
-    found = coded(names[Y])
-    assert found.classes.tolist() == names.tolist()
-    assert found.index.tolist() == Y.tolist()
-
-
 def test_a_column_is_taken_for_what_it_is_with_scikit_learns_warning():
     with pytest.warns(UserWarning, match="column-vector"):
         assert coded(Y[:, None]).index.tolist() == Y.tolist()
@@ -89,17 +62,12 @@ def test_a_column_is_taken_for_what_it_is_with_scikit_learns_warning():
         assert coded(pd.DataFrame({"y": Y})).index.tolist() == Y.tolist()
 
 
-@pytest.mark.parametrize("kind", ["array", "tensor"])
-def test_many_classes_each_once_are_read_without_a_warning(kind):
+@pytest.mark.filterwarnings("error")
+def test_many_classes_each_once_are_read_without_a_warning():
     """Scikit-learn warns where labels are mostly distinct, which those of a batch may well be."""
     classes = np.arange(200)
-    y = classes if kind == "array" else torch.from_numpy(classes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    for y in (classes, torch.from_numpy(classes)):
         assert class_index(y, classes, CPU)[1].tolist() == list(range(200))
-    if kind == "tensor":
-        many = torch.arange(200).repeat(3)
-        assert len(class_index(many, None, CPU)[0]) == 200
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.75])
@@ -125,15 +93,11 @@ MISSING = {
     "-1": (-1, lambda y: np.where(GONE, -1, y)),
     "tensor of -1": (-1, lambda y: torch.from_numpy(np.where(GONE, -1, y))),
     "NaN": (NAN, lambda y: np.where(GONE, NAN, y)),
-    "NumPy's NaN": (np.float32("nan"), lambda y: np.where(GONE, NAN, y)),
-    "tensor of NaN": (NAN, lambda y: torch.from_numpy(np.where(GONE, NAN, y))),
     "None": (NAN, lambda y: np.array(without(y))),
     "NA": (NAN, lambda y: pd.Series(y, dtype="Int64").mask(GONE)),
-    "marker NA": (pd.NA, lambda y: pd.Series(y, dtype="Int64").mask(GONE)),
     "polars null": (NAN, lambda y: pl.Series(without(y.tolist()))),
     "NaT": (NAN, lambda y: np.where(GONE, np.datetime64("NaT"), np.datetime64("2020") + y)),
     "text with NaN": (NAN, lambda y: pd.Series([f"c{v}" for v in y]).mask(GONE)),
-    "text with None": (NAN, lambda y: without([f"c{v}" for v in y])),
     "masked": (NAN, lambda y: np.ma.array(y, mask=GONE)),
     "NaN in a list": (NAN, lambda y: [NAN if g else f"c{v}" for v, g in zip(y, GONE, strict=True)]),
     "Arrow null": (NAN, lambda y: pa.array(without(y.tolist()))),
@@ -153,8 +117,6 @@ def test_every_mark_of_no_label(name):
 
 def test_no_label_at_all():
     y = np.full(7, -1)
-    with pytest.raises(ValueError, match="every row of y is unlabeled: label some rows of each"):
-        coded(y, unlabeled=-1)
     with pytest.raises(ValueError, match="every row of y is unlabeled"):
         coded(torch.from_numpy(y), unlabeled=-1, classes=np.arange(3))
     found = coded(y, unlabeled=-1, classes=np.arange(3), require_label=False)
@@ -191,13 +153,10 @@ def soft_labels(seed=0):
 SOFT = {
     "array": lambda q: q,
     "list": lambda q: q.tolist(),
-    "float32": lambda q: q.astype(np.float32),
     "torch": torch.from_numpy,
     "with a graph": lambda q: torch.from_numpy(q).requires_grad_(),
     "pandas": pd.DataFrame,
     "polars": lambda q: pl.DataFrame(q, schema=["a", "b", "c"]),
-    "Fortran": np.asfortranarray,
-    "read-only": lambda q: np.broadcast_to(q, (1, 7, 3))[0],
 }
 
 
@@ -212,22 +171,17 @@ def test_soft_labels_from_any_container(container):
     assert found.classes.tolist() == (["a", "b", "c"] if container == "polars" else [0, 1, 2])
 
 
-FRAMES = {"pandas": lambda q, names: pd.DataFrame(q, columns=names),
-          "polars": lambda q, names: pl.DataFrame(q, schema=names)}  # fmt: skip
-
-
-@pytest.mark.parametrize("frame", FRAMES)
-def test_columns_of_a_frame_name_the_classes_in_any_order(frame):
-    make, q = FRAMES[frame], soft_labels()
-    found = coded(make(q, ["wasp", "ant", "bee"]))
+def test_columns_of_a_frame_name_the_classes_in_any_order():
+    make, q = pd.DataFrame, soft_labels()
+    found = coded(make(q, columns=["wasp", "ant", "bee"]))
     assert found.classes.tolist() == ["wasp", "ant", "bee"]
     np.testing.assert_allclose(found.targets[:, :3].numpy(), q)
     # Against known classes, columns are found by their names.
-    again = coded(make(q[:, [1, 2, 0]], ["ant", "bee", "wasp"]), classes=found.classes)
+    again = coded(make(q[:, [1, 2, 0]], columns=["ant", "bee", "wasp"]), classes=found.classes)
     assert torch.equal(again.targets, found.targets)
     assert torch.equal(again.index, found.index)
     with pytest.raises(ValueError, match=r"y has columns \['ant', 'bee', 'fly'\] for the classes"):
-        coded(make(q, ["ant", "bee", "fly"]), classes=found.classes)
+        coded(make(q, columns=["ant", "bee", "fly"]), classes=found.classes)
 
 
 @pytest.mark.parametrize(
@@ -260,19 +214,13 @@ WRONG = {
         3,
         r"y must be \(n,\) labels or an \(n, C\) matrix of soft labels, got shape \(\)",
     ),
-    "a word": ("abc", r"y must be \(n,\) labels .*, got shape \(\)"),
-    "a dict": ({"a": 1}, r"y must be \(n,\) labels .*, got shape \(\)"),
     "three axes": (np.zeros((7, 2, 2)), r"got shape \(7, 2, 2\)"),
-    "tensor of three axes": (torch.zeros(7, 2, 2), r"got shape \(7, 2, 2\)"),
     "ragged": ([[1], [2, 3]] * 3 + [[1]], "got rows of unlike lengths"),
     "too few of a tensor": (torch.arange(5), "X has 7 rows but y has 5: pass one label per row"),
-    "complex": (Y + 1j, "Complex data not supported in y"),
     "complex tensor": (torch.from_numpy(Y) + 1j, "Complex data not supported in y"),
     "tensor of regression": (torch.linspace(0, 1, 7), "[Uu]nknown label type"),
     "NaN tensor": (torch.tensor([NAN, 0, 1, 1, 2, 0, 2]), "label 0 of y has no value"),
-    "NaN in a list of texts": (["a", NAN, "b", "a", "b", "a", "b"], "label 1 of y has no value"),
     "a number and its text": ([1, "1", 1, 1, 1, 1, 1], "mixes labels of types int, str"),
-    "a number and a truth value": ([1, True, 0, 1, 0, 1, 0], "mixes labels of types bool, int"),
     "a generator": ((v for v in Y), "y is a generator, which can be read only once"),
     "a NUL at the end": (
         ["a", "a\0", "a", "b", "b", "a", "b"],
@@ -281,11 +229,9 @@ WRONG = {
     "a lone surrogate": (["a", "\ud800", "a", "b", "b", "a", "b"], "is no valid text: rename it"),
     "only out of scope": ([mn.OUT_OF_SCOPE] * 7, "every row of y is out of scope: label some rows"),
     "infinite": (np.where(GONE, np.inf, Y), "label 1 of y is infinite: drop the row"),
-    "mixed": (np.array(["a", 1, 1, "a", 1, 1, 1], dtype=object), "mixes labels of types int, str"),
     "negative": (np.eye(3)[Y] - 0.25, "row 0 of the soft labels y is .*: entries must be >= 0"),
     "NaN in soft": (np.where(Y[:, None] == 0, NAN, np.eye(3)[Y]), "row 1 of the soft labels y is"),
     "text in soft": (np.full((7, 2), "a"), "a two-dimensional y must be a numeric"),
-    "zero soft": (np.zeros((7, 3)), "every row of y is unlabeled"),
 }
 
 
@@ -300,10 +246,8 @@ def test_labels_that_cannot_be_used(name):
 @pytest.mark.parametrize(
     ("y", "classes", "unknown"),
     [
-        (np.array([0, 9, 8]), np.arange(3), r"\[8, 9\]"),
         (torch.tensor([0, 9, 8]), np.arange(3), r"\[8, 9\]"),
         (np.array(["0", "1", "1"]), np.arange(3), r"\['0', '1'\]"),  # "1" is not 1
-        (np.array([0, 1, 1]), np.array(["0", "1"]), r"\[0, 1\]"),
         (np.array([0.5, 1.0, 1.0]), np.arange(3), r"\[0.5\]"),
     ],
 )
@@ -322,21 +266,6 @@ def test_balanced_weights_make_classes_weigh_the_same():
     mass = [float((each[c] * weight[index == c]).sum()) for c in range(3)]
     assert mass == pytest.approx([7.0] * 3)  # 21 of labeled weight, shared by three
     assert each[3] == 1
-
-
-def test_weights_by_name():
-    names = np.array(["ant", "bee", "wasp"])
-    found = class_weights({"bee": 3}, names, torch.tensor([0]), torch.ones(1).double())
-    assert found.tolist() == [1, 3, 1]
-    for setting, message in (
-        ({"fly": 2.0}, r"class_weight names \['fly'\], not among the classes"),
-        ({"bee": -1.0}, "class_weight must be finite and >= 0"),
-        ({"bee": NAN}, "class_weight must be finite and >= 0"),
-        ({"bee": np.inf}, "class_weight must be finite and >= 0"),
-        ({"bee": "much"}, "class_weight must be finite and >= 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            class_weights(setting, names, torch.tensor([0]), torch.ones(1).double())
 
 
 # through fit

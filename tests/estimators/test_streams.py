@@ -33,13 +33,11 @@ def stream(*, rehearses, half_life=None):
 
 
 def test_new_classes_are_learned_and_old_ones_kept():
-    test = {k: rows(k, 200, 99) for k in ([0, 1], [2, 3]) for k in [tuple(k)]}
+    old, new = rows([0, 1], 200, 99), rows([2, 3], 200, 99)
     kept, lost = stream(rehearses=True, half_life=100), stream(rehearses=False, half_life=100)
     assert kept.classes_.tolist() == ["a", "b", "c", "d"]
-    assert kept.score(*test[2, 3]) > 0.97
-    assert lost.score(*test[2, 3]) > 0.97
-    assert kept.score(*test[0, 1]) > 0.97
-    assert lost.score(*test[0, 1]) < kept.score(*test[0, 1])
+    assert min(kept.score(*old), kept.score(*new), lost.score(*new)) > 0.97
+    assert lost.score(*old) < kept.score(*old)
     # Classes count by the rows there have been; without rehearsal the half-life fades them too.
     np.testing.assert_allclose(
         kept.class_prior_[:-1].sum(), lost.class_prior_[:-1].sum(), atol=0.01
@@ -112,8 +110,6 @@ def test_the_half_life_is_in_rows(problem):
 def test_a_stream_begins_with_more_than_one_class():
     model = mn.DAMClassifier(P, random_state=0)
     with pytest.raises(ValueError, match="the first batch has one class, 'a': begin with rows of"):
-        model.partial_fit(*rows([0], 30, 0))
-    with pytest.raises(ValueError, match="the first batch has one class"):
         model.partial_fit(*rows([0], 30, 0), classes=["a", "b"])
 
 

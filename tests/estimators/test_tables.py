@@ -10,8 +10,8 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
-import class_formula
 import mnemosphere as mn
+import quick_models
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.model.gaps import overlaps
 
@@ -19,11 +19,7 @@ N = 83
 
 
 def small(**settings):
-    settings = {
-        "n_memories": 7, "normalize": "standard", "varsigma": 0.8, "max_iter": 5, "random_state": 0,
-        "objective": "joint",
-    } | settings  # fmt: skip
-    return mn.DAMClassifier(**settings)
+    return quick_models.small(**{"normalize": "standard", "max_iter": 5} | settings)
 
 
 @pytest.fixture(scope="module")
@@ -48,23 +44,16 @@ def model(table):
     return small().fit(*table)
 
 
-def test_a_table_with_categories_dates_and_missing_values(table, model, tmp_path):
+def test_a_table_with_categories_dates_and_missing_values(table, model):
     frame, y = table
     assert list(model.feature_names_in_) == ["age", "plan", "active", "since"]
     assert model.n_features_in_ == 4
     assert model.memories_.shape == (7, 6)
     assert model.score(frame, y) > 0.8
-    model.save(tmp_path / "m.safetensors")
-    again = mn.load(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
-    why = model.explain(frame[:3])
-    assert why.features(0).names == [*frame.columns]
+    assert model.explain(frame[:3]).features(0).names == [*frame.columns]
     numbers = mn.interpret.encode(model.model_, frame)
     assert list(numbers) == ["age", "plan=basic", "plan=plus", "plan=pro", "active", "since"]
     np.testing.assert_array_equal(model.predict_proba(numbers), model.predict_proba(frame))
-    np.testing.assert_array_equal(
-        model.predict_proba(numbers.to_numpy()), model.predict_proba(frame)
-    )
     read = mn.interpret.decode(model.model_, model.memories_)
     assert list(read) == list(frame)
     assert set(read["plan"]) <= {"basic", "plus", "pro"}
@@ -158,26 +147,6 @@ def test_remarks_on_labels(name):
         small().fit(np.random.default_rng(0).normal(size=(len(y), 3)), y)
 
 
-@pytest.mark.parametrize("normalize", ["standard", "unit", "whitened"])
-def test_explanations_of_rows_with_missing_values_add_up_to_the_probabilities(normalize):
-    rng = np.random.default_rng(3)
-    x, y = load_iris(return_X_y=True)
-    x = np.where(rng.random(x.shape) < 0.3, np.nan, x)
-    x[np.isnan(x).all(1)] = 1.0
-    model = small(normalize=normalize, label_smoothing=0.1).fit(x, y)
-    why = model.explain(x[:41], n_nearest=7)
-    proba = model.predict_proba(x[:41])
-    np.testing.assert_allclose(why.proba, proba, rtol=1e-10)
-    soft = class_formula.soft_labels_of(model)  # (P+1, C+1)
-    parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
-    parts = (parts + why.uniform_share[:, None] * soft[0])[:, :-1]
-    np.testing.assert_allclose(parts / parts.sum(1, keepdims=True), proba, rtol=1e-8)
-    for row in range(41):
-        by_feature, best = why.features(row), np.sort(proba[row])
-        assert by_feature.log_odds == pytest.approx(np.log(best[-1] / best[-2]), rel=1e-6, abs=1e-9)
-        assert (by_feature.difference_missing == 0) or np.isnan(x[row]).any()
-
-
 def test_many_classes_of_one_size_are_no_imbalance_and_learn_the_weights_of_memories():
     """With many classes weights are learned after batches too: holding them costs C² and more."""
     y = np.arange(2100) % 70
@@ -222,14 +191,11 @@ def test_a_warning_names_the_line_of_the_caller_once(table, folds):
 
 
 def test_a_cell_of_a_book_is_shown_in_a_line(table):
-    frame, y = table
+    frame, _ = table
     book = frame.assign(plan=frame["plan"].where(np.arange(N) != 5, "word " * 40_000))
     with pytest.warns(UserWarning, match="count as none of those it had: 'word") as caught:
         small().fit(*table).predict(book)
     assert len(str(caught[0].message)) < 200
-    with pytest.warns(UserWarning, match="rare categories|looks like") as caught:
-        small().fit(pd.concat([book] * 12), np.tile(y, 12)).predict(frame)
-    assert all(len(str(warning.message)) < 200 for warning in caught)
 
 
 def test_two_columns_of_one_name():

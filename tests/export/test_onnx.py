@@ -46,9 +46,6 @@ def fit(kind, y=None, **settings):
     ("kind", "precision"),
     [
         ("center", "float32"),
-        ("unit", "float64"),
-        ("standard", "float32"),
-        ("whitened", "float64"),
         ("whitened", "float32"),
         ("circles", "float64"),
         ("none", "float32"),
@@ -101,36 +98,27 @@ def test_images_at_full_size(digits, tmp_path):
     assert "is_novel" not in found
 
 
-@pytest.mark.parametrize(("precision", "normalize"), [("float32", "center"), ("float64", "unit")])
-def test_two_layers_give_the_same_answers(precision, normalize, tmp_path):
+def test_two_layers_give_the_same_answers(tmp_path):
     images, y = load_digits(return_X_y=True)
     images[::97] = 3.0  # blank: no patch has a direction
     encoder = mn.PatchEncoder(
-        patch=(3, 5), grid=2, n_memories=7, normalize=normalize, precision=precision,
-        power=0.4, max_iter=2, random_state=0,
-    )  # fmt: skip
-    model = small(n_memories=29, varsigma=0.3, precision=precision, max_iter=2)
+        patch=(3, 5), grid=2, n_memories=7, power=0.4, max_iter=2, random_state=0
+    )
+    model = small(n_memories=29, varsigma=0.3, precision="float32", max_iter=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the blank ones
         pipeline = make_pipeline(encoder, model).fit(images[:700], y[:700])
     fresh = images[700:1700].astype(np.float32)
     features = encoder.transform(fresh)
     model.calibrate(features[np.ptp(fresh, axis=1) > 0])
-    path = tmp_path / "m.onnx"
-    mn.to_onnx(pipeline, path)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    for rows in (fresh, fresh[:1]):
-        found = dict(zip(names, session.run(None, {"rows": rows.astype(np.float64)}), strict=True))
-        wanted = pipeline.predict_proba(rows)
-        assert_close(found["probabilities"], wanted, atol=1e-5)
+    for rows in (fresh[:1], fresh):
+        found = run(pipeline, tmp_path / "m.onnx", rows)
+        assert_close(found["probabilities"], pipeline.predict_proba(rows), atol=1e-5)
         np.testing.assert_array_equal(found["label"], pipeline.predict(rows))
         scores = model.novelty_score(features[: len(rows)])
         assert_close(found["novelty_score"], scores, atol=2e-4, rtol=1e-5)
-    found = dict(zip(names, session.run(None, {"rows": fresh.astype(np.float64)}), strict=True))
-    if normalize == "center":
-        farthest = (found["novelty_score"] == found["novelty_score"].max()).sum()
-        assert farthest == (np.ptp(fresh, axis=1) == 0).sum() > 5
+    farthest = (found["novelty_score"] == found["novelty_score"].max()).sum()
+    assert farthest == (np.ptp(fresh, axis=1) == 0).sum() > 5
     assert 0 < found["is_novel"].sum() < 150
 
 
@@ -144,11 +132,9 @@ def test_a_pipeline_of_other_parts_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", [["a", "b", "ü 🦆", "d", ""], [7, -3, 11, 2, 5], [0.5, 1.5, 2.5, 3.5, 4.5]]
+    "names", [["a", "b", "ü 🦆", "d", ""], [7, -3, 11, 2, 5], [1.0, 3.0, 5.0, 7.0, 9.0]]
 )
 def test_labels_keep_their_type(names, tmp_path):
-    if isinstance(names[0], float):
-        names = [int(2 * v) / 1.0 for v in names]  # whole floats are labels, others targets
     model = fit("unit", np.array(names))
     x, _ = rows("unit", 2)
     found = run(model, tmp_path / "m.onnx", x)["label"]
@@ -173,6 +159,7 @@ def test_a_clusterer(tmp_path):
     assert_close(found["probabilities"], model.predict_proba(x), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_torch_module_can_be_exported():
     model = fit("center")
     module = mn.export.to_torch(model.model_)

@@ -14,7 +14,7 @@ import mnemosphere as mn
 from mnemosphere.export import payload
 from mnemosphere.export.page import write_page
 from mnemosphere.model.kernel import log_joint
-from quick_models import built, small
+from quick_models import small
 
 assert_close = functools.partial(np.testing.assert_allclose, rtol=0)
 PROBA = ".map((a) => a.proba)"
@@ -276,10 +276,8 @@ def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
     found = browser.evaluate(ALL_ROWS + PROBA)
     assert_close(found, model.predict_proba(digits.x_train[:11]), atol=1e-3)
     assert "cluster" in browser.evaluate("document.getElementById('predicted').innerText")
-    tabs = browser.evaluate("[...document.querySelectorAll('[role=tab]')].map((t) => t.innerText)")
-    assert tabs == ["Play", "Recall", "Memories", "Report"]  # no labels, so no mistakes
-    for tab in tabs:
-        browser.evaluate(f"mnemosphere.openTab('{tab.lower()}')")
+    for tab in ("recall", "memories", "report"):  # no labels, so no mistakes
+        browser.evaluate(f"mnemosphere.openTab('{tab}')")
     assert silent(browser)
 
 
@@ -322,26 +320,6 @@ def test_names_are_text_whatever_they_say(browser, tmp_path):
     assert browser.evaluate("data.classes").count("NaN") == 1
     titles = browser.evaluate("[...document.querySelectorAll('[title]')].map((e) => e.title)")
     assert any(t.startswith("<img src=x onerror") for t in titles)
-
-
-def test_two_hundred_classes_fit_on_a_page(browser, tmp_path):
-    rng = np.random.default_rng(0)
-    centers = rng.normal(size=(200, 16))
-    names = [f"species {k:03d}" for k in range(200)]
-    weights = np.full((201, 201), 1e-6)
-    weights[np.arange(1, 201), np.arange(200)] = 1.0
-    model = built(centers, weights, beta=20.0, classes=names)
-    y = np.arange(61)
-    x = centers[y] + 0.4 * rng.normal(size=(61, 16))
-    labels = np.array([*names, "unheard of"])[[200, *y[1:]]]  # so that there is no certificate
-    model.explore(tmp_path / "p.html", x, labels, image_shape=None)
-    browser.open(tmp_path / "p.html", width=390)
-    assert browser.evaluate("document.querySelectorAll('#answer .bar').length") == 11
-    for tab in TABS:
-        browser.evaluate(f"mnemosphere.openTab('{tab}')")
-        assert browser.evaluate("document.documentElement.scrollWidth") <= 390
-        assert browser.evaluate("document.documentElement.scrollHeight") < 20_000
-    assert silent(browser)
 
 
 def test_a_page_that_answers_otherwise_than_python_says_so(browser, wine_model, wines, tmp_path):

@@ -10,7 +10,6 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-import mnemosphere as mn
 from mnemosphere.export.pack import pack, pack_memories, pack_rows
 from mnemosphere.export.payload import map_memories, payload
 
@@ -34,9 +33,7 @@ def test_packed_arrays_come_back_to_the_bit(kind):
         ([[0.0, 255.0], [3, 4]], "u1"),
         ([[-3.0, 255.0], [3, 4]], "i2"),
         ([[70000.0, 1], [3, 4]], "i4"),
-        ([[0.5, 1], [3, 4]], "f4"),
         ([[0.5, np.nan], [3, 4]], "f4"),
-        ([[0.1, 1], [3, 4]], "f8"),
         ([[1e300, 0.5], [1, 4]], "f8"),
     ],
 )
@@ -81,8 +78,6 @@ def test_what_is_an_image_and_what_a_table(image_model, wine_model, digits):
     assert payload(wine_model.model_)["image"] is None
     with pytest.raises(ValueError, match="784"):
         payload(image_model.model_, image_shape=(28, 27))
-    with pytest.raises(ValueError, match="image_shape"):
-        payload(image_model.model_, image_shape=(784,))
 
 
 def test_the_map_shows_principal_components_each_filling_its_axis():
@@ -97,5 +92,3 @@ def test_the_map_shows_principal_components_each_filling_its_axis():
 def test_a_missing_folder_is_named(wine_model, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         wine_model.explore(tmp_path / "nowhere" / "p.html")
-    with pytest.raises(Exception, match="not fitted"):
-        mn.DAMClassifier(objective="joint").explore(tmp_path / "p.html")

@@ -85,11 +85,3 @@ def test_memories_show_their_texts_and_answers_are_those_of_python(browser, page
     assert all(text in shown for text in model.model_.exemplars.as_lists()[3])
     browser.evaluate("$('swap').click()")
     assert browser.evaluate("$('gallery').querySelectorAll('q').length") == model.n_memories_
-
-
-def test_a_page_without_rows_opens(browser, texts, tmp_path):
-    texts[0].explore(tmp_path / "page.html")
-    browser.open(tmp_path / "page.html")
-    assert "No texts are packed" in browser.evaluate("$('panel-play').innerText")
-    browser.evaluate("mnemosphere.openTab('memories')")
-    assert browser.complaints() == []

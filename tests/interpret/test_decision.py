@@ -91,10 +91,7 @@ def test_copies_split_the_vote_and_are_counted_but_shown_as_one():
     np.testing.assert_allclose(after.share, before.share, rtol=1e-9, atol=1e-14)
     np.testing.assert_allclose(after.soft_label, before.soft_label, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(after.n_alike, 2 * before.n_alike)
-    assert f"{after[0][0].name} (×{after[0][0].n_alike})" in str(after)
-    table = mn.interpret.memory_table(twice)
-    assert len(table) == distinct
-    assert table["n_alike"].sum() == 2 * n
+    assert mn.interpret.memory_table(twice)["n_alike"].sum() == 2 * n
 
 
 def test_the_explanation_says_first_that_no_memory_decides():
@@ -126,17 +123,6 @@ def test_features_explain_odds_of_rows_that_the_model_is_sure_of():
         assert why.difference.sum() + why.difference_constant > 0.5 * why.log_odds
         assert abs(why.difference_rest) < 0.5 * why.log_odds
         assert found.remark(int(row)) == ""
-
-
-def test_rows_without_direction_and_with_missing_values():
-    x, y = load_iris(return_X_y=True)
-    model = mn.DAMClassifier(7, normalize="unit", objective="joint", random_state=0).fit(x, y)
-    rows = np.concatenate([np.zeros((1, 4)), x[:2], x[:1]])
-    rows[3, 1] = np.nan
-    found = mn.interpret.decision.spread(model.model_, rows)
-    assert found.uniform[0] == 1.0
-    assert not found.same[0]
-    assert found.needed[0] == 8
 
 
 def test_class_frequencies_decide_only_where_memories_change_little():

@@ -18,13 +18,6 @@ def model():
     return mn.DAMClassifier(6, varsigma=1.0, **settings).fit(x, y), x
 
 
-def test_a_model_is_a_few_lines(model):
-    lines = repr(model[0].model_).splitlines()
-    assert len(lines) == 4
-    assert lines[1].strip() == "3 classes: 0, 1, 2"
-    assert "6 memories of 4 features, objective='joint', normalize='standard'" in lines[2]
-
-
 def test_results_say_the_same_in_a_terminal_and_in_a_notebook(model):
     clf, x = model
     trial = {"rows": 9, "normalize": "unit", "n_memories": 3, "log_loss": 0.5, "error": 0.1}

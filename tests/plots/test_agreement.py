@@ -15,15 +15,3 @@ def test_the_image_is_outlined_where_it_is():
     points = np.concatenate([path.vertices for path in outline.get_paths()])
     # Half way from the center of the pixel, at (4.5, 2.5), to those of its neighbors.
     np.testing.assert_allclose(np.abs(points - [4.5, 2.5]).max(1), 0.5)
-
-
-def test_maps_share_a_scale_and_tell_the_overlap():
-    maps = np.array([np.full((3, 4), 0.5), np.full((3, 4), -0.25)])
-    drawn = []
-    figure = agreement.agreement_figure(
-        drawn.append, np.arange(12.0), maps, maps.sum((1, 2)), (3, 4)
-    )
-    assert len(drawn) == 1
-    shown = [ax for ax in figure.axes if ax.images]
-    assert [ax.images[0].get_clim() for ax in shown] == [(-0.5, 0.5)] * 2
-    assert [ax.get_title() for ax in shown] == ["overlap 6.00", "overlap -3.00"]

@@ -22,22 +22,14 @@ def tick_names(axis):
     return [label.get_text() for label in axis.get_ticklabels()]
 
 
-def test_each_image_is_its_memory(w):
+def test_each_image_is_its_memory_on_a_scale_that_all_share(w):
     ax = plots.memories(torch.tensor(w), SHAPE)
+    largest = np.abs(w[:25]).max()
     assert len(ax.images) == 25
     for k, image in enumerate(ax.images):
         np.testing.assert_allclose(image.get_array(), w[k].reshape(SHAPE), rtol=0)
+        assert image.get_clim() == (-largest, largest)
     assert texts(ax) == [f"#{k}" for k in range(25)]
-    assert ax.get_title(loc="left") == "25 of 31 memories"
-
-
-def test_the_scale_is_shared_and_symmetric(w):
-    ax = plots.memories(w, SHAPE, indices=[2, 3, 29])
-    largest = np.abs(w[[2, 3, 29]]).max()
-    assert {image.get_clim() for image in ax.images} == {(-largest, largest)}
-    assert {image.get_clim() for image in plots.memories(w, SHAPE, vmax=0.5).images} == {
-        (-0.5, 0.5)
-    }
 
 
 def test_chosen_memories_and_labels_in_their_order(w):
@@ -46,7 +38,6 @@ def test_chosen_memories_and_labels_in_their_order(w):
     np.testing.assert_array_equal(ax.images[1].get_array().data, w[2].reshape(SHAPE))
     assert texts(ax) == ["#7", r"a\$b\$", "#2", "4"]
     ax.figure.draw_without_rendering()
-    assert texts(plots.memories(w, SHAPE, indices=[7, 2], named=False)) == []
 
 
 def test_rows_that_are_no_images_become_bars(w):
@@ -54,9 +45,6 @@ def test_rows_that_are_no_images_become_bars(w):
     bars = [[bar.get_height() for bar in container] for container in ax.containers]
     largest = np.abs(w[[4, 9]]).max()
     np.testing.assert_allclose(np.array(bars) / np.abs(bars).max(), w[[4, 9]] / largest)
-    colors = [bar.get_facecolor() for bar in ax.containers[0]]
-    assert len({color for color, value in zip(colors, w[4], strict=True) if value < 0}) == 1
-    assert len(set(colors)) == 2
 
 
 def test_features_that_differ_most_by_memories(w):
@@ -68,8 +56,6 @@ def test_features_that_differ_most_by_memories(w):
     assert tick_names(ax.yaxis) == [names[j] for j in order]
     assert tick_names(ax.xaxis) == ["#3 a", "#1 b", "#8 c"]
     ax.figure.draw_without_rendering()
-    with pytest.raises(ValueError, match="feature_names must have 35 entries"):
-        plots.memories(w, feature_names=names[1:])
 
 
 def test_of_many_features_each_memory_names_its_strongest():
@@ -90,13 +76,8 @@ def test_of_many_features_each_memory_names_its_strongest():
     ("arguments", "message"),
     [
         ({"image_shape": (5, 8)}, r"image_shape \(5, 8\) has 40 pixels but w has 35 features"),
-        ({"image_shape": (35,)}, r"must be \(rows, columns\)"),
         ({"indices": [31]}, r"indices must lie in 0..30, got 31..31"),
-        ({"indices": [-1]}, r"got -1..-1"),
-        ({"indices": []}, "non-empty list"),
-        ({"indices": [0.5]}, "whole numbers"),
         ({"labels": ["a"]}, "labels must have 25 entries, one per memory shown, got 1"),
-        ({"ncols": 0}, "ncols must be at least 1"),
         ({"vmax": 0.0}, "vmax must be positive"),
     ],
 )

