@@ -227,7 +227,7 @@ def test_a_cell_of_a_book_is_shown_in_a_line(table):
     with pytest.warns(UserWarning, match="count as none of those it had: 'word") as caught:
         small().fit(*table).predict(book)
     assert len(str(caught[0].message)) < 200
-    with pytest.warns(UserWarning, match="rare categories|looks like") as caught:
+    with pytest.warns(UserWarning, match="rare categories|different texts") as caught:
         small().fit(pd.concat([book] * 12), np.tile(y, 12)).predict(frame)
     assert all(len(str(warning.message)) < 200 for warning in caught)
 
