@@ -150,14 +150,3 @@ def test_texts_of_training_rows(case):
     assert short == [r"costs 5\$ and 6\$", "b\nc"]
     assert " ".join(whole.split()) == long
     figure.draw_without_rendering()
-
-
-def test_a_coverage_curve_has_a_line_per_name_in_percent():
-    points = [{"coverage": 1.0, "accuracy": 0.7}, {"coverage": 0.5, "accuracy": 0.95}]
-    ax = plots.coverage_curve({"ours": points, "theirs": points[:1]})
-    assert [line.get_label() for line in ax.lines] == ["ours", "theirs"]
-    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1.0, 0.7], [0.5, 0.95]])
-    assert ax.yaxis.get_major_formatter()(0.5, 0) == "50%"
-    for bad in ({}, {"ours": []}):
-        with pytest.raises(ValueError, match="each with a point at least"):
-            plots.coverage_curve(bad)
