@@ -93,13 +93,13 @@ class Model(RuleBasedStateMachine):
 
     @rule(memory=st.integers(0, 12))
     def remove(self, memory):
-        self.change(lambda m: interpret.without_memories(m, [memory], class_prior="follow"))
+        self.change(lambda m: interpret.without_memories(m, [memory]))
 
     @rule(memory=st.integers(0, 12), label=st.sampled_from([0, 1, 2, None]))
     def relabel(self, memory, label):
         def make(m):
             name = None if label is None else m.classes[label]
-            return interpret.relabel_memory(m, memory, name, class_prior="follow")
+            return interpret.relabel_memory(m, memory, name)
 
         self.change(make)
 

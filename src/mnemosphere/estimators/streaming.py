@@ -129,7 +129,7 @@ def with_new_classes(
     if len(rest) or stream is not None:  # memories of few rows count less in what follows
         assert model.label_mass is not None
         p_q = _class_prior(model.label_mass, model.smoothing).to(model.density.p)
-        model = model.replace(density=with_class_prior(model.density, p_q, "follow"))
+        model = model.replace(density=with_class_prior(model.density, p_q))
     if stream is not None:
         late = stream.late | set(coded.classes[fresh].tolist())
         stream = replace(stream, state=FixedPoint().resume(model.density), late=late)
@@ -199,9 +199,9 @@ def take_in_labeled(model: FittedModel, dataset: ArrayDataset, solver: object) -
         params, state = give_memories(old, state, dataset.rows, due, places)
     p_q = _class_prior(mass, smoothing).to(params.p)
     try:
-        params = with_class_prior(params, p_q, "hold")
+        params = with_class_prior(params, p_q, hold=True)
     except RuntimeError:  # memories of one class each leave no way to hold their weights
-        params = with_class_prior(params, p_q, "follow")
+        params = with_class_prior(params, p_q)
     state = FixedPoint().resume(params) if state is None else state
     model = model.replace(label_mass=mass, stream=Stream(state, late))
     return take_in(model, dataset, objectives.joint, solver, params)
