@@ -131,13 +131,30 @@ def contrasts(problem):
     return float(found.m[0, 0] - found.m[0, 1]), float(found.q[0, 0] - found.q[0, 1])
 
 
-def test_memories_part_at_the_known_line():
-    """ϱ b⁴ = P* for a student like the teacher; far above β* memories part along the noise."""
+def test_memories_part_where_an_eigenvalue_exceeds_one():
     for b, rho in ((1.0, 1.8), (1.0, 2.2), (1.3, 0.6), (1.3, 0.8)):
-        towards, apart = contrasts(weak(2, 2, b, b * b, rho, 10**8))
-        assert (towards > 1e-3) == (apart > 1e-3) == (rho * b**4 > 2)
-    towards, apart = contrasts(weak(2, 2, 0.8, 2.4, 2.0, 10**8))
+        problem = weak(2, 2, b, b * b, rho, 10**8)
+        signal, noise = theory.parting_eigenvalues(problem)
+        assert signal == pytest.approx(rho * b**4 / 2, rel=1e-3)
+        assert noise == pytest.approx(rho * b**4 / 2, rel=1e-3)
+        towards, apart = contrasts(problem)
+        assert (towards > 1e-3) == (apart > 1e-3) == (signal > 1)
+    overfitting = weak(2, 2, 0.8, 2.4, 2.0, 10**8)  # β far above β*
+    signal, noise = theory.parting_eigenvalues(overfitting)
+    assert noise > signal
+    towards, apart = contrasts(overfitting)
     assert abs(towards) < 1e-3 < 0.3 < apart
+
+
+def test_without_noise_the_eigenvalue_is_that_of_the_papers_transition():
+    for n_teacher, n_student, rho in ((2, 2, 2.0), (3, 5, 0.7)):
+        problem = SaddlePointProblem.uniform(
+            n_teacher, n_student, beta=5.0, rho=rho, upsilon=1.0, n_features=10**9
+        )
+        line = theory.symmetric_transition(problem, "beta")
+        signal, noise = theory.parting_eigenvalues(problem.replace(beta=line))
+        assert signal == pytest.approx(1.0, abs=1e-6)
+        assert noise < 1e-6
 
 
 def test_problems_it_cannot_solve_are_refused():
@@ -146,3 +163,6 @@ def test_problems_it_cannot_solve_are_refused():
         theory.solve_with_noise(problem.replace(rho=math.inf), aligned(problem))
     with pytest.raises(theory.NotConvergedError, match="raise max_iter"):
         theory.solve_with_noise(problem, aligned(problem), max_iter=2)
+    unequal = weak(2, 2, 2.0, 3.0, 2.0, 1000, p_h=torch.tensor([0.0, 0.4, 0.6]))
+    with pytest.raises(ValueError, match="equal memories"):
+        theory.parting_eigenvalues(unequal)

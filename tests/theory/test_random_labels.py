@@ -6,7 +6,7 @@ import torch
 from scipy import optimize
 
 from draws import generator
-from mnemosphere.theory import saddle_point, solver, teacher_student
+from mnemosphere.theory import random_labels, saddle_point, solver, teacher_student
 from mnemosphere.theory.problem import SaddlePointProblem
 
 SETTING = {"beta": 5.0, "rho": 1.0, "upsilon": 0.3, "n_features": 250}
@@ -40,42 +40,50 @@ def brute_force(g, p_q):
     return -min(run.fun for run in runs)
 
 
-def gap(m):
-    """Largest gap between two memories' overlaps with one vector; 0 if symmetric."""
-    return float((m.amax(1) - m.amin(1)).max())
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_each_draw_is_solved_to_its_best(seed):
-    g = teacher_student.sample_soft_labels(2, 2, generator=generator(seed))
-    _, value = best_of(SaddlePointProblem.uniform(2, 2, **SETTING, labels=g))
-    assert value == pytest.approx(brute_force(g.numpy(), g.numpy().mean(0)), abs=2e-9)
+def test_each_draw_is_solved_to_its_best():
+    average = random_labels.solve_random_labels(
+        2, 2, 1, **SETTING, n_draws=3, n_starts=8, generator=generator(1)
+    )
+    assert average.labels.shape == (3, 2, 2)
+    for g, value in zip(average.labels.numpy(), average.free_entropy, strict=True):
+        assert float(value) == pytest.approx(brute_force(g, g.mean(0)), abs=2e-9)
+    assert average.mean_free_entropy == pytest.approx(float(average.free_entropy.mean()))
+    assert average.standard_error > 0
+    # Labels tell the teacher's vectors apart, and that breaks the symmetry.
+    assert float(average.spread.max()) > 0.02
 
 
 def test_the_average_of_the_best_beats_the_best_on_average():
-    p_q, seed = torch.tensor([0.4, 0.35, 0.25], dtype=torch.float64), generator(2)
-    labels = [teacher_student.sample_soft_labels(3, 3, generator=seed) for _ in range(5)]
-    problems = [SaddlePointProblem.uniform(3, 2, **SETTING, p_q=p_q, labels=g) for g in labels]
-    mean = torch.stack(labels).mean(0)
-    pooled = SaddlePointProblem.uniform(3, 2, **SETTING, p_q=p_q, labels=mean)
-    assert np.mean([best_of(problem)[1] for problem in problems]) > best_of(pooled)[1] + 1e-3
+    p_q = torch.tensor([0.4, 0.35, 0.25], dtype=torch.float64)
+    average = random_labels.solve_random_labels(
+        3, 2, 2, **SETTING, p_q=p_q, n_draws=5, n_starts=8, generator=generator(2)
+    )
+    pooled = SaddlePointProblem.uniform(3, 2, **SETTING, p_q=p_q, labels=average.labels.mean(0))
+    _, value = best_of(pooled)
+    assert average.mean_free_entropy > value + 1e-3
 
 
 def test_equal_class_weights_give_the_papers_equation():
     p_q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    m, value = best_of(SaddlePointProblem.uniform(3, 2, **SETTING, labels=p_q.expand(3, 3)))
+    average = random_labels.solve_random_labels(
+        3, 2, 2, **SETTING, labels=p_q.expand(2, 3, 3), n_starts=6, generator=generator(3)
+    )
     papers = SaddlePointProblem.uniform(3, 2, **SETTING, p_q_teacher=p_q)
     assert papers.uniform_teacher
-    assert value == pytest.approx(best_of(papers)[1], abs=1e-9)
+    _, value = best_of(papers)
+    assert average.free_entropy.tolist() == pytest.approx([value, value], abs=1e-9)
     # Where labels say nothing the symmetric state is the best, at this temperature.
-    assert gap(m) < 1e-4
+    assert float(average.spread.max()) < 1e-4
 
 
 def test_gibbs_chains_break_where_the_averaged_equation_does_not():
     g = torch.tensor([[0.85, 0.15], [0.2, 0.8]], dtype=torch.float64)
-    broken, _ = best_of(SaddlePointProblem.uniform(2, 2, **SETTING, labels=g))
+    average = random_labels.solve_random_labels(
+        2, 2, 1, **SETTING, labels=g[None], n_starts=6, generator=generator(4)
+    )
     papers = SaddlePointProblem.uniform(2, 2, **SETTING, p_q_teacher=g.mean(0))
-    assert gap(best_of(papers)[0]) < 1e-4
+    m, _ = best_of(papers)
+    assert float((m.amax(1) - m.amin(1)).max()) < 1e-4
     seed = generator(5)
     teacher = teacher_student.sample_teacher(2, 250, 1, upsilon=0.3, soft_labels=g, generator=seed)
     data = teacher_student.sample_data(teacher, 1.0, generator=seed)
@@ -83,12 +91,17 @@ def test_gibbs_chains_break_where_the_averaged_equation_does_not():
         teacher, data, n_memories=2, beta=5.0, n_chains=2, n_burn_in=30, n_sweeps=60,
         generator=seed,
     )  # fmt: skip
-    sampled = gap(posterior.overlaps().mean)
+    mean = posterior.overlaps().mean
+    sampled = float((mean.amax(1) - mean.amin(1)).max())
     assert sampled > 0.25
-    assert sampled == pytest.approx(gap(broken), abs=0.12)
+    assert sampled == pytest.approx(float(average.spread[0]), abs=0.12)
 
 
-def test_labels_and_their_mean_are_not_both_given():
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="labels must be"):
+        random_labels.solve_random_labels(
+            2, 2, 1, **SETTING, labels=torch.ones(1, 3, 2) / 2, generator=generator()
+        )
     both = {"labels": torch.ones(2, 2) / 2, "p_q_teacher": torch.ones(2) / 2}
     with pytest.raises(ValueError, match="pass one of"):
         SaddlePointProblem.uniform(2, 2, **SETTING, **both)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 
 from mnemosphere.theory.problem import SaddlePointProblem
@@ -128,6 +129,57 @@ def solve_with_noise(
     raise NotConvergedError(
         f"overlaps still change by {change:.1e} after {max_iter} steps: raise max_iter or tol"
     )
+
+
+def parting_eigenvalues(problem: SaddlePointProblem) -> tuple[float, float]:
+    """Compute how fast the memories of the symmetric state part, with the noise of the examples.
+
+    At the symmetric state the contrasts of a memory fluctuate with the variance d, and
+
+        signal = d ϱ β_eff²/P,     noise = d² ϱ s⁴ P*/P²,     s² = β²(1 − ς²)/N.
+
+    If the first exceeds 1, memories part towards the teacher's; if only the second does, they part
+    along the noise of the examples, and overlap equally with every memory of the teacher. With s = 0 the first is
+    1 at β_eff² = P* + P/ϱ, the paper's transition. A student with β = β* and P = P* has d = 1 and
+    both are ϱb⁴/P*, b² = β*²/N.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        A uniform teacher and a student with equal memories, without a uniform component.
+
+    Returns
+    -------
+    signal : float
+        Eigenvalue towards the teacher's memories.
+    noise : float
+        Eigenvalue along the noise.
+
+    Examples
+    --------
+    >>> mn.theory.parting_eigenvalues(problem)[0] > 1  # two memories part
+    True
+    """
+    n_teacher, n_student, rho = problem.n_teacher, problem.n_student, problem.rho
+    equal = torch.allclose(problem.p_h[1:], problem.p_h[1:].mean())
+    if not problem.uniform_teacher or not equal or float(problem.p_h[0]) or math.isinf(rho):
+        raise ValueError(
+            "need a uniform teacher, equal memories without a uniform component and finite rho"
+        )
+    s2 = problem.noise
+    noise = rho * s2 * n_teacher / n_student  # what the sum of the memories sees
+    pull = n_teacher * (rho * problem.beta_eff / n_student) ** 2 + noise / n_student
+
+    def excess(log_d: float) -> float:
+        """Mean squared length of a memory at contrast variance d, less 1."""
+        d = math.exp(log_d)
+        common = d / (1.0 + d * noise)
+        return pull * common**2 + d * (1.0 - 1.0 / n_student) + common / n_student - 1.0
+
+    bound = math.log(n_student / max(n_student - 1, 0.5)) + 40.0
+    d = math.exp(brentq(excess, -bound, bound, xtol=1e-14))
+    signal = d * rho * problem.beta_eff**2 / n_student
+    return signal, d * d * rho * s2 * s2 * n_teacher / n_student**2
 
 
 def _shares(

@@ -27,17 +27,26 @@ from mnemosphere.numerics import bessel, vmf
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What the posterior conditions on: x (M, N) unit rows, y (M,) columns of p, and β."""
+    """What the posterior conditions on: x (M, N) unit rows, y (M,) columns of p, and β.
+
+    beta: one number, or (chains,), one for each chain.
+    """
 
     x: Tensor
     y: Tensor
-    beta: float
+    beta: float | Tensor
+
+    @cached_property
+    def slope(self) -> Tensor:
+        """β in the shape (chains or 1, 1, 1)."""
+        return torch.as_tensor(self.beta, dtype=self.x.dtype, device=self.x.device).reshape(
+            -1, 1, 1
+        )
 
     @cached_property
     def log_ratio(self) -> Tensor:
-        """Log of Ω_N(β)/Ω_N(0)."""
-        beta = torch.as_tensor(self.beta, dtype=self.x.dtype, device=self.x.device)
-        return bessel.log_omega_ratio(beta, self.x.shape[1])
+        """Log of Ω_N(β)/Ω_N(0), in the shape of `slope`."""
+        return bessel.log_omega_ratio(self.slope, self.x.shape[1])
 
 
 @dataclass(frozen=True)
@@ -74,8 +83,13 @@ def overlaps_with_rows(w: Tensor, x: Tensor) -> Tensor:
 
 def fields(overlaps: Tensor, data: Likelihood) -> Tensor:
     """Fields h (chains, P+1, M) of memories with these overlaps (chains, P, M) with the rows."""
-    h = data.beta * overlaps - data.log_ratio
+    h = data.slope * overlaps - data.log_ratio
     return torch.cat([torch.zeros_like(h[:, :1]), h], 1)  # the uniform component
+
+
+def log_likelihood(p: Tensor, overlaps: Tensor, data: Likelihood) -> Tensor:
+    """Log of Π_c Σ_γ p[γ, y_c] exp(h[γ, c]) (chains,), against the uniform density."""
+    return torch.logsumexp(p.log()[:, :, data.y] + fields(overlaps, data), 1).sum(1)
 
 
 def _sample_assignments(p: Tensor, h: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
@@ -99,7 +113,7 @@ def _sample_memories(member: Tensor, data: Likelihood, generator: torch.Generato
     pole = torch.zeros_like(total)
     pole[..., 0] = 1.0
     mean = torch.where(norm[..., None] > 0, total / norm[..., None], pole)
-    return vmf.sample(mean, data.beta * norm, generator=generator)
+    return vmf.sample(mean, data.slope[..., 0] * norm, generator=generator)
 
 
 def move_given_assignments(p: Tensor, counts: Tensor, *, generator: torch.Generator) -> Tensor:

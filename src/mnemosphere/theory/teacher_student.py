@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from mnemosphere.numerics import polytope, sphere, vmf
-from mnemosphere.theory import gibbs
+from mnemosphere.theory import gibbs, tempering
 from mnemosphere.theory.diagnostics import Estimate, estimate
 
 Align = Literal["chain", "draw", "none"]
@@ -216,6 +217,8 @@ class Posterior:
         Class weights p.
     state : GibbsState
         Last state of the chains, w (chains, P, N) and p (chains, P+1, C+1).
+    acceptance : tensor of shape (K−1,) or None
+        Share of accepted exchanges between neighbors on the ladder, if there was one.
 
     Examples
     --------
@@ -226,6 +229,7 @@ class Posterior:
     trace: Tensor
     class_weights: Tensor
     state: gibbs.GibbsState
+    acceptance: Tensor | None = None
 
     def order(self, align: Align = "chain") -> Tensor:
         """Order the memories of each draw.
@@ -307,6 +311,7 @@ def sample_posterior(
     n_chains: int = 4,
     n_burn_in: int = 200,
     n_sweeps: int = 500,
+    ladder: Sequence[float] = (),
     generator: torch.Generator,
 ) -> Posterior:
     """Sample the student's weights given data, Eq. (posterior), and record their overlaps.
@@ -336,6 +341,9 @@ def sample_posterior(
         Sweeps that are not recorded.
     n_sweeps : int, default 500
         Sweeps that are.
+    ladder : sequence of floats, default ()
+        Increasing inverse temperatures below β for replica exchange, so that chains pass from one phase
+        or permutation to another. Align such draws by "draw" or "none".
     generator : torch.Generator
         Source of the draws.
 
@@ -377,14 +385,24 @@ def sample_posterior(
     w = _start(start, teacher, n_chains, n_memories, generator)
     state = gibbs.GibbsState(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
     likelihood = gibbs.Likelihood(x, data.y, beta)
+    replicas = None
+    if len(ladder) > 0:
+        replicas = tempering.start_replicas(state, x.new_tensor([*ladder, beta]))
     moves = n_memories + n_columns
     trace, class_weights = [], []
     for i in range(n_burn_in + n_sweeps):
-        state = gibbs.sweep(state, likelihood, class_weight_moves=moves, generator=generator)
+        if replicas is None:
+            state = gibbs.sweep(state, likelihood, class_weight_moves=moves, generator=generator)
+        else:
+            replicas = tempering.tempered_sweep(
+                replicas, x, data.y, parity=i % 2, class_weight_moves=moves, generator=generator
+            )
+            state = replicas.last()
         if i >= n_burn_in:
             trace.append(teacher.w @ state.w.mT)  # (P*, N) @ (chains, N, P)
             class_weights.append(state.p)
-    return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state)
+    acceptance = None if replicas is None else replicas.acceptance()
+    return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state, acceptance)
 
 
 def _start(
