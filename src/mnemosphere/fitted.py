@@ -43,7 +43,7 @@ from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 __all__ = [
-    "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
+    "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Stream", "as_numpy",
     "check_whole", "dense_parts", "like", "row_names",
 ]  # fmt: skip
 
@@ -96,21 +96,11 @@ class Exemplars:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """The model as it was when it last saw classes that have stopped coming."""
-
-    params: Parameters
-    classes: list[Any]
-    missing: frozenset[Any]
-
-
-@dataclass(frozen=True)
 class Stream:
     """What `partial_fit` goes on from."""
 
     state: SolverState
     late: frozenset[Any] = frozenset()  # classes that appeared after the first batch
-    snapshot: Snapshot | None = None
 
 
 @dataclass(frozen=True)

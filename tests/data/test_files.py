@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -45,7 +44,6 @@ def folder(tmp_path_factory, rows):
     whole = table(x, y, weight)
     pq.write_table(whole.slice(0, 400), where / "a.parquet", row_group_size=150)
     pq.write_table(whole.slice(400), where / "b.parquet", row_group_size=90)
-    pa.feather.write_feather(whole, where / "rows.feather", chunksize=200)
     pa.csv.write_csv(whole, where / "rows.csv")
     lists = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), N)
     pq.write_table(pa.table({"v": lists, "tree": y, "w": weight}), where / "lists.parquet")
@@ -57,7 +55,6 @@ def folder(tmp_path_factory, rows):
 
 SOURCES = {
     "parquet": ("?.parquet", "tree", "w", NAMES),
-    "feather": ("rows.feather", "tree", "w", None),
     "csv": ("rows.csv", "tree", "w", None),
     "lists": ("lists.parquet", "tree", "w", None),
     "npy": ("x.npy", "y.npy", "w.npy", None),

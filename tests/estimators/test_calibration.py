@@ -205,20 +205,6 @@ def test_following_memories_is_bayes_rule(noisy):
     assert np.array_equal(other.memories_, model.memories_)
 
 
-def test_holding_memories_keeps_their_weights_and_every_odds_ratio(noisy):
-    model, (x, _), weights = *noisy, WEIGHTS
-    other = with_prior(model, weights, memory_weights="hold")
-    np.testing.assert_allclose(other.memory_prior_, model.memory_prior_, rtol=1e-8)
-    new = other.class_prior_[:-1] / other.class_prior_[:-1].sum()
-    np.testing.assert_allclose(new, weights / weights.sum(), rtol=1e-8)
-    ratio = np.log(other.class_weights_[:, :-1] / model.class_weights_[:, :-1])  # rank one plus one
-    ratio -= ratio[:, :1]
-    assert np.abs(ratio - ratio[:1]).max() < 1e-6
-    # Not Bayes' rule: the odds change by more, since memories cannot give way.
-    bayes = with_prior(model, weights).predict_proba(x)
-    assert np.abs(other.predict_proba(x) - bayes).max() > 0.05
-
-
 def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     names = np.array(["ant", "bee", "cat"])
     model = small(normalize="standard", max_iter=None)

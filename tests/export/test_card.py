@@ -26,16 +26,14 @@ def test_figures_are_those_of_scikit_learn(wine_model, wines):
     matter, body = front(
         mn.export.model_card(wine_model.model_, x, y, title="Wines: a 'test'", license="mit")
     )
-    (result,) = matter["model-index"][0]["results"]
-    found = {m["type"]: m["value"] for m in result["metrics"]}
     assert matter["library_name"] == "mnemosphere"
     assert (matter["license"], matter["pipeline_tag"]) == ("mit", "tabular-classification")
-    assert matter["model-index"][0]["name"] == "Wines: a 'test'"
-    assert set(matter["metrics"]) == set(found)
-    assert found["accuracy"] == pytest.approx(accuracy_score(y, wine_model.predict(x)), abs=1e-5)
-    assert found["log_loss"] == pytest.approx(log_loss(y, wine_model.predict_proba(x)), rel=1e-4)
-    for line in confusion_matrix(y, wine_model.predict(x)):
-        assert "| " + " | ".join(map(str, line)) + " |" in body
+    assert "# Wines: a 'test'" in body
+    assert f"| accuracy | {accuracy_score(y, wine_model.predict(x)):.4f} |" in body
+    assert f"| log-loss | {log_loss(y, wine_model.predict_proba(x)):.4f} |" in body
+    measured = facts(wine_model.model_, x, y)["measured"]
+    count = confusion_matrix(y, wine_model.predict(x))
+    assert measured["confusion"] == [[a, b, count[a, b]] for a, b in np.argwhere(count).tolist()]
     assert "| seed | 0 |" in body
     assert f"| temperature | {wine_model.temperature_:.6g} |" in body
 
@@ -66,7 +64,8 @@ def test_names_cannot_break_out_of_their_cells():
     model = small(n_memories=5, varsigma=0.5).fit(x, y)
     text = mn.export.model_card(model.model_, x, y, title="evil\n---\nname: [")
     matter, body = front(text)
-    assert matter["model-index"][0]["name"] == "evil --- name: ["
+    assert matter["library_name"] == "mnemosphere"
+    assert "# evil --- name: \\[" in body
     assert "<script>" not in body
     assert "\x1b" not in body
     assert "a\\|b" in body

@@ -107,12 +107,3 @@ def test_bars_of_features_add_up(case):
     assert lines[12:] == ["others (1)", "(being average)", "(soft labels)", "(class frequencies)"]
     np.testing.assert_array_equal(places.lines[1].get_xdata(), why.position[first])
     figure.draw_without_rendering()
-
-
-def test_a_coverage_curve_has_a_line_per_name_in_percent():
-    points = [{"coverage": 1.0, "accuracy": 0.7}, {"coverage": 0.5, "accuracy": 0.95}]
-    ax = plots.coverage_curve({"ours": points, "theirs": points[:1]})
-    assert [line.get_label() for line in ax.lines] == ["ours", "theirs"]
-    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1.0, 0.7], [0.5, 0.95]])
-    with pytest.raises(ValueError, match="each with a point at least"):
-        plots.coverage_curve({"ours": []})

@@ -93,13 +93,13 @@ class Model(RuleBasedStateMachine):
 
     @rule(memory=st.integers(0, 12))
     def remove(self, memory):
-        self.change(lambda m: interpret.without_memories(m, [memory], class_prior="follow"))
+        self.change(lambda m: interpret.without_memories(m, [memory]))
 
     @rule(memory=st.integers(0, 12), label=st.sampled_from([0, 1, 2, None]))
     def relabel(self, memory, label):
         def make(m):
             name = None if label is None else m.classes[label]
-            return interpret.relabel_memory(m, memory, name, class_prior="follow")
+            return interpret.relabel_memory(m, memory, name)
 
         self.change(make)
 
@@ -110,8 +110,8 @@ class Model(RuleBasedStateMachine):
             lambda m: interpret.shrink(m, rows, m.classes[:1].repeat(53), n_memories=n_memories)
         )
 
-    @rule(kind=ROWS, first=st.integers(97, 130), new=st.booleans(), rehearse=st.booleans())
-    def stream(self, kind, first, new, rehearse):
+    @rule(kind=ROWS, first=st.integers(97, 130), new=st.booleans())
+    def stream(self, kind, first, new):
         part = slice(first, first + 23)
         y = Y[part]
         if self.model.model_.classes.dtype.kind != "U":  # of soft labels
@@ -119,7 +119,7 @@ class Model(RuleBasedStateMachine):
         elif new:
             y = np.where(np.arange(23) % 4 == 0, "d", y)
         try:
-            self.model.partial_fit(as_given(kind, part), y, rehearse=rehearse)
+            self.model.partial_fit(as_given(kind, part), y)
         except CLEAR as error:
             one_line(error)
 

@@ -12,21 +12,17 @@ from mnemosphere.cli import explain, report
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.rows import Rows, about_data, open_rows
-from mnemosphere.cli.shell import Terminal, command_line
+from mnemosphere.cli.shell import command_line
 from mnemosphere.cli.train import fit
 from mnemosphere.interpret import Explanation, recall_path
-from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.fitted import memories_of, recall_of
-from mnemosphere.plots.functions import representative
-from mnemosphere.plots.terminal import terminal_gallery
 
 _DATA = "mnist-small"
 _MEMORIES, _PASSES = 400, 8  # so that it takes half a minute on two slow cores
-_SHOWN, _NCOLS = 15, 5
 
 
 def run(request: Request, out: Path, seed: int) -> None:
-    """Learn digits, show memories, explain one, complete half-hidden ones."""
+    """Learn digits, draw memories, explain one, complete half-hidden ones."""
     folder, terminal = Folder(out, overwrite=request.overwrite), request.terminal
 
     rows = open_rows(_DATA, Columns())
@@ -51,12 +47,12 @@ def run(request: Request, out: Path, seed: int) -> None:
         why, one = _pictures(model, test, draft)
         folder.finish(content)
     terminal.result(content)
-    _show_memories(terminal, model, rows.image_shape)
     terminal.say("")
     explain.show(terminal, why, one, 0, "why? ")
     accuracy = f"{content['accuracy']:.2%} of {content['rows']} test digits"
     terminal.facts(report.model_facts(model) | {"time": f"{seconds:.1f} s", "accuracy": accuracy})
-    terminal.say("", folder.told(), f"play:      open {out / 'page.html'} in a browser",
+    terminal.say("", folder.told(), f"look:      {out / 'memories.png'}, {out / 'recall.png'}",
+                 f"play:      open {out / 'page.html'} in a browser",
                  f"ask why:   mnemosphere explain {out} {_DATA} --row test-3",
                  "your data: mnemosphere train YOUR.csv --out run")  # fmt: skip
 
@@ -83,15 +79,3 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
     model.explore(folder / "page.html", test.x, test.y, image_shape=shape,
                   title="Handwritten digits")  # fmt: skip
     return why, one
-
-
-def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:
-
-    indices = representative(model.model_, _SHOWN).tolist()
-    terminal.say("", f"{_SHOWN} of the {model.n_memories_} memories", "")
-    gallery = terminal_gallery(model.memories_, shape, min(terminal.width, 100), ncols=_NCOLS,
-                               indices=indices, color=terminal.color)  # fmt: skip
-    terminal.draw(gallery)
-    owner = model.class_weights_[1:, :-1].argmax(axis=1)[indices]
-    names = [f"{memory_name(m)}: {model.classes_[k]}" for m, k in zip(indices, owner, strict=True)]
-    terminal.say("", *("   ".join(names[k : k + _NCOLS]) for k in range(0, _SHOWN, _NCOLS)))

@@ -18,7 +18,7 @@ if sys.platform != "win32":
 MODEL, RESULTS, CONFIG = "model.safetensors", "results.json", "config.toml"
 CHECKPOINT = "checkpoint.safetensors"
 PICTURES = (".png", ".svg", ".pdf")
-TABLES = (".csv", ".tsv", ".csv.gz", ".parquet", ".feather", ".json")
+TABLES = (".csv", ".tsv", ".csv.gz", ".parquet")
 
 
 def check_file(

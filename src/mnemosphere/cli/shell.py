@@ -154,11 +154,6 @@ class Terminal:
         for text in sentences:
             self.say(textwrap.fill(text, self.width) if text else "")
 
-    def draw(self, picture: str) -> None:
-        """A drawing of ours, which holds escape sequences."""
-        if not self.json_only:
-            typer.echo(picture)
-
     def table(self, rows: Sequence[Mapping[str, str]], title: str = "") -> None:
         """Rows for people, in columns, or where these do not fit, one below the other."""
         if rows and not self.json_only:
@@ -178,11 +173,6 @@ class Terminal:
             from mnemosphere.files import to_json
 
             typer.echo(to_json(content))
-
-    @property
-    def color(self) -> bool:
-        """Whether colors may be used here."""
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from mnemosphere.files import to_json, writing
+from mnemosphere.files import writing
 from mnemosphere.machine import need
 
 
@@ -32,15 +32,10 @@ def table_writer(path: Path, n_rows: int, like: Any = None) -> Iterator[Callable
     with writing(path) as file:
         if name.endswith(".npy"):
             yield partial(_write_array, file, n_rows)
-        elif name.endswith(".json"):
-            yield partial(_write_records, file)
-            file.write(b"\n]\n" if n_rows else b"[]\n")
-        elif name.endswith((".parquet", ".feather")):
+        elif name.endswith(".parquet"):
             pa = need("pyarrow")
             schema = pa.Schema.from_pandas(like, preserve_index=False)
-            parquet = name.endswith(".parquet")
-            opened = need("pyarrow.parquet").ParquetWriter if parquet else pa.ipc.new_file
-            with opened(file, schema) as out:
+            with need("pyarrow.parquet").ParquetWriter(file, schema) as out:
                 yield lambda part: out.write_table(
                     pa.Table.from_pandas(part, schema, preserve_index=False)
                 )
@@ -62,12 +57,6 @@ def _write_array(file: BinaryIO, n_rows: int, part: Any) -> None:
         head = {"descr": part.dtype.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, head)
     file.write(part.tobytes())
-
-
-def _write_records(file: BinaryIO, part: Any) -> None:
-    text = to_json(part.to_dict("records"))  # [\n …\n]
-    if len(part):
-        file.write(((",\n" if file.tell() else "[\n") + text[2:-2]).encode())
 
 
 def _write_lines(file: BinaryIO | gzip.GzipFile, comma: str, part: Any) -> None:

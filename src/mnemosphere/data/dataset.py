@@ -69,7 +69,7 @@ class Dataset(ABC):
         classes: ArrayLike | None = None,
         memory: int = MEMORY,
     ) -> FileDataset:
-        """Open files of one kind: Parquet, Arrow (.feather, .arrow), CSV, .npy, .npz or IDX.
+        """Open files of one kind: Parquet, CSV, .npy, .npz or IDX.
 
         Folders of images and data sets by their names are opened too. Columns of any kind are taken if
         all rows fit in `memory`, and encoded as those of a frame; files that do not fit need numbers.

@@ -39,7 +39,6 @@ _BLANKS = ("", "?", "-", ".", "*", "na", "n/a", "nan", "none", "null", "unknown"
 _FEW_ROWS = 20  # below, a value that occurs once says nothing about its column
 _RARE = 200  # a category is kept that has at least one row in so many
 _MOST = 50  # categories of a column
-_NEARLY = 0.9  # share of the texts of a column that makes a note worthwhile
 _COVERED = 0.5  # share of the rows that the kept categories must have, else it is no category
 _ID = re.compile(r"(?i:(^|[_ .-])(id|index|key|uuid|guid|row|nr|no)$)|[a-z]I[dD]$")
 _CURRENCY = "$€£¥₹"
@@ -55,7 +54,6 @@ _NUMBER = {
 }
 _DATE = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})([ T].*)?")
 _CENTURY = 69  # two-digit years below it are of this century
-_FREE_TEXT = "an id or free text"
 _STORED = 1000  # rare categories that are told from new ones
 _LONGEST = 1000  # letters of a category
 _SHOWN = 5
@@ -294,16 +292,12 @@ def _learn_category(name: str, values: Any, notes: list[str]) -> Column:
         return Column(name, "left out")
     least = 1 if n < _FEW_ROWS else max(2, -(-n // _RARE))
     kept = counts[counts >= least].index[:_MOST]
-    like = _looks_like(list(counts.index))
     if counts[kept].sum() < _COVERED * counts.sum() or any(len(v) > _LONGEST for v in kept):
-        hint = "; encoder= or --text learns from texts" if like == _FREE_TEXT else ""
         notes.append(
-            f"column {name!r} has {len(counts)} different texts in {n} rows and looks like {like}, "
-            f"so it is left out{hint}"
+            f"column {name!r} has {len(counts)} different texts in {n} rows, such as "
+            f"{_cell(counts.index[-1])}, so it is left out; encoder= or --text learns from texts"
         )
         return Column(name, "left out")
-    if like != _FREE_TEXT:
-        notes.append(f"column {name!r} counts as categories, but looks like {like}")
     rare = tuple(value for value in counts.index if value not in set(kept))
     if rare:
         notes.append(
@@ -312,22 +306,6 @@ def _learn_category(name: str, values: Any, notes: list[str]) -> Column:
         )
     stored = tuple(value for value in rare if len(value) <= _LONGEST)[:_STORED]
     return Column(name, "category", tuple(sorted(kept)), stored)
-
-
-def _looks_like(words: Sequence[str]) -> str:
-    """What a column of these texts seems to hold, and what to do about it."""
-    if all(_DATE.fullmatch(word) for word in words):
-        return (
-            "dates whose day and month cannot be told apart: write them as 2026-12-31, or convert "
-            "the column with pandas.to_datetime"
-        )
-    known = [word for word in words if word.lower() not in _BLANKS]
-    odd = [word for word in known if not (is_float(word) or _number_format([word]) is not None)]
-    if len(known) < 3 or len(odd) > (1 - _NEARLY) * len(known):
-        return _FREE_TEXT
-    if odd:
-        return f"numbers with some texts among them, such as {_cell(odd[0])}: leave those empty"
-    return "numbers written in more than one way: write them all as 1234.5"
 
 
 def is_float(word: str | bytes) -> bool:

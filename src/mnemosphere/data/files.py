@@ -1,8 +1,8 @@
 """Rows in files, read a piece at a time: the kind of rows that memory need not hold.
 
-Parquet, Feather and CSV files are read by pyarrow, arrays by NumPy, and anything else that can be
-iterated more than once comes as batches. A file has blocks of rows (row groups, record batches,
-slices of an array), which are read in any order. A CSV file, and batches, are one block.
+Parquet and CSV files are read by pyarrow, arrays by NumPy, and anything else that can be
+iterated more than once comes as batches. A file has blocks of rows (row groups, slices of an
+array), which are read in any order. A CSV file, and batches, are one block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from mnemosphere.data.encoding import check_names, listed
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.tables import (
     IN_PIECES,
-    IPC,
     TEXT,
     Dialect,
     Paths,
@@ -199,7 +198,7 @@ class _TableReader(Reader):
 
 
 class _ArrowReader(Reader):
-    """A file with named columns: Parquet by row groups, Feather by record batches, CSV as a whole.
+    """A file with named columns: Parquet by row groups, CSV as a whole.
 
     By the readers of pyarrow for each format: a scanner of `pyarrow.dataset` holds whole row
     groups.
@@ -222,9 +221,6 @@ class _ArrowReader(Reader):
         if hasattr(file, "num_row_groups"):
             about = file.metadata
             self.blocks = [about.row_group(k).num_rows for k in range(file.num_row_groups)]
-        elif hasattr(file, "num_record_batches"):
-            many = range(file.num_record_batches)
-            self.blocks = [file.get_batch(k).num_rows for k in many]
         else:
             pa = need("pyarrow")
             # Whole numbers may turn out to be fractions further down.
@@ -247,8 +243,6 @@ class _ArrowReader(Reader):
         with self._open() as file:
             if hasattr(file, "num_row_groups"):
                 batches = file.iter_batches(piece_rows, row_groups=[block], columns=wanted)
-            elif hasattr(file, "num_record_batches"):
-                batches = iter([file.get_batch(block)])
             else:
                 batches = iter(file)
             for whole in batches:
@@ -270,11 +264,8 @@ class _ArrowReader(Reader):
 
 def _open_arrow(path: Path, types: dict[str, Any] | None = None) -> Any:
     """A file as pyarrow reads it; types: of the columns of a text file."""
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         return need("pyarrow.parquet").ParquetFile(path)
-    if suffix in IPC:
-        return need("pyarrow.ipc").open_file(need("pyarrow").OSFile(str(path)))
     csv, how = need("pyarrow.csv"), Dialect.of(path)
     encoding = "utf8" if how.encoding.startswith("utf-8") else how.encoding
     return csv.open_csv(
@@ -298,7 +289,7 @@ def _schema(file: Any) -> Any:
 
 def column_names(path: Path) -> list[str]:
     """Names of all columns of a file, in order; none of an array."""
-    if path.suffix.lower() not in (".parquet", *IPC, *TEXT):
+    if path.suffix.lower() not in (".parquet", *TEXT):
         return []
     with readable(path):
         return [str(name) for name in _schema(_open_arrow(path)).names]
@@ -700,7 +691,7 @@ def _beside(name: str | Sequence[str] | None, files: list[Path]) -> list[str | N
     """One column name, or one file of labels, for each file."""
     if name is None:
         return [None] * len(files)
-    tables = (".parquet", *IPC, *TEXT)
+    tables = (".parquet", *TEXT)
     if isinstance(name, str) and (suffix_of(files[0]) in tables or files[0].is_dir()):
         return [name] * len(files)
     found = [str(path) for path in expand(name)]

@@ -1,11 +1,9 @@
 """Named data sets: `load(name)` returns the same fixed train/test split everywhere."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,22 +17,18 @@ _CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Sh
             "Bag", "Ankle boot")  # fmt: skip
 _STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
           "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")  # fmt: skip
-_N_TRAIN = 60_000  # of MNIST and Fashion-MNIST
 # Images (n, rows, columns) and classes (n,) of the training and the test part.
 _Arrays = Sequence[NDArray[Any]]
 
 
 class _Source(NamedTuple):
-    openml_name: str
     class_names: tuple[str, ...]
     description: str
 
 
 _IDX_SOURCES = {
-    "mnist": _Source("mnist_784", _DIGITS, "Handwritten digits (LeCun, Cortes and Burges)."),
-    "fashion-mnist": _Source(
-        "Fashion-MNIST", _CLOTHES, "Photographs of clothes (Xiao, Rasul and Vollgraf, 2017)."
-    ),
+    "mnist": _Source(_DIGITS, "Handwritten digits (LeCun, Cortes and Burges)."),
+    "fashion-mnist": _Source(_CLOTHES, "Photographs of clothes (Xiao, Rasul and Vollgraf, 2017)."),
 }
 NAMES: tuple[str, ...] = ("mnist-small", "digits", "banking-small", *_IDX_SOURCES)
 
@@ -94,12 +88,12 @@ def load(name: str, directory: str | Path | None = None) -> NamedData:
     - "banking-small": 300 + 100 questions to a bank with 10 intents, in the package.
     - "mnist", "fashion-mnist": 60,000 + 10,000 images of 28x28 from the four standard IDX files, plain
       or .gz. They are looked for in `directory/<name>`, `directory`, `$MNEMOSPHERE_DATA/<name>` and
-      `$MNEMOSPHERE_DATA`, then downloaded from OpenML and cached by scikit-learn.
+      `$MNEMOSPHERE_DATA`.
 
     Parameters
     ----------
     name : str
-        One of these names. The first three need no network.
+        One of these names. The first three need no files.
     directory : str or path, default None
         Where the files of the last two are.
 
@@ -117,7 +111,7 @@ def load(name: str, directory: str | Path | None = None) -> NamedData:
     if name not in NAMES:
         raise ValueError(f"unknown data set {name!r}: try one of {', '.join(NAMES)}")
     if name in _IDX_SOURCES:
-        return _load_idx_or_openml(name, None if directory is None else Path(directory))
+        return _load_idx(name, None if directory is None else Path(directory))
     packaged = {
         "mnist-small": _load_mnist_small,
         "digits": _load_digits,
@@ -165,7 +159,7 @@ def _load_digits() -> NamedData:
     )  # fmt: skip
 
 
-def _load_idx_or_openml(name: str, directory: Path | None) -> NamedData:
+def _load_idx(name: str, directory: Path | None) -> NamedData:
     if directory is not None and not directory.is_dir():
         raise FileNotFoundError(f"directory {directory} does not exist or is not a folder")
     source, environment = _IDX_SOURCES[name], os.environ.get("MNEMOSPHERE_DATA")
@@ -176,7 +170,10 @@ def _load_idx_or_openml(name: str, directory: Path | None) -> NamedData:
     found = (_read_folder(folder) for folder in folders if folder.name not in others)
     arrays = next((own for own in found if own is not None), None)
     if arrays is None:
-        arrays = _fetch_openml(name, source)
+        raise FileNotFoundError(
+            f"no files of {name} found: put {', '.join(_STEMS)} (plain or .gz) into a folder "
+            f"DIR/{name} and pass directory=DIR or set MNEMOSPHERE_DATA=DIR"
+        )
     return _named(name, arrays, source.class_names, source.description)
 
 
@@ -204,32 +201,6 @@ def _read_folder(folder: Path) -> _Arrays | None:
                 "go with the other files: download it again"
             )
     return arrays
-
-
-def _fetch_openml(name: str, source: _Source) -> _Arrays:
-    from sklearn.datasets import fetch_openml
-
-    try:
-        with warnings.catch_warnings():
-            # One warning a retry would bury the error below, which says what to do.
-            warnings.filterwarnings("ignore", message="A network error occurred")
-            x, y = fetch_openml(
-                source.openml_name,
-                version=1,
-                return_X_y=True,
-                as_frame=False,
-                # scikit-learn's own choice is pandas even where it is not installed.
-                parser="pandas" if find_spec("pandas") else "liac-arff",
-            )
-    except OSError as error:
-        names = ", ".join(_STEMS)
-        raise FileNotFoundError(
-            f"no files of {name} found and the download failed ({error}): put {names} "
-            f"(plain or .gz) into a folder DIR/{name} and pass directory=DIR or set "
-            "MNEMOSPHERE_DATA=DIR"
-        ) from error
-    images, labels = x.astype(np.uint8).reshape(-1, 28, 28), y.astype(np.int64)
-    return images[:_N_TRAIN], labels[:_N_TRAIN], images[_N_TRAIN:], labels[_N_TRAIN:]
 
 
 def _named(name: str, arrays: _Arrays, class_names: tuple[str, ...], description: str) -> NamedData:

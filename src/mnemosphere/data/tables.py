@@ -34,9 +34,9 @@ from mnemosphere.schema import warn_user
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 MEMORY = 256 << 20  # bytes of rows that are held at a time
-IPC, TEXT = (".feather", ".arrow", ".ipc"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-IN_PIECES = (".parquet", *IPC, ".csv", ".tsv", ".npy")  # what is read in pieces if it is large
-SUFFIXES = (*TEXT, ".parquet", *IPC, ".npy", ".npz")
+TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+IN_PIECES = (".parquet", ".csv", ".tsv", ".npy")  # what is read in pieces if it is large
+SUFFIXES = (*TEXT, ".parquet", ".npy", ".npz")
 HELD = 3  # times the size of a file, at least, is what reading it takes
 _PACKED = 5  # times the size of a compressed text file is its text, say
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
@@ -138,8 +138,8 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
         if suffix in TEXT:
             return _from_text(path, max_rows, header)
         _check_size(path, path.stat().st_size)
-        read = _from_columns if suffix in (".parquet", *IPC) else _from_arrays
-        return read(path, suffix).first(max_rows)
+        table = _from_parquet(path) if suffix == ".parquet" else _from_arrays(path, suffix)
+        return table.first(max_rows)
 
 
 @contextmanager
@@ -312,10 +312,10 @@ def _lines(frame: Any) -> NDArray[np.int64]:
 # Other files.
 
 
-def _from_columns(path: Path, suffix: str) -> Table:
+def _from_parquet(path: Path) -> Table:
     pd = need("pandas")
     need("pyarrow")
-    frame = (pd.read_parquet if suffix == ".parquet" else pd.read_feather)(path)
+    frame = pd.read_parquet(path)
     names, kind = np.arange(len(frame)).astype(str), "row"
     if not isinstance(frame.index, pd.RangeIndex):
         names, kind = np.array([str(v) for v in frame.index]), str(frame.index.name or "row")

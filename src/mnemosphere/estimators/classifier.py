@@ -300,8 +300,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         y: ArrayLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-        *,
-        rehearse: bool = False,
     ) -> Self:
         """Take one incremental fixed-point step from a batch, on a fresh or a fitted model.
 
@@ -320,8 +318,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             All classes, for the first batch; None: those of y.
         sample_weight : array-like of shape (n,), default None
             Weights of the rows; None: all 1.
-        rehearse : bool, default False
-            Keep classes that stop coming: the model draws rows of theirs itself.
 
         Returns
         -------
@@ -359,7 +355,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 weight = None if weight is None else weight[rest]
                 stored, targets = stored.take(rest), coded.targets[rest]
                 dataset = ArrayDataset(rows_to_certify(model, stored, targets, weight))
-            found = take_in_labeled(model, dataset, self.solver, rehearses=rehearse)
+            found = take_in_labeled(model, dataset, self.solver)
             self.model_ = sound(found)
         return self
 

@@ -1,4 +1,4 @@
-"""One batch of a stream: classes that appear, and those that stop coming."""
+"""One batch of a stream, with classes that may be new."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mnemosphere.estimators.class_training import prepare
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.features import Features
-from mnemosphere.fitted import FittedModel, Record, Snapshot, Stream, trained_with
+from mnemosphere.fitted import FittedModel, Record, Stream, trained_with
 from mnemosphere.interpret.classes import extend
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import Encoded, Labels
@@ -32,7 +32,7 @@ from mnemosphere.schema import warn_user
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import start_joint, start_memories
-from mnemosphere.training.rehearsal import give_memories, rehearse
+from mnemosphere.training.late_classes import give_memories
 
 
 def known_classes(
@@ -129,7 +129,7 @@ def with_new_classes(
     if len(rest) or stream is not None:  # memories of few rows count less in what follows
         assert model.label_mass is not None
         p_q = _class_prior(model.label_mass, model.smoothing).to(model.density.p)
-        model = model.replace(density=with_class_prior(model.density, p_q, "follow"))
+        model = model.replace(density=with_class_prior(model.density, p_q))
     if stream is not None:
         late = stream.late | set(coded.classes[fresh].tolist())
         stream = replace(stream, state=FixedPoint().resume(model.density), late=late)
@@ -166,9 +166,7 @@ def take_in(
     )
 
 
-def take_in_labeled(
-    model: FittedModel, dataset: ArrayDataset, solver: object, *, rehearses: bool
-) -> FittedModel:
+def take_in_labeled(model: FittedModel, dataset: ArrayDataset, solver: object) -> FittedModel:
     """The same for a classifier, of classes that the model has."""
     if model.objective == "conditional":
         warn_user(
@@ -180,7 +178,7 @@ def take_in_labeled(
     assert model.label_mass is not None
     counts, first = _counts(model.label_mass, smoothing), not bool(model.label_mass.any())
     half_life = getattr(solver, "half_life", None)
-    if half_life is not None and not rehearses:
+    if half_life is not None:
         counts = counts * 0.5 ** (dataset.rows.total_weight / half_life)
     old, new = model.density, _counts(dataset.label_mass().cpu(), smoothing)
     stream = model.stream
@@ -199,43 +197,14 @@ def take_in_labeled(
         places = [classes.tolist().index(label) for label in late]
         state = FixedPoint().resume(old) if state is None else state
         params, state = give_memories(old, state, dataset.rows, due, places)
-    snapshot = None if stream is None else stream.snapshot
-    if rehearses and not first:
-        seed = len(model.record.history)
-        dataset, snapshot = _rehearsed(
-            dataset, snapshot, old, classes.tolist(), counts, new, soft, seed
-        )
     p_q = _class_prior(mass, smoothing).to(params.p)
     try:
-        params = with_class_prior(params, p_q, "hold")
+        params = with_class_prior(params, p_q, hold=True)
     except RuntimeError:  # memories of one class each leave no way to hold their weights
-        params = with_class_prior(params, p_q, "follow")
+        params = with_class_prior(params, p_q)
     state = FixedPoint().resume(params) if state is None else state
-    model = model.replace(label_mass=mass, stream=Stream(state, late, snapshot))
+    model = model.replace(label_mass=mass, stream=Stream(state, late))
     return take_in(model, dataset, objectives.joint, solver, params)
-
-
-def _rehearsed(
-    dataset: ArrayDataset, shot: Snapshot | None, old: Parameters, names: list[Any],
-    counts: Tensor, new: Tensor, soft: Tensor, seed: int,
-) -> tuple[ArrayDataset, Snapshot | None]:  # fmt: skip
-    """(the batch with rows of the classes that are missing from it, the model they come from)."""
-    missing = [k for k in range(len(names)) if new[k] < 0.5 and counts[k] > 0.5]
-    if not missing:
-        return dataset, None
-    if not bool((new > 0.5).any()):
-        return dataset, shot
-    labels = frozenset(names[k] for k in missing)
-    if shot is None or not labels <= shot.missing:
-        shot = Snapshot(old, names, labels)
-    columns = torch.tensor([shot.classes.index(names[k]) for k in missing])
-    present = counts.sum() - counts[missing].sum()
-    generator = torch.Generator().manual_seed(seed)
-    rows = rehearse(
-        shot.params, columns, dataset.rows, torch.cat([counts[missing], present[None]]),
-        soft[missing], generator=generator,
-    )  # fmt: skip
-    return ArrayDataset(rows), shot
 
 
 def _counts(mass: Tensor, smoothing: float) -> Tensor:

@@ -9,7 +9,6 @@ from typing import Any
 from mnemosphere.export.facts import facts
 from mnemosphere.fitted import FittedModel
 
-_FEW = 12  # classes whose confusion is shown as a matrix
 _NAMED = 60  # classes that are named
 _USE = """## Use
 
@@ -57,37 +56,24 @@ def model_card(
     """
     known = facts(model, X, y)
     name = " ".join((title or f"mnemosphere {known['kind']}").split())
-    parts = [_front_matter(known, name, license), f"# {_text(name)}", _summary(known)]
+    parts = [_front_matter(known, license), f"# {_text(name)}", _summary(known)]
     if "measured" in known:
-        parts += [_measures(known), _confusion(known), _calibration(known)]
+        parts.append(_measures(known))
     parts += [_choices(known), _USE]
     return "\n\n".join(parts) + "\n"
 
 
-def _front_matter(known: dict[str, Any], name: str, license: str | None) -> str:
-    """YAML; strings are quoted as JSON does, which YAML reads as well."""
-    quote = json.dumps
+def _front_matter(known: dict[str, Any], license: str | None) -> str:
+    """YAML; a string is quoted as JSON does, which YAML reads as well."""
     lines = ["---", "library_name: mnemosphere"]
-    lines += [f"license: {quote(license)}"] if license else []
+    lines += [f"license: {json.dumps(license)}"] if license else []
     if known["kind"] == "classifier":  # hubs know no task for clusters
         lines.append(f"pipeline_tag: {_task(known)}")
     lines.append("tags:")
     tags = ["mnemosphere", "associative-memory", "von-mises-fisher", _task(known)]
     lines += [f"- {tag}" for tag in tags]
-    measured = known.get("measured")
-    if measured is not None:
-        lines += [
-            "metrics:", "- accuracy", "- log_loss", "- expected_calibration_error",
-            "model-index:", f"- name: {quote(name)}", "  results:", "  - task:",
-            f"      type: {_task(known)}", "    dataset:",
-            f"      name: {quote(_rows_name(known))}", "      type: tabular", "    metrics:",
-        ]  # fmt: skip
-        for kind, key in (
-            ("accuracy", "accuracy"),
-            ("log_loss", "log_loss"),
-            ("expected_calibration_error", "calibration_error"),
-        ):
-            lines += [f"    - type: {kind}", f"      value: {measured[key]:.6g}"]
+    if "measured" in known:
+        lines += ["metrics:", "- accuracy", "- log_loss", "- expected_calibration_error"]
     return "\n".join([*lines, "---"])
 
 
@@ -128,26 +114,6 @@ def _measures(known: dict[str, Any]) -> str:
         f"## Measured\n\nOn {_rows_name(known)}. These figures say how the model does on new rows "
         "only if it was not trained on these.\n\n" + _table(("measure", "value"), rows)
     )
-
-
-def _confusion(known: dict[str, Any]) -> str:
-    m, names = known["measured"], known["classes"]
-    if len(names) <= _FEW:
-        count = {(a, b): n for a, b, n in m["confusion"]}
-        rows = [
-            (name, *(str(count.get((a, b), 0)) for b in range(len(names))))
-            for a, name in enumerate(names)
-        ]
-        return "## Confusion\n\nTruth down, answers across.\n\n" + _table(("", *names), rows)
-    rows = [(names[a], names[b], str(n)) for a, b, n in m["confused"]]
-    return "## Most confused\n\n" + _table(("truth", "answer", "rows"), rows)
-
-
-def _calibration(known: dict[str, Any]) -> str:
-    rows = [
-        (f"{said:.3f}", f"{was:.3f}", str(n)) for said, was, n in known["measured"]["calibration"]
-    ]
-    return "## Calibration\n\n" + _table(("how sure", "how often right", "rows"), rows)
 
 
 def _choices(known: dict[str, Any]) -> str:

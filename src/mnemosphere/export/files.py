@@ -33,7 +33,6 @@ from mnemosphere.fitted import (
     Exemplars,
     FittedModel,
     Record,
-    Snapshot,
     Stream,
     trained_with,
 )
@@ -149,11 +148,9 @@ ARRAYS: dict[str, Array] = {
     "row_multipliers": _optional("R"),
     "passes": _optional(low=0),
     "late": _optional("K", "bool"),
-    "known": _optional("K", "bool"),
-    "missing": _optional("K", "bool"),
 }
 # Tensors with names such as density.w: what they belong to checks them.
-_PARTS = {"density", "examples", "normalizer", "lineage", "snapshot"}
+_PARTS = {"density", "examples", "normalizer", "lineage"}
 _STATE = ("w_bar", "p_bar", "col_multipliers", "row_multipliers", "passes")
 _SCORES = tuple(part.name for part in dataclasses.fields(Calibration))
 
@@ -254,8 +251,8 @@ def _model_out(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
     if model.examples is not None:
         header["base"], parts["examples"] = _examples_out(model.examples)
     if model.stream is not None:
-        own, parts["snapshot"] = _stream_out(model.stream, model.classes.tolist())
-        tensors |= own
+        late = [label in model.stream.late for label in model.classes.tolist()]
+        tensors |= {**model.stream.state, "late": torch.tensor(late)}
     return header, tensors | join_prefixes(parts)
 
 
@@ -266,19 +263,6 @@ def _examples_out(added: Examples) -> tuple[dict[str, Any], Tensors]:
     rows = {"x": added.x, "columns": torch.tensor(added.columns)}
     texts = torch.from_numpy(_as_bytes([text or "" for text in added.texts]))
     return header, join_prefixes({"base": own}) | rows | {"texts": texts}
-
-
-def _stream_out(stream: Stream, names: list[Any]) -> tuple[Tensors, Tensors]:
-    """(what a stream goes on from, the parameters that are rehearsed)."""
-
-    def among(some: Any) -> Tensor:
-        return torch.tensor([name in some for name in names])
-
-    found, shot = {**stream.state, "late": among(stream.late)}, stream.snapshot
-    if shot is None:
-        return found, {}
-    found |= {"known": among(shot.classes), "missing": among(shot.missing)}
-    return found, shot.params.to_tensors()
 
 
 # Reading.
@@ -471,7 +455,7 @@ def _examples(
 
 
 def _stream(tensors: Tensors, params: Parameters, names: list[Any]) -> Stream | None:
-    """Undo `_stream_out`; ValueError where that is no stream of this model."""
+    """What a stream goes on from; ValueError if that is no stream of this model."""
     if "w_bar" not in tensors:
         return None
     state = {name: tensors[name] for name in _STATE}
@@ -479,22 +463,10 @@ def _stream(tensors: Tensors, params: Parameters, names: list[Any]) -> Stream | 
         raise ValueError(f"its stream is of {len(state['w_bar'])} memories")
     if not state["w_bar"].dtype == state["p_bar"].dtype == params.w.dtype:
         raise ValueError(f"its stream is of {state['w_bar'].dtype}, its memories {params.w.dtype}")
-
-    def named(mask: str) -> list[Any]:
-        here = tensors[mask].tolist()
-        if len(here) != len(names):
-            raise ValueError(f"its stream is of {len(here)} classes")
-        return [name for name, is_here in zip(names, here, strict=True) if is_here]
-
-    late, then = frozenset(named("late")), strip_prefix(tensors, "snapshot")
-    if not then:
-        return Stream(state, late)
-    known, missing = named("known"), frozenset(named("missing"))
-    before = Parameters.from_tensors(then).check()
-    same = before.n_features == params.n_features and before.w.dtype == params.w.dtype
-    if not same or before.n_columns != len(known) + 1 or not missing <= {*known}:
-        raise ValueError("the model that is rehearsed is not one of these classes")
-    return Stream(state, late, Snapshot(before, known, missing))
+    late = tensors["late"].tolist()
+    if len(late) != len(names):
+        raise ValueError(f"its stream is of {len(late)} classes")
+    return Stream(state, frozenset(n for n, is_late in zip(names, late, strict=True) if is_late))
 
 
 # Plain values.

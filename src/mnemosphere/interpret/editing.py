@@ -1,11 +1,9 @@
 """Memories taken out or relabeled by hand: new models, no training.
 
-The weight p_h of a memory is held but for one factor that keeps the sum at 1. `class_prior`:
-
-    hold     the classes keep their frequencies p_q exactly. Rows of p that were not edited are
-             scaled into the polytope of what is left for them, their nearest point in relative
-             entropy: memories near the edit in label, not in space, take up the difference.
-    follow   rows that were not edited stay; the frequencies of the classes follow.
+The weight p_h of a memory is held but for one factor that keeps the sum at 1, and classes keep their
+frequencies p_q exactly. Rows of p that were not edited are scaled into the polytope of what is left
+for them, their nearest point in relative entropy: memories near the edit in label, not in space,
+take up the difference. If they cannot, they stay, and the frequencies of the classes follow.
 """
 
 from __future__ import annotations
@@ -30,14 +28,13 @@ from mnemosphere.model.prior import with_class_prior as change_prior
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import polytope
 
-KINDS = ("hold", "follow")
-
 
 @checked
-def without_memories(
-    model: FittedModel, memories: Iterable[int | str], *, class_prior: str = "hold"
-) -> FittedModel:
+def without_memories(model: FittedModel, memories: Iterable[int | str]) -> FittedModel:
     """Remove memories, without training.
+
+    The other memories take other soft labels, so that class frequencies stay. If that cannot be, the
+    frequencies change.
 
     Parameters
     ----------
@@ -45,9 +42,6 @@ def without_memories(
         A fitted classifier or clusterer.
     memories : iterable of int or str
         Their numbers, or names such as "#3".
-    class_prior : {"hold", "follow"}, default "hold"
-        "hold" keeps the class frequencies: the other memories take other soft labels. "follow" keeps
-        the other memories: the class frequencies change.
 
     Returns
     -------
@@ -56,7 +50,7 @@ def without_memories(
 
     Examples
     --------
-    >>> mn.interpret.without_memories(model, ["#0", "#1"], class_prior="follow").n_memories
+    >>> mn.interpret.without_memories(model, ["#0", "#1"]).n_memories
     4
     """
     gone = [_index(model, m) for m in memories]
@@ -69,18 +63,17 @@ def without_memories(
     def change(w: Tensor, p: Tensor, smoothed: Smoothing) -> tuple[Tensor, Tensor, list[int]]:
         return w[which], torch.cat([p[:1], p[1:][which]]), []
 
-    return _edited(model, change, class_prior, behind)
+    return _edited(model, change, behind)
 
 
 @checked
 def relabel_memory(
-    model: FittedModel,
-    memory: int | str,
-    label: object | Mapping[Any, float],
-    *,
-    class_prior: str = "hold",
+    model: FittedModel, memory: int | str, label: object | Mapping[Any, float]
 ) -> FittedModel:
     """Give one memory another label, without training.
+
+    The other memories take other soft labels, so that class frequencies stay. If that cannot be, the
+    frequencies change.
 
     Parameters
     ----------
@@ -90,9 +83,6 @@ def relabel_memory(
         Its number, or its name such as "#3".
     label : object, or mapping of labels to weights
         Its class or soft label; None: "none of them".
-    class_prior : {"hold", "follow"}, default "hold"
-        "hold" keeps the class frequencies: the other memories take other soft labels. "follow" keeps
-        the other memories: the class frequencies change.
 
     Returns
     -------
@@ -101,7 +91,7 @@ def relabel_memory(
 
     Examples
     --------
-    >>> edited = mn.interpret.relabel_memory(model, 0, 2, class_prior="follow")
+    >>> edited = mn.interpret.relabel_memory(model, 0, 2)
     >>> mn.interpret.memory_table(edited)["label"].tolist()[0]
     2
     """
@@ -112,17 +102,14 @@ def relabel_memory(
         p[row] = p[row].sum() * smoothed(soft.to(p))
         return w, p, [row]
 
-    return _edited(model, change, class_prior, model.exemplars)
+    return _edited(model, change, model.exemplars)
 
 
 @checked
-def with_class_prior(
-    model: FittedModel,
-    prior: Mapping[Any, float] | ArrayLike,
-    *,
-    memory_weights: str = "follow",
-) -> FittedModel:
+def with_class_prior(model: FittedModel, prior: Mapping[Any, float] | ArrayLike) -> FittedModel:
     """Change the class frequencies of a classifier, without training.
+
+    By Bayes' rule: probabilities are multiplied by new over old prior, and the weights of memories follow.
 
     Parameters
     ----------
@@ -130,9 +117,6 @@ def with_class_prior(
         A fitted classifier.
     prior : mapping of labels to weights, or array-like of shape (C,)
         Weight of every class; scaled to sum to 1. The class "none of them" keeps its share.
-    memory_weights : {"follow", "hold"}, default "follow"
-        "follow" is Bayes' rule: probabilities are multiplied by new over old prior, and the weights
-        of memories follow. "hold" keeps the weights of memories, which take other soft labels.
 
     Returns
     -------
@@ -153,13 +137,8 @@ def with_class_prior(
     new = torch.cat([new, old[-1:]])
     ratio = torch.where(old > 0, new / old.clamp_min(1e-300), 1.0)
     own = torch.where(old > 0, votes.p.double().sum(0) * ratio, new)
-    try:
-        p = reweighted(votes.p, own, memory_weights)
-        density = change_prior(density, density.p.double().sum(0) * ratio, memory_weights)
-    except RuntimeError as error:
-        raise ValueError(
-            "memories of one class each cannot keep their weights: use memory_weights='follow'"
-        ) from error
+    p = reweighted(votes.p, own)
+    density = change_prior(density, density.p.double().sum(0) * ratio)
     votes = votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p))
     return model.changed(votes, density)
 
@@ -274,62 +253,50 @@ Smoothing = Callable[[Tensor], Tensor]  # of soft labels (..., C+1)
 Change = Callable[[Tensor, Tensor, Smoothing], tuple[Tensor, Tensor, list[int]]]
 
 
-def _edited(
-    model: FittedModel, change: Change, class_prior: str, behind: Exemplars | None
-) -> FittedModel:
+def _edited(model: FittedModel, change: Change, behind: Exemplars | None) -> FittedModel:
     """The model with votes changed, and the density if it has the same memories.
 
     change: memories, class weights and how soft labels are smoothed -> both as edited, edited rows.
     """
-    if class_prior not in KINDS:
-        raise ValueError(f"class_prior must be one of {', '.join(KINDS)}, got {class_prior!r}")
     votes, density = model.votes, model.density
-    w, p = _settle(votes, change, lambda soft: with_floor(soft, votes.prior), class_prior)
+    w, p = _settle(votes, change, lambda soft: with_floor(soft, votes.prior))
     before = votes.p.sum(0)
     prior = votes.prior * torch.where(before > 0, p.sum(0) / before.clamp_min(1e-30), 1.0)
     votes = votes.replace(w=w, p=p, prior=prior / prior.sum()).check()
     if model.is_joint:
         even, part = 1 / density.n_columns, model.smoothing
-        w, p = _settle(density, change, lambda s: (1 - part) * s + part * even, class_prior)
+        w, p = _settle(density, change, lambda s: (1 - part) * s + part * even)
         density = density.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0)).check()
     return model.changed(votes, density, exemplars=behind)
 
 
 def _settle(
-    mixture: Votes | Parameters, change: Change, smoothed: Smoothing, class_prior: str
+    mixture: Votes | Parameters, change: Change, smoothed: Smoothing
 ) -> tuple[Tensor, Tensor]:
-    """Memories and class weights: edited rows as they are, the others as `class_prior` says."""
+    """Memories and class weights: edited rows as they are, the others with what is left for them."""
     before = mixture.p.double()
     w, p, rows = change(mixture.w, before, smoothed)
     p = p / p.sum()
-    if class_prior == "hold":
-        others = torch.ones(len(p), dtype=torch.bool, device=p.device)
-        others[rows] = False
-        left = before.sum(0) / before.sum() - p[rows].sum(0)
-        if bool((left < 0).any()):
-            column = int(left.argmin())
-            raise ValueError(
-                f"class {column} would have more weight in the edited memories than it has in "
-                "all: use class_prior='follow'"
-            )
-        p = p.clone()
-        p[others] = _shared_out(p[others], left)
+    others = torch.ones(len(p), dtype=torch.bool, device=p.device)
+    others[rows] = False
+    left = before.sum(0) / before.sum() - p[rows].sum(0)
+    p = p.clone()
+    p[others] = _shared_out(p[others], left)
     return w, (p / p.sum()).to(mixture.p)
 
 
 def _shared_out(p: Tensor, left: Tensor) -> Tensor:
     """Rows p (k, C+1) with column sums `left`: memories keep their weights if zeros allow it.
 
-    Memories of one class each have nothing to share out, so their weights change instead.
+    Memories of one class each have nothing to share out, so their weights change instead. If a class
+    is left with less than nothing, or without a memory, the rows stay as they are.
     """
+    total = p.sum(0)
+    if bool(((left < 0) | ((total == 0) & (left > 1e-12))).any()):
+        return p
     try:
         return polytope.project(p, p.sum(1), left)
-    except RuntimeError as error:
-        total = p.sum(0)
-        if bool(((total == 0) & (left > 1e-12)).any()):
-            raise ValueError(
-                "a class would have no memory left: use class_prior='follow'"
-            ) from error
+    except RuntimeError:
         return p * torch.where(total > 0, left / total.clamp_min(1e-300), 0.0)
 
 

@@ -534,7 +534,7 @@ def coverage_curve(model: FittedModel, X: Any, y: Any) -> list[dict[str, float]]
     Returns
     -------
     list of dicts
-        "coverage" and "accuracy"; `plots.coverage_curve` draws them.
+        "coverage" and "accuracy".
 
     Examples
     --------

@@ -23,21 +23,15 @@ from torch import Tensor
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope
 
-KINDS = ("follow", "hold")
 
-
-def with_class_prior(params: Parameters, p_q: Tensor, memory_weights: str = "follow") -> Parameters:
-    """The same memories with column sums p_q (C+1,) of p; see above for `memory_weights`."""
-    p = reweighted(params.p, p_q, memory_weights)
+def with_class_prior(params: Parameters, p_q: Tensor, *, hold: bool = False) -> Parameters:
+    """The same memories with column sums p_q (C+1,) of p; hold: see above."""
+    p = reweighted(params.p, p_q, hold=hold)
     return params.replace(p=p.to(params.p), p_h=p.sum(1).to(params.p), p_q=p.sum(0).to(params.p))
 
 
-def reweighted(p: Tensor, p_q: Tensor, memory_weights: str) -> Tensor:
+def reweighted(p: Tensor, p_q: Tensor, *, hold: bool = False) -> Tensor:
     """The same of class weights p (P+1, C+1) alone, in float64."""
-    if memory_weights not in KINDS:
-        raise ValueError(
-            f"memory_weights must be one of {', '.join(KINDS)}, got {memory_weights!r}"
-        )
     if p_q.shape != p.shape[1:] or not bool(((p_q >= 0) & torch.isfinite(p_q)).all()):
         raise ValueError(f"p_q must be {p.shape[1]} finite weights >= 0, got {p_q.tolist()}")
     p, new = p.double(), p_q.double() / p_q.double().sum()
@@ -48,8 +42,8 @@ def reweighted(p: Tensor, p_q: Tensor, memory_weights: str) -> Tensor:
             f"class {int(lost.nonzero()[0])} has no weight in the model, so nothing is known of "
             "it: keep its prior at 0"
         )
-    if memory_weights == "follow":
-        p = p * torch.where(old > 0, new / old, 0.0)
-    else:
+    if hold:
         p = polytope.sinkhorn(p.log(), p.sum(1), new, tol=1e-9).raise_if_failed().p
+    else:
+        p = p * torch.where(old > 0, new / old, 0.0)
     return p / p.sum()

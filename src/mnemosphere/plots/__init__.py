@@ -4,7 +4,7 @@ from mnemosphere.machine import need
 
 need("matplotlib")  # says how to install it
 
-from mnemosphere.plots.curves import coverage_curve, novelty_histogram, search  # noqa: E402
+from mnemosphere.plots.curves import novelty_histogram, search  # noqa: E402
 from mnemosphere.plots.functions import memory_curves  # noqa: E402
 from mnemosphere.plots.gallery import memories  # noqa: E402
 from mnemosphere.plots.output import save  # noqa: E402
@@ -14,7 +14,6 @@ from mnemosphere.plots.style import figure_style  # noqa: E402
 
 __all__ = [
     "confusion_matrix",
-    "coverage_curve",
     "figure_style",
     "memories",
     "memory_curves",

@@ -1,4 +1,4 @@
-"""Curves and bars: how training went, what a search compared, how new rows are, what is answered."""
+"""Curves and bars: how training went, what a search compared, how new rows are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from mnemosphere.plots.style import (
     BLUE,
     GREEN,
     GREY,
-    PALETTE,
     PURPLE,
     VERMILLION,
     figure_style,
@@ -221,46 +220,4 @@ def novelty_histogram(
     ax.set_ylabel("share of rows")
     ax.legend()
     ax.set_title("how new rows are to the model")
-    return ax
-
-
-@figure_style()
-def coverage_curve(
-    curves: Mapping[str, Sequence[Mapping[str, float]]], *, ax: Axes | None = None
-) -> Axes:
-    """Draw the accuracy of answered rows against their share, one line per name.
-
-    Parameters
-    ----------
-    curves : mapping of str to lists of dicts
-        Each list has "coverage" and "accuracy", as `interpret.coverage_curve` returns it.
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        The axes.
-
-    Examples
-    --------
-    >>> curve = mn.interpret.coverage_curve(model, X_test, y_test)
-    >>> mn.plots.coverage_curve({"six memories": curve})
-    <Axes: ...>
-    """
-    if not curves or not all(curves.values()):
-        raise ValueError("curves must be {name: points}, each with a point at least")
-    if ax is None:
-        ax = new_axes(6.0, 4.0)
-    for k, (name, points) in enumerate(curves.items()):
-        share, accuracy = ([point[key] for point in points] for key in ("coverage", "accuracy"))
-        color = PALETTE[k % len(PALETTE)]
-        ax.plot(share, accuracy, "-o", color=color, markersize=3, label=plain(name, 40))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    ax.set_xlim(0.0, 1.02)
-    ax.set_xlabel("rows answered")
-    ax.set_ylabel("answers that are right")
-    ax.legend(loc="lower left")
-    ax.set_title("accuracy of the answers, the most doubtful rows rejected first")
     return ax

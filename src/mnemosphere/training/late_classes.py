@@ -1,29 +1,19 @@
-"""Streams whose classes come and go: memories for a late one, rehearsal of old ones.
-
-A class that stops coming would be forgotten: the running mean of the statistics fades, and p_q of
-the classes that do come takes its memories. So batches are filled up with rows of the classes that
-are missing, drawn from the model as it was when it last saw them, weighted such that all classes
-count by the rows there have been. The step is then that of rows of all classes.
-"""
+"""Streams whose classes appear late: memories for those that have too few."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from mnemosphere.model import retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.solver import SolverState
 
-__all__ = ["give_memories", "rehearse"]
+__all__ = ["give_memories"]
 
 _SERVED = 0.8  # a class with fewer of the memories it is due gets more
 _NEW_MASS = 0.3  # of what a memory answers for, at first
-_TIMES = 2  # rows drawn for each row of the batch
 
 
 def give_memories(
@@ -80,28 +70,3 @@ def _redundant(w: Tensor, own: Tensor, spare: Tensor, n: int) -> tuple[Tensor, T
             found.append((memory, int(heir[memory])))
     pairs = torch.tensor(found, dtype=torch.long, device=w.device).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
-
-
-def rehearse(
-    old: Parameters, columns: Tensor, batch: Batch, counts: Tensor, targets: Tensor, *,
-    generator: torch.Generator,
-) -> Batch:  # fmt: skip
-    """The batch, filled up with rows of classes that are missing from it, drawn from `old`.
-
-    columns (k,): the missing classes in `old`. targets (k, C+1): their label weights. counts
-    (k+1,): rows there have been of each of them, and of all classes that are in the batch.
-    """
-    n = _TIMES * batch.n_rows
-    drawn = torch.multinomial(counts[:-1], n, replacement=True, generator=generator)
-    old = old.to(device="cpu")
-    x, _ = retrieval.sample(old, n, class_index=columns[drawn], generator=generator)
-    weight = batch.sample_weight
-    weight = batch.targets.new_ones(batch.n_rows) if weight is None else weight
-    each = float(counts[:-1].sum() / counts[-1]) * float(weight.sum()) / n
-    rows = batch.x.to_dense()
-    return replace(
-        batch,
-        x=torch.cat([rows, x.to(rows)]),
-        targets=torch.cat([batch.targets, targets[drawn].to(batch.targets)]),
-        sample_weight=torch.cat([weight, torch.full_like(weight[:1], each).expand(n)]),
-    )
