@@ -82,10 +82,11 @@ def finite_size_corrections(problem: SaddlePointProblem, state: OrderParameters)
     values = torch.linalg.eigvalsh(hessian)
     if float(values[0]) <= 1e-9 * float(values[-1]):
         raise ValueError("the solution is no isolated maximum: corrections need a stable one")
-    f_1 = torch.func.grad_and_value(lambda s: landscape.first_order(s) + landscape.disorder(s))
-    slope, value = f_1(s)
+    s = s.detach().requires_grad_()
+    value = landscape.first_order(s) + landscape.disorder(s)
+    (slope,) = torch.autograd.grad(value, s)
     du, dp = landscape.parts(torch.linalg.solve(hessian, slope))
-    return FiniteSize(landscape.x @ du.T, dp - landscape.p, float(value))
+    return FiniteSize(landscape.x @ du.T, dp - landscape.p, float(value.detach()))
 
 
 def log_weight(
@@ -177,13 +178,13 @@ class _Landscape:
 
     def hessian(self, s: Tensor) -> Tensor:
         """H = −∂²F: positive at a stable solution."""
-        h: Tensor = -torch.func.jacrev(torch.func.grad(self.value))(s)
+        h: Tensor = -torch.autograd.functional.hessian(self.value, s, create_graph=s.requires_grad)
         return h
 
     def maximize(self, s: Tensor) -> Tensor:
         """Newton's steps to the maximum of F; data move it by O(N^−½) only."""
         for _ in range(30):
-            slope = torch.func.grad(self.value)(s)
+            slope = torch.autograd.functional.jacobian(self.value, s)
             step = torch.linalg.solve(self.hessian(s), slope)
             while not bool(self.value(s + step) >= self.value(s) - 1e-12):
                 step = step / 2
@@ -213,7 +214,9 @@ class _Landscape:
     def disorder(self, s: Tensor) -> Tensor:
         """½ ⟨∇gᵀ H⁻¹ ∇g⟩ over the chance of the data."""
         rho, q = self.problem.rho, self.problem.targets.flatten()
-        level = torch.func.jacrev(lambda s: self._log_norm(*self.parts(s)).flatten())(s)
+        level = torch.autograd.functional.jacobian(
+            lambda s: self._log_norm(*self.parts(s)).flatten(), s, create_graph=True
+        )
         counts = rho * (torch.diag(q) - torch.outer(q, q) / self.problem.n_teacher)
         spread: Tensor = torch.linalg.solve(self.hessian(s), level.T @ counts @ level)
         return 0.5 * spread.trace()
