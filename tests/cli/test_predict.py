@@ -13,7 +13,7 @@ def fresh(tmp_path, kit):
     return table, path
 
 
-@pytest.mark.parametrize("read", [pd.read_csv, pd.read_parquet, pd.read_json])
+@pytest.mark.parametrize("read", [pd.read_csv, pd.read_parquet])
 def test_predictions_read_back_are_those_of_the_model(run, tmp_path, trained, fresh, kit, read):
     table, path = fresh
     out = tmp_path / read.__name__.replace("read_", "p.")

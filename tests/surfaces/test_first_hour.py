@@ -74,5 +74,5 @@ def test_the_first_hour(folder, name):
     run("export", name, "--out", "graph.onnx")
     if name not in TEXTS:
         card = (folder / "card.md").read_text(encoding="utf-8")
-        assert f"value: {told['accuracy']:.6g}\n" in card
+        assert f"| accuracy | {told['accuracy']:.4f} |" in card
     assert "exists" in run("train", data, "--out", name, code=2)
