@@ -18,6 +18,7 @@ C/N is the covariance of an example within the span, ū = Σ_μ r u^μ, ς = ς(
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +29,9 @@ from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import OrderParameters
 from mnemosphere.theory.teacher_student import PlantedData, Teacher
 
+# torch says nothing of their types.
+_hessian: Callable[..., Tensor] = torch.autograd.functional.hessian
+_jacobian: Callable[..., Tensor] = torch.autograd.functional.jacobian
 _INTERIOR = 1e-7
 
 
@@ -178,13 +182,12 @@ class _Landscape:
 
     def hessian(self, s: Tensor) -> Tensor:
         """H = −∂²F: positive at a stable solution."""
-        h: Tensor = -torch.autograd.functional.hessian(self.value, s, create_graph=s.requires_grad)
-        return h
+        return -_hessian(self.value, s, create_graph=s.requires_grad)
 
     def maximize(self, s: Tensor) -> Tensor:
         """Newton's steps to the maximum of F; data move it by O(N^−½) only."""
         for _ in range(30):
-            slope = torch.autograd.functional.jacobian(self.value, s)
+            slope = _jacobian(self.value, s)
             step = torch.linalg.solve(self.hessian(s), slope)
             while not bool(self.value(s + step) >= self.value(s) - 1e-12):
                 step = step / 2
@@ -214,9 +217,7 @@ class _Landscape:
     def disorder(self, s: Tensor) -> Tensor:
         """½ ⟨∇gᵀ H⁻¹ ∇g⟩ over the chance of the data."""
         rho, q = self.problem.rho, self.problem.targets.flatten()
-        level = torch.autograd.functional.jacobian(
-            lambda s: self._log_norm(*self.parts(s)).flatten(), s, create_graph=True
-        )
+        level = _jacobian(lambda s: self._log_norm(*self.parts(s)).flatten(), s, create_graph=True)
         counts = rho * (torch.diag(q) - torch.outer(q, q) / self.problem.n_teacher)
         spread: Tensor = torch.linalg.solve(self.hessian(s), level.T @ counts @ level)
         return 0.5 * spread.trace()
