@@ -11,9 +11,10 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -24,7 +25,7 @@ from mnemosphere.cli.shell import Terminal
 _ABOUT = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
 _KINDS: dict[str, Any] = {
     "text": str, "texts": list[str], "path": Path, "whole": int, "number": float, "flag": bool,
-    "picture": Literal["memories", "history", "tree"],
+    "picture": StrEnum("Picture", ["memories", "history", "tree"]),
 }  # fmt: skip
 _WIDEST = 34  # columns of a flag in help
 _EVERY = "mnemosphere.every"  # whether help shows rare options too
