@@ -21,7 +21,7 @@ N_ROWS, N, COLUMNS = 53, 7, 4
 
 
 def numbered(n: int = N_ROWS, *, weighted: bool = True) -> Batch:
-    """Rows that are told apart by their first label weight and their sample weight."""
+    """Rows that differ in their first label weight and their sample weight."""
     x = sphere.sample_uniform(n, N, generator=seeded(1), dtype=torch.float64)
     targets = torch.zeros(n, COLUMNS, dtype=torch.float64)
     targets[:, 0] = (1 + torch.arange(n)) / (n + 1)

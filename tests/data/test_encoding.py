@@ -190,7 +190,7 @@ def test_dates_as_people_write_them(texts, dates, format):
 @pytest.mark.parametrize(
     "texts",
     [
-        [f"{k % 11 + 1}/{k % 12 + 1}/2018" for k in range(N)],  # day and month cannot be told apart
+        [f"{k % 11 + 1}/{k % 12 + 1}/2018" for k in range(N)],  # ambiguous: day or month first
         [*map(str, range(N)), "12x"],
         [f"1.{k:03d},5" for k in range(N)] + ["1,234.5"],
     ],

@@ -74,7 +74,7 @@ def test_the_smallest_numbers_there_are():
     unit, lost = Normalizer.fit("standard", stored(x.numpy()))(x)
     assert not lost.any()
     np.testing.assert_allclose(unit.norm(dim=1).numpy(), 1, rtol=1e-12)
-    assert len({tuple(row) for row in unit.tolist()}) == 4  # still told apart
+    assert len({tuple(row) for row in unit.tolist()}) == 4  # still distinct
 
 
 def test_the_largest_numbers():

@@ -57,7 +57,7 @@ def table(package: str, name: str, label: str) -> tuple[pd.DataFrame, Any]:
 
 
 def corpus(vectorizer: Any) -> Rows:
-    """Docstrings of packages, to be told apart."""
+    """Docstrings, whose class is their package."""
     texts, labels = [], []
     for package in ("numpy", "scipy.stats", "torch"):
         names = sorted(vars(importlib.import_module(package)))

@@ -1,4 +1,4 @@
-"""Distinct solutions: told apart up to permutations, named by symmetry, sorted."""
+"""Solutions that differ by more than a permutation, named by symmetry, sorted."""
 
 import pytest
 import torch

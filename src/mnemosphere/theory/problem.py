@@ -167,7 +167,7 @@ class SaddlePointProblem:
             rho=float(rho),
             upsilon=float(upsilon),
             n_features=n_features,
-            # Vectors with class weights of their own cannot be told apart from clamped ones.
+            # Vectors with class weights of their own look like clamped ones.
             uniform_teacher=bool((targets == targets[0]).all()),
         )
         if problem.n_student != n_student:

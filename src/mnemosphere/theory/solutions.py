@@ -1,4 +1,4 @@
-"""All distinct solutions of the saddle-point equations, told apart up to permutations."""
+"""All solutions of the saddle-point equations that differ by more than a permutation."""
 
 from dataclasses import dataclass
 

@@ -9,7 +9,7 @@ probability min(1, e^Δ),
 
 which leaves the product of their posteriors as it is. How often the last β is visited by each mode
 is then the mode's weight. Memories are exchanged as well: modes that differ by a permutation are
-told apart by nothing but p_h.
+distinguished by p_h alone.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ function number(v, digits = 3) {
   return text.replace("-", "−");
 }
 
-/** Colors of classes: hues by the golden angle, told apart by lightness as well. */
+/** Colors of classes: hues by the golden angle, which differ in lightness as well. */
 function classColor(y) {
   if (y === nClasses) return cssValue("--soft");
   const light = Number(cssValue("--class-light")) + 0.075 * ((y % 3) - 1);
