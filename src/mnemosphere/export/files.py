@@ -407,7 +407,7 @@ def _calibration(tensors: Tensors, n_classes: int) -> Calibration | None:
     given = {k: np.nan_to_num(tensors[f"held_out_{k}"].numpy(), nan=np.inf) for k in _SCORES}
     scores = Calibration(**given | {"temperature": float(given["temperature"])})
     ordered = scores.novelty, scores.rejection, scores.label, scores.outside
-    if not (scores.scale > 0).all() or any((np.diff(own) < 0).any() for own in ordered):
+    if not (scores.scale > 0).all() or any((own[1:] < own[:-1]).any() for own in ordered):
         raise ValueError("its held-out scores are not sorted, or have no scale")
     if not scores.temperature > 0:
         raise ValueError(f"temperature of its held-out scores is {scores.temperature}")
