@@ -79,16 +79,22 @@ def conditional(
         if step % each == 0:
             order = torch.randperm(n_rows, generator=generator).to(x.device)
         some = order[step % each * size : (step % each + 1) * size]
-        batch, goal = (_dense(x), q) if each == 1 else (_dense(x, some), q[:, some])
+        batch, goal = (x, q) if each == 1 else (_take(x, some), q[:, some])
         if laid is not None:
             batch = _with_noise(batch, laid, noisy, generator)
         scaled = (w * log_beta.exp()[:, None, None]).mT.contiguous()  # else slow
-        share = torch.baddbmm(log_weight[:, None], batch, scaled).softmax(-1)  # (K, B, P)
+        if isinstance(batch, SparseRows):
+            share = (log_weight[:, None] + batch.times(scaled[0])).softmax(-1)
+        else:
+            share = torch.baddbmm(log_weight[:, None], batch, scaled).softmax(-1)  # (K, B, P)
         total = (share @ label).clamp_min_(1e-20)
         pull = share.addcmul_(share, (goal / total) @ label_t, value=-1.0)  # −∂ log P(y|x)/∂h
         if weight is not None:
             pull = pull * (weight if each == 1 else weight[:, some])[..., None]
-        across = pull.mT @ batch
+        if isinstance(batch, SparseRows):
+            across = batch.transposed_times(pull[0]).T.contiguous()[None]
+        else:
+            across = pull.mT @ batch
         along = torch.linalg.vecdot(across, w)
         across = torch.addcmul(across, along[..., None], w, value=-1.0)
         means[0] = torch.addcmul(means[0], torch.linalg.vecdot(means[0], w)[..., None], w, value=-1)
@@ -112,13 +118,12 @@ def conditional(
     )  # fmt: skip
 
 
-def _dense(x: Tensor, rows: Tensor | None = None) -> Tensor:
-    """Some rows of each problem, (K, B, N); sparse ones are of one problem."""
-    if isinstance(x, SparseRows):
-        return (x if rows is None else take_rows(x, rows)).to_dense()[None]
-    return x if rows is None else x[:, rows]
+def _take(x: Tensor, rows: Tensor) -> Tensor:
+    """Some rows of each problem; sparse ones are of one problem."""
+    return take_rows(x, rows) if isinstance(x, SparseRows) else x[:, rows]
 
 
 def _with_noise(x: Tensor, laid: SphereNoise, noisy: int, generator: torch.Generator) -> Tensor:
+    x = x.to_dense()[None] if isinstance(x, SparseRows) else x
     own = laid(x[:noisy].flatten(0, -2), generator).view_as(x[:noisy])
     return own if noisy == len(x) else torch.cat([own, x[noisy:]])
