@@ -52,10 +52,6 @@ def test_a_forked_process_answers_after_its_parent_used_threads(wide):
         torch.set_num_threads(before)
 
 
-def _answer(model, x):
-    return torch.get_num_threads(), os.getpid(), model.predict_proba(x)
-
-
 @pytest.mark.parametrize(
     "backend", ["multiprocessing", pytest.param("loky", marks=pytest.mark.slow)]
 )
@@ -64,12 +60,17 @@ def test_jobs_answer_and_share_the_processors(wide, data, backend):
 
     Forked jobs have all imports; spawned ones take ten seconds for theirs.
     """
+
+    @joblib.wrap_non_picklable_objects  # processes get it without importing tests
+    def answer(model, x):
+        return torch.get_num_threads(), os.getpid(), model.predict_proba(x)
+
     model, x, expected = wide
     small = mn.DAMClassifier(5, objective="joint", normalize="unit", max_iter=1, random_state=0)
     search = GridSearchCV(small, {"varsigma": [0.5, 0.9]}, cv=2, refit=False)
     alone = search.fit(*data).cv_results_["mean_test_score"]
     with joblib.parallel_config(backend, n_jobs=2), forking():
-        jobs = joblib.Parallel()(joblib.delayed(_answer)(model, x[k::2]) for k in range(2))
+        jobs = joblib.Parallel()(joblib.delayed(answer)(model, x[k::2]) for k in range(2))
         together = search.fit(*data).cv_results_["mean_test_score"]
     assert sum(threads for threads, *_ in jobs) <= max(2, joblib.cpu_count())
     assert os.getpid() not in [process for _, process, _ in jobs]

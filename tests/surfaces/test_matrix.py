@@ -258,8 +258,8 @@ def check_threshold(f, _):
     x, y = in_memory(f)
     known = np.flatnonzero(y != f.model.unlabeled) if f.model.unlabeled is not None else slice(None)
     x, y = x.iloc[known] if isinstance(x, pd.DataFrame) else x[known], y[known]
-    names, counts = np.unique(y, return_counts=True)
-    rare = np.where(y == names[counts.argmin()], "rare", "other")
+    names = np.unique(y)
+    rare = np.where(np.isin(y, names[: len(names) // 5 + 1]), "rare", "other")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         quick = f.quick().set_params(unlabeled=None)

@@ -391,7 +391,7 @@ def _kind(values: Any) -> tuple[str, str, str]:
     if set(words) <= {"True", "False"}:
         return "boolean", "", ""
     if (found := _number_format(words)) is not None:
-        odd = next(word for word in words if not is_float(word))
+        odd = next((word for word in words if not is_float(word)), words[0])  # else too many digits
         plain = float(_plain_number(odd, found))
         return "numeral", found, f"is read as numbers: {_cell(odd)} as {plain:g}"
     format, note = "", ""

@@ -88,7 +88,10 @@ def find_exemplars(
     found[(taken >= 0).numpy()] = stored.call(place.cpu()[taken[taken >= 0]])
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
-    means = None if values is None else as_numpy(sums[0] / sums[1])  # NaN for no row
+    means = None
+    if values is not None:
+        means = as_numpy(sums[0] / sums[1])
+        means[~np.isfinite(means)] = np.nan  # no row, or a sum beyond all numbers
     return Exemplars(found, (support * scale).cpu().numpy(), means=means)
 
 
