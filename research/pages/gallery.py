@@ -27,7 +27,7 @@ FOLDER = ROOT / "docs" / "gallery"
 _IN_THE_GUIDE = {"novelty": "novelty_at_a_rate", "recall": "recall_damaged_digits"}
 _ABOUT = """# Gallery
 
-Short scripts on real data, in `examples/` of the source. The tests run all of them; output and figures are theirs.
+Short scripts on real data, in `examples/` of the source. Pages show what they print and draw. The tests run them; slow ones on request.
 """
 
 

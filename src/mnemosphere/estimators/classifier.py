@@ -136,7 +136,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     classes_ : ndarray of shape (C,)
         Labels, sorted.
     memories_ : ndarray of shape (P, N)
-        Unit vectors; with normalize="standard" and "circles" in the features' units.
+        Unit vectors; with normalize="standard", "whitened" and "circles" in the features' units.
     class_weights_ : ndarray of shape (P+1, C+1)
         Weight times soft label of each memory in the votes, net of label smoothing. Row 0 is the uniform
         component, the last column the class "none of them".

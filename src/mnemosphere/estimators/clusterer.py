@@ -60,9 +60,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_clusters : int or "auto", default "auto"
-        Latent classes. "auto": the largest number up to 29 that is found again: two halves of the rows,
-        clustered apart, divide all rows alike. It is 1 if none is, or if one cloud of rows with their
-        mean and covariance would be cut as reliably.
+        Latent classes. "auto": the largest of 2 to 8, 10, 12, 14, 17, 20, 24 and 29 that is found again:
+        two halves of the rows, clustered apart, divide all rows alike. It is 1 if none is, or if one cloud
+        of rows with their mean and covariance would be cut as reliably.
     n_memories : int or "auto", default "auto"
         Number of memories. "auto": one per cluster, or eight (at most one for five distinct rows),
         whichever halves of the rows agree on better; eight with `growth`.

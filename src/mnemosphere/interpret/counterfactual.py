@@ -1,8 +1,8 @@
 """What would have to be different: the smallest change of a row that changes the predicted class.
 
 Let δ be a change of the features in standard units (standard deviations of the training rows with
-normalize='standard' and 'circles', else the root mean square of the row, so that a small ‖δ‖/√N is the
-angle along the sphere). Wanted is the shortest δ with
+normalize='standard', 'whitened' and 'circles', else the root mean square of the row, so that a small
+‖δ‖/√N is the angle along the sphere). Wanted is the shortest δ with
 
     g(δ) = log P(y|x+δ) − max over other classes of log P(·|x+δ) ≥ margin.
 
@@ -58,8 +58,8 @@ class Counterfactual(Shown):
     """Rows that got another class by a small change.
 
     `counterfactual[row]` is a list of dicts, the largest change first, and `print` shows tables. A change
-    is in standard units: standard deviations of the features with normalize="standard" and "circles",
-    else the root mean square of the row.
+    is in standard units: standard deviations of the features with normalize="standard", "whitened" and
+    "circles", else the root mean square of the row.
 
     Attributes
     ----------

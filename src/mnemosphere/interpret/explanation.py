@@ -100,7 +100,7 @@ class Explanation(Shown):
     Attributes
     ----------
     rows : ndarray of shape (n, N)
-        Unit rows; in the features' units with normalize="standard" and "circles". Sparse rows stay
+        Unit rows; in the features' units with normalize="standard", "whitened" and "circles". Sparse rows stay
         sparse.
     classes : ndarray of shape (C,)
         Labels.

@@ -68,10 +68,10 @@ class Summand(NamedTuple):
 class FeatureContributions(Shown):
     """One decision seen feature by feature: why the predicted class and not the runner-up.
 
-    Positions are in standard deviations of the training rows with normalize="standard", ranks among the
-    training rows with normalize="circles", else in units of the root mean square of the row. Memories
-    are shown by the mean of the training rows that they stand for, else as directions at the length of
-    the row. A category is one feature, without a position. `print` shows a table.
+    Positions are in standard deviations of the training rows with normalize="standard" and "whitened",
+    ranks among the training rows with normalize="circles", else in units of the root mean square of the
+    row. Memories are shown by the mean of the training rows that they stand for, else as directions at
+    the length of the row. A category is one feature, without a position. `print` shows a table.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class FeatureContributions(Shown):
     contribution : ndarray of shape (k, N)
         Parts of the overlaps.
     constant : ndarray of shape (k,)
-        Part of the coordinate that normalize="standard" appends; else 0.
+        Part of the coordinate that normalize="standard" and "whitened" append; else 0.
     difference : ndarray of shape (N,)
         Parts of the log-odds of the predicted class against the runner-up.
     difference_constant : float

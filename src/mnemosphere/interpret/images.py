@@ -38,7 +38,7 @@ class ImageExplanation(Explanation):
     cells : tuple of ndarrays of shape (n, k, down, across)
         Part of the overlap in each cell, for each size of patches.
     elsewhere : ndarray of shape (n, k)
-        Part of the coordinate that normalize="standard" appends; else 0.
+        Part of the coordinate that normalize="standard" and "whitened" append; else 0.
 
     Examples
     --------

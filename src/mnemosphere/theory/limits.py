@@ -219,8 +219,8 @@ def suggest_varsigma_from_neighbors(x: Tensor, *, generator: torch.Generator) ->
 
     Features are cut into random halves: a neighbor chosen on one half is measured on the other, because
     the nearest row is nearest partly by its noise. The result is right for clusters of noisy copies with
-    noise independent between features. If every row is its own pattern, or noise is smooth over
-    features, it is an upper bound.
+    noise independent between features. It is too small if neighbors are copies of other patterns, as when
+    every row is its own pattern, and too large if noise is smooth over features.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def free_entropy(problem: SaddlePointProblem, m: Tensor, m_hat: Tensor, p: Tenso
     """Compute the trial function f(m, m_hat, p) of Eq. (var_free_entropy), differentiable.
 
     It is stationary in m and m_hat, and in p under its marginals, exactly where Eq. (saddle-point)
-    holds. The solver's solutions maximize it over (m, p) after minimizing it over m_hat. It is infinite
+    holds. After minimizing it over m_hat, stable solutions are local maxima over (m, p). It is infinite
     at ϱ = ∞.
 
     Parameters

@@ -37,20 +37,20 @@ class Adam(Solver):
 
     Parameters
     ----------
-    angle : float > 0
+    angle : float > 0, default 0.1
         The largest turn of a memory in one step, in radians.
-    learning_rate : float > 0
+    learning_rate : float > 0, default 0.01
         The largest change in one step of log p and of log β.
-    noise : float >= 0 or "auto"
+    noise : float >= 0 or "auto", default "auto"
         The length of the noise on every row of every batch, relative to the row. "auto": the
-        search chooses; 0.5 without a search.
-    batch_size : int
+        search chooses; none without a search.
+    batch_size : int, default 1000
         Rows per step, at most half of all.
-    learn_beta : bool
+    learn_beta : bool, default True
         Whether β is trained; the estimators decide by their `beta`.
-    steps : int
+    steps : int, default 1
         Steps of the whole schedule; the estimators set it.
-    decay : (float, float)
+    decay : (float, float), default (0.9, 0.99)
         a and b, how much of the running means is kept in a step.
 
     Examples

@@ -43,22 +43,22 @@ class FixedPoint(Solver):
 
     Parameters
     ----------
-    batch_size : int or "auto" or None
+    batch_size : int or "auto" or None, default "auto"
         None takes one exact step per pass, and the loss never increases. A number takes a step
         after every batch from a running mean of the statistics, whose memory is short at first
         and grows with the passes: many steps early, less and less noise later. "auto" is a
         twentieth of the rows from 2000 rows on (a tenth on a GPU or with several processes), else
         None; a classifier with default settings takes exact steps up to 10,000 rows.
-    learn_beta : bool
+    learn_beta : bool, default True
         Whether β is trained; the estimators decide by their `beta`.
-    learn_weights : bool or None
+    learn_weights : bool or None, default None
         Whether the weights p_h of memories are learned; the uniform component's and the class
         prior are held. False holds all, as the paper does. None: a classifier learns them if
         every row that it uses has a label and steps are exact; all else holds them.
-    half_life : float or None
+    half_life : float or None, default None
         Rows after which the running mean has forgotten half, for streams that drift; None: its
         memory grows with what was seen. Only where steps are taken after batches.
-    tol : float >= 0
+    tol : float >= 0, default 1e-4
         Stop if a pass changes the loss by less than this, relative; 0 switches it off.
 
     Examples
