@@ -247,11 +247,11 @@ BAD = {
     "a truncated Parquet file": r"b\.parquet cannot be read \(",
     "a file with other columns than the first":
         r"b\.parquet and .*a\.parquet have other columns \(column 'f1' is in one alone\)",
-    "a number that is infinite": r"b\.parquet: infinite numbers in 'f2', row 123",
+    "a number that is infinite": r"infinite numbers in 'f2', row b\.parquet:123",
     "a missing label": r"b\.parquet: row 77 has no label",
     "a file that changes between passes": r"b\.parquet cannot be read \(it has changed",
     "a file that is not there": r"no file .*b\.parquet",
-    "a truncated array": r"x\.npy cannot be read \(truncated",
+    "a truncated array": r"x\.npy cannot be read \(mmap length is greater than file size",
     "a line with too few cells": r"c\.csv cannot be read",
     "no such column": "no column 'f9': it has f0",
     "a column of text": "column 'tree' holds string, not numbers",

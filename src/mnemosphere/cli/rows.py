@@ -185,7 +185,7 @@ class Rows:
 
     def _held(self, raw: RawRows) -> Rows:
         """Some of the rows of a `Dataset`, held in memory."""
-        x = _ordered(self.x.files.framed(raw.rows.values.numpy()), self.order)
+        x = _ordered(self.x.files.given(raw), self.order)
         if self.id is not None and raw.y is not None:
             y, names = None, np.array([str(name) for name in raw.y.tolist()])
         else:
@@ -253,7 +253,7 @@ def _large(sources: list[str], columns: Columns, memory: float | None) -> list[P
     if not all(path.is_file() and tables.suffix_of(path) in tables.IN_PIECES for path in files):
         return None  # an error comes when it is read
     budget = available_memory("cpu") if memory is None else memory * 2**20
-    held = tables.HELD * sum(path.stat().st_size for path in files)
+    held = sum(map(tables.held_bytes, files))
     arrays = tables.suffix_of(files[0]) == ".npy" and len(files) > 1
     return files if held > budget or arrays else None
 

@@ -118,11 +118,13 @@ class StoredRows:
             # Contiguous, so that the same numbers give the same bits from every kind of table.
             yield part, self.values[part].to(self.device).double().contiguous()
 
-    def take(self, rows: Tensor) -> Self:
+    def take(self, rows: Tensor | slice) -> Self:
         """Some of the rows, in that order; they keep what they are called."""
-        at = rows.to(self.values.device)
-        number = rows if self.number is None else self.number[rows.to(self.number.device)]
-        return type(self)(take_rows(self.values, at), self.device, number)
+        number = torch.arange(self.n_rows) if self.number is None else self.number
+        if isinstance(rows, slice):
+            return type(self)(self.values[rows], self.device, number[rows])
+        values = take_rows(self.values, rows.to(self.values.device))
+        return type(self)(values, self.device, number[rows.to(number.device)])
 
     def on(self, device: torch.device) -> Self:
         """The same rows, looked at on another device."""

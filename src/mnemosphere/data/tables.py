@@ -35,9 +35,10 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 MEMORY = 256 << 20  # bytes of rows that are held at a time
 TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-IN_PIECES = (".parquet", ".csv", ".tsv", ".npy")  # what is read in pieces if it is large
-SUFFIXES = (*TEXT, ".parquet", ".npy", ".npz")
-HELD = 3  # times the size of a file, at least, is what reading it takes
+TABLES = (*TEXT, ".parquet")
+IN_PIECES = (*TABLES, ".npy")  # what is read in pieces if it is large
+SUFFIXES = (*IN_PIECES, ".npz")
+_HELD = 3  # times the size of a file, at least, is what reading it takes
 _PACKED = 5  # times the size of a compressed text file is its text, say
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 _LOOKED_AT = 1 << 20  # bytes of a text
@@ -135,9 +136,10 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty: give a file with rows")
     with readable(path, f" as {suffix or 'IDX'}"):
+        if suffix not in TEXT or max_rows is None:
+            _check_size(path, held_bytes(path))
         if suffix in TEXT:
             return _from_text(path, max_rows, header)
-        _check_size(path, path.stat().st_size)
         table = _from_parquet(path) if suffix == ".parquet" else _from_arrays(path, suffix)
         return table.first(max_rows)
 
@@ -183,10 +185,9 @@ def read_tables(
             break
         tables.append(read_table(path, left, header=header))
         first, last = tables[0], tables[-1]
-        odd = sorted({*first.columns} ^ {*last.columns})
-        if odd or not first.columns:
-            what = f"column {odd[0]!r} is in one alone" if odd else "they are no tables"
-            raise ValueError(f"{last.name} and {first.name} have other columns ({what})")
+        check_alike(first.name, first.columns, last.name, last.columns)
+        if not first.columns:
+            raise ValueError(f"{first.name} has no names of columns: give one file")
     names = [f"{Path(t.name).name}:{name}" for t in tables for name in t.row_names]
     digest = hashlib.sha256("".join(t.checksum for t in tables).encode()).hexdigest()
     values = pd.concat([t.values for t in tables], ignore_index=True)
@@ -194,9 +195,31 @@ def read_tables(
     return Table(called, values, np.array(names), tables[0].row_kind, f"sha256:{digest}")
 
 
+def check_alike(first: object, names: Sequence[str], other: object, own: Sequence[str]) -> None:
+    """ValueError if two files have other columns, in any order."""
+    odd = sorted({*names} ^ {*own})
+    if odd:
+        raise ValueError(
+            f"{other} and {first} have other columns (column {odd[0]!r} is in one alone): name those "
+            "to use, with features= or --features"
+        )
+
+
+def check_rows(x: NDArray[Any]) -> NDArray[Any]:
+    """An array whose rows are numbers; ValueError for another one."""
+    if x.ndim < 2 or 0 in x.shape or x.dtype.kind not in "biuf":
+        raise ValueError(f"its rows must be numbers (n, features), got {x.dtype} {x.shape}")
+    return x
+
+
+def held_bytes(path: Path) -> int:
+    """About what reading a file takes of memory."""
+    return _HELD * path.stat().st_size * (_PACKED if path.suffix.lower() == ".gz" else 1)
+
+
 def _check_size(path: Path, n_bytes: int) -> None:
-    """ValueError if memory does not hold what reading so many bytes takes."""
-    check_memory(HELD * n_bytes, "cpu", f"reading {path}", "take a part of it, with --max-rows")
+    """ValueError if memory does not hold so many bytes."""
+    check_memory(n_bytes, "cpu", f"reading {path}", "take a part of it, with --max-rows")
 
 
 def _digest(path: Path) -> str:
@@ -268,9 +291,6 @@ def _decimal(text: str, mark: str) -> str:
 
 def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
     pd = need("pandas")
-    if max_rows is None:
-        packed = path.name.lower().endswith(".gz")
-        _check_size(path, path.stat().st_size * (_PACKED if packed else 1))
     how = Dialect.of(path, header=header)
     has_names = how.names is not None
     with warnings.catch_warnings():
@@ -334,7 +354,7 @@ def _from_arrays(path: Path, suffix: str) -> Table:
     labels, is_test = None, None
     if suffix == ".npz":
         with zipfile.ZipFile(path) as packed:
-            _check_size(path, sum(part.file_size for part in packed.infolist()))
+            _check_size(path, _HELD * sum(part.file_size for part in packed.infolist()))
         with np.load(path, allow_pickle=False) as stored:
             found = {name: np.asarray(stored[name]) for name in stored.files}
         x_key = next((k for k in X_KEYS if k in found), None)
@@ -351,8 +371,7 @@ def _from_arrays(path: Path, suffix: str) -> Table:
         x = read_idx(path)
         beside = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
         labels = read_idx(beside) if beside != path and beside.is_file() else None
-    if x.ndim < 2 or 0 in x.shape or x.dtype.kind not in "biuf":
-        raise ValueError(f"its rows must be numbers (n, features), got {x.dtype} {x.shape}")
+    check_rows(x)
     if labels is not None and labels.shape != x.shape[:1]:
         raise ValueError(f"it has {len(x)} rows but labels of shape {labels.shape}")
     names, shape = np.arange(len(x)).astype(str), x.shape[1:] if x.ndim > 2 else None

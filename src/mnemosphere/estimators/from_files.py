@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from mnemosphere.data.dataset import (
     no_labels,
     stored_weights,
 )
-from mnemosphere.data.files import FileRows, RawRows, ahead, join_rows
+from mnemosphere.data.files import FileRows, Piece, RawRows, ahead, join_rows
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators import class_training, cluster_training
@@ -228,30 +228,35 @@ def _of_all_rows(
     return Normalizer.fit("standard", own.on(device), weight, current())
 
 
-def check_features(features: Features, source: FileDataset) -> None:
-    """ValueError where the columns are not those of training."""
-    if source.n_features != features.n_columns:
-        raise ValueError(
-            f"{source.files.readers[0].path} has {source.n_features} features, but "
-            f"{features.owner} is expecting {features.n_columns} features as input"
-        )
-    known = features.columns
-    if known is not None and source.names is not None and list(known) != source.names:
-        raise ValueError(
-            f"{source.files.readers[0].path} has other columns than those of training: pass "
-            "features=list(model.feature_names_in_)"
-        )
+def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:
+    """The rows as the model takes them; ValueError at once if the columns are not its own."""
+    if not source.is_numeric:
+        return iter([source.read()])
+    nothing = StoredRows(torch.full((1, source.n_features), torch.nan), _CPU)
+    model.features.check(source.files.given(RawRows(nothing, None, None)))
+    return (_as_taken(model, source, raw) for raw in ahead(source.files.pieces()))
 
 
-def count_right(
-    model: FittedModel, rows: StoredRows, y: Any, weight: NDArray[np.float64] | None
-) -> Tensor:
+def sample_for(model: FittedModel, source: FileDataset) -> Piece:
+    """A sample of the rows as the model takes them; all of them if they are not all numbers."""
+    if not source.is_numeric:
+        return source.read()
+    return _as_taken(model, source, sample_rows(source, 0))
+
+
+def _as_taken(model: FittedModel, source: FileDataset, raw: RawRows) -> Piece:
+    """As stored, or by their names if columns are encoded."""
+    x = raw.rows if model.features.encoding is None else source.files.given(raw)
+    return Piece(x, raw.y, raw.weight)
+
+
+def count_right(model: FittedModel, X: Any, y: Any, weight: NDArray[np.float64] | None) -> Tensor:
     """(summed weight of the labeled rows that the model gets right, of all labeled rows)."""
-    labels = Labels.of(y, rows.n_rows, unlabeled=model.record.settings.get("unlabeled"))
+    best = as_numpy(model.log_proba(X).argmax(1))
+    labels = Labels.of(y, len(best), unlabeled=model.record.settings.get("unlabeled"))
     labels.check_like(model.classes)
-    each = np.ones(rows.n_rows) if weight is None else weight
+    each = np.ones(len(best)) if weight is None else weight
     each = each * (labels.labeled | labels.outside)
-    best = as_numpy(model.log_proba(rows).argmax(1))
     right = best == labels.among(model.classes, unknown=True)
     return torch.tensor([(right * each).sum(), each.sum()], dtype=torch.float64)
 
@@ -266,11 +271,11 @@ def share_right(counts: Tensor) -> float:
 @process_group()
 def accuracy(model: FittedModel, source: FileDataset) -> float:
     """Weighted share of the labeled rows that the model gets right."""
-    check_features(model.features, source)
+    own = replace(source, files=own_rows(source.files))
     counts = torch.zeros(2, dtype=torch.float64)
-    for raw in ahead(own_rows(source.files).pieces()):
-        if raw.y is None:
+    for x, y, given in batches_for(model, own):
+        if y is None:
             raise ValueError(f"{source.files.readers[0].path} has no labels: pass label=")
-        weight = None if raw.weight is None else np.asarray(raw.weight, float)
-        counts += count_right(model, raw.rows, raw.y, weight)
+        weight = None if given is None else np.asarray(given, float)
+        counts += count_right(model, x, y, weight)
     return share_right(current().sum(counts)[0])
