@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.tables import MEMORY, Paths
+from mnemosphere.files import checksum
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
@@ -329,16 +329,10 @@ class ArrayDataset(Dataset):
         return self.whole.targets if self.index is None else self.whole.targets[self.index]
 
     def checksum(self) -> str:
-        """CRC of the bytes of everything."""
-        sums: dict[int, int] = {}
-        for batch in self.batches(None):
-            x = batch.x
-            parts = [*(x.parts if isinstance(x, SparseRows) else [x]), batch.targets,
-                     batch.sample_weight]  # fmt: skip
-            for k, t in enumerate(parts):
-                if t is not None:
-                    sums[k] = zlib.crc32(t.cpu().contiguous().numpy().data, sums.get(k, 0))
-        return f"{(self.n_rows, x.shape[1])} {list(sums.values())}"
+        """That of all rows, and of the places of its own."""
+        beside = {"targets": self.whole.targets, "weight": self.whole.sample_weight}
+        named = StoredRows(self.whole.x, self.device).parts() | beside | {"index": self.index}
+        return checksum({name: t for name, t in named.items() if t is not None}, {})
 
 
 @dataclass(frozen=True)
@@ -555,9 +549,11 @@ class FileDataset(Dataset):
 
     def checksum(self) -> str:
         """Sizes of the files, rows left out, and the bytes of the sampled rows."""
-        sizes = [reader.n_bytes for reader in self.files.readers]
-        kept = zlib.crc32(self.files.kept.numpy().data)
-        return f"{sizes} {kept} {self._sampled()[1].checksum()}"
+        about = {
+            "sizes": [reader.n_bytes for reader in self.files.readers],
+            "sample": self._sampled()[1].checksum(),
+        }
+        return checksum({"kept": self.files.kept}, about)
 
 
 def _distinct(classes: ArrayLike | None) -> NDArray[Any] | None:

@@ -79,17 +79,33 @@ def collected(X: Any, name: str = "X") -> Any:
     return X
 
 
+def is_equal(value: Any, other: object) -> bool:
+    """Whether two are equal; marks of no value are unequal to themselves, or do not compare."""
+    try:
+        return bool(value == other)
+    except (TypeError, ValueError):
+        return False
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it is None, NaN, NaT or a data frame's missing value."""
+    return value is None or not is_equal(value, value)
+
+
+def check_text(given: str, what: str) -> None:
+    """ValueError if a name cannot be written to a file."""
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} {given!r:.60} is no valid text: rename it") from error
+
+
 def check_names(names: Iterable[Any], where: str = "X") -> None:
     """ValueError if two columns have one name, or one is no valid text."""
-    names = list(names)
+    names = [str(name) for name in names]
     for name in names:
-        try:
-            str(name).encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"{where} has a column {name!r:.60}, no valid text: rename it"
-            ) from error
-    twice = [name for name, n in Counter(map(str, names)).items() if n > 1]
+        check_text(name, f"{where} has a column, but")
+    twice = [name for name, n in Counter(names).items() if n > 1]
     if twice:
         raise ValueError(f"{where} has more than one column called {listed(twice)}: rename them")
 
