@@ -33,7 +33,7 @@ from mnemosphere.data.dataset import Dataset, held_out
 from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.files import RawRows, ahead, column_names
 from mnemosphere.data.named import NAMES
-from mnemosphere.encoder import two_layers
+from mnemosphere.encoder import image_shape, two_layers
 from mnemosphere.machine import available_memory
 from mnemosphere.schema import warn_user
 
@@ -49,18 +49,13 @@ _NOTED = {
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows that an estimator takes, with their labels and what the user calls them."""
+class Rows(tables.Table):
+    """Rows that an estimator takes: x, y and names, or x a `Dataset` that memory does not hold.
 
-    name: str  # of what was read
-    checksum: str
-    x: Any  # (n, N) a frame, an array, or a `Dataset` that memory does not hold
-    y: NDArray[Any] | None  # (n,); objects with None if some labels are missing; in a `Dataset`
-    names: NDArray[Any]  # (n,) strings; of a `Dataset` none
-    kind: str = "row"  # what the names are: "line", "row", or the column they come from
+    Labels are objects, None among them, if some are missing; names may come from a column.
+    """
+
     label: str | None = None  # the label column
-    is_test: NDArray[np.bool_] | None = None
-    image_shape: tuple[int, ...] | None = None
     images: Any = None  # (n, pixels) what x was encoded from, where it was
     text: str | None = None  # the column, if x holds texts alone
     # Of a `Dataset`: the rows by their part, its column of names, columns and encoder of the model.
@@ -111,14 +106,11 @@ class Rows:
         for raw in ahead(self.x.files.pieces()):
             yield self._held(raw)
 
-    def take(self, at: NDArray[Any]) -> Self:
+    def take(self, at: NDArray[Any] | slice) -> Self:
         """Some of the rows, by their places or a mask."""
-        x = self.x.iloc[at] if isinstance(self.x, pd.DataFrame) else self.x[at]
-        y = None if self.y is None else self.y[at]
-        if y is not None and y.dtype == object and all(value is not None for value in y):
-            y = np.array(y.tolist())
-        is_test, images = (None if v is None else v[at] for v in (self.is_test, self.images))
-        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test, images=images)
+        found = super().take(at)
+        y = None if found.y is None else labels_of(pd.Series(found.y))
+        return replace(found, y=y, images=None if self.images is None else self.images[at])
 
     def encoded(self, encoder: Any) -> Self:
         """The same as an encoder of images gives them to a model; as they are without one."""
@@ -222,25 +214,25 @@ def open_rows(
 
 def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     """The rows of a table: see `open_rows`."""
-    y, label, is_frame = table.labels, columns.label, bool(table.columns)
+    y, label, is_frame = table.y, columns.label, bool(table.columns)
     if label is not None and label not in table.columns and Path(label).is_file():
-        y, label = tables.read_labels(Path(label), len(table.row_names)), None
+        y, label = tables.read_labels(Path(label), len(table.names)), None
     if not is_frame:  # the columns of an array are called by their numbers
-        table = replace(table, values=pd.DataFrame(table.values).rename(columns=str))
+        table = replace(table, x=pd.DataFrame(table.x).rename(columns=str))
     if label is not None or (y is None and is_frame):
-        label = _find_label(table.columns, table.name, columns, labels, table.values)
+        label = _find_label(table.columns, table.name, columns, labels, table.x)
     x = table.finite(_used(table.columns, table.name, label, columns))
     if is_frame and columns.features and columns.text is None:  # asked for by name: no ids
         x = x.astype(dict.fromkeys(x.select_dtypes("integer"), "float64"))
     if label is not None:
-        y = table.values[label]
-    names, kind = table.row_names, table.row_kind
+        y = table.x[label]
+    names, kind = table.names, table.kind
     if columns.id is not None:
-        names, kind = table.values[columns.id].astype(str).to_numpy(), columns.id
+        names, kind = table.x[columns.id].astype(str).to_numpy(), columns.id
     return Rows(
-        table.name, table.checksum, x if is_frame else x.to_numpy(),
-        None if y is None else labels_of(pd.Series(y)), np.asarray(names, dtype=str), kind, label,
-        table.is_test, table.image_shape, text=columns.text,
+        table.name, x if is_frame else x.to_numpy(), np.asarray(names, dtype=str), kind,
+        table.checksum, None if y is None else labels_of(pd.Series(y)), table.is_test,
+        table.image_shape, label=label, text=columns.text,
     )  # fmt: skip
 
 
@@ -277,7 +269,7 @@ def _streamed(
     about = [[r.path.name, r.n_bytes, r.n_rows] for r in opened.files.readers]
     checksum = f"files:{hashlib.sha256(repr(about).encode()).hexdigest()}"
     called = source if len(files) == 1 else f"{source} and {len(files) - 1} more"
-    return Rows(called, checksum, opened, None, np.empty(0), own or "row", label, id=own)
+    return Rows(called, opened, np.empty(0), own or "row", checksum, label=label, id=own)
 
 
 def _find_label(
@@ -351,15 +343,9 @@ def parse_shape(text: str | None, n_features: int) -> tuple[int, ...] | None:
     """28x28 → (28, 28); ValueError where it does not fit the features."""
     if text is None:
         return None
-    parts = text.split("x")
-    shape = tuple(int(size) for size in parts if size.isdigit())
-    if len(shape) != len(parts) or len(shape) not in (2, 3):
+    if re.fullmatch(r"\d+x\d+(x\d+)?", text) is None:
         raise ValueError(f"--image-shape must look like 28x28, got {text!r}")
-    if math.prod(shape) != n_features:
-        raise ValueError(
-            f"--image-shape {text} has {math.prod(shape)} pixels, rows have {n_features} features"
-        )
-    return shape
+    return image_shape([int(size) for size in text.split("x")], (), n_features)
 
 
 def listed(data: str | Sequence[str]) -> list[str]:

@@ -85,7 +85,7 @@ class Dataset(ABC):
         features : list of str, default None
             Columns to use; None: all others.
         classes : array-like of shape (C,), default None
-            All labels, which saves a first pass over the label column.
+            All labels, also those that no row has; None: those found.
         memory : int, default 256 MiB
             Bytes of rows to hold at a time. Smaller data are read once and treated as arrays.
 
@@ -121,7 +121,7 @@ class Dataset(ABC):
             Each batch is x, (x, y) or (x, y, weight): arrays, sparse matrices or tensors. Rows are shuffled
             within what `memory` holds, so data in order, such as by class, should come shuffled.
         classes : array-like of shape (C,), default None
-            All labels, which saves a first pass.
+            All labels, also those that no row has; None: those found.
         memory : int, default 256 MiB
             Bytes of rows to hold at a time.
 

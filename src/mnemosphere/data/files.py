@@ -138,7 +138,7 @@ class _ArrayReader(Reader):
         self._held, labels = None, None
         if suffix_of(path) != ".npy":
             table = read_table(str(path))
-            self._held, labels = np.asarray(table.values), table.labels
+            self._held, labels = np.asarray(table.x), table.y
             if table.columns:  # texts
                 self.names = self.other = table.columns
         x = self._values()
@@ -392,7 +392,7 @@ class FileRows:
         n_rows = sum(reader.n_rows for reader in self.readers)
         self.kept = torch.ones(n_rows, dtype=torch.bool)  # but for rows that are held out
         self._range = 0, n_rows  # of the rows that this process reads
-        self.noted: dict[str, Any] = {}  # what looks at all rows have told
+        self.noted: dict[str, Any] = {}  # what looks at all labels have told
         self.watch: Callable[[int], None] | None = None  # is told how many rows went by
         self.device = _CPU  # where `chunks` come out
 
@@ -566,8 +566,8 @@ class FileRows:
         first, last = self._range
         kept = first + self.kept[first:last].nonzero()[:, 0].numpy()
         label, weight = self.readers[0].apart
-        y = table.labels if label is None else table.values[label].to_numpy()
-        each = None if weight is None else table.values[weight].to_numpy()
+        y = table.y if label is None else table.x[label].to_numpy()
+        each = None if weight is None else table.x[weight].to_numpy()
         frame = table.finite(self.names).iloc[kept].reset_index(drop=True)
         numbers = [name for name in frame.columns if name not in self.other]
         frame = frame.astype(dict.fromkeys(numbers, "float64"))  # they were asked for: no ids

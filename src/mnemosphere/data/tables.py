@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,39 +65,37 @@ def expand(paths: Paths) -> list[Path]:
 class Table:
     """All that a file holds, or a data set by its name."""
 
-    name: str
-    values: Any  # a frame with named columns, or an array (n, N)
-    row_names: NDArray[Any]  # (n,) strings: lines of a text file, else rows counted from 0
-    row_kind: str  # what these are: "line", "row", or the name of an index
+    name: str  # of what was read
+    x: Any  # (n, N) a frame with named columns, or an array
+    names: NDArray[Any]  # (n,) strings: lines of a text file, else rows counted from 0
+    kind: str  # what these are: "line", "row", or the name of an index
     checksum: str
-    labels: NDArray[Any] | None = None  # (n,) where they are stored beside the rows
+    y: NDArray[Any] | None = None  # (n,) labels where they are stored beside the rows
     is_test: NDArray[np.bool_] | None = None  # (n,) where the data have a split of their own
     image_shape: tuple[int, ...] | None = None
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns; none of an array."""
-        return [str(name) for name in getattr(self.values, "columns", ())]
+        return [str(name) for name in getattr(self.x, "columns", ())]
 
-    def first(self, n_rows: int | None) -> Table:
-        """The first rows alone; None: all of them."""
-        if n_rows is None or len(self.row_names) <= n_rows:
-            return self
-        labels, is_test = (None if v is None else v[:n_rows] for v in (self.labels, self.is_test))
-        return replace(self, values=self.values[:n_rows], row_names=self.row_names[:n_rows],
-                       labels=labels, is_test=is_test)  # fmt: skip
+    def take(self, at: NDArray[Any] | slice) -> Self:
+        """Some of the rows, by their places or a mask."""
+        x = self.x.iloc[at] if self.columns else self.x[at]
+        y, is_test = (None if v is None else v[at] for v in (self.y, self.is_test))
+        return replace(self, x=x, names=self.names[at], y=y, is_test=is_test)
 
     def finite(self, names: Sequence[str]) -> Any:
         """Some columns of a frame; ValueError names the rows of infinite numbers in them."""
-        frame = self.values[list(names)]
+        frame = self.x[list(names)]
         numbers = frame.select_dtypes("float")
         bad = np.isinf(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
         if bad.any():
             k = int(bad.any(axis=0).argmax())
             at = np.flatnonzero(bad[:, k])
-            where = ", ".join(map(str, self.row_names[at[:_NAMED]]))
+            where = ", ".join(map(str, self.names[at[:_NAMED]]))
             raise ValueError(
-                f"{self.name}: infinite numbers in {numbers.columns[k]!r}, {self.row_kind} {where}"
+                f"{self.name}: infinite numbers in {numbers.columns[k]!r}, {self.kind} {where}"
                 f"{', …' if len(at) > _NAMED else ''}: leave them empty, or leave the column out"
             )
         return frame
@@ -117,9 +115,9 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
     """
     path = Path(source)
     if source in NAMES:
-        return _named(source).first(max_rows)
+        return _named(source).take(slice(max_rows))
     if path.is_dir():
-        return _from_folder(path).first(max_rows)
+        return _from_folder(path).take(slice(max_rows))
     if not path.exists():
         raise FileNotFoundError(
             f"no file {path}, and no data set of that name: check the path, or try one of "
@@ -141,7 +139,7 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
         if suffix in TEXT:
             return _from_text(path, max_rows, header)
         table = _from_parquet(path) if suffix == ".parquet" else _from_arrays(path, suffix)
-        return table.first(max_rows)
+        return table.take(slice(max_rows))
 
 
 @contextmanager
@@ -180,7 +178,7 @@ def read_tables(
     pd = need("pandas")
     tables: list[Table] = []
     for path in paths:
-        left = None if max_rows is None else max_rows - sum(len(t.row_names) for t in tables)
+        left = None if max_rows is None else max_rows - sum(len(t.names) for t in tables)
         if left == 0:
             break
         tables.append(read_table(path, left, header=header))
@@ -188,11 +186,11 @@ def read_tables(
         check_alike(first.name, first.columns, last.name, last.columns)
         if not first.columns:
             raise ValueError(f"{first.name} has no names of columns: give one file")
-    names = [f"{Path(t.name).name}:{name}" for t in tables for name in t.row_names]
+    names = [f"{Path(t.name).name}:{name}" for t in tables for name in t.names]
     digest = hashlib.sha256("".join(t.checksum for t in tables).encode()).hexdigest()
-    values = pd.concat([t.values for t in tables], ignore_index=True)
+    values = pd.concat([t.x for t in tables], ignore_index=True)
     called = f"{paths[0]} and {len(tables) - 1} more"
-    return Table(called, values, np.array(names), tables[0].row_kind, f"sha256:{digest}")
+    return Table(called, values, np.array(names), tables[0].kind, f"sha256:{digest}")
 
 
 def check_alike(first: object, names: Sequence[str], other: object, own: Sequence[str]) -> None:

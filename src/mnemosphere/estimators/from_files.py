@@ -69,18 +69,13 @@ def gathered(answer: Callable[..., Any], source: FileDataset) -> NDArray[Any]:
 
 def scan(source: FileDataset, unlabeled: object) -> Scan:
     """The labels there are, in one look at their column; ValueError names a row without one."""
-    if (key := _key(unlabeled)) not in source.files.noted:
-        count = _Count(source, unlabeled)
-        own = own_rows(source.files)
+    noted: dict[str, Scan] = source.files.noted
+    if (key := repr(unlabeled)) not in noted:
+        count, own = _Count(source, unlabeled), own_rows(source.files)
         for raw in own.pieces(labels_only=True) if own.n_rows else ():
             count(raw)
-        source.files.noted[key] = count.told()
-    found: Scan = source.files.noted[key]
-    return found
-
-
-def _key(unlabeled: object) -> str:
-    return f"labels, unlabeled {unlabeled!r}"
+        noted[key] = count.told()
+    return noted[key]
 
 
 class _Count:
@@ -174,12 +169,12 @@ def learn_files(
 
 
 def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple[Scan, RawRows]:
-    """Labels and a sample of the rows, by one look at them if the classes are known."""
-    if source.classes is None or _key(unlabeled) in source.files.noted:
-        return scan(source, unlabeled), sample_rows(source, seed)
+    """Labels and a sample of the rows, by one look at them."""
+    if (key := repr(unlabeled)) in source.files.noted:
+        return source.files.noted[key], sample_rows(source, seed)
     count = _Count(source, unlabeled)
     sampled = sample_rows(source, seed, count)
-    source.files.noted[_key(unlabeled)] = found = count.told()
+    source.files.noted[key] = found = count.told()
     return found, sampled
 
 
