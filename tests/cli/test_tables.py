@@ -108,7 +108,7 @@ def test_arrays(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "", "is empty"),
+        ("a.csv", "", "No columns to parse"),
         ("a.csv", "a,b\n", "a header but no rows"),
         ("a.csv", "a,b\n1,2\n3,4,5\n", "line 3"),
         ("a.csv", b"a,b\n\xff\0,2\n", "cannot be read as .csv .*no text"),

@@ -82,7 +82,7 @@ class Rows(tables.Table):
     @property
     def has_names(self) -> bool:
         """Whether columns have names."""
-        return bool(self.x.names) if not self.in_memory else isinstance(self.x, pd.DataFrame)
+        return bool(self.x.files.names) if not self.in_memory else isinstance(self.x, pd.DataFrame)
 
     @property
     def texts(self) -> list[str]:

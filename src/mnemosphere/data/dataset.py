@@ -408,19 +408,9 @@ class FileDataset(Dataset):
         return self.files.n_features
 
     @property
-    def names(self) -> list[str] | None:
-        """Names of the features, if they have names."""
-        return self.files.names
-
-    @property
     def fits(self) -> bool:
         """Whether all rows together fit in `memory`."""
         return self.files.fits
-
-    @property
-    def is_numeric(self) -> bool:
-        """Whether all features are numbers; others are read into memory, as a frame."""
-        return not self.files.other
 
     @property
     def n_bytes(self) -> int:
@@ -428,10 +418,15 @@ class FileDataset(Dataset):
         return self.files.n_bytes
 
     def parts(self) -> dict[str, Tensor]:
-        """What tells this data set from others."""
-        classes = [] if self.classes is None else self.classes.tolist()
-        about = torch.frombuffer(bytearray(repr(classes).encode()), dtype=torch.uint8)
-        return {**self.files.parts(), "classes": about}
+        """What a checkpoint compares: columns, classes, a checksum of every piece with its labels."""
+        about: list[Any] = [
+            self.files.names,
+            None if self.classes is None else self.classes.tolist(),
+        ]
+        for raw in ahead(self.files.pieces()):
+            told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
+            about.append(checksum(raw.rows.parts(), {"": repr(told)}))
+        return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
 
     def batches(
         self,

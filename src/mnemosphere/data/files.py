@@ -35,7 +35,6 @@ from mnemosphere.data.tables import (
     readable,
     suffix_of,
 )
-from mnemosphere.files import checksum
 from mnemosphere.machine import need
 from mnemosphere.model.sparse_rows import SparseRows
 
@@ -378,6 +377,8 @@ class FileRows:
         self.readers, self.memory = list(readers), int(memory)
         first = self.readers[0]
         self.n_features, self.names = first.n_features, first.names
+        if len(self.names or ()) != self.n_features:  # a list has one for all its numbers
+            self.names = None
         self.other = sorted({name for reader in self.readers for name in reader.other})
         for reader in self.readers:
             if reader.n_rows == 0:
@@ -453,14 +454,6 @@ class FileRows:
             number -= reader.n_rows
         return reader.path, number
 
-    def parts(self) -> dict[str, Tensor]:
-        """A checksum of every piece with its labels and weights: what a checkpoint compares."""
-        about: list[Any] = [[self.names]]
-        for raw in ahead(self.pieces()):
-            told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
-            about.append([checksum(raw.rows.parts(), {"": repr(told)})])
-        return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
-
     def _blocks(self) -> list[tuple[Reader, int, int, int]]:
         """(file, block, number of its first row, how many rows) of the blocks to be read."""
         found, number = [], 0
@@ -504,11 +497,10 @@ class FileRows:
 
     def _check(self, raw: RawRows) -> None:
         """ValueError names the file and the row of a number that is none, or of a bad weight."""
-        names = self.names if self.names and len(self.names) == raw.rows.n_features else None
         path, place = self.where(int(raw.number[0]))
         here = StoredRows(raw.rows.values, _CPU, raw.number - raw.number[0] + place)
         try:
-            here.check_finite(names)
+            here.check_finite(self.names)
         except ValueError as error:
             raise ValueError(f"{path}: {error}".replace(" of X ", " ")) from error
         if raw.weight is not None:
@@ -559,7 +551,7 @@ class FileRows:
 
     def read(self) -> Piece:
         """All rows (a frame of columns of any kind if they have names), labels and weights."""
-        if self.names is None or len(self.names) != self.n_features:
+        if self.names is None:
             raw = next(_gather(self.pieces(), self.n_rows + 1))
             return Piece(self.given(raw), raw.y, raw.weight)
         table = read_tables([str(reader.path) for reader in self.readers])
@@ -578,7 +570,7 @@ class FileRows:
         x = raw.rows.values
         if isinstance(x, SparseRows):
             return x.to_scipy()
-        if self.names is None or len(self.names) != raw.rows.n_features:
+        if self.names is None:
             return x.numpy()
         return need("pandas").DataFrame(x.numpy(), columns=self.names)
 

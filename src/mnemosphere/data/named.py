@@ -155,8 +155,6 @@ def _load_digits() -> NamedData:
 
 
 def _load_idx(name: str, directory: Path | None) -> NamedData:
-    if directory is not None and not directory.is_dir():
-        raise FileNotFoundError(f"directory {directory} does not exist or is not a folder")
     environment = os.environ.get("MNEMOSPHERE_DATA")
     roots = [root for root in (directory, environment and Path(environment)) if root]
     # The named subfolder first: both data sets use the same four file names.

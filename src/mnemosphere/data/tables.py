@@ -131,8 +131,6 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
             f"{path}: cannot read files of type {path.suffix!r}, try one of {', '.join(SUFFIXES)}, "
             "or an IDX file (…-ubyte)"
         )
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty: give a file with rows")
     with readable(path, f" as {suffix or 'IDX'}"):
         if suffix not in TEXT or max_rows is None:
             _check_size(path, held_bytes(path))

@@ -162,9 +162,8 @@ def learn_files(
             dtype=precision_of(settings["precision"], n_numbers, few),
         )  # fmt: skip
     prepared = Prepared(dataset, normalizer, prepared.choice)
-    named = source.names is not None and len(source.names) == source.n_features
-    names = tuple(map(str, source.names or ())) if named else None
-    features = Features(source.n_features, names, owner=owner)
+    names = source.files.names
+    features = Features(source.n_features, None if names is None else tuple(names), owner=owner)
     return Learned(features, stored, weight, classes, prepared, seed, callbacks)
 
 
@@ -225,7 +224,7 @@ def _of_all_rows(
 
 def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:
     """The rows as the model takes them; ValueError at once if the columns are not its own."""
-    if not source.is_numeric:
+    if source.files.other:
         return iter([source.read()])
     nothing = StoredRows(torch.full((1, source.n_features), torch.nan), _CPU)
     model.features.check(source.files.given(RawRows(nothing, None, None)))
@@ -234,7 +233,7 @@ def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:
 
 def sample_for(model: FittedModel, source: FileDataset) -> Piece:
     """A sample of the rows as the model takes them; all of them if they are not all numbers."""
-    if not source.is_numeric:
+    if source.files.other:
         return source.read()
     return _as_taken(model, source, sample_rows(source, 0))
 
