@@ -65,21 +65,7 @@ class Piece(NamedTuple):
     weight: NDArray[Any] | None = None
 
 
-class Columns(NamedTuple):
-    """What is taken from a file: names of columns, or for arrays, files of labels and weights."""
-
-    label: str | None = None
-    weight: str | None = None
-    features: list[str] | None = None  # None: all others
-
-    def used(self, names: Sequence[str]) -> list[str]:
-        """The features among the columns of a table."""
-        apart = [name for name in (self.label, self.weight) if name in names]
-        found = [n for n in names if n not in apart] if self.features is None else self.features
-        missing = sorted(set(found) - set(names))
-        if missing:
-            raise ValueError(f"no column {listed(missing)}: it has {', '.join(names[:20])}")
-        return found
+Apart = tuple[str | None, str | None]  # labels and weights: columns, or files beside an array
 
 
 class Reader(ABC):
@@ -87,7 +73,7 @@ class Reader(ABC):
 
     names: list[str] | None = None  # of the features
     other: Sequence[str] = ()  # those of them that are not numbers
-    apart: tuple[str | None, str | None] = (None, None)  # columns of labels and weights
+    apart: Apart = (None, None)
     n_features: int
     blocks: list[int]  # rows of each
 
@@ -130,9 +116,9 @@ class _ArrayReader(Reader):
     Or all that is held: .npz, IDX, folders of images, data sets by their names.
     """
 
-    def __init__(self, path: Path, columns: Columns) -> None:
+    def __init__(self, path: Path, apart: Apart, features: list[str] | None) -> None:
         super().__init__(path)
-        if columns.features is not None:
+        if features is not None:
             raise ValueError("it has no names of columns: leave features away")
         self._held, labels = None, None
         if suffix_of(path) != ".npy":
@@ -142,7 +128,7 @@ class _ArrayReader(Reader):
                 self.names = self.other = table.columns
         x = self._values()
         n, self.n_features = len(x), int(np.prod(x.shape[1:]))
-        given = (columns.label, labels), (columns.weight, None)
+        given = zip(apart, (labels, None), strict=True)
         self._beside = [own if name is None else read_labels(Path(name), n) for name, own in given]
         self._step = max(1, _BLOCK_BYTES // max(1, self.n_features * x.dtype.itemsize))
         self.blocks = [min(self._step, n - first) for first in range(0, n, self._step)]
@@ -169,17 +155,18 @@ class _ArrowReader(Reader):
 
     names: list[str]
 
-    def __init__(self, path: Path, columns: Columns) -> None:
+    def __init__(self, path: Path, apart: Apart, features: list[str] | None) -> None:
         super().__init__(path)
-        self.apart = columns.label, columns.weight
-        beside = [name for name in self.apart if name is not None]
+        self.apart, beside = apart, [name for name in apart if name is not None]
         self._types: dict[str, Any] = {}  # of CSV
         file = self._open()
         schema = _schema(file)
         given = [str(name) for name in schema.names]
         check_names(given, str(path))
-        self.names = columns.used(given)
-        columns._replace(features=beside).used(given)
+        self.names = [n for n in given if n not in beside] if features is None else features
+        missing = sorted({*self.names, *beside} - {*given})
+        if missing:
+            raise ValueError(f"no column {listed(missing)}: it has {', '.join(given[:20])}")
         self._columns = beside, [*self.names, *beside]  # of labels alone, and all
         if hasattr(file, "num_row_groups"):
             about = file.metadata
@@ -336,11 +323,10 @@ def open_files(
     files, readers = expand(paths), []
     used = None if features is None else list(features)
     beside = [_beside(name, files) for name in (label, weight)]
-    for path, y, w in zip(files, *beside, strict=True):
-        suffix, columns = suffix_of(path), Columns(y, w, used)
+    for path, *apart in zip(files, *beside, strict=True):
         with readable(path):
-            kind: Any = _ArrowReader if suffix in TABLES else _ArrayReader
-            readers.append(kind(path, columns))
+            kind: Any = _ArrowReader if suffix_of(path) in TABLES else _ArrayReader
+            readers.append(kind(path, tuple(apart), used))
     return readers
 
 
