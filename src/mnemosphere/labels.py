@@ -126,7 +126,7 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
             "requires y to be passed, but the target y is None: pass labels, and mark "
             "unlabeled rows with unlabeled="
         )
-    found = _array(collected(y, "y"))
+    found = _array(collected(y, "y", None))
     if found.ndim not in (1, 2):
         raise ValueError(f"{_SHAPE}, got shape {found.shape}")
     if n_rows is not None and len(found) != n_rows:
@@ -146,13 +146,6 @@ def _array(y: Any) -> NDArray[Any]:
         y = y.detach().reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y.detach()
         plain = y.float() if y.dtype == torch.bfloat16 else y  # NumPy has none
         return np.asarray(plain.cpu().numpy())
-    if isinstance(y, np.ma.MaskedArray):
-        masked = np.ma.getmaskarray(y)
-        if not masked.any():
-            return y.data
-        values = y.data.astype(object)
-        values[masked] = None
-        return values
     if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
         y = y.to_pylist()
     elif type(y).__module__.startswith("polars") and not is_frame(y):
@@ -373,8 +366,6 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
     weight = given
     if not isinstance(given, Tensor):
         given = collected(given, "sample_weight")
-        if isinstance(given, np.ma.MaskedArray):
-            given = np.where(np.ma.getmaskarray(given), np.nan, given.data)
         try:
             weight = torch.from_numpy(np.array(given, dtype=np.float64))
         except (TypeError, ValueError) as error:

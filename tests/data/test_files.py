@@ -97,6 +97,8 @@ def test_batches_of_any_kind(rows):
     found, names, _ = some.read()
     np.testing.assert_array_equal(found.toarray(), x)
     assert (names == y).all()
+    images = mn.Dataset.from_batches([np.ones((3, 4, 5)), np.ones((2, 4, 5))])
+    assert repr(images) == "Dataset of 5 rows x 20 in 1 file"
     counts = iter([3, 3, 2])
     odd = mn.Dataset.from_batches(lambda: [np.ones((next(counts), 2))])
     with pytest.raises(ValueError, match="batches had 3 rows and now 2"):

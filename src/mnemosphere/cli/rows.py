@@ -32,7 +32,6 @@ from mnemosphere.data import tables
 from mnemosphere.data.dataset import Dataset, held_out
 from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.files import RawRows, ahead, column_names
-from mnemosphere.data.named import NAMES
 from mnemosphere.encoder import image_shape, two_layers
 from mnemosphere.machine import available_memory
 from mnemosphere.schema import warn_user
@@ -201,12 +200,12 @@ def open_rows(
     class or y; without need, rows of a `Dataset` have names by their `id` in place of labels. opened:
     a model, which takes the columns of its training.
     """
-    files = _large(listed(data), columns, memory)
-    if files is not None:
+    files = tables.expand(data)
+    if _are_large(files, columns, memory):
         names = column_names(files[0])
         columns = columns if opened is None else opened.columns(columns, str(files[0]), names)
         return _streamed(files, names, columns, memory, labels)
-    table = tables.read_tables(listed(data), columns.max_rows, header=not columns.no_header)
+    table = tables.read_tables(files, columns.max_rows, header=not columns.no_header)
     if opened is not None:
         columns = opened.columns(columns, table.name, table.columns)
     return choose(table, columns, labels)
@@ -236,18 +235,15 @@ def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     )  # fmt: skip
 
 
-def _large(sources: list[str], columns: Columns, memory: float | None) -> list[Path] | None:
-    """The files if memory does not hold them; several arrays are always read in parts."""
-    named = len(sources) == 1 and (sources[0] in NAMES or Path(sources[0]).is_dir())
-    if columns.max_rows is not None or named:
-        return None
-    files = tables.expand(sources)
-    if not all(path.is_file() and tables.suffix_of(path) in tables.IN_PIECES for path in files):
-        return None  # an error comes when it is read
+def _are_large(files: list[Path], columns: Columns, memory: float | None) -> bool:
+    """Whether memory does not hold the files; several arrays are always read in parts."""
+    suffixes = [tables.suffix_of(path) for path in files if path.is_file()]
+    in_pieces = len(suffixes) == len(files) and {*suffixes} <= {*tables.IN_PIECES}
+    if columns.max_rows is not None or not in_pieces:
+        return False
     budget = available_memory("cpu") if memory is None else memory * 2**20
-    held = sum(map(tables.held_bytes, files))
-    arrays = tables.suffix_of(files[0]) == ".npy" and len(files) > 1
-    return files if held > budget or arrays else None
+    arrays = suffixes[0] == ".npy" and len(files) > 1
+    return arrays or sum(map(tables.held_bytes, files)) > budget
 
 
 def _streamed(

@@ -77,8 +77,18 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and (hasattr(X, "dtypes") or hasattr(X, "column_names"))
 
 
-def collected(X: Any, name: str = "X") -> Any:
-    """X as it is; a lazy frame is read. ValueError for what can be read only once."""
+def collected(X: Any, name: str = "X", missing: float | None = np.nan) -> Any:
+    """X as it is; a lazy frame is read, and masked entries are `missing`.
+
+    ValueError for what can be read only once.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(X)
+        if not masked.any():
+            return X.data
+        wide = X.data.astype(object if missing is None else np.promote_types(X.dtype, np.float32))
+        wide[masked] = missing
+        return wide
     if hasattr(X, "collect_schema") and hasattr(X, "collect"):
         return X.collect()
     if isinstance(X, Iterator):

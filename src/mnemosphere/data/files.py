@@ -284,7 +284,7 @@ class BatchReader(Reader):
         first = next(iter(self._again()), None)
         if first is None:
             raise ValueError("there are no batches: pass a function that starts anew each time")
-        self.n_features = _batch(first).x.shape[1]
+        self.n_features = _stored(_batch(first), 0).rows.n_features
         self.blocks = [sum(_batch(b).x.shape[0] for b in self._again())]
 
     def _look(self) -> tuple[int, int]:
@@ -540,7 +540,7 @@ class FileRows:
         if self.names is None:
             raw = next(_gather(self.pieces(), self.n_rows + 1))
             return Piece(self.given(raw), raw.y, raw.weight)
-        table = read_tables([str(reader.path) for reader in self.readers])
+        table = read_tables([reader.path for reader in self.readers])
         first, last = self._range
         kept = first + self.kept[first:last].nonzero()[:, 0].numpy()
         label, weight = self.readers[0].apart

@@ -36,13 +36,6 @@ def as_given(x: Any) -> Any:
         raise ValueError(
             f"X must be (rows, features), got a {type(x).__name__}: pass an array, a frame or a tensor"
         )
-    if isinstance(x, np.ma.MaskedArray):
-        masked = np.ma.getmaskarray(x)
-        if not masked.any() or x.dtype.kind not in "buif":
-            return x.data
-        wide = x.data.astype(np.promote_types(x.dtype, np.float32), copy=True)
-        wide[masked] = np.nan
-        return wide
     if is_frame(x):
         check_names(x.column_names if hasattr(x, "column_names") else x.columns)
     elif hasattr(x, "to_numpy") and not hasattr(x, "iloc"):  # a column of polars or Arrow

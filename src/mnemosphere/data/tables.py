@@ -166,20 +166,18 @@ def read_labels(path: Path, n_rows: int) -> NDArray[Any]:
 
 
 def read_tables(
-    sources: Sequence[str], max_rows: int | None = None, *, header: bool = True
+    paths: Sequence[Path], max_rows: int | None = None, *, header: bool = True
 ) -> Table:
     """One file or data set, or files below each other that have the same columns."""
-    alone = len(sources) == 1 and not glob.has_magic(sources[0])
-    paths = list(sources) if alone else [str(path) for path in expand(sources)]
     if len(paths) == 1:
-        return read_table(paths[0], max_rows, header=header)
+        return read_table(str(paths[0]), max_rows, header=header)
     pd = need("pandas")
     tables: list[Table] = []
     for path in paths:
         left = None if max_rows is None else max_rows - sum(len(t.names) for t in tables)
         if left == 0:
             break
-        tables.append(read_table(path, left, header=header))
+        tables.append(read_table(str(path), left, header=header))
         first, last = tables[0], tables[-1]
         check_alike(first.name, first.columns, last.name, last.columns)
         if not first.columns:
