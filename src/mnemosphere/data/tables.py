@@ -425,10 +425,6 @@ def _from_folder(folder: Path) -> Table:
 def _picture(path: Path) -> NDArray[Any]:
     from PIL import Image
 
-    try:
-        with Image.open(path) as image:
-            gray = image.mode in ("1", "L", "I", "F", "I;16", "LA")
-            return np.asarray(image.convert("L" if gray else "RGB"))
-    except OSError as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"{path} cannot be read as an image ({text})") from error
+    with readable(path, " as an image"), Image.open(path) as image:
+        gray = image.mode in ("1", "L", "I", "F", "I;16", "LA")
+        return np.asarray(image.convert("L" if gray else "RGB"))
