@@ -123,7 +123,7 @@ def check_names(names: Iterable[Any], where: str = "X") -> None:
     """ValueError if two columns have one name, or one is no valid text."""
     names = [str(name) for name in names]
     for name in names:
-        check_text(name, f"{where} has a column, but")
+        check_text(name, f"{where}: column")
     twice = [name for name, n in Counter(names).items() if n > 1]
     if twice:
         raise ValueError(f"{where} has more than one column called {listed(twice)}: rename them")
