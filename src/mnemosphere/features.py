@@ -127,7 +127,6 @@ class Features:
         if encoding is None:
             rows = _check_table(X, seen, reset=True)
         else:
-            _check_not_empty(X)
             validate_data(seen, X, reset=True, skip_check_array=True)
             rows = encoding(X)
         names = getattr(seen, "feature_names_in_", None)
@@ -152,7 +151,7 @@ class Features:
         X = collected(X)
         texts = self.texts(X)
         if texts is not None and self.encoder is not None:
-            _check_not_empty(np.empty((len(texts), 1)))
+            _check_shape(np.empty((len(texts), 1)))
             return self.encoder(texts)
         if self.encoding is not None:
             return self._encode(as_given(X), self.encoding)
@@ -187,7 +186,6 @@ class Features:
             encoded = X.shape[1] == len(encoding.names) and X.dtype.kind in "buif"
         if encoded:
             return np.asarray(X, dtype=np.float64)
-        _check_not_empty(X)
         validate_data(self._as_estimator(), X, reset=False, skip_check_array=True)
         return encoding(X)
 
@@ -207,6 +205,7 @@ def _kind(owner: str) -> type[Any]:
 
 def _learn_columns(frame: Any) -> Encoding | None:
     """How the columns of a frame become numbers; None if they are numbers already."""
+    _check_shape(frame)
     encoding, notes = Encoding.fit(frame)
     for note in notes:
         warn_user(note)
@@ -266,27 +265,19 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
 
 
 def _check_shape(X: Any) -> None:
-    n_axes = getattr(X, "ndim", 2)
-    if n_axes == 1 and len(X) and isinstance(next(iter(X)), str):
+    """ValueError unless X has rows and columns."""
+    shape = tuple(getattr(X, "shape", (1, 1)))
+    if len(shape) == 1 and shape[0] and isinstance(next(iter(X)), str):
         raise ValueError(
             f"X holds texts: pass encoder={PACKAGED!r} or another encoder, or a table of numbers"
         )
-    if n_axes == 1 and hasattr(X, "iloc"):
+    if len(shape) != 2:
+        hint = "Reshape your data: X.reshape(-1, 1) is one feature, X.reshape(1, -1) one row"
+        if hasattr(X, "iloc"):
+            hint = "Pass a frame, such as frame.iloc[[0]] for one row"
+        raise ValueError(f"X must be (rows, features), got shape {shape}. {hint}")
+    if 0 in shape:
         raise ValueError(
-            f"X must be (rows, features), got a Series of shape {tuple(X.shape)}: pass a frame, such "
-            "as frame.iloc[[0]] for one row"
+            f"X has {shape[0]} sample(s), {shape[1]} feature(s) (shape={shape}) while a minimum of 1 "
+            "is required."
         )
-    if n_axes == 1:
-        raise ValueError(
-            f"X must be (rows, features), got shape {tuple(X.shape)}. Reshape your data: "
-            "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one row"
-        )
-    if n_axes == 0:
-        raise ValueError(f"X must be (rows, features), got {X}: pass an array, a frame or a tensor")
-    if isinstance(X, Tensor) and (X.ndim != 2 or 0 in X.shape):
-        raise ValueError(f"X must be (rows, features), at least one each, got {tuple(X.shape)}")
-
-
-def _check_not_empty(X: Any) -> None:
-    if 0 in getattr(X, "shape", ()):
-        raise ValueError(f"X must have rows and columns, at least one each, got {X.shape}")

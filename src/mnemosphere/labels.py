@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from mnemosphere.data.encoding import collected, is_frame
+from mnemosphere.data.encoding import check_text, collected, is_equal, is_frame, is_missing
 from mnemosphere.model.objectives import soft_labels
 
 # The label of rows that are known to belong to none of the classes.
@@ -46,10 +46,8 @@ class Labels:
             values = np.asarray(column_or_1d(values, warn=True))
         if values.dtype.kind == "S":
             raise TypeError("y holds bytes: turn them into texts, y.astype(str)")
-        if values.dtype.kind == "c":
-            raise ValueError("Complex data not supported in y: pass labels")
         empty = missing = _no_value(values)
-        if unlabeled is None or _is(unlabeled, unlabeled):
+        if unlabeled is None or is_equal(unlabeled, unlabeled):
             missing = _equal(values, unlabeled)
         if bool((empty & ~missing).any()):
             raise ValueError(
@@ -90,9 +88,7 @@ class Labels:
 
     def check_like(self, classes: NDArray[Any]) -> None:
         """ValueError if labels and classes are of two kinds, so that none can be right."""
-        if len(self.found) and (self.found.dtype.kind in _NUMBERS) != (
-            classes.dtype.kind in _NUMBERS
-        ):
+        if len(self.found) and not _alike(self.found, classes):
             raise ValueError(
                 f"the labels are like {self.found[0].item()!r}, the model's like "
                 f"{classes[0].item()!r}: choose labels of the same kind"
@@ -107,8 +103,7 @@ class Labels:
         names = classes.tolist()
         inside = [k for k, name in enumerate(names) if name != OUT_OF_SCOPE]
         own = _typed([names[k] for k in inside])
-        alike = (self.found.dtype.kind in _NUMBERS) == (own.dtype.kind in _NUMBERS)
-        is_known = np.isin(self.found, own) if alike else np.zeros(len(self.found), dtype=bool)
+        is_known = np.isin(self.found, own if _alike(self.found, own) else own[:0])
         if not unknown and not is_known.all():
             raise ValueError(
                 f"y has labels {self.found[~is_known].tolist()} that are not among the classes "
@@ -131,17 +126,19 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
             "requires y to be passed, but the target y is None: pass labels, and mark "
             "unlabeled rows with unlabeled="
         )
-    found = _array(collected(y, "y"))
+    found = _array(collected(y, "y", None))
     if found.ndim not in (1, 2):
         raise ValueError(f"{_SHAPE}, got shape {found.shape}")
-    if n_rows is not None:
-        _check_length(found, n_rows)
+    if n_rows is not None and len(found) != n_rows:
+        raise ValueError(f"X has {n_rows} rows but y has {len(found)}: pass one label per row")
+    if found.dtype.kind == "c":
+        raise ValueError("Complex data not supported in y: pass labels")
     return found
 
 
-def _check_length(y: Any, n_rows: int) -> None:
-    if len(y) != n_rows:
-        raise ValueError(f"X has {n_rows} rows but y has {len(y)}: pass one label per row")
+def _alike(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
+    """Whether both are numbers, or neither."""
+    return (labels.dtype.kind in _NUMBERS) == (classes.dtype.kind in _NUMBERS)
 
 
 def _array(y: Any) -> NDArray[Any]:
@@ -149,13 +146,6 @@ def _array(y: Any) -> NDArray[Any]:
         y = y.detach().reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y.detach()
         plain = y.float() if y.dtype == torch.bfloat16 else y  # NumPy has none
         return np.asarray(plain.cpu().numpy())
-    if isinstance(y, np.ma.MaskedArray):
-        masked = np.ma.getmaskarray(y)
-        if not masked.any():
-            return y.data
-        values = y.data.astype(object)
-        values[masked] = None
-        return values
     if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
         y = y.to_pylist()
     elif type(y).__module__.startswith("polars") and not is_frame(y):
@@ -194,10 +184,7 @@ def _check_texts(labels: list[str]) -> None:
     for label in set(labels):
         if label.endswith("\0"):
             raise ValueError(f"label {label!r:.60} ends in a NUL, which NumPy drops: rename it")
-        try:
-            label.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"label {label!r:.60} is no valid text: rename it") from error
+        check_text(label, "label")
 
 
 def _equal(values: NDArray[Any], mark: object) -> NDArray[np.bool_]:
@@ -206,23 +193,15 @@ def _equal(values: NDArray[Any], mark: object) -> NDArray[np.bool_]:
         return np.zeros(len(values), dtype=bool)
     if values.dtype.kind == "O":
         kind = type(mark)  # True is not 1
-        return np.array([_is(v, mark) and isinstance(v, bool) == (kind is bool)
+        return np.array([is_equal(v, mark) and isinstance(v, bool) == (kind is bool)
                          for v in values.tolist()], dtype=bool)  # fmt: skip
     return np.asarray(values == mark, dtype=bool) & np.ones(len(values), dtype=bool)
-
-
-def _is(value: Any, mark: object) -> bool:
-    """Whether two are equal; marks of no value are unequal to themselves, or do not compare."""
-    try:
-        return bool(value == mark)
-    except (TypeError, ValueError):
-        return False
 
 
 def _no_value(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Where there is None, NaN, NaT or a data frame's missing value, (n,)."""
     if values.dtype.kind == "O":
-        return np.array([v is None or not _is(v, v) for v in values.tolist()], dtype=bool)
+        return np.array([is_missing(v) for v in values.tolist()], dtype=bool)
     return np.asarray(values != values)
 
 
@@ -254,11 +233,10 @@ def encode(
     of scope are a class of their own among those found, and "none of them" among given classes.
     """
     names = list(y.columns) if hasattr(y, "columns") else None
-    values = y if isinstance(y, Tensor) else _values(y, n_rows)
+    values = _values(y, n_rows)
     if values.ndim == 2 and values.shape[1] > 1:
-        _check_length(values, n_rows)
         return _encode_soft(values, classes, names, smoothing, device)
-    labels = Labels.of(values, n_rows, unlabeled=unlabeled)
+    labels = Labels.of(values, unlabeled=unlabeled)
     if not labels.labeled.any() and (classes is None or require_label):
         what = "out of scope" if labels.outside.any() else "unlabeled"
         raise ValueError(f"every row of y is {what}: label some rows of each class")
@@ -298,22 +276,19 @@ def class_index(
 
 
 def _encode_soft(
-    y: Any,
+    y: NDArray[Any],
     classes: NDArray[Any] | None,
     names: list[Any] | None,
     smoothing: float,
     device: torch.device,
 ) -> Encoded:
-    if y.is_complex() if isinstance(y, Tensor) else y.dtype.kind == "c":
-        raise ValueError("Complex data not supported in y: pass labels")
     try:
-        q = y.detach() if isinstance(y, Tensor) else torch.from_numpy(y.astype(np.float64))
+        q = torch.from_numpy(y.astype(np.float64)).to(device)
     except (TypeError, ValueError) as error:
         raise ValueError(
             "a two-dimensional y must be a numeric (n, C) matrix of soft labels: "
             "pass one-dimensional y for plain labels"
         ) from error
-    q = q.to(device).double()
     total = q.sum(1)
     bad = ~torch.isfinite(q).all(1) | (q < 0).any(1) | (total > 1 + 1e-6)
     if bool(bad.any()):
@@ -391,8 +366,6 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
     weight = given
     if not isinstance(given, Tensor):
         given = collected(given, "sample_weight")
-        if isinstance(given, np.ma.MaskedArray):
-            given = np.where(np.ma.getmaskarray(given), np.nan, given.data)
         try:
             weight = torch.from_numpy(np.array(given, dtype=np.float64))
         except (TypeError, ValueError) as error:

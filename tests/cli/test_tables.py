@@ -47,11 +47,11 @@ def read(tmp_path, name, content, *more, **options):
 def test_text_files(tmp_path, text):
     values, lines = TEXTS[text]
     table = read(tmp_path, "a.csv", text)
-    assert table.values.to_dict("list") == values
-    assert (table.row_kind, table.row_names.tolist()) == ("line", list(lines))
+    assert table.x.to_dict("list") == values
+    assert (table.kind, table.names.tolist()) == ("line", list(lines))
     packed = read(tmp_path, "a.CSV.gz", gzip.compress(text.encode()))
-    assert packed.values.equals(table.values)
-    assert len(read_table(str(tmp_path / "a.csv"), 1).values) == 1
+    assert packed.x.equals(table.x)
+    assert len(read_table(str(tmp_path / "a.csv"), 1).x) == 1
 
 
 def test_other_encodings_are_read_and_said(tmp_path):
@@ -60,8 +60,8 @@ def test_other_encodings_are_read_and_said(tmp_path):
         with pytest.warns(UserWarning, match=r"is not UTF-8, so it is read as Windows-1252"):
             table = read(tmp_path, "a.csv.gz", gzip.compress(text.encode(encoding)))
         assert table.columns == ["name", "Größe"]
-        assert table.values["name"].tolist() == ["José", "Zoë"]
-    assert read(tmp_path, "b.csv", text.encode("utf-16")).values["name"].tolist() == ["José", "Zoë"]
+        assert table.x["name"].tolist() == ["José", "Zoë"]
+    assert read(tmp_path, "b.csv", text.encode("utf-16")).x["name"].tolist() == ["José", "Zoë"]
 
 
 def test_what_is_odd_about_columns_is_said(tmp_path):
@@ -70,10 +70,10 @@ def test_what_is_odd_about_columns_is_said(tmp_path):
     assert table.columns == ["a", "b", "a.1"]
     rows = "5.1,3.5,setosa\n4.9,3.0,setosa\n7.0,3.2,versicolor\n"
     with pytest.warns(UserWarning, match=r"though '5\.1' is a number: if it is a row, pass --no-h"):
-        assert len(read(tmp_path, "a.csv", rows).values) == 2
+        assert len(read(tmp_path, "a.csv", rows).x) == 2
     whole = read(tmp_path, "a.csv", rows, header=False)
-    assert whole.values.shape == (3, 3)
-    assert whole.row_names.tolist() == ["1", "2", "3"]
+    assert whole.x.shape == (3, 3)
+    assert whole.names.tolist() == ["1", "2", "3"]
 
 
 def test_parquet_keeps_names_and_index(tmp_path):
@@ -81,7 +81,7 @@ def test_parquet_keeps_names_and_index(tmp_path):
     frame.to_parquet(tmp_path / "a.parquet")
     table = read_table(str(tmp_path / "a.parquet"))
     assert table.columns == ["a", "b"]
-    assert (table.row_kind, table.row_names.tolist()) == ("tag", ["x", "y"])
+    assert (table.kind, table.names.tolist()) == ("tag", ["x", "y"])
 
 
 def test_arrays(tmp_path):
@@ -90,25 +90,25 @@ def test_arrays(tmp_path):
     parts = {"x_train": images, "y_train": [0, 1], "x_test": images[:1], "y_test": [1]}
     np.savez(tmp_path / "x.npz", **parts)
     table = read_table(str(tmp_path / "x.npz"))
-    assert table.labels.tolist() == [0, 1, 1]
+    assert table.y.tolist() == [0, 1, 1]
     assert table.is_test.tolist() == [False, False, True]
     idx = tmp_path / "train-images-idx3-ubyte"
     idx.write_bytes(struct.pack(">BBBB3I", 0, 0, 8, 3, 2, 3, 4) + images.tobytes())
-    assert read_table(str(idx)).labels is None
+    assert read_table(str(idx)).y is None
     labels = struct.pack(">BBBBI", 0, 0, 8, 1, 2) + bytes([7, 9])
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels)
-    assert read_table(str(idx)).labels.tolist() == [7, 9]
+    assert read_table(str(idx)).y.tolist() == [7, 9]
     for path in (tmp_path / "x.npy", idx):
         table = read_table(str(path))
         assert table.image_shape == (3, 4)
-        assert table.values.dtype == np.uint8
-        np.testing.assert_array_equal(table.values, images.reshape(2, 12))
+        assert table.x.dtype == np.uint8
+        np.testing.assert_array_equal(table.x, images.reshape(2, 12))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "", "is empty"),
+        ("a.csv", "", "No columns to parse"),
         ("a.csv", "a,b\n", "a header but no rows"),
         ("a.csv", "a,b\n1,2\n3,4,5\n", "line 3"),
         ("a.csv", b"a,b\n\xff\0,2\n", "cannot be read as .csv .*no text"),
@@ -145,15 +145,15 @@ def test_the_first_rows_alone(tmp_path, suffix):
     whole = read_table(str(path))
     for n in (1, 4, 11, 50):
         part = read_table(str(path), n)
-        assert part.row_names.tolist() == whole.row_names[:n].tolist()
-        assert np.array_equal(np.asarray(part.values), np.asarray(whole.values)[:n])
+        assert part.names.tolist() == whole.names[:n].tolist()
+        assert np.array_equal(np.asarray(part.x), np.asarray(whole.x)[:n])
         if suffix == ".npz":
-            assert part.labels.tolist() == list(range(min(n, 11)))
+            assert part.y.tolist() == list(range(min(n, 11)))
 
 
 def test_the_rest_of_a_text_file_is_not_read(tmp_path):
     broken = b"a,b\n1,2\n3,4\n" + b"5,6\n" * 300_007 + b"\xff\0 broken \xff"
-    assert len(read(tmp_path, "a.csv", broken, 2).values) == 2
+    assert len(read(tmp_path, "a.csv", broken, 2).x) == 2
     with pytest.raises(ValueError, match=r"cannot be read as .csv"):
         read_table(str(tmp_path / "a.csv"))
 
@@ -183,7 +183,7 @@ def test_parts_are_written_as_the_whole_and_read_back(tmp_path, suffix):
     if suffix != ".parquet":
         assert paths[0].read_bytes() == paths[1].read_bytes()
     for path in paths:
-        found = pd.DataFrame(read_table(str(path)).values)
+        found = pd.DataFrame(read_table(str(path)).x)
         pd.testing.assert_frame_equal(found, pd.DataFrame(table), check_dtype=False)
 
     def fails():

@@ -511,6 +511,21 @@ def test_files_are_frames(tmp_path):
     assert np.array_equal(listed(model.predict(rows)), plain.predict(table.drop(columns="kind")))
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+def test_a_column_that_is_left_out_is_left_out_of_files(tmp_path, suffix):
+    """The columns of a file are those of a frame, in batches too."""
+    ids = np.random.default_rng(0).permutation(len(TRAIN)) + 1000
+    table = frame(TRAIN).assign(plant_id=ids)
+    with pytest.warns(UserWarning, match="looks like an id"):
+        model = quick().fit(table, LEARNED)
+    path = tmp_path / f"rows{suffix}"
+    write = table.to_parquet if suffix == ".parquet" else table.to_csv
+    write(path, index=False)
+    for memory in (1 << 20, 1 << 10):
+        rows = mn.Dataset.open(path, memory=memory)
+        assert np.array_equal(listed(model.predict(rows)), model.predict(table))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_images():
     x = np.random.default_rng(0).random((N, 16))

@@ -32,8 +32,7 @@ from mnemosphere.data import tables
 from mnemosphere.data.dataset import Dataset, held_out
 from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.files import RawRows, ahead, column_names
-from mnemosphere.data.named import NAMES
-from mnemosphere.encoder import two_layers
+from mnemosphere.encoder import image_shape, two_layers
 from mnemosphere.machine import available_memory
 from mnemosphere.schema import warn_user
 
@@ -49,18 +48,13 @@ _NOTED = {
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows that an estimator takes, with their labels and what the user calls them."""
+class Rows(tables.Table):
+    """Rows that an estimator takes: x, y and names, or x a `Dataset` that memory does not hold.
 
-    name: str  # of what was read
-    checksum: str
-    x: Any  # (n, N) a frame, an array, or a `Dataset` that memory does not hold
-    y: NDArray[Any] | None  # (n,); objects with None if some labels are missing; in a `Dataset`
-    names: NDArray[Any]  # (n,) strings; of a `Dataset` none
-    kind: str = "row"  # what the names are: "line", "row", or the column they come from
+    Labels are objects, None among them, if some are missing; names may come from a column.
+    """
+
     label: str | None = None  # the label column
-    is_test: NDArray[np.bool_] | None = None
-    image_shape: tuple[int, ...] | None = None
     images: Any = None  # (n, pixels) what x was encoded from, where it was
     text: str | None = None  # the column, if x holds texts alone
     # Of a `Dataset`: the rows by their part, its column of names, columns and encoder of the model.
@@ -87,7 +81,7 @@ class Rows:
     @property
     def has_names(self) -> bool:
         """Whether columns have names."""
-        return bool(self.x.names) if not self.in_memory else isinstance(self.x, pd.DataFrame)
+        return bool(self.x.files.names) if not self.in_memory else isinstance(self.x, pd.DataFrame)
 
     @property
     def texts(self) -> list[str]:
@@ -111,14 +105,11 @@ class Rows:
         for raw in ahead(self.x.files.pieces()):
             yield self._held(raw)
 
-    def take(self, at: NDArray[Any]) -> Self:
+    def take(self, at: NDArray[Any] | slice) -> Self:
         """Some of the rows, by their places or a mask."""
-        x = self.x.iloc[at] if isinstance(self.x, pd.DataFrame) else self.x[at]
-        y = None if self.y is None else self.y[at]
-        if y is not None and y.dtype == object and all(value is not None for value in y):
-            y = np.array(y.tolist())
-        is_test, images = (None if v is None else v[at] for v in (self.is_test, self.images))
-        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test, images=images)
+        found = super().take(at)
+        y = None if found.y is None else labels_of(pd.Series(found.y))
+        return replace(found, y=y, images=None if self.images is None else self.images[at])
 
     def encoded(self, encoder: Any) -> Self:
         """The same as an encoder of images gives them to a model; as they are without one."""
@@ -185,7 +176,7 @@ class Rows:
 
     def _held(self, raw: RawRows) -> Rows:
         """Some of the rows of a `Dataset`, held in memory."""
-        x = _ordered(self.x.files.framed(raw.rows.values.numpy()), self.order)
+        x = _ordered(self.x.files.given(raw), self.order)
         if self.id is not None and raw.y is not None:
             y, names = None, np.array([str(name) for name in raw.y.tolist()])
         else:
@@ -209,12 +200,12 @@ def open_rows(
     class or y; without need, rows of a `Dataset` have names by their `id` in place of labels. opened:
     a model, which takes the columns of its training.
     """
-    files = _large(listed(data), columns, memory)
-    if files is not None:
+    files = tables.expand(data)
+    if _are_large(files, columns, memory):
         names = column_names(files[0])
         columns = columns if opened is None else opened.columns(columns, str(files[0]), names)
         return _streamed(files, names, columns, memory, labels)
-    table = tables.read_tables(listed(data), columns.max_rows, header=not columns.no_header)
+    table = tables.read_tables(files, columns.max_rows, header=not columns.no_header)
     if opened is not None:
         columns = opened.columns(columns, table.name, table.columns)
     return choose(table, columns, labels)
@@ -222,40 +213,37 @@ def open_rows(
 
 def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     """The rows of a table: see `open_rows`."""
-    y, label, is_frame = table.labels, columns.label, bool(table.columns)
+    y, label, is_frame = table.y, columns.label, bool(table.columns)
     if label is not None and label not in table.columns and Path(label).is_file():
-        y, label = tables.read_labels(Path(label), len(table.row_names)), None
+        y, label = tables.read_labels(Path(label), len(table.names)), None
     if not is_frame:  # the columns of an array are called by their numbers
-        table = replace(table, values=pd.DataFrame(table.values).rename(columns=str))
+        table = replace(table, x=pd.DataFrame(table.x).rename(columns=str))
     if label is not None or (y is None and is_frame):
-        label = _find_label(table.columns, table.name, columns, labels, table.values)
+        label = _find_label(table.columns, table.name, columns, labels, table.x)
     x = table.finite(_used(table.columns, table.name, label, columns))
     if is_frame and columns.features and columns.text is None:  # asked for by name: no ids
         x = x.astype(dict.fromkeys(x.select_dtypes("integer"), "float64"))
     if label is not None:
-        y = table.values[label]
-    names, kind = table.row_names, table.row_kind
+        y = table.x[label]
+    names, kind = table.names, table.kind
     if columns.id is not None:
-        names, kind = table.values[columns.id].astype(str).to_numpy(), columns.id
+        names, kind = table.x[columns.id].astype(str).to_numpy(), columns.id
     return Rows(
-        table.name, table.checksum, x if is_frame else x.to_numpy(),
-        None if y is None else labels_of(pd.Series(y)), np.asarray(names, dtype=str), kind, label,
-        table.is_test, table.image_shape, text=columns.text,
+        table.name, x if is_frame else x.to_numpy(), np.asarray(names, dtype=str), kind,
+        table.checksum, None if y is None else labels_of(pd.Series(y)), table.is_test,
+        table.image_shape, label=label, text=columns.text,
     )  # fmt: skip
 
 
-def _large(sources: list[str], columns: Columns, memory: float | None) -> list[Path] | None:
-    """The files if memory does not hold them; several arrays are always read in parts."""
-    named = len(sources) == 1 and (sources[0] in NAMES or Path(sources[0]).is_dir())
-    if columns.max_rows is not None or named:
-        return None
-    files = tables.expand(sources)
-    if not all(path.is_file() and tables.suffix_of(path) in tables.IN_PIECES for path in files):
-        return None  # an error comes when it is read
+def _are_large(files: list[Path], columns: Columns, memory: float | None) -> bool:
+    """Whether memory does not hold the files; several arrays are always read in parts."""
+    suffixes = [tables.suffix_of(path) for path in files if path.is_file()]
+    in_pieces = len(suffixes) == len(files) and {*suffixes} <= {*tables.IN_PIECES}
+    if columns.max_rows is not None or not in_pieces:
+        return False
     budget = available_memory("cpu") if memory is None else memory * 2**20
-    held = tables.HELD * sum(path.stat().st_size for path in files)
-    arrays = tables.suffix_of(files[0]) == ".npy" and len(files) > 1
-    return files if held > budget or arrays else None
+    arrays = suffixes[0] == ".npy" and len(files) > 1
+    return arrays or sum(map(tables.held_bytes, files)) > budget
 
 
 def _streamed(
@@ -277,7 +265,7 @@ def _streamed(
     about = [[r.path.name, r.n_bytes, r.n_rows] for r in opened.files.readers]
     checksum = f"files:{hashlib.sha256(repr(about).encode()).hexdigest()}"
     called = source if len(files) == 1 else f"{source} and {len(files) - 1} more"
-    return Rows(called, checksum, opened, None, np.empty(0), own or "row", label, id=own)
+    return Rows(called, opened, np.empty(0), own or "row", checksum, label=label, id=own)
 
 
 def _find_label(
@@ -351,15 +339,9 @@ def parse_shape(text: str | None, n_features: int) -> tuple[int, ...] | None:
     """28x28 → (28, 28); ValueError where it does not fit the features."""
     if text is None:
         return None
-    parts = text.split("x")
-    shape = tuple(int(size) for size in parts if size.isdigit())
-    if len(shape) != len(parts) or len(shape) not in (2, 3):
+    if re.fullmatch(r"\d+x\d+(x\d+)?", text) is None:
         raise ValueError(f"--image-shape must look like 28x28, got {text!r}")
-    if math.prod(shape) != n_features:
-        raise ValueError(
-            f"--image-shape {text} has {math.prod(shape)} pixels, rows have {n_features} features"
-        )
-    return shape
+    return image_shape([int(size) for size in text.split("x")], (), n_features)
 
 
 def listed(data: str | Sequence[str]) -> list[str]:

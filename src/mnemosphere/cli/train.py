@@ -99,8 +99,8 @@ def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
             rows = rows.hold_out(own["test_fraction"], own["seed"])
         held = rows.part(None)
         return rows.part(None, "train"), None if held is rows else held
-    names = rows.x.columns if hasattr(rows.x, "columns") else getattr(rows.x, "names", None) or ()
-    used = tuple(map(str, names)) or columns.features
+    names = rows.columns if rows.in_memory else rows.x.files.names or ()
+    used = tuple(names) or columns.features
     held = open_rows(own["test"], replace(columns, label=rows.label, features=used), 1e12)
     if held.n_features != rows.n_features:
         raise ValueError(f"{own['test']} has {held.n_features} features, {own['data']} "

@@ -125,13 +125,9 @@ class Circles:
     @cached_property
     def _at_knots(self) -> list[tuple[slice, Tensor]]:
         """Of each column, where its coordinates lie and what they are at its knots (K, ·)."""
-        ends = (2 * self.harmonics.long()).cumsum(0).tolist()
+        ends, at_knots = (2 * self.harmonics.long()).cumsum(0).tolist(), self.at(self.ranks.T)
         places = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
-        amplitude, frequency, phase = self.waves
-        return [
-            (own, amplitude[own] * torch.sin(frequency[own] * u[:, None] + phase[own]))
-            for own, u in zip(places, self.ranks, strict=True)
-        ]
+        return [(own, at_knots[:, own]) for own in places]
 
     @cached_property
     def center(self) -> Tensor:

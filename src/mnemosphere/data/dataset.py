@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.tables import MEMORY, Paths
+from mnemosphere.files import checksum
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
@@ -85,7 +85,7 @@ class Dataset(ABC):
         features : list of str, default None
             Columns to use; None: all others.
         classes : array-like of shape (C,), default None
-            All labels, which saves a first pass over the label column.
+            All labels, also those that no row has; None: those found.
         memory : int, default 256 MiB
             Bytes of rows to hold at a time. Smaller data are read once and treated as arrays.
 
@@ -121,7 +121,7 @@ class Dataset(ABC):
             Each batch is x, (x, y) or (x, y, weight): arrays, sparse matrices or tensors. Rows are shuffled
             within what `memory` holds, so data in order, such as by class, should come shuffled.
         classes : array-like of shape (C,), default None
-            All labels, which saves a first pass.
+            All labels, also those that no row has; None: those found.
         memory : int, default 256 MiB
             Bytes of rows to hold at a time.
 
@@ -329,16 +329,10 @@ class ArrayDataset(Dataset):
         return self.whole.targets if self.index is None else self.whole.targets[self.index]
 
     def checksum(self) -> str:
-        """CRC of the bytes of everything."""
-        sums: dict[int, int] = {}
-        for batch in self.batches(None):
-            x = batch.x
-            parts = [*(x.parts if isinstance(x, SparseRows) else [x]), batch.targets,
-                     batch.sample_weight]  # fmt: skip
-            for k, t in enumerate(parts):
-                if t is not None:
-                    sums[k] = zlib.crc32(t.cpu().contiguous().numpy().data, sums.get(k, 0))
-        return f"{(self.n_rows, x.shape[1])} {list(sums.values())}"
+        """That of all rows, and of the places of its own."""
+        beside = {"targets": self.whole.targets, "weight": self.whole.sample_weight}
+        named = StoredRows(self.whole.x, self.device).parts() | beside | {"index": self.index}
+        return checksum({name: t for name, t in named.items() if t is not None}, {})
 
 
 @dataclass(frozen=True)
@@ -414,19 +408,9 @@ class FileDataset(Dataset):
         return self.files.n_features
 
     @property
-    def names(self) -> list[str] | None:
-        """Names of the features, if they have names."""
-        return self.files.names
-
-    @property
     def fits(self) -> bool:
         """Whether all rows together fit in `memory`."""
         return self.files.fits
-
-    @property
-    def is_numeric(self) -> bool:
-        """Whether all features are numbers; others are read into memory, as a frame."""
-        return not self.files.other
 
     @property
     def n_bytes(self) -> int:
@@ -434,10 +418,15 @@ class FileDataset(Dataset):
         return self.files.n_bytes
 
     def parts(self) -> dict[str, Tensor]:
-        """What tells this data set from others."""
-        classes = [] if self.classes is None else self.classes.tolist()
-        about = torch.frombuffer(bytearray(repr(classes).encode()), dtype=torch.uint8)
-        return {**self.files.parts(), "classes": about}
+        """What a checkpoint compares: columns, classes, a checksum of every piece with its labels."""
+        about: list[Any] = [
+            self.files.names,
+            None if self.classes is None else self.classes.tolist(),
+        ]
+        for raw in ahead(self.files.pieces()):
+            told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
+            about.append(checksum(raw.rows.parts(), {"": repr(told)}))
+        return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
 
     def batches(
         self,
@@ -555,9 +544,11 @@ class FileDataset(Dataset):
 
     def checksum(self) -> str:
         """Sizes of the files, rows left out, and the bytes of the sampled rows."""
-        sizes = [reader.n_bytes for reader in self.files.readers]
-        kept = zlib.crc32(self.files.kept.numpy().data)
-        return f"{sizes} {kept} {self._sampled()[1].checksum()}"
+        about = {
+            "sizes": [reader.n_bytes for reader in self.files.readers],
+            "sample": self._sampled()[1].checksum(),
+        }
+        return checksum({"kept": self.files.kept}, about)
 
 
 def _distinct(classes: ArrayLike | None) -> NDArray[Any] | None:

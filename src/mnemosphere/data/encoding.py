@@ -52,7 +52,16 @@ _NUMBER = {
         "[+-]?" + _MONEY.format(digits=r"(?:\d{1,3}(?:[. ]\d{3})+|\d+|(?=,\d))(?:,\d+)?")
     ),
 }
-_DATE = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})([ T].*)?")
+_MONTH_AND_DAY = r"(?P<month>\d\d?)", r"(?P<day>\d\d?)"
+_ANY_YEAR = r"(?P<year>\d{4}|\d\d)"
+_DATES = {  # of two formats that fit, the first one is taken if there are dots
+    format: re.compile(r"{}([./-]){}\2{}(?P<rest>[ T].*)?".format(*parts))
+    for format, parts in {
+        "year first": (r"(?P<year>\d{4})", *_MONTH_AND_DAY),
+        "day first": (*_MONTH_AND_DAY[::-1], _ANY_YEAR),
+        "month first": (*_MONTH_AND_DAY, _ANY_YEAR),
+    }.items()
+}
 _CENTURY = 69  # two-digit years below it are of this century
 _STORED = 1000  # rare categories that are told from new ones
 _LONGEST = 1000  # letters of a category
@@ -68,8 +77,18 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and (hasattr(X, "dtypes") or hasattr(X, "column_names"))
 
 
-def collected(X: Any, name: str = "X") -> Any:
-    """X as it is; a lazy frame is read. ValueError for what can be read only once."""
+def collected(X: Any, name: str = "X", missing: float | None = np.nan) -> Any:
+    """X as it is; a lazy frame is read, and masked entries are `missing`.
+
+    ValueError for what can be read only once.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(X)
+        if not masked.any():
+            return X.data
+        wide = X.data.astype(object if missing is None else np.promote_types(X.dtype, np.float32))
+        wide[masked] = missing
+        return wide
     if hasattr(X, "collect_schema") and hasattr(X, "collect"):
         return X.collect()
     if isinstance(X, Iterator):
@@ -79,17 +98,33 @@ def collected(X: Any, name: str = "X") -> Any:
     return X
 
 
+def is_equal(value: Any, other: object) -> bool:
+    """Whether two are equal; marks of no value are unequal to themselves, or do not compare."""
+    try:
+        return bool(value == other)
+    except (TypeError, ValueError):
+        return False
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it is None, NaN, NaT or a data frame's missing value."""
+    return value is None or not is_equal(value, value)
+
+
+def check_text(given: str, what: str) -> None:
+    """ValueError if a name cannot be written to a file."""
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} {given!r:.60} is no valid text: rename it") from error
+
+
 def check_names(names: Iterable[Any], where: str = "X") -> None:
     """ValueError if two columns have one name, or one is no valid text."""
-    names = list(names)
+    names = [str(name) for name in names]
     for name in names:
-        try:
-            str(name).encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"{where} has a column {name!r:.60}, no valid text: rename it"
-            ) from error
-    twice = [name for name, n in Counter(map(str, names)).items() if n > 1]
+        check_text(name, f"{where}: column")
+    twice = [name for name, n in Counter(names).items() if n > 1]
     if twice:
         raise ValueError(f"{where} has more than one column called {listed(twice)}: rename them")
 
@@ -266,21 +301,18 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
     """What a column becomes."""
     kind, format, note = _kind(values)
     if values.isna().all():
-        note = "has no value, so it is left out"
+        kind, note = "left out", "has no value, so it is left out"
     elif kind == "number" and _names_rows(name, values):
-        note = (
+        kind, note = "left out", (
             "has another whole number in every row and looks like an id, so it is left out; as "
             "float it would be used"
-        )
+        )  # fmt: skip
     elif kind == "category":
         return _learn_category(name, values, notes)
-    elif kind == "list":
-        return Column(name, kind, length=len(next(v for v in values if np.ndim(v) == 1)))
-    else:
-        notes += [f"column {name!r} {note}"] if note else []
-        return Column(name, kind, format=format)
-    notes.append(f"column {name!r} {note}")
-    return Column(name, "left out")
+    if note:
+        notes.append(f"column {name!r} {note}")
+    length = len(next(v for v in values if np.ndim(v) == 1)) if kind == "list" else 1
+    return Column(name, kind, length=length, format=format)
 
 
 def _learn_category(name: str, values: Any, notes: list[str]) -> Column:
@@ -339,32 +371,23 @@ def _plain_number(word: str, format: str) -> str:
 
 def _date_format(words: Sequence[str]) -> str | None:
     """How all these texts are written as dates; None if they are not, or in more than one way."""
-    found = [_DATE.fullmatch(word) for word in words]
-    if not all(found):
+    iso = all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words)
+    formats = [""] if iso else [f for f in _DATES if _iso_date(words[0], f) is not None]
+    fits = [format for format in formats if _when(words, format).notna().all()]
+    if len(fits) > 1 and not all("." in word for word in words):
         return None
-    parts = [(m[1], m[3], m[4], m[2]) for m in found if m is not None]
-    if all(len(first) == 4 for first, *_ in parts):
-        return "year first"
-    if not all(len(first) <= 2 and len(last) in (2, 4) for first, _, last, _ in parts):
-        return None
-    first, second = (max(int(part[k]) for part in parts) for k in (0, 1))
-    if second <= 12 < first <= 31 or (max(first, second) <= 12 and {p[3] for p in parts} == {"."}):
-        return "day first"
-    return "month first" if first <= 12 < second <= 31 else None
+    return next(iter(fits), None)
 
 
 def _iso_date(word: str | None, format: str) -> str | None:
     """A date as ISO 8601 has it; None if it is not written in that format."""
-    found = None if word is None else _DATE.fullmatch(word)
+    found = None if word is None else _DATES[format].fullmatch(word)
     if found is None:
         return None
-    first, second, last, rest = found[1], found[3], found[4], found[5] or ""
-    year, month, day = {
-        "year first": (first, second, last), "day first": (last, second, first),
-    }.get(format, (last, first, second))  # fmt: skip
+    year, month, day, rest = (found[k] or "" for k in ("year", "month", "day", "rest"))
     if len(year) == 2:
         year = ("20" if int(year) < _CENTURY else "19") + year
-    return f"{year:0>4}-{month:0>2}-{day:0>2}{rest}"
+    return f"{year}-{month:0>2}-{day:0>2}{rest}"
 
 
 def _kind(values: Any) -> tuple[str, str, str]:
@@ -394,12 +417,9 @@ def _kind(values: Any) -> tuple[str, str, str]:
         odd = next((word for word in words if not is_float(word)), words[0])  # else too many digits
         plain = float(_plain_number(odd, found))
         return "numeral", found, f"is read as numbers: {_cell(odd)} as {plain:g}"
-    format, note = "", ""
-    if not all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words):
-        format = _date_format(words) or ""
-        note = f"is read as dates, {format}, such as {_cell(words[0])}"
-    if (format or not note) and _when(words, format).notna().all():
-        return "date", format, note
+    if (found := _date_format(words)) is not None:
+        note = f"is read as dates, {found}, such as {_cell(words[0])}" if found else ""
+        return "date", found, note
     return "category", "", ""
 
 

@@ -23,17 +23,18 @@ from torch import Tensor
 from mnemosphere.data.encoding import check_names, listed
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.tables import (
-    IN_PIECES,
-    TEXT,
+    TABLES,
     Dialect,
     Paths,
+    check_alike,
+    check_rows,
     expand,
     read_labels,
     read_table,
+    read_tables,
     readable,
     suffix_of,
 )
-from mnemosphere.files import checksum
 from mnemosphere.machine import need
 from mnemosphere.model.sparse_rows import SparseRows
 
@@ -63,26 +64,8 @@ class Piece(NamedTuple):
     y: NDArray[Any] | None = None
     weight: NDArray[Any] | None = None
 
-    def part(self, rows: slice) -> Piece:
-        """Some of them."""
-        return Piece(*(None if values is None else values[rows] for values in self))
 
-
-class Columns(NamedTuple):
-    """What is taken from a file: names of columns, or for arrays, files of labels and weights."""
-
-    label: str | None = None
-    weight: str | None = None
-    features: list[str] | None = None  # None: all others
-
-    def used(self, names: Sequence[str]) -> list[str]:
-        """The features among the columns of a table."""
-        apart = [name for name in (self.label, self.weight) if name in names]
-        found = [n for n in names if n not in apart] if self.features is None else self.features
-        missing = sorted(set(found) - set(names))
-        if missing:
-            raise ValueError(f"no column {listed(missing)}: it has {', '.join(names[:20])}")
-        return found
+Apart = tuple[str | None, str | None]  # labels and weights: columns, or files beside an array
 
 
 class Reader(ABC):
@@ -90,6 +73,7 @@ class Reader(ABC):
 
     names: list[str] | None = None  # of the features
     other: Sequence[str] = ()  # those of them that are not numbers
+    apart: Apart = (None, None)
     n_features: int
     blocks: list[int]  # rows of each
 
@@ -119,82 +103,47 @@ class Reader(ABC):
             if self._look() != self._stat:
                 known = self.path.exists()
                 raise ValueError("it has changed since it was opened" if known else "it is gone")
-            for piece in self._read(block, piece_rows, labels_only):
-                for start in range(0, piece.x.shape[0], piece_rows):
-                    yield piece.part(slice(start, start + piece_rows))
+            yield from self._read(block, piece_rows, labels_only)
 
     @abstractmethod
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
         """The rows of a block, in pieces as large as they come."""
 
-    def frame(self) -> Piece:
-        """All rows as a frame of any kind of columns; of files that have named columns."""
-        raise NotImplementedError
-
 
 class _ArrayReader(Reader):
-    """An array (n, …) in a .npy file, of which any rows are read; labels and weights beside it."""
+    """An array (n, …), labels and weights beside it: a .npy file, of which any rows are read.
 
-    def __init__(self, path: Path, columns: Columns) -> None:
+    Or all that is held: .npz, IDX, folders of images, data sets by their names.
+    """
+
+    def __init__(self, path: Path, apart: Apart, features: list[str] | None) -> None:
         super().__init__(path)
-        if columns.features is not None:
+        if features is not None:
             raise ValueError("it has no names of columns: leave features away")
-        x = self._mapped()
-        if x.ndim < 2 or x.dtype.kind not in "buif":
-            raise ValueError(f"its rows must be numbers (n, features), got {x.dtype} {x.shape}")
+        self._held, labels = None, None
+        if suffix_of(path) != ".npy":
+            table = read_table(str(path))
+            self._held, labels = np.asarray(table.x), table.y
+            if table.columns:  # texts
+                self.names = self.other = table.columns
+        x = self._values()
         n, self.n_features = len(x), int(np.prod(x.shape[1:]))
-        beside = (columns.label, columns.weight)
-        self._beside = [None if name is None else read_labels(Path(name), n) for name in beside]
+        given = zip(apart, (labels, None), strict=True)
+        self._beside = [own if name is None else read_labels(Path(name), n) for name, own in given]
         self._step = max(1, _BLOCK_BYTES // max(1, self.n_features * x.dtype.itemsize))
         self.blocks = [min(self._step, n - first) for first in range(0, n, self._step)]
 
-    def _mapped(self) -> NDArray[Any]:
-        """For a block at a time, since its pages count as memory in use."""
-        try:
-            mapped: NDArray[Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except ValueError as error:
-            if "mmap length" in str(error):
-                raise ValueError("truncated: it has fewer rows than its header says") from error
-            raise
-        return mapped
+    def _values(self) -> NDArray[Any]:
+        """Mapped for a block at a time, since its pages count as memory in use."""
+        if self._held is not None:
+            return self._held
+        return check_rows(np.load(self.path, mmap_mode="r", allow_pickle=False))
 
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
         first = block * self._step
         rows = slice(first, first + self.blocks[block])
-        x = np.empty((self.blocks[block], 0)) if labels_only else np.array(self._mapped()[rows])
+        x = np.empty((self.blocks[block], 0)) if labels_only else np.array(self._values()[rows])
         yield Piece(x, *(None if values is None else values[rows] for values in self._beside))
-
-
-class _TableReader(Reader):
-    """What is read as a whole: .npz, IDX, compressed text, folders of images, data sets by name."""
-
-    def __init__(self, path: Path, columns: Columns) -> None:
-        table = read_table(str(path))
-        super().__init__(path)
-        n, x, beside = len(table.row_names), table.values, [table.labels, None]
-        for k, name in enumerate((columns.label, columns.weight)):
-            if name is not None:
-                known = x[name].to_numpy() if name in table.columns else read_labels(Path(name), n)
-                beside[k] = known
-        if table.columns:
-            self.names = columns.used(table.columns)
-            x = table.finite(self.names)
-            kinds = [getattr(kind, "kind", "O") for kind in x.dtypes]
-            self.other = [
-                n for n, kind in zip(self.names, kinds, strict=True) if kind not in "buif"
-            ]
-        elif columns.features is not None:
-            raise ValueError("it has no names of columns: leave features away")
-        self._held = Piece(x, *beside)
-        self.n_features, self.blocks = x.shape[1], [n]
-
-    def frame(self) -> Piece:
-        """All rows as they are."""
-        return self._held
-
-    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
-        x = np.empty((self.n_rows, 0)) if labels_only else self._held.x
-        yield self._held._replace(x=x)
 
 
 class _ArrowReader(Reader):
@@ -206,17 +155,18 @@ class _ArrowReader(Reader):
 
     names: list[str]
 
-    def __init__(self, path: Path, columns: Columns) -> None:
+    def __init__(self, path: Path, apart: Apart, features: list[str] | None) -> None:
         super().__init__(path)
-        self._apart = columns.label, columns.weight
-        beside = [name for name in self._apart if name is not None]
+        self.apart, beside = apart, [name for name in apart if name is not None]
         self._types: dict[str, Any] = {}  # of CSV
         file = self._open()
         schema = _schema(file)
         given = [str(name) for name in schema.names]
         check_names(given, str(path))
-        self.names = columns.used(given)
-        columns._replace(features=beside).used(given)
+        self.names = [n for n in given if n not in beside] if features is None else features
+        missing = sorted({*self.names, *beside} - {*given})
+        if missing:
+            raise ValueError(f"no column {listed(missing)}: it has {', '.join(given[:20])}")
         self._columns = beside, [*self.names, *beside]  # of labels alone, and all
         if hasattr(file, "num_row_groups"):
             about = file.metadata
@@ -245,21 +195,13 @@ class _ArrowReader(Reader):
                 batches = file.iter_batches(piece_rows, row_groups=[block], columns=wanted)
             else:
                 batches = iter(file)
-            for whole in batches:
-                for start in range(0, whole.num_rows, piece_rows):
-                    batch = whole.slice(start, piece_rows)
-                    x = np.empty((len(batch), 0))
-                    if not labels_only:
-                        columns = [_matrix(batch.column(name), name) for name in self.names]
-                        x = np.concatenate(columns, axis=1)
-                    beside = (None if n is None else _values(batch.column(n)) for n in self._apart)
-                    yield Piece(x, *beside)
-
-    def frame(self) -> Piece:
-        """All rows as they are."""
-        table = read_table(str(self.path))
-        beside = (None if n is None else table.values[n].to_numpy() for n in self._apart)
-        return Piece(table.finite(self.names), *beside)
+            for batch in batches:
+                x = np.empty((len(batch), 0))
+                if not labels_only:
+                    columns = [_matrix(batch.column(name), name) for name in self.names]
+                    x = np.concatenate(columns, axis=1)
+                beside = (None if n is None else _values(batch.column(n)) for n in self.apart)
+                yield Piece(x, *beside)
 
 
 def _open_arrow(path: Path, types: dict[str, Any] | None = None) -> Any:
@@ -289,7 +231,7 @@ def _schema(file: Any) -> Any:
 
 def column_names(path: Path) -> list[str]:
     """Names of all columns of a file, in order; none of an array."""
-    if path.suffix.lower() not in (".parquet", *TEXT):
+    if suffix_of(path) not in TABLES:
         return []
     with readable(path):
         return [str(name) for name in _schema(_open_arrow(path)).names]
@@ -342,7 +284,7 @@ class BatchReader(Reader):
         first = next(iter(self._again()), None)
         if first is None:
             raise ValueError("there are no batches: pass a function that starts anew each time")
-        self.n_features = _batch(first).x.shape[1]
+        self.n_features = _stored(_batch(first), 0).rows.n_features
         self.blocks = [sum(_batch(b).x.shape[0] for b in self._again())]
 
     def _look(self) -> tuple[int, int]:
@@ -381,11 +323,10 @@ def open_files(
     files, readers = expand(paths), []
     used = None if features is None else list(features)
     beside = [_beside(name, files) for name in (label, weight)]
-    for path, y, w in zip(files, *beside, strict=True):
-        suffix, columns = suffix_of(path), Columns(y, w, used)
+    for path, *apart in zip(files, *beside, strict=True):
         with readable(path):
-            kind: Any = _ArrowReader if suffix in IN_PIECES else _TableReader
-            readers.append((_ArrayReader if suffix == ".npy" else kind)(path, columns))
+            kind: Any = _ArrowReader if suffix_of(path) in TABLES else _ArrayReader
+            readers.append(kind(path, tuple(apart), used))
     return readers
 
 
@@ -405,16 +346,11 @@ class RawRows(NamedTuple):
         assert self.rows.number is not None
         return self.rows.number
 
-    def take(self, at: Tensor) -> RawRows:
+    def take(self, at: Tensor | slice) -> RawRows:
         """Some of the rows."""
-        places = at.numpy()
+        places = at if isinstance(at, slice) else at.numpy()
         y, weight = (None if v is None else v[places] for v in (self.y, self.weight))
         return RawRows(self.rows.take(at), y, weight)
-
-    def part(self, first: int, last: int) -> RawRows:
-        """Rows that follow each other."""
-        whole = first == 0 and last == self.rows.n_rows
-        return self if whole else self.take(torch.arange(first, last))
 
 
 class FileRows:
@@ -427,16 +363,14 @@ class FileRows:
         self.readers, self.memory = list(readers), int(memory)
         first = self.readers[0]
         self.n_features, self.names = first.n_features, first.names
+        if len(self.names or ()) != self.n_features:  # a list has one for all its numbers
+            self.names = None
         self.other = sorted({name for reader in self.readers for name in reader.other})
         for reader in self.readers:
             if reader.n_rows == 0:
                 raise ValueError(f"{reader.path} has no rows: leave it out")
-            if reader.names != first.names:
-                odd = sorted(set(reader.names or []) ^ set(first.names or []))
-                what = f"column {odd[0]!r} is in one alone" if odd else "their order differs"
-                raise ValueError(
-                    f"{reader.path} and {first.path} have other columns ({what}): pass features="
-                )
+            check_alike(first.path, first.names or (), reader.path, reader.names or ())
+            reader.names = first.names  # in their order
             if reader.n_features != first.n_features:
                 raise ValueError(
                     f"{reader.path} has {reader.n_features} features, {first.path} has "
@@ -445,7 +379,7 @@ class FileRows:
         n_rows = sum(reader.n_rows for reader in self.readers)
         self.kept = torch.ones(n_rows, dtype=torch.bool)  # but for rows that are held out
         self._range = 0, n_rows  # of the rows that this process reads
-        self.noted: dict[str, Any] = {}  # what looks at all rows have told
+        self.noted: dict[str, Any] = {}  # what looks at all labels have told
         self.watch: Callable[[int], None] | None = None  # is told how many rows went by
         self.device = _CPU  # where `chunks` come out
 
@@ -506,14 +440,6 @@ class FileRows:
             number -= reader.n_rows
         return reader.path, number
 
-    def parts(self) -> dict[str, Tensor]:
-        """A checksum of every piece with its labels and weights: what a checkpoint compares."""
-        about: list[Any] = [[self.names]]
-        for raw in ahead(self.pieces()):
-            told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
-            about.append([checksum(raw.rows.parts(), {"": repr(told)})])
-        return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
-
     def _blocks(self) -> list[tuple[Reader, int, int, int]]:
         """(file, block, number of its first row, how many rows) of the blocks to be read."""
         found, number = [], 0
@@ -547,20 +473,20 @@ class FileRows:
                 own = (wanted & (raw.number < high)).nonzero()[:, 0]
                 number += raw.rows.n_rows
                 own, skip = own[skip:], max(skip - len(own), 0)
-                if len(own):
-                    raw = raw if len(own) == raw.rows.n_rows else raw.take(own)
-                    self._check(raw)
+                raw = raw if len(own) == raw.rows.n_rows else raw.take(own)
+                for start in range(0, len(own), self.batch_rows):
+                    part = raw.take(slice(start, start + self.batch_rows))
+                    self._check(part)
                     if self.watch is not None:
-                        self.watch(raw.rows.n_rows)
-                    yield raw
+                        self.watch(part.rows.n_rows)
+                    yield part
 
     def _check(self, raw: RawRows) -> None:
         """ValueError names the file and the row of a number that is none, or of a bad weight."""
-        names = self.names if self.names and len(self.names) == raw.rows.n_features else None
         path, place = self.where(int(raw.number[0]))
         here = StoredRows(raw.rows.values, _CPU, raw.number - raw.number[0] + place)
         try:
-            here.check_finite(names)
+            here.check_finite(self.names)
         except ValueError as error:
             raise ValueError(f"{path}: {error}".replace(" of X ", " ")) from error
         if raw.weight is not None:
@@ -610,30 +536,29 @@ class FileRows:
         return join_rows(found)
 
     def read(self) -> Piece:
-        """All rows (a frame if features have names), labels and weights."""
-        if self.names is not None and len(self.names) == self.n_features:
-            return self._frames()
-        raw = next(_gather(self.pieces(), self.n_rows + 1))
-        x = raw.rows.values
-        found = x.to_scipy() if isinstance(x, SparseRows) else self.framed(x.numpy())
-        return Piece(found, raw.y, raw.weight)
-
-    def _frames(self) -> Piece:
-        """The same if columns have names and are of any kind: as pandas has them."""
-        pd = need("pandas")
-        parts = list(zip(*(reader.frame() for reader in self.readers), strict=True))
-        kept = self.numbers().numpy()
-        frame = pd.concat(parts[0], ignore_index=True).iloc[kept].reset_index(drop=True)
+        """All rows (a frame of columns of any kind if they have names), labels and weights."""
+        if self.names is None:
+            raw = next(_gather(self.pieces(), self.n_rows + 1))
+            return Piece(self.given(raw), raw.y, raw.weight)
+        table = read_tables([reader.path for reader in self.readers])
+        first, last = self._range
+        kept = first + self.kept[first:last].nonzero()[:, 0].numpy()
+        label, weight = self.readers[0].apart
+        y = table.y if label is None else table.x[label].to_numpy()
+        each = None if weight is None else table.x[weight].to_numpy()
+        frame = table.finite(self.names).iloc[kept].reset_index(drop=True)
         numbers = [name for name in frame.columns if name not in self.other]
         frame = frame.astype(dict.fromkeys(numbers, "float64"))  # they were asked for: no ids
-        y, weight = (None if part[0] is None else np.concatenate(part)[kept] for part in parts[1:])
-        return Piece(frame, y, weight)
+        return Piece(frame, *(None if v is None else v[kept] for v in (y, each)))
 
-    def framed(self, x: NDArray[Any]) -> Any:
-        """Rows as a frame with the names of the features, if they have names."""
-        if self.names is None or len(self.names) != x.shape[1]:
-            return x
-        return need("pandas").DataFrame(x, columns=self.names)
+    def given(self, raw: RawRows) -> Any:
+        """Rows as a user passes them: sparse, a frame if features have names, or an array."""
+        x = raw.rows.values
+        if isinstance(x, SparseRows):
+            return x.to_scipy()
+        if self.names is None:
+            return x.numpy()
+        return need("pandas").DataFrame(x.numpy(), columns=self.names)
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """(places, values in float64 on the device) of all rows, as `Normalizer.fit` takes them."""
@@ -662,10 +587,10 @@ def _gather(pieces: Iterator[RawRows], n_rows: int) -> Iterator[RawRows]:
         first, last = 0, piece.rows.n_rows
         while n + last - first >= n_rows:
             stop = first + n_rows - n
-            yield join_rows([*held, piece.part(first, stop)])
+            yield join_rows([*held, piece.take(slice(first, stop))])
             held, n, first = [], 0, stop
         if first < last:
-            held.append(piece.part(first, last))
+            held.append(piece.take(slice(first, last)))
             n += last - first
     if held:
         yield join_rows(held)
@@ -691,8 +616,7 @@ def _beside(name: str | Sequence[str] | None, files: list[Path]) -> list[str | N
     """One column name, or one file of labels, for each file."""
     if name is None:
         return [None] * len(files)
-    tables = (".parquet", *TEXT)
-    if isinstance(name, str) and (suffix_of(files[0]) in tables or files[0].is_dir()):
+    if isinstance(name, str) and (suffix_of(files[0]) in TABLES or files[0].is_dir()):
         return [name] * len(files)
     found = [str(path) for path in expand(name)]
     if len(found) != len(files):

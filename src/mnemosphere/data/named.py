@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,9 @@ _STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
 _Arrays = Sequence[NDArray[Any]]
 
 
-class _Source(NamedTuple):
-    class_names: tuple[str, ...]
-    description: str
-
-
-_IDX_SOURCES = {
-    "mnist": _Source(_DIGITS, "Handwritten digits (LeCun, Cortes and Burges)."),
-    "fashion-mnist": _Source(_CLOTHES, "Photographs of clothes (Xiao, Rasul and Vollgraf, 2017)."),
+_IDX_SOURCES = {  # names of the classes, description
+    "mnist": (_DIGITS, "Handwritten digits (LeCun, Cortes and Burges)."),
+    "fashion-mnist": (_CLOTHES, "Photographs of clothes (Xiao, Rasul and Vollgraf, 2017)."),
 }
 NAMES: tuple[str, ...] = ("mnist-small", "digits", "banking-small", *_IDX_SOURCES)
 
@@ -160,9 +155,7 @@ def _load_digits() -> NamedData:
 
 
 def _load_idx(name: str, directory: Path | None) -> NamedData:
-    if directory is not None and not directory.is_dir():
-        raise FileNotFoundError(f"directory {directory} does not exist or is not a folder")
-    source, environment = _IDX_SOURCES[name], os.environ.get("MNEMOSPHERE_DATA")
+    environment = os.environ.get("MNEMOSPHERE_DATA")
     roots = [root for root in (directory, environment and Path(environment)) if root]
     # The named subfolder first: both data sets use the same four file names.
     folders = [folder for root in roots for folder in (root / name, root)]
@@ -174,7 +167,7 @@ def _load_idx(name: str, directory: Path | None) -> NamedData:
             f"no files of {name} found: put {', '.join(_STEMS)} (plain or .gz) into a folder "
             f"DIR/{name} and pass directory=DIR or set MNEMOSPHERE_DATA=DIR"
         )
-    return _named(name, arrays, source.class_names, source.description)
+    return _named(name, arrays, *_IDX_SOURCES[name])
 
 
 def _read_folder(folder: Path) -> _Arrays | None:

@@ -21,13 +21,10 @@ def unit_chunks(
     """(unit rows, which of them have no direction and came out as zeros), chunk by chunk."""
     normalizer = normalizer.to(rows.device)
     for part, x in rows.chunks():
-        if has_gaps(x):
-            unit, lost = normalizer.with_gaps(x)
-            yield unit.to(dtype), lost
-            continue
-        if normalizer.kind == "none":
+        gaps = has_gaps(x)
+        if normalizer.kind == "none" and not gaps:
             _check_norms(rows, part, x)
-        unit, lost = normalizer(x)
+        unit, lost = normalizer.with_gaps(x) if gaps else normalizer(x)
         yield unit.to(dtype), lost
 
 

@@ -36,13 +36,6 @@ def as_given(x: Any) -> Any:
         raise ValueError(
             f"X must be (rows, features), got a {type(x).__name__}: pass an array, a frame or a tensor"
         )
-    if isinstance(x, np.ma.MaskedArray):
-        masked = np.ma.getmaskarray(x)
-        if not masked.any() or x.dtype.kind not in "buif":
-            return x.data
-        wide = x.data.astype(np.promote_types(x.dtype, np.float32), copy=True)
-        wide[masked] = np.nan
-        return wide
     if is_frame(x):
         check_names(x.column_names if hasattr(x, "column_names") else x.columns)
     elif hasattr(x, "to_numpy") and not hasattr(x, "iloc"):  # a column of polars or Arrow
@@ -118,11 +111,13 @@ class StoredRows:
             # Contiguous, so that the same numbers give the same bits from every kind of table.
             yield part, self.values[part].to(self.device).double().contiguous()
 
-    def take(self, rows: Tensor) -> Self:
+    def take(self, rows: Tensor | slice) -> Self:
         """Some of the rows, in that order; they keep what they are called."""
-        at = rows.to(self.values.device)
-        number = rows if self.number is None else self.number[rows.to(self.number.device)]
-        return type(self)(take_rows(self.values, at), self.device, number)
+        number = torch.arange(self.n_rows) if self.number is None else self.number
+        if isinstance(rows, slice):
+            return type(self)(self.values[rows], self.device, number[rows])
+        values = take_rows(self.values, rows.to(self.values.device))
+        return type(self)(values, self.device, number[rows.to(number.device)])
 
     def on(self, device: torch.device) -> Self:
         """The same rows, looked at on another device."""

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,10 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 MEMORY = 256 << 20  # bytes of rows that are held at a time
 TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-IN_PIECES = (".parquet", ".csv", ".tsv", ".npy")  # what is read in pieces if it is large
-SUFFIXES = (*TEXT, ".parquet", ".npy", ".npz")
-HELD = 3  # times the size of a file, at least, is what reading it takes
+TABLES = (*TEXT, ".parquet")
+IN_PIECES = (*TABLES, ".npy")  # what is read in pieces if it is large
+SUFFIXES = (*IN_PIECES, ".npz")
+_HELD = 3  # times the size of a file, at least, is what reading it takes
 _PACKED = 5  # times the size of a compressed text file is its text, say
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 _LOOKED_AT = 1 << 20  # bytes of a text
@@ -64,39 +65,37 @@ def expand(paths: Paths) -> list[Path]:
 class Table:
     """All that a file holds, or a data set by its name."""
 
-    name: str
-    values: Any  # a frame with named columns, or an array (n, N)
-    row_names: NDArray[Any]  # (n,) strings: lines of a text file, else rows counted from 0
-    row_kind: str  # what these are: "line", "row", or the name of an index
+    name: str  # of what was read
+    x: Any  # (n, N) a frame with named columns, or an array
+    names: NDArray[Any]  # (n,) strings: lines of a text file, else rows counted from 0
+    kind: str  # what these are: "line", "row", or the name of an index
     checksum: str
-    labels: NDArray[Any] | None = None  # (n,) where they are stored beside the rows
+    y: NDArray[Any] | None = None  # (n,) labels where they are stored beside the rows
     is_test: NDArray[np.bool_] | None = None  # (n,) where the data have a split of their own
     image_shape: tuple[int, ...] | None = None
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns; none of an array."""
-        return [str(name) for name in getattr(self.values, "columns", ())]
+        return [str(name) for name in getattr(self.x, "columns", ())]
 
-    def first(self, n_rows: int | None) -> Table:
-        """The first rows alone; None: all of them."""
-        if n_rows is None or len(self.row_names) <= n_rows:
-            return self
-        labels, is_test = (None if v is None else v[:n_rows] for v in (self.labels, self.is_test))
-        return replace(self, values=self.values[:n_rows], row_names=self.row_names[:n_rows],
-                       labels=labels, is_test=is_test)  # fmt: skip
+    def take(self, at: NDArray[Any] | slice) -> Self:
+        """Some of the rows, by their places or a mask."""
+        x = self.x.iloc[at] if self.columns else self.x[at]
+        y, is_test = (None if v is None else v[at] for v in (self.y, self.is_test))
+        return replace(self, x=x, names=self.names[at], y=y, is_test=is_test)
 
     def finite(self, names: Sequence[str]) -> Any:
         """Some columns of a frame; ValueError names the rows of infinite numbers in them."""
-        frame = self.values[list(names)]
+        frame = self.x[list(names)]
         numbers = frame.select_dtypes("float")
         bad = np.isinf(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
         if bad.any():
             k = int(bad.any(axis=0).argmax())
             at = np.flatnonzero(bad[:, k])
-            where = ", ".join(map(str, self.row_names[at[:_NAMED]]))
+            where = ", ".join(map(str, self.names[at[:_NAMED]]))
             raise ValueError(
-                f"{self.name}: infinite numbers in {numbers.columns[k]!r}, {self.row_kind} {where}"
+                f"{self.name}: infinite numbers in {numbers.columns[k]!r}, {self.kind} {where}"
                 f"{', …' if len(at) > _NAMED else ''}: leave them empty, or leave the column out"
             )
         return frame
@@ -116,9 +115,9 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
     """
     path = Path(source)
     if source in NAMES:
-        return _named(source).first(max_rows)
+        return _named(source).take(slice(max_rows))
     if path.is_dir():
-        return _from_folder(path).first(max_rows)
+        return _from_folder(path).take(slice(max_rows))
     if not path.exists():
         raise FileNotFoundError(
             f"no file {path}, and no data set of that name: check the path, or try one of "
@@ -132,14 +131,13 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
             f"{path}: cannot read files of type {path.suffix!r}, try one of {', '.join(SUFFIXES)}, "
             "or an IDX file (…-ubyte)"
         )
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty: give a file with rows")
     with readable(path, f" as {suffix or 'IDX'}"):
+        if suffix not in TEXT or max_rows is None:
+            _check_size(path, held_bytes(path))
         if suffix in TEXT:
             return _from_text(path, max_rows, header)
-        _check_size(path, path.stat().st_size)
         table = _from_parquet(path) if suffix == ".parquet" else _from_arrays(path, suffix)
-        return table.first(max_rows)
+        return table.take(slice(max_rows))
 
 
 @contextmanager
@@ -168,35 +166,54 @@ def read_labels(path: Path, n_rows: int) -> NDArray[Any]:
 
 
 def read_tables(
-    sources: Sequence[str], max_rows: int | None = None, *, header: bool = True
+    paths: Sequence[Path], max_rows: int | None = None, *, header: bool = True
 ) -> Table:
     """One file or data set, or files below each other that have the same columns."""
-    alone = len(sources) == 1 and not glob.has_magic(sources[0])
-    paths = list(sources) if alone else [str(path) for path in expand(sources)]
     if len(paths) == 1:
-        return read_table(paths[0], max_rows, header=header)
+        return read_table(str(paths[0]), max_rows, header=header)
     pd = need("pandas")
     tables: list[Table] = []
     for path in paths:
-        left = None if max_rows is None else max_rows - sum(len(t.row_names) for t in tables)
+        left = None if max_rows is None else max_rows - sum(len(t.names) for t in tables)
         if left == 0:
             break
-        tables.append(read_table(path, left, header=header))
+        tables.append(read_table(str(path), left, header=header))
         first, last = tables[0], tables[-1]
-        odd = sorted({*first.columns} ^ {*last.columns})
-        if odd or not first.columns:
-            what = f"column {odd[0]!r} is in one alone" if odd else "they are no tables"
-            raise ValueError(f"{last.name} and {first.name} have other columns ({what})")
-    names = [f"{Path(t.name).name}:{name}" for t in tables for name in t.row_names]
+        check_alike(first.name, first.columns, last.name, last.columns)
+        if not first.columns:
+            raise ValueError(f"{first.name} has no names of columns: give one file")
+    names = [f"{Path(t.name).name}:{name}" for t in tables for name in t.names]
     digest = hashlib.sha256("".join(t.checksum for t in tables).encode()).hexdigest()
-    values = pd.concat([t.values for t in tables], ignore_index=True)
+    values = pd.concat([t.x for t in tables], ignore_index=True)
     called = f"{paths[0]} and {len(tables) - 1} more"
-    return Table(called, values, np.array(names), tables[0].row_kind, f"sha256:{digest}")
+    return Table(called, values, np.array(names), tables[0].kind, f"sha256:{digest}")
+
+
+def check_alike(first: object, names: Sequence[str], other: object, own: Sequence[str]) -> None:
+    """ValueError if two files have other columns, in any order."""
+    odd = sorted({*names} ^ {*own})
+    if odd:
+        raise ValueError(
+            f"{other} and {first} have other columns (column {odd[0]!r} is in one alone): name those "
+            "to use, with features= or --features"
+        )
+
+
+def check_rows(x: NDArray[Any]) -> NDArray[Any]:
+    """An array whose rows are numbers; ValueError for another one."""
+    if x.ndim < 2 or 0 in x.shape or x.dtype.kind not in "biuf":
+        raise ValueError(f"its rows must be numbers (n, features), got {x.dtype} {x.shape}")
+    return x
+
+
+def held_bytes(path: Path) -> int:
+    """About what reading a file takes of memory."""
+    return _HELD * path.stat().st_size * (_PACKED if path.suffix.lower() == ".gz" else 1)
 
 
 def _check_size(path: Path, n_bytes: int) -> None:
-    """ValueError if memory does not hold what reading so many bytes takes."""
-    check_memory(HELD * n_bytes, "cpu", f"reading {path}", "take a part of it, with --max-rows")
+    """ValueError if memory does not hold so many bytes."""
+    check_memory(n_bytes, "cpu", f"reading {path}", "take a part of it, with --max-rows")
 
 
 def _digest(path: Path) -> str:
@@ -268,9 +285,6 @@ def _decimal(text: str, mark: str) -> str:
 
 def _from_text(path: Path, max_rows: int | None, header: bool) -> Table:
     pd = need("pandas")
-    if max_rows is None:
-        packed = path.name.lower().endswith(".gz")
-        _check_size(path, path.stat().st_size * (_PACKED if packed else 1))
     how = Dialect.of(path, header=header)
     has_names = how.names is not None
     with warnings.catch_warnings():
@@ -334,7 +348,7 @@ def _from_arrays(path: Path, suffix: str) -> Table:
     labels, is_test = None, None
     if suffix == ".npz":
         with zipfile.ZipFile(path) as packed:
-            _check_size(path, sum(part.file_size for part in packed.infolist()))
+            _check_size(path, _HELD * sum(part.file_size for part in packed.infolist()))
         with np.load(path, allow_pickle=False) as stored:
             found = {name: np.asarray(stored[name]) for name in stored.files}
         x_key = next((k for k in X_KEYS if k in found), None)
@@ -351,8 +365,7 @@ def _from_arrays(path: Path, suffix: str) -> Table:
         x = read_idx(path)
         beside = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
         labels = read_idx(beside) if beside != path and beside.is_file() else None
-    if x.ndim < 2 or 0 in x.shape or x.dtype.kind not in "biuf":
-        raise ValueError(f"its rows must be numbers (n, features), got {x.dtype} {x.shape}")
+    check_rows(x)
     if labels is not None and labels.shape != x.shape[:1]:
         raise ValueError(f"it has {len(x)} rows but labels of shape {labels.shape}")
     names, shape = np.arange(len(x)).astype(str), x.shape[1:] if x.ndim > 2 else None
@@ -412,10 +425,6 @@ def _from_folder(folder: Path) -> Table:
 def _picture(path: Path) -> NDArray[Any]:
     from PIL import Image
 
-    try:
-        with Image.open(path) as image:
-            gray = image.mode in ("1", "L", "I", "F", "I;16", "LA")
-            return np.asarray(image.convert("L" if gray else "RGB"))
-    except OSError as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"{path} cannot be read as an image ({text})") from error
+    with readable(path, " as an image"), Image.open(path) as image:
+        gray = image.mode in ("1", "L", "I", "F", "I;16", "LA")
+        return np.asarray(image.convert("L" if gray else "RGB"))

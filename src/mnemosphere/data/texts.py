@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.encoding import is_missing
 from mnemosphere.machine import how_to_install
 
 PACKAGED = "wordllama"
@@ -122,17 +123,11 @@ def texts_of(X: Any, column: str | None = None) -> tuple[list[str | None], str |
     values = X.tolist() if hasattr(X, "tolist") else list(X)
     values = [v[0] if isinstance(v, list) and len(v) == 1 else v for v in values]
     for k, value in enumerate(values):
-        if not isinstance(value, str) and not _is_missing(value):
+        if not isinstance(value, str) and not is_missing(value):
             raise ValueError(f"row {k} of X is {value!r:.60}, not a text: pass texts alone")
     name = getattr(X, "name", None)
     texts = [value if isinstance(value, str) else None for value in values]
     return texts, None if name is None else str(name)
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (
-        isinstance(value, float) and value != value
-    )  # fmt: skip
 
 
 def _function(given: Any) -> Encode:

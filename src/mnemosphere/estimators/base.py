@@ -26,10 +26,9 @@ from torch import Tensor
 
 from mnemosphere import interpret
 from mnemosphere.data.dataset import FileDataset
-from mnemosphere.data.files import ahead
 from mnemosphere.estimators import saving
 from mnemosphere.estimators.choice import SearchTable
-from mnemosphere.estimators.from_files import check_features, sample_rows
+from mnemosphere.estimators.from_files import batches_for, sample_for
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import explore
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
@@ -137,19 +136,14 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         model = self.model_
         if not isinstance(X, FileDataset):
             return read(model, X)
-        if not X.is_numeric:
-            return cast("Answer", iter([read(model, X.read()[0])]))
-        check_features(model.features, X)
-        return cast("Answer", (read(model, raw.rows) for raw in ahead(X.files.pieces())))
+        return cast("Answer", (read(model, piece.x) for piece in batches_for(model, X)))
 
     def _on_rows(self, read: Callable[..., Answer], X: Any, y: Any, weight: Any) -> Answer:
         """`read(model, X, y, weight)`; of files that memory does not hold, a sample is read."""
         model = self._current()
-        if isinstance(X, FileDataset) and not X.is_numeric:
-            X, y, weight = X.read()
         if not isinstance(X, FileDataset):
             return read(model, X, y, weight)
-        given = sample_rows(X, 0)
+        given = sample_for(model, X)
         with process_group() as group:
             return group.on_rank0(lambda: read(model, *given))
 

@@ -571,8 +571,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> clf.score(X_test, y_test) > 0.9
         True
         """
-        if isinstance(X, FileDataset) and not X.is_numeric:
-            X, y, sample_weight = X.read()
         model = self._current()
         if isinstance(X, FileDataset):
             return accuracy(model, X)

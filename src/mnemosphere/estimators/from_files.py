@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from mnemosphere.data.dataset import (
     no_labels,
     stored_weights,
 )
-from mnemosphere.data.files import FileRows, RawRows, ahead, join_rows
+from mnemosphere.data.files import FileRows, Piece, RawRows, ahead, join_rows
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators import class_training, cluster_training
@@ -69,18 +69,13 @@ def gathered(answer: Callable[..., Any], source: FileDataset) -> NDArray[Any]:
 
 def scan(source: FileDataset, unlabeled: object) -> Scan:
     """The labels there are, in one look at their column; ValueError names a row without one."""
-    if (key := _key(unlabeled)) not in source.files.noted:
-        count = _Count(source, unlabeled)
-        own = own_rows(source.files)
+    noted: dict[str, Scan] = source.files.noted
+    if (key := repr(unlabeled)) not in noted:
+        count, own = _Count(source, unlabeled), own_rows(source.files)
         for raw in own.pieces(labels_only=True) if own.n_rows else ():
             count(raw)
-        source.files.noted[key] = count.told()
-    found: Scan = source.files.noted[key]
-    return found
-
-
-def _key(unlabeled: object) -> str:
-    return f"labels, unlabeled {unlabeled!r}"
+        noted[key] = count.told()
+    return noted[key]
 
 
 class _Count:
@@ -167,19 +162,18 @@ def learn_files(
             dtype=precision_of(settings["precision"], n_numbers, few),
         )  # fmt: skip
     prepared = Prepared(dataset, normalizer, prepared.choice)
-    named = source.names is not None and len(source.names) == source.n_features
-    names = tuple(map(str, source.names or ())) if named else None
-    features = Features(source.n_features, names, owner=owner)
+    names = source.files.names
+    features = Features(source.n_features, None if names is None else tuple(names), owner=owner)
     return Learned(features, stored, weight, classes, prepared, seed, callbacks)
 
 
 def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple[Scan, RawRows]:
-    """Labels and a sample of the rows, by one look at them if the classes are known."""
-    if source.classes is None or _key(unlabeled) in source.files.noted:
-        return scan(source, unlabeled), sample_rows(source, seed)
+    """Labels and a sample of the rows, by one look at them."""
+    if (key := repr(unlabeled)) in source.files.noted:
+        return source.files.noted[key], sample_rows(source, seed)
     count = _Count(source, unlabeled)
     sampled = sample_rows(source, seed, count)
-    source.files.noted[_key(unlabeled)] = found = count.told()
+    source.files.noted[key] = found = count.told()
     return found, sampled
 
 
@@ -228,30 +222,35 @@ def _of_all_rows(
     return Normalizer.fit("standard", own.on(device), weight, current())
 
 
-def check_features(features: Features, source: FileDataset) -> None:
-    """ValueError where the columns are not those of training."""
-    if source.n_features != features.n_columns:
-        raise ValueError(
-            f"{source.files.readers[0].path} has {source.n_features} features, but "
-            f"{features.owner} is expecting {features.n_columns} features as input"
-        )
-    known = features.columns
-    if known is not None and source.names is not None and list(known) != source.names:
-        raise ValueError(
-            f"{source.files.readers[0].path} has other columns than those of training: pass "
-            "features=list(model.feature_names_in_)"
-        )
+def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:
+    """The rows as the model takes them; ValueError at once if the columns are not its own."""
+    if source.files.other:
+        return iter([source.read()])
+    nothing = StoredRows(torch.full((1, source.n_features), torch.nan), _CPU)
+    model.features.check(source.files.given(RawRows(nothing, None, None)))
+    return (_as_taken(model, source, raw) for raw in ahead(source.files.pieces()))
 
 
-def count_right(
-    model: FittedModel, rows: StoredRows, y: Any, weight: NDArray[np.float64] | None
-) -> Tensor:
+def sample_for(model: FittedModel, source: FileDataset) -> Piece:
+    """A sample of the rows as the model takes them; all of them if they are not all numbers."""
+    if source.files.other:
+        return source.read()
+    return _as_taken(model, source, sample_rows(source, 0))
+
+
+def _as_taken(model: FittedModel, source: FileDataset, raw: RawRows) -> Piece:
+    """As stored, or by their names if columns are encoded."""
+    x = raw.rows if model.features.encoding is None else source.files.given(raw)
+    return Piece(x, raw.y, raw.weight)
+
+
+def count_right(model: FittedModel, X: Any, y: Any, weight: NDArray[np.float64] | None) -> Tensor:
     """(summed weight of the labeled rows that the model gets right, of all labeled rows)."""
-    labels = Labels.of(y, rows.n_rows, unlabeled=model.record.settings.get("unlabeled"))
+    best = as_numpy(model.log_proba(X).argmax(1))
+    labels = Labels.of(y, len(best), unlabeled=model.record.settings.get("unlabeled"))
     labels.check_like(model.classes)
-    each = np.ones(rows.n_rows) if weight is None else weight
+    each = np.ones(len(best)) if weight is None else weight
     each = each * (labels.labeled | labels.outside)
-    best = as_numpy(model.log_proba(rows).argmax(1))
     right = best == labels.among(model.classes, unknown=True)
     return torch.tensor([(right * each).sum(), each.sum()], dtype=torch.float64)
 
@@ -266,11 +265,9 @@ def share_right(counts: Tensor) -> float:
 @process_group()
 def accuracy(model: FittedModel, source: FileDataset) -> float:
     """Weighted share of the labeled rows that the model gets right."""
-    check_features(model.features, source)
+    own = replace(source, files=own_rows(source.files))
     counts = torch.zeros(2, dtype=torch.float64)
-    for raw in ahead(own_rows(source.files).pieces()):
-        if raw.y is None:
-            raise ValueError(f"{source.files.readers[0].path} has no labels: pass label=")
-        weight = None if raw.weight is None else np.asarray(raw.weight, float)
-        counts += count_right(model, raw.rows, raw.y, weight)
+    for x, y, given in batches_for(model, own) if own.n_rows else ():
+        weight = None if given is None else np.asarray(given, float)
+        counts += count_right(model, x, y, weight)
     return share_right(current().sum(counts)[0])
