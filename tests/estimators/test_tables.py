@@ -69,7 +69,7 @@ def test_missing_values_are_averaged_over_not_guessed(table, model):
     assert not lost.any()
     assert x.isnan().any(1).sum() > 20
     votes = model.model_.votes
-    h = votes.slope * overlaps(votes.w, x, votes.slope) - votes.offset
+    h = votes.slope * overlaps(votes, x) - votes.offset
     share = (torch.cat([h.new_zeros(N, 1), h], 1) + votes.weights.log()).softmax(1)
     proba = share @ votes.labels[:, :-1]
     proba = proba / proba.sum(1, keepdim=True)

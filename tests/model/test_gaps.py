@@ -12,6 +12,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.parameters import from_memories
+from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 from problems import gradient, log_omega_series
@@ -43,7 +44,7 @@ def by_hand(params, x):
         e = params.beta_eff * (params.w[:, known] @ row[known])
         if m:
             room = (1 - row[known].square().sum()).sqrt()
-            kappa = params.beta_eff * room * params.w[:, ~known].norm(dim=1)
+            kappa = params.beta * room * params.w[:, ~known].norm(dim=1)
             a, b = (m - 1) / 2, (m + 1) / 2
             root = (kappa.square() + b * b).sqrt()
             e = e + root - b - a * torch.log((a + root) / (a + b))
@@ -61,7 +62,9 @@ def test_the_closed_form_is_near_the_bessel_function(m, error):
     gap = gaps.Gaps(
         torch.tensor([0]), torch.ones(1, m, dtype=DOUBLE), torch.ones(1, 1, dtype=DOUBLE)
     )
-    lift, expected = gap.over(w, 5e3)
+    p = torch.full((61, 2), 1 / 122, dtype=DOUBLE)
+    slope, none = torch.tensor([5e3, 0.0], dtype=DOUBLE)
+    lift, expected = gap.over(Votes(w, p, slope, none, p.sum(0)))
     exact = torch.logaddexp(kappa, -kappa) - np.log(2) if m == 1 else log_omega_ratio(kappa, m)
     assert float((lift[0] - exact).abs().max()) < error
     resultant = torch.tanh(kappa) if m == 1 else mean_resultant(kappa, m)
@@ -97,7 +100,7 @@ def test_the_fixed_point_never_raises_the_loss_of_rows_with_gaps(problem):
 
 def test_shares_and_patterns_follow_the_same_exponents(problem):
     params, x, _ = problem
-    h = gaps.overlaps(params.w, x, params.beta_eff) * params.beta_eff
+    h = gaps.overlaps(params, x) * params.beta_eff
     h = h - log_omega_ratio(params.beta, N)
     score = torch.cat([torch.zeros(B, 1, dtype=DOUBLE), h], 1) + params.p.sum(1).log()
     found = retrieval.shares(params, x, None, P)
@@ -105,3 +108,13 @@ def test_shares_and_patterns_follow_the_same_exponents(problem):
     torch.testing.assert_close(found.shares, oracle)
     pattern = retrieval.expected_memory(params, x)
     torch.testing.assert_close(pattern, score[:, 1:].softmax(1) @ params.w)
+
+
+@pytest.mark.parametrize("varsigma", [1.0, 0.6, 0.2])
+def test_a_row_of_which_nothing_is_known_leaves_every_component_its_weight(varsigma):
+    """Up to the closed form, and however little of the overlaps training trusts."""
+    generator = torch.Generator().manual_seed(1)
+    w = sphere.sample_uniform(P, 101, generator=generator, dtype=DOUBLE, device="cpu")
+    params = from_memories(w, torch.tensor([0.7, 0.3], dtype=DOUBLE), beta=120.0, varsigma=varsigma)
+    x = torch.full((1, 101), torch.nan, dtype=DOUBLE)
+    torch.testing.assert_close(log_joint(params, x)[0].exp(), params.p_q, rtol=0.15, atol=0)

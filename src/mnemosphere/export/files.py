@@ -381,6 +381,8 @@ def _model(
     if header["objective"] == "joint":
         own["w"] = votes.w
     density, classes = Parameters.from_tensors(own).check(), _labels_in(header["classes"])
+    if header["objective"] == "joint":
+        votes = votes.replace(varsigma=density.varsigma)
     tree, learned = strip_prefix(tensors, "lineage"), strip_prefix(tensors, "normalizer")
     model = FittedModel(
         _KINDS[header["estimator"]], votes, density,

@@ -34,7 +34,7 @@ class DAMModule(nn.Module):
     def __init__(self, model: FittedModel) -> None:
         super().__init__()
         votes, normalizer = model.precise_votes, model.normalizer
-        self.kind = normalizer.kind
+        self.kind, self.varsigma = normalizer.kind, votes.varsigma
         for name in _VOTES:
             self.register_buffer(name, getattr(votes, name).clone())
         for name, tensor in normalizer.to_tensors().items():
@@ -61,7 +61,7 @@ class DAMModule(nn.Module):
         buffers = dict(self.named_buffers())
         learned = {k[4:]: t for k, t in buffers.items() if k.startswith("row_")}
         w, p, slope, offset, prior = (buffers[name] for name in _VOTES)
-        votes = Votes(w, p, slope, offset, prior)
+        votes = Votes(w, p, slope, offset, prior, varsigma=self.varsigma)
         unit, lost = Normalizer.of(self.kind, learned).with_gaps(x)
         scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
         alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()

@@ -292,7 +292,7 @@ def _exponents(g: _Graph, at: _Point, w: str, mixture: Mixture) -> str:
         m = g("Mul", at.missing, half)
         a, b = g("Max", g.plus(m, -0.5), g.zero), g.plus(m, 0.5)
         length = g("MatMul", gaps, g("Mul", w, w))  # ‖w_U‖²
-        square = g("Mul", at.room, g.constant(slope**2, np.float64))
+        square = g("Mul", at.room, g.constant((slope / mixture.varsigma) ** 2, np.float64))
         root = g("Sqrt", g("Add", g("Mul", length, square), g("Mul", b, b)))
         log = g("Log", g("Div", g("Add", a, root), g("Add", a, b)))
         return g("Sub", g("Sub", root, b), g("Mul", a, log))

@@ -199,8 +199,8 @@ def _level(model: FittedModel) -> dict[str, Any]:
 
 def _mixture(mixture: Mixture) -> dict[str, Any]:
     w, p = as_numpy(mixture.w.double()), as_numpy(mixture.p).astype(np.float32)
-    slope, offset = float(mixture.slope), float(mixture.offset)
-    return {"w": pack_memories(w), "p": pack(p), "slope": slope, "offset": offset}
+    numbers = {name: float(getattr(mixture, name)) for name in ("slope", "offset", "varsigma")}
+    return {"w": pack_memories(w), "p": pack(p), **numbers}
 
 
 def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]:

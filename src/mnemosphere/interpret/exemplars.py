@@ -69,7 +69,7 @@ def find_exemplars(
     number = torch.full_like(best, -1, dtype=torch.long)
     scores = Scores(votes, None, len(x))
     for rows in kernel.chunks(len(x), votes.n_memories, x.device):
-        overlap = overlaps(votes.w, x[rows], votes.slope)
+        overlap = overlaps(votes, x[rows])
         share = scores.of_overlaps(overlap, rows).softmax(1)[:, 1:]  # (B, P)
         support += weight[rows] @ share.double()
         if values is not None:

@@ -136,7 +136,7 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
     for slope in (math.exp(-log_t) for log_t in LOG_T):
         torch.add(log_prior, h, alpha=slope, out=score)
         if gaps is not None:
-            lift, _ = gaps.over(params.w, params.slope[..., None, None] * slope)
+            lift, _ = gaps.over(params, slope)
             score[..., 1:].index_add_(-2, gaps.rows, lift)
         classes = exponentials(score, score.amax(-1)) @ labels  # (B, C)
         total = classes.sum(-1, keepdim=True).clamp_min(tiny)

@@ -1,14 +1,16 @@
 """Rows with gaps: features that are not known, NaN in a row on the sphere.
 
 A row x = (x_K, x_U) has a known part, of norm s, and m unknown coordinates, of which only the norm
-√(1−s²) is taken as known. What a memory says about the row is then the mean of exp(β_eff⟨w, x⟩)
-over all directions of x_U, which is a Bessel function again:
+√(1−s²) is taken as known. What a memory says about the row is then the mean of exp(β⟨w, x_U⟩) over
+all directions of x_U, which is a Bessel function again:
 
-    β_eff⟨w_K, x_K⟩ + log(Ω_m(κ)/Ω_m(0)),    κ = β_eff √(1−s²) ‖w_U‖,
+    ςβ⟨w_K, x_K⟩ + log(Ω_m(κ)/Ω_m(0)),    κ = β √(1−s²) ‖w_U‖.
 
-and the row that the memory expects is x_K with √(1−s²) A_m(κ) w_U/‖w_U‖ in its gaps. So the pass
-stays exact, with that row in place of x_b in the sums: gradients are gradients, and the fixed point
-never raises the loss, since the exponent is convex in β_eff·w. For A_m stands Amos' bound
+ς stands at what is known alone: of a row of which nothing is known the exponent is the offset
+log(Ω_N(β)/Ω_N(0)), so every component keeps its weight. The row that the memory expects is x_K with
+√(1−s²) A_m(κ)/ς w_U/‖w_U‖ in its gaps. So the pass stays exact, with that row in place of x_b in the
+sums: gradients are gradients, and the fixed point never raises the loss, since the exponent is convex
+in β·w. For A_m stands Amos' bound
 
     A_m(κ) ≈ κ/(a + √(κ² + b²)),    a = (m−1)/2, b = (m+1)/2,
 
@@ -26,6 +28,7 @@ from torch import Tensor
 
 from mnemosphere.gpu.captured import is_recording
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
 __all__ = ["Gaps", "fill_neutrally", "has_gaps", "lift_of", "overlaps", "split", "whole_rows"]
@@ -38,21 +41,26 @@ class Gaps(NamedTuple):
     unknown: Tensor  # (R, N) 1 where not known, else 0
     room: Tensor  # (R, 1) √(1−s²): the norm that is left to it
 
-    def over(self, w: Tensor, beta_eff: Tensor | float) -> tuple[Tensor, Tensor]:
-        """(what gaps add to exponents, c with which memory μ expects c·w^μ in them), (R, P)."""
-        return lift_of(self.unknown, self.room.square(), w, beta_eff)
+    def over(self, params: Mixture, times: float = 1.0) -> tuple[Tensor, Tensor]:
+        """(what gaps add to exponents, c with which memory μ expects c·w^μ in them), (R, P).
+
+        times: the slope of params is multiplied by it.
+        """
+        return lift_of(self.unknown, self.room.square(), params, times)
 
 
 def lift_of(
-    unknown: Tensor, room: Tensor, w: Tensor, beta_eff: Tensor | float
+    unknown: Tensor, room: Tensor, params: Mixture, times: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """`Gaps.over` of rows whose unknown parts have the squared norms room (R, 1)."""
+    slope = (times * params.slope)[..., None, None]
+    beta = (times * params.slope / params.varsigma)[..., None, None]
     m = unknown.sum(-1, keepdim=True)
     a, b = ((m - 1) / 2).clamp_min(0), (m + 1) / 2
-    length = (unknown @ w.square().mT).clamp_min(0)  # ‖w_U‖²
-    root = (length * room * beta_eff**2 + b.square()).sqrt()
+    length = (unknown @ params.w.square().mT).clamp_min(0)  # ‖w_U‖²
+    root = (length * room * beta**2 + b.square()).sqrt()
     lift = root - b - a * ((a + root) / (a + b)).log()
-    return lift, beta_eff * room / (a + root)
+    return lift, beta**2 * room / (slope * (a + root))
 
 
 def has_gaps(x: Tensor) -> bool:
@@ -82,13 +90,13 @@ def split(x: Tensor) -> tuple[Tensor, Gaps | None]:
     return x, Gaps(rows, unknown.to(x), room)
 
 
-def overlaps(w: Tensor, x: Tensor, beta_eff: Tensor | float) -> Tensor:
-    """⟨w^μ, x_b⟩ (B, P); of a row with gaps what has the same effect, at this β_eff."""
+def overlaps(params: Mixture, x: Tensor) -> Tensor:
+    """⟨w^μ, x_b⟩ (B, P); of a row with gaps what has the same effect."""
     known, gaps = split(x)
-    overlap = known @ w.T
+    overlap = known @ params.w.T
     if gaps is None:
         return overlap
-    return overlap.index_add(0, gaps.rows, gaps.over(w, beta_eff)[0] / beta_eff)
+    return overlap.index_add(0, gaps.rows, gaps.over(params)[0] / params.slope)
 
 
 def fill_neutrally(x: Tensor) -> Tensor:

@@ -133,7 +133,7 @@ class _Pass:
         slope, self.log_ratio = params.slope, params.offset
         # Without weight the uniform component must not be the largest of a row.
         self.uniform = self.log_ratio.masked_fill(self.p0.amax(-1) <= 0, -torch.inf)
-        self.w, self.beta_eff = params.w, slope[..., None, None]
+        self.params, self.w, self.beta_eff = params, params.w, slope[..., None, None]
         # on a GPU nobody asks
         self.reach = None if on_device else slope + torch.maximum(slope, self.log_ratio)
         self.p = params.p[..., 1:, :]
@@ -178,7 +178,7 @@ class _Pass:
         e = product(operand, self.scaled_w)  # (B, P)
         expected = None
         if gaps is not None:
-            lift, expected = gaps.over(self.w, self.beta_eff)
+            lift, expected = gaps.over(self.params)
             e.index_add_(-2, gaps.rows, lift)
         # The largest exponent of the row, the uniform component's 0 included if it has weight.
         top = torch.maximum(e.amax(-1), self.uniform[..., None])
@@ -252,7 +252,7 @@ def log_joint_differentiable(params: Mixture, x: Tensor, *, gaps: bool = False) 
         unknown = x.isnan()
         x = torch.where(unknown, 0.0, x)
         room = torch.where(unknown.any(1, keepdim=True), 1 - x.square().sum(1, keepdim=True), 0.0)
-        lift = lift_of(unknown.to(x), room.clamp_min(0.0), params.w, params.slope)[0]
+        lift = lift_of(unknown.to(x), room.clamp_min(0.0), params)[0]
     h = exponents(params, x @ params.w.T)
     if lift is not None:
         h = h + torch.nn.functional.pad(lift, (1, 0))

@@ -144,7 +144,7 @@ def shares(
     values, overlaps = (x.new_empty(x.shape[0], k) for _ in range(2))
     uniform = x.new_empty(x.shape[0])
     for rows in chunks(x.shape[0], params.n_memories, x.device):
-        overlap = gaps.overlaps(params.w, x[rows], params.slope)  # (B, P)
+        overlap = gaps.overlaps(params, x[rows])  # (B, P)
         share = scores.of_overlaps(overlap, rows).softmax(1)  # (B, P+1)
         uniform[rows], share = share[:, 0], share[:, 1:]
         if standing is not None:

@@ -35,7 +35,7 @@ class Scores:
 
     def __call__(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """Scores (B, P+1) of x (B, N), which are the rows `rows` of the whole."""
-        return self.of_overlaps(overlaps(self.params.w, x, self.params.slope), rows)
+        return self.of_overlaps(overlaps(self.params, x), rows)
 
     def energy(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """−log P(x|y) of x (B, N) relative to the uniform law, (B,)."""

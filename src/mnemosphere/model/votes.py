@@ -37,6 +37,7 @@ class Votes(Components):
     offset: Tensor  # () of the exponents of memories, against that of the uniform component
     prior: Tensor  # (C+1,) class frequencies, of sum 1
     temperature: float = 1.0
+    varsigma: float = 1.0  # ς of training: slope/ς is the slope of what a row leaves unknown
 
     @classmethod
     def of(
@@ -51,7 +52,8 @@ class Votes(Components):
         prior = p.sum(-2) if prior is None else (prior / prior.sum()).to(p)
         uniform = p[..., 0, :].sum(-1) > 0
         offset = torch.where(uniform, params.offset, 0.0)
-        return cls(params.w, p, params.slope, offset, prior).at(temperature)
+        votes = cls(params.w, p, params.slope, offset, prior, varsigma=params.varsigma)
+        return votes.at(temperature)
 
     @property
     def weights(self) -> Tensor:

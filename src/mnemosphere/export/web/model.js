@@ -314,13 +314,13 @@ function overlapsWith(w, x, out) {
 }
 
 /** slope·⟨w^μ, x⟩ − offset, with what gaps add: see model/gaps.py. */
-function exponents(overlaps, { slope, offset }) {
+function exponents(overlaps, { slope, offset, varsigma }) {
   const h = Float64Array.from(overlaps, (o) => slope * o - offset);
   if (!overlaps.gaps) return h;
   const { count, room, length } = overlaps.gaps;
-  const [a, b] = [Math.max((count - 1) / 2, 0), (count + 1) / 2];
+  const [a, b, beta] = [Math.max((count - 1) / 2, 0), (count + 1) / 2, slope / varsigma];
   for (let m = 0; m < h.length; m++) {
-    const root = Math.sqrt(length[m] * room * slope * slope + b * b);
+    const root = Math.sqrt(length[m] * room * beta * beta + b * b);
     h[m] += root - b - a * Math.log((a + root) / (a + b));
   }
   return h;
@@ -335,11 +335,12 @@ function weights(p, C) {
 
 /** One set of memories: votes, which decide, and the density; and the knobs that a page can turn. */
 class Model {
-  /** level: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, prior (C+1), temperature }; density { w (Q·N), or null
-      for those of the votes, p, slope, offset }; standing. shared: nClasses, floor. */
+  /** level: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, varsigma, prior (C+1), temperature }; density { w
+      (Q·N), or null for those of the votes, p, slope, offset, varsigma }; standing. shared: nClasses, floor. */
   constructor(level, shared) {
     this.own = level.votes;
     this.w = level.votes.w;
+    this.varsigma = level.votes.varsigma;
     this.nColumns = shared.nClasses + 1;
     this.nMemories = level.votes.p.length / this.nColumns - 1;
     this.nFeatures = this.w.length / this.nMemories;
