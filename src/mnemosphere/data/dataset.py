@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -198,10 +197,6 @@ class Dataset(ABC):
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
 
-    @abstractmethod
-    def checksum(self) -> str:
-        """The same for the same rows, on every device: what a checkpoint compares."""
-
 
 @dataclass(frozen=True)
 class Part(Batch):
@@ -327,18 +322,6 @@ class ArrayDataset(Dataset):
     @property
     def _targets(self) -> Tensor:
         return self.whole.targets if self.index is None else self.whole.targets[self.index]
-
-    def checksum(self) -> str:
-        """CRC of the bytes of everything."""
-        sums: dict[int, int] = {}
-        for batch in self.batches(None):
-            x = batch.x
-            parts = [*(x.parts if isinstance(x, SparseRows) else [x]), batch.targets,
-                     batch.sample_weight]  # fmt: skip
-            for k, t in enumerate(parts):
-                if t is not None:
-                    sums[k] = zlib.crc32(t.cpu().contiguous().numpy().data, sums.get(k, 0))
-        return f"{(self.n_rows, x.shape[1])} {list(sums.values())}"
 
 
 @dataclass(frozen=True)
@@ -552,12 +535,6 @@ class FileDataset(Dataset):
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
         return self.partly
-
-    def checksum(self) -> str:
-        """Sizes of the files, rows left out, and the bytes of the sampled rows."""
-        sizes = [reader.n_bytes for reader in self.files.readers]
-        kept = zlib.crc32(self.files.kept.numpy().data)
-        return f"{sizes} {kept} {self._sampled()[1].checksum()}"
 
 
 def _distinct(classes: ArrayLike | None) -> NDArray[Any] | None:
