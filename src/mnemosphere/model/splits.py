@@ -45,7 +45,7 @@ from mnemosphere.numerics.rayleigh_ritz import restarted
 
 SplitKind = Literal["minimum", "saddle", "label saddle", "undecided"]
 
-_STEPS = 12  # products of a search before it starts again from the best that it has found
+_STEPS = 20  # products of a search before it starts again from the best that it has found
 
 
 @dataclass(frozen=True)
