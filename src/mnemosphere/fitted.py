@@ -402,13 +402,9 @@ class FittedModel:
     def log_density(self, X: Any) -> Tensor:
         """Log of the effective density on the sphere, labels summed out, (n,)."""
         params = self.precise_density
-        area = float(log_omega(0.0, params.n_features))
-        alone = params.p_h[0].clamp_min(torch.finfo(params.p.dtype).tiny).log()  # without direction
-        read = kernel.LogJoint(params)
-        return _over(
-            self.unit_rows(X, params.w.dtype),
-            lambda x, lost: torch.where(lost, alone, read(x).logsumexp(1)).double() - area,
-        )
+        alone = params.p_h[0].clamp_min(torch.finfo(params.p.dtype).tiny).log()
+        found = self._of_density(X, retrieval.log_marginal, float(alone))
+        return found - float(log_omega(0.0, params.n_features))
 
     def novelty(self, X: Any) -> Tensor:
         """Posterior weight of the uniform component, (n,)."""

@@ -291,7 +291,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             learned = _learn(settings, owner, X, y, sample_weight, progress)
             own = Settings.of(settings)
             trained = train(own, learned.prepared, learned.seed, learned.callbacks)
-            self.model_ = sound(_fitted(settings, learned, trained, X))
+            self.model_ = _fitted(settings, learned, trained, X)
         return self
 
     def partial_fit(
@@ -872,4 +872,4 @@ def _fitted(settings: Mapping[str, Any], learned: Learned, trained: Trained, X: 
     spread = novelty_spread(model, learned.stored)
     model = model.replace(record=replace(model.record, novelty_spread=spread))
     known = OUT_OF_SCOPE not in model.classes.tolist()
-    return model if known else hide_class(model, OUT_OF_SCOPE)
+    return model if known else sound(hide_class(model, OUT_OF_SCOPE))

@@ -250,7 +250,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         """
         self._validate_params()
         with process_group(), operands(self.precision), Progress(self.verbose) as progress:
-            self.model_ = sound(self._fit(X, sample_weight, progress))
+            self.model_ = self._fit(X, sample_weight, progress)
             labels = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
             self.model_ = self.model_.replace(labels=as_numpy(labels))
         _warn_degenerate(self.model_)
