@@ -293,14 +293,10 @@ def certify(
     # largest eigenvalue, as far as its residual lets it be, stays below too.
     above = beta_eff > found.beta_split * (1 + _ROUNDING * torch.finfo(params.w.dtype).eps)
     below = beta_eff * (1 + found.residual) <= found.beta_split
-    kinds: list[Kind] = []
-    for at_rest, saddle, minimum in zip(rests, above, below, strict=True):
-        if at_rest and saddle:
-            kinds.append("saddle")
-        elif at_rest and minimum:
-            kinds.append("minimum")
-        else:
-            kinds.append("not at rest")
+    kinds: list[Kind] = [
+        "saddle" if saddle else "minimum" if minimum else "not at rest"
+        for saddle, minimum in zip(rests & above, rests & below, strict=True)
+    ]
     lambda_joint, joint_kinds = found.lambda_min.clone(), list[JointKind](kinds)
     resting = [memory for memory, kind in enumerate(kinds) if kind == "minimum"]
     if resting:
