@@ -23,8 +23,7 @@ from mnemosphere.numerics.bessel import (
 
 __all__ = [
     "Residual", "approach_beta", "approach_memories", "bound", "class_weights", "displacement",
-    "maximize_bound",
-    "move_memories", "share_out", "with_labels",
+    "maximize_bound", "move_memories", "share_out", "with_labels",
 ]  # fmt: skip
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.

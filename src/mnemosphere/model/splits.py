@@ -128,7 +128,7 @@ def joint_split(
     accuracy : float, default 1e-6
         Residual at which the iteration stops, in units of `scale`.
     max_products : int, default 200
-        Products with all rows at most.
+        Products with all rows at most, in each of two searches.
     generator : torch.Generator, default None
         Source of the starts; None: a fixed seed.
 
@@ -215,7 +215,7 @@ def class_splits(
     if len(memory):
         pairs = _AllRows(params, batch, rule, which[memory], label)
         form, scale = pairs.form.alone(), whole.scale[memory]
-        _, value, error = _lowest(form, random_tangent(form.w, None), 1e-6 * scale, 200)
+        _, value, error = _lowest(form, random_tangent(form.w, None), 1e-6 * scale)
         lowest[could] = value
         decided[could] = (value < -tol * scale) | (value - error >= -tol * scale)
         # λ = β_eff·o − β_eff²·λ_max(T): what is known of the first two gives the third.
@@ -337,11 +337,12 @@ class _AllRows:
 
 
 def _lowest(
-    form: SplitForm, start: Tensor, accuracy: Tensor, max_products: int
+    form: SplitForm, start: Tensor, accuracy: Tensor, max_products: int = 200
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Lowest eigenpairs z (M, K) and values (M,) of the form, and their residuals (M,)."""
+    steps = min(_STEPS, max_products)
     z, value, residual, _ = restarted(
-        form.product, form.tangent, start, steps=_STEPS, cycles=max(1, max_products // _STEPS),
+        form.product, form.tangent, start, steps=steps, cycles=max_products // steps,
         enough=lambda value, residual: _error(value, residual) <= accuracy,
     )  # fmt: skip
     return z, -value, _error(value, residual)

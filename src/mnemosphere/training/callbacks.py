@@ -75,7 +75,7 @@ class Run:
     max_iter: int
     n_bytes: int = 0  # that a pass reads from files
     stage: str = ""  # names a part of a longer training, such as a phase of growth
-    fingerprint: str = ""  # of the data and the settings; empty where no callback needs it
+    fingerprint: str = ""  # of the start and the settings; empty where no callback needs it
     best: Parameters | None = None  # by validation loss
     best_loss: float = math.inf
     waited: int = 0  # passes since the best
