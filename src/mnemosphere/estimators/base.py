@@ -99,6 +99,15 @@ def fitted_attribute(
     raise AttributeError(f"{kind!r} object has no attribute {name!r}")
 
 
+def _predict(model: FittedModel, rows: Any) -> Any:
+    best = like(rows, model.log_proba(rows).argmax(1))
+    if not isinstance(best, Tensor):
+        return model.classes[best]
+    if model.classes.dtype.kind in "biuf":
+        return torch.from_numpy(model.classes).to(best.device)[best]
+    return model.classes[as_numpy(best)]
+
+
 class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     """An estimator that holds a `FittedModel`: `model_`, the only thing that `fit` sets.
 
@@ -608,12 +617,3 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
             self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape,
             certificate=certificate, title=title,
         )  # fmt: skip
-
-
-def _predict(model: FittedModel, rows: Any) -> Any:
-    best = like(rows, model.log_proba(rows).argmax(1))
-    if not isinstance(best, Tensor):
-        return model.classes[best]
-    if model.classes.dtype.kind in "biuf":
-        return torch.from_numpy(model.classes).to(best.device)[best]
-    return model.classes[as_numpy(best)]
