@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import Batch, Curvature, Parameters, objectives
-from mnemosphere.model.curvature import curvature_along, random_tangent
+from mnemosphere.model.curvature import curvature_along
 from mnemosphere.model.kernel import memory_shares
 from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.splits import random_tangent
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import relative_residual
 

@@ -318,15 +318,8 @@ class FittedModel:
         return kernel.LogJoint(self.precise_votes)
 
     def columns_of(self, y: Any) -> Tensor:
-        """The columns of p that these classes have, (n,)."""
-        if self.is_classifier:
-            return class_index(y, self.classes, self.device)[1]
-        index = y if isinstance(y, Tensor) else np.asarray(y)
-        kind = as_numpy(index[:0] if index.ndim else index).dtype.kind
-        if kind not in "iu" or bool(((index < 0) | (index >= len(self.classes))).any()):
-            some = as_numpy(index).reshape(-1)[:5].tolist()
-            raise ValueError(f"y must be clusters from 0 to {len(self.classes) - 1}, got {some}")
-        return torch.as_tensor(index).reshape(-1).to(self.device).long()
+        """The columns of p that these classes, or clusters, have, (n,)."""
+        return class_index(y, self.classes, self.device)[1]
 
     def restore(self, points: Tensor) -> Tensor:
         """Points of the sphere (…, M) as rows, in the features' units if possible, (…, N)."""
@@ -402,13 +395,9 @@ class FittedModel:
     def log_density(self, X: Any) -> Tensor:
         """Log of the effective density on the sphere, labels summed out, (n,)."""
         params = self.precise_density
-        area = float(log_omega(0.0, params.n_features))
-        alone = params.p_h[0].clamp_min(torch.finfo(params.p.dtype).tiny).log()  # without direction
-        read = kernel.LogJoint(params)
-        return _over(
-            self.unit_rows(X, params.w.dtype),
-            lambda x, lost: torch.where(lost, alone, read(x).logsumexp(1)).double() - area,
-        )
+        alone = params.p_h[0].clamp_min(torch.finfo(params.p.dtype).tiny).log()
+        found = self._of_density(X, retrieval.log_marginal, float(alone))
+        return found - float(log_omega(0.0, params.n_features))
 
     def novelty(self, X: Any) -> Tensor:
         """Posterior weight of the uniform component, (n,)."""

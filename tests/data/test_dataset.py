@@ -1,4 +1,4 @@
-"""Rows in memory: passes, samples, the hold-out, label mass, checksums, streams."""
+"""Rows in memory: passes, samples, the hold-out, label mass, streams."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_split_that_would_hold_nothing_says_so():
     assert learn is dataset
 
 
-# Label mass, weights, checksums
+# Label mass, weights
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -195,31 +195,6 @@ def test_rows_of_no_weight_are_left_out():
         same = ArrayDataset.of(rows.x, rows.targets, weight)
         assert same.n_rows == N_ROWS
         assert same.rows.x is rows.x  # nothing is copied where nothing is left out
-
-
-def test_checksums_tell_data_apart():
-    rows = numbered()
-    plain = ArrayDataset(rows)
-
-    def nudged(t):
-        t = t.clone()
-        t.view(-1)[17] += 2.0**-40
-        return t
-
-    others = [
-        rows.take(slice(0, 52)),
-        rows.take(torch.arange(N_ROWS - 1, -1, -1)),
-        replace(rows, x=nudged(rows.x)),
-        replace(rows, targets=nudged(rows.targets)),
-        replace(rows, sample_weight=nudged(rows.sample_weight)),
-        replace(rows, sample_weight=None),
-        replace(rows, x=rows.x.float()),
-        Batch(rows.x.reshape(N, N_ROWS), rows.targets, rows.sample_weight),
-    ]
-    sums = [ArrayDataset(other).checksum() for other in others]
-    assert len({plain.checksum(), *sums}) == 1 + len(others)
-    copy = Batch(rows.x.T.contiguous().T, rows.targets.clone(), rows.sample_weight.clone())
-    assert ArrayDataset(copy).checksum() == plain.checksum()
 
 
 # Streams

@@ -168,7 +168,7 @@ CLUSTERS = {
         r"n_memories='auto'",
     ),
     "recall of a cluster that is none": (
-        lambda c: clusters().fit(c.x).recall(c.x, np.full(61, 3)), r"y must be clusters from 0 to 2, got \[3, 3, 3, 3, 3\]$"),
+        lambda c: clusters().fit(c.x).recall(c.x, np.full(61, 3)), r"y has labels \[3\] that are not among the classes \[0, 1, 2\]"),
     "BIC of a density that is none": (
         lambda c: clusters(n_clusters=1, varsigma=0.5).fit(c.x).bic(c.x),
         r"bic and aic need a density that integrates to 1, but varsigma=0\.5: fit with varsigma=1",

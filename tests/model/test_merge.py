@@ -70,15 +70,15 @@ def test_copies_of_any_weight_are_merged_back_and_no_prediction_changes(shares, 
 
 def test_what_differs_is_not_merged():
     params, _ = make(3)
-    same, weights = merge_duplicates(params)
+    same, weights = merge_duplicates(params, params.p)
     assert same is params
-    assert weights is None
+    assert weights is params.p
     copy = duplicate(params, torch.tensor([1]))
     copy.p[-1] = copy.p[-1].flip(0)  # the same direction, other labels
-    assert merge_duplicates(copy)[0].n_memories == P + 1
+    assert merge_duplicates(copy, copy.p)[0].n_memories == P + 1
     copy = duplicate(params, torch.tensor([1]))
     copy.w[-1] = sphere.project(copy.w[-1] + 1e-7)
-    assert merge_duplicates(copy)[0].n_memories == P + 1
+    assert merge_duplicates(copy, copy.p)[0].n_memories == P + 1
     assert alike(copy).tolist() == [0, 1, 2, 3, 4, 1]  # but a reader cannot distinguish them
 
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mnemosphere.training.callbacks import (
-    Callback,
-    Convergence,
-    PassRecord,
-    Run,
-)
+from mnemosphere.training.callbacks import Callback, PassRecord, Run
 from mnemosphere.training.fit import fit
 from mnemosphere.training.sgd import SGD
 from runs import Log, assert_same_params, seeded
@@ -55,7 +50,7 @@ def add_losses(run, losses, residuals=None):
 )
 def test_convergence_by_the_loss(run, losses, stops):
     add_losses(run, losses)
-    assert Convergence(1e-3).stop_reason(run) == ("converged" if stops else None)
+    assert run.converged(1e-3) == stops
 
 
 @pytest.mark.parametrize(
@@ -64,7 +59,7 @@ def test_convergence_by_the_loss(run, losses, stops):
 )
 def test_convergence_by_the_step(run, residuals, stops):
     add_losses(run, [5.0, 1.0], residuals)
-    assert Convergence(1e-3).stop_reason(run) == ("converged" if stops else None)
+    assert run.converged(1e-3) == stops
 
 
 def test_the_first_reason_counts(case):

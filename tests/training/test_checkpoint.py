@@ -1,13 +1,8 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file
 
-from mnemosphere import files
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import objectives
 from mnemosphere.training.adam import Adam
@@ -152,40 +147,11 @@ def resume(case, path, solver=SOLVERS["sgd"], **kwargs):
     return run(case, solver, 2, path=path, **({"validation": case.dataset} | kwargs))
 
 
-def rewrite(path, tensors=None, **changes):
-    """Change the header or the tensors, with the right checksum."""
-    with safe_open(path, framework="pt") as file:
-        meta = json.loads(file.metadata()["mnemosphere"])
-    meta.pop("checksum")
-    files.write_tensors(path, tensors or load_file(path), meta | changes)
-
-
-def lost_tensor(path):
-    tensors = load_file(path)
-    del tensors["best.w"]
-    rewrite(path, tensors)
-
-
-def change(path, name, factor):
-    tensors = load_file(path)
-    tensors[name] = (tensors[name] + (factor == torch.inf)) * factor
-    rewrite(path, tensors)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lost_tensor, "is damaged: the tensor 'best.w' is missing"),
-        (lambda path: rewrite(path, waited=-1), "is damaged: waited is -1"),
-        (lambda path: change(path, "params.p", 2.0), "is damaged: row"),
-        (lambda path: change(path, "state.w", torch.inf), "is damaged: state.w has numbers"),
-    ],
-    ids=lambda v: getattr(v, "__name__", None),
-)
-def test_a_bad_file_is_refused_in_one_line(saved, path, spoil, message):
-    spoil(path)
-    before = path.read_bytes()
-    with pytest.raises(ValueError, match=message) as caught:
+def test_a_changed_file_is_refused_in_one_line(saved, path):
+    before = bytearray(path.read_bytes())
+    before[-1] ^= 1
+    path.write_bytes(before)
+    with pytest.raises(ValueError, match="is damaged: it has been changed") as caught:
         resume(saved, path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -193,10 +159,8 @@ def test_a_bad_file_is_refused_in_one_line(saved, path, spoil, message):
 
 
 def test_a_checkpoint_of_another_run_is_refused(saved, path):
-    shuffled = saved._replace(x=saved.x.flip(0), targets=saved.targets.flip(0))
     start = SOLVERS["sgd"].start(saved.params)
     attempts = [
-        lambda: resume(shuffled, path),
         lambda: resume(saved, path, SGD(learning_rate=0.2, batch_size=20)),
         lambda: resume(saved, path, rule=objectives.conditional),
         lambda: resume(saved, path, validation=ArrayDataset(saved.dataset.rows.take(slice(0, 20)))),

@@ -198,10 +198,6 @@ class Dataset(ABC):
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
 
-    @abstractmethod
-    def checksum(self) -> str:
-        """The same for the same rows, on every device: what a checkpoint compares."""
-
 
 @dataclass(frozen=True)
 class Part(Batch):
@@ -327,12 +323,6 @@ class ArrayDataset(Dataset):
     @property
     def _targets(self) -> Tensor:
         return self.whole.targets if self.index is None else self.whole.targets[self.index]
-
-    def checksum(self) -> str:
-        """That of all rows, and of the places of its own."""
-        beside = {"targets": self.whole.targets, "weight": self.whole.sample_weight}
-        named = StoredRows(self.whole.x, self.device).parts() | beside | {"index": self.index}
-        return checksum({name: t for name, t in named.items() if t is not None}, {})
 
 
 @dataclass(frozen=True)
@@ -541,14 +531,6 @@ class FileDataset(Dataset):
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
         return self.partly
-
-    def checksum(self) -> str:
-        """Sizes of the files, rows left out, and the bytes of the sampled rows."""
-        about = {
-            "sizes": [reader.n_bytes for reader in self.files.readers],
-            "sample": self._sampled()[1].checksum(),
-        }
-        return checksum({"kept": self.files.kept}, about)
 
 
 def _distinct(classes: ArrayLike | None) -> NDArray[Any] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
@@ -36,10 +37,16 @@ from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, 
 from mnemosphere.training.distributed import process_group
 
 Answer = TypeVar("Answer")
-# Fitted attributes, each read from the model.
-ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
-    "classes_": lambda m: m.classes,
+# Fitted attributes, each read from the model: of every estimator, and of estimators of rows.
+TRAINED: dict[str, Callable[[Any], Any]] = {
     "n_features_in_": lambda m: m.features.n_columns,
+    "history_": lambda m: m.record.history,
+    "n_iter_": lambda m: len(m.record.history),
+    "status_": lambda m: m.record.status,
+    "converged_": lambda m: m.record.converged,
+}
+ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = TRAINED | {
+    "classes_": lambda m: m.classes,
     "memories_": lambda m: m.memories,
     "n_memories_": lambda m: m.n_memories,
     "class_weights_": lambda m: as_numpy(m.votes.p),
@@ -50,10 +57,6 @@ ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
     "normalize_": lambda m: m.normalizer.kind,
     "novelty_threshold_": interpret.rejection.novelty_threshold,
     "search_": lambda m: SearchTable(m.record.search),
-    "history_": lambda m: m.record.history,
-    "n_iter_": lambda m: len(m.record.history),
-    "status_": lambda m: m.record.status,
-    "converged_": lambda m: m.record.converged,
     "lineage_": lambda m: m.lineage,
     "typical_rows_": lambda m: None if m.exemplars is None else m.exemplars.typical,
     "support_": lambda m: None if m.exemplars is None else m.exemplars.support,
@@ -93,6 +96,15 @@ def fitted_attribute(
             "using this estimator."
         )
     raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+
+
+def _predict(model: FittedModel, rows: Any) -> Any:
+    best = like(rows, model.log_proba(rows).argmax(1))
+    if not isinstance(best, Tensor):
+        return model.classes[best]
+    if model.classes.dtype.kind in "biuf":
+        return torch.from_numpy(model.classes).to(best.device)[best]
+    return model.classes[as_numpy(best)]
 
 
 class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
@@ -148,6 +160,52 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
             return group.on_rank0(lambda: read(model, *given))
 
     # Rows.
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the most probable class, or cluster, of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels; clusters are numbered from 0. A tensor if X is one and labels are numbers; for a `Dataset`, an iterator over the
+            answers to its batches.
+
+        Examples
+        --------
+        >>> clf.predict(X_test[:5])
+        array([0, 2, 1, 0, 1])
+        """
+        return self._rowwise(X, _predict)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Compute P(y | x, y is one of the C classes or clusters).
+
+        It is the sum over memories of share × soft label, net of label smoothing. A classifier takes the
+        shares at the temperature that `fit` found on held-out rows, or `calibrate` on rows of yours.
+        `explain` shows the same shares and soft labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            Classes in the order of `classes_`. For a tensor, a tensor; for a `Dataset`, an iterator over
+            the answers to its batches.
+
+        Examples
+        --------
+        >>> clf.predict_proba(X_test).shape
+        (60, 3)
+        """
+        return self._rowwise(X, lambda model, rows: like(rows, model.log_proba(rows).exp()))
 
     def transform(self, X: ArrayLike) -> Floats:
         """Compute how much each memory answers for each row, P(memory | x).

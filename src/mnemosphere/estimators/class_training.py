@@ -117,8 +117,7 @@ def train(
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
         temperature = best_temperature([(params.replace(p=p), part) for part in parts])
     if result.lineage is None:
-        params, own = merge_duplicates(params, p)
-        p = p if own is None else own
+        params, p = merge_duplicates(params, p)
     density = params if joint else _density(dataset, generator)
     frequencies = label_frequencies(dataset.label_mass(), settings.smoothing)
     return Trained(Votes.of(params, p, temperature, frequencies), density, result)

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from torch import Tensor
 
 from mnemosphere import interpret
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
@@ -46,7 +45,7 @@ from mnemosphere.estimators.streaming import (
     take_in_labeled,
     with_new_classes,
 )
-from mnemosphere.fitted import FittedModel, Floats, as_numpy, like, trained_with
+from mnemosphere.fitted import FittedModel, Floats, like, trained_with
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.certify import rows_to_certify
 from mnemosphere.interpret.classes import hide_class
@@ -291,7 +290,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             learned = _learn(settings, owner, X, y, sample_weight, progress)
             own = Settings.of(settings)
             trained = train(own, learned.prepared, learned.seed, learned.callbacks)
-            self.model_ = sound(_fitted(settings, learned, trained, X))
+            self.model_ = _fitted(settings, learned, trained, X)
         return self
 
     def partial_fit(
@@ -381,31 +380,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         return self._rowwise(X, lambda model, rows: like(rows, model.log_proba(rows)))
 
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """Compute P(y | x, y is one of the C classes).
-
-        It is the sum over memories of share × soft label, net of label smoothing. The shares are taken at
-        the temperature that `fit` found on held-out rows, or `calibrate` on rows of yours. `explain`
-        shows the same shares and soft labels.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, N) or Dataset
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-            Classes in the order of `classes_`. For a tensor, a tensor; for a `Dataset`, an iterator over
-            the answers to its batches.
-
-        Examples
-        --------
-        >>> clf.predict_proba(X_test).shape
-        (60, 3)
-        """
-        return self._rowwise(X, lambda model, rows: like(rows, model.log_proba(rows).exp()))
-
     def decision_function(self, X: ArrayLike) -> Floats:
         """Compute log P(y|x), or for two classes the log-odds of the second.
 
@@ -430,27 +404,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             return like(rows, scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores)
 
         return self._rowwise(X, read)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the most probable class of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, N) or Dataset
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Labels. A tensor if X is one and labels are numbers; for a `Dataset`, an iterator over the
-            answers to its batches.
-
-        Examples
-        --------
-        >>> clf.predict(X_test[:5])
-        array([0, 2, 1, 0, 1])
-        """
-        return self._rowwise(X, _predict)
 
     def predict_or_reject(
         self,
@@ -805,15 +758,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         return interpret.discover(self.model_, X, n_classes, random_state=random_state)
 
 
-def _predict(model: FittedModel, rows: Any) -> Any:
-    best = like(rows, model.log_proba(rows).argmax(1))
-    if not isinstance(best, Tensor):
-        return model.classes[best]
-    if model.classes.dtype.kind in "biuf":
-        return torch.from_numpy(model.classes).to(best.device)[best]
-    return model.classes[as_numpy(best)]
-
-
 def _learn(
     settings: Mapping[str, Any], owner: str, X: Any, y: Any, sample_weight: Any, progress: Progress
 ) -> Learned:
@@ -870,4 +814,4 @@ def _fitted(settings: Mapping[str, Any], learned: Learned, trained: Trained, X: 
     spread = novelty_spread(model, learned.stored)
     model = model.replace(record=replace(model.record, novelty_spread=spread))
     known = OUT_OF_SCOPE not in model.classes.tolist()
-    return model if known else hide_class(model, OUT_OF_SCOPE)
+    return model if known else sound(hide_class(model, OUT_OF_SCOPE))

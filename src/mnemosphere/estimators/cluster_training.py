@@ -30,12 +30,11 @@ from mnemosphere.estimators.setup import (
     precision_of,
     solver_of,
 )
-from mnemosphere.model import initialize, objectives
+from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group_memories
-from mnemosphere.model.parameters import from_memories
 from mnemosphere.model.votes import Votes
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
@@ -43,6 +42,7 @@ from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
+from mnemosphere.training.joint import start_joint
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver
 
@@ -117,22 +117,17 @@ def _memories(
     solver: FixedPoint | SGD, generator: torch.Generator, callbacks: Sequence[Callback],
 ) -> FitResult:  # fmt: skip
     """Memories of highest likelihood, with one class for all of them."""
-    growth, varsigma = settings["growth"], settings["varsigma"]
+    growth = settings["growth"]
     n_memories = width if growth is None else min(growth, width)
     some = dataset.sample(max(_START_ROWS, n_memories), generator=generator)
-    x = fill_neutrally(some.x)
     w = spherical_kmeans(
-        x, n_memories, weight=some.sample_weight, generator=generator,
+        fill_neutrally(some.x), n_memories, weight=some.sample_weight, generator=generator,
         restarts=max(1, min(10, _STARTS // n_memories)),
     ).centers  # fmt: skip
-    beta: float | Tensor
-    if settings["beta"] == "learn":
-        beta = initialize.estimate_beta(w, x[: initialize.PROBE_ROWS], varsigma)
-    else:
-        beta = float(settings["beta"])
     # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
-    params = from_memories(
-        w, w.new_ones(1), beta=beta, varsigma=varsigma,
+    params = start_joint(
+        w, None, some, varsigma=settings["varsigma"],
+        beta=None if settings["beta"] == "learn" else float(settings["beta"]),
         uniform_weight=settings["uniform_weight"] * n_memories / width,
     )  # fmt: skip
     passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]

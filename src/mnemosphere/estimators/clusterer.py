@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -22,7 +22,7 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import Learned, begin, fitted_model, learn_features, sound
 from mnemosphere.estimators.streaming import take_in
-from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
+from mnemosphere.fitted import FittedModel, Floats, as_numpy
 from mnemosphere.interpret import score_samples
 from mnemosphere.interpret.certify import labeled_rows
 from mnemosphere.labels import sample_weights
@@ -250,7 +250,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         """
         self._validate_params()
         with process_group(), operands(self.precision), Progress(self.verbose) as progress:
-            self.model_ = sound(self._fit(X, sample_weight, progress))
+            self.model_ = self._fit(X, sample_weight, progress)
             labels = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
             self.model_ = self.model_.replace(labels=as_numpy(labels))
         _warn_degenerate(self.model_)
@@ -310,53 +310,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         return self
 
     # Answers.
-
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """Compute P(cluster | x, it is one of the C clusters).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, N) or Dataset
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-            For a tensor, a tensor; for a `Dataset`, an iterator over the answers to its batches.
-
-        Examples
-        --------
-        >>> clusterer.predict_proba(X_test).shape
-        (60, 3)
-        """
-
-        def read(model: FittedModel, rows: Any) -> Any:
-            return like(rows, model.class_log_joint(rows)[:, :-1].double().softmax(1))
-
-        return self._rowwise(X, read)
-
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Predict the most probable cluster of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, N) or Dataset
-            Rows.
-
-        Returns
-        -------
-        ndarray of int of shape (n,)
-            Clusters, 0 to n_clusters − 1. For a tensor, a tensor; for a `Dataset`, an iterator over the
-            answers to its batches.
-
-        Examples
-        --------
-        >>> np.unique(clusterer.predict(X_test))
-        array([0, 1, 2])
-        """
-        return self._rowwise(
-            X, lambda model, rows: like(rows, model.class_log_joint(rows)[:, :-1].argmax(1))
-        )
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Compute the log of the effective density of each row.

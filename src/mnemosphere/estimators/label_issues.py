@@ -6,14 +6,13 @@ settings that `fit` chose on all rows, so nothing is searched again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from mnemosphere.data.normalize import DENSE
 from mnemosphere.data.rows import StoredRows
@@ -139,20 +138,34 @@ def label_issues(
         index = as_numpy(coded.index)
         fold = _folds(index, n_folds)
         proba = np.full((len(index), len(coded.classes)), np.nan)
-        held: list[tuple[FittedModel, NDArray[np.int64]]] = []
+        evidence: dict[int, tuple[float, NDArray[Any], list[int]]] = {}
         for k in range(n_folds):
-            fitted = np.flatnonzero(fold != k)
-            if not (fold == k).any():
+            held = np.flatnonzero(fold == k)
+            if not len(held):
                 continue
+            fitted = np.flatnonzero(fold != k)
             made = _fit(settings, features, stored, coded, fitted, chosen, temperature, seed)
             progress.show("fitting folds", k + 1, n_folds)
-            proba[fold == k] = as_numpy(made.log_proba(stored.take(_at(fold == k, stored))).exp())
-            held.append((made, np.flatnonzero(fold == k)))
-    return _ranked(held, stored, coded.classes, index, proba, fold)
+            proba[held] = as_numpy(made.log_proba(_take(stored, held)).exp())
+            some = held[proba[held, index[held]] < proba[held].max(1)]
+            if len(some):
+                said = _evidence(made, _take(stored, some), proba[some].argmax(1))
+                evidence |= zip(some.tolist(), said, strict=True)
+    own = np.where(fold >= 0, proba[np.arange(len(index)), index], np.nan)
+    rows = np.array(sorted(evidence), dtype=np.int64)
+    rows = rows[np.argsort(own[rows], kind="stable")]
+    told = [evidence[row] for row in rows.tolist()]
+    memories = np.array([memory for _, memory, _ in told])
+    return LabelIssues(
+        rows, coded.classes[index[rows]], coded.classes[proba[rows].argmax(1)], own[rows],
+        own[rows] - proba[rows].max(1), np.array([share for share, _, _ in told]),
+        memories.reshape(len(rows), made.memories.shape[1]), [near for _, _, near in told], proba,
+        own,
+    )  # fmt: skip
 
 
-def _at(mask: NDArray[np.bool_], stored: StoredRows) -> Tensor:
-    return torch.from_numpy(np.flatnonzero(mask)).to(stored.device)
+def _take(stored: StoredRows, rows: NDArray[np.int64]) -> StoredRows:
+    return stored.take(torch.from_numpy(rows).to(stored.device))
 
 
 def _folds(index: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
@@ -204,36 +217,12 @@ def _fit(
     )  # fmt: skip
 
 
-def _ranked(
-    held: list[tuple[FittedModel, NDArray[np.int64]]], stored: StoredRows, classes: NDArray[Any],
-    index: NDArray[np.int64], proba: NDArray[Any], fold: NDArray[np.int64],
-) -> LabelIssues:  # fmt: skip
-    """The rows that are contradicted, and the memory that says most for another class."""
-    others = proba.copy()
-    others[np.arange(len(index)), index] = -1.0
-    own = np.where(fold >= 0, proba[np.arange(len(index)), index], np.nan)
-    margins, best = own - others.max(1), others.argmax(1)
-    contradicted = margins < 0
-    share = np.zeros(len(index))
-    memories: dict[int, NDArray[Any]] = {}
-    typical: dict[int, list[int]] = {}
-    for model, rows in held:
-        some = rows[contradicted[rows]]
-        if not len(some):
-            continue
-        said = model.shares(stored.take(torch.from_numpy(some).to(stored.device)))
-        said = said * model.precise_votes.labels[1:, best[some]].T
-        share[some] = as_numpy(said.amax(1))
-        assert model.exemplars is not None
-        for row, memory in zip(some.tolist(), said.argmax(1).tolist(), strict=True):
-            memories[row] = model.memories[memory]
-            near = model.exemplars.typical[memory]
-            typical[row] = near[near >= 0].tolist()
-    order = np.flatnonzero(contradicted)
-    order = order[np.argsort(own[order], kind="stable")]
-    pictures = np.array([memories[row] for row in order.tolist()])
-    return LabelIssues(
-        order, classes[index[order]], classes[best[order]], own[order], margins[order], share[order],
-        pictures.reshape(len(order), held[0][0].memories.shape[1]),
-        [typical[row] for row in order.tolist()], proba, own,
-    )  # fmt: skip
+def _evidence(
+    model: FittedModel, rows: StoredRows, suggested: NDArray[np.int64]
+) -> Iterator[tuple[float, NDArray[Any], list[int]]]:
+    """(share, memory, typical rows) of the memory that says most for the class suggested."""
+    said = model.shares(rows) * model.precise_votes.labels[1:, suggested].T
+    assert model.exemplars is not None
+    for share, memory in zip(*(part.tolist() for part in said.max(1)), strict=True):
+        near = model.exemplars.typical[memory]
+        yield share, model.memories[memory], near[near >= 0].tolist()

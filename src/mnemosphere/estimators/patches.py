@@ -25,7 +25,7 @@ from mnemosphere.encoder import (
     windows_of,
 )
 from mnemosphere.estimators import saving
-from mnemosphere.estimators.base import CONSTRAINTS, COUNT, fitted_attribute
+from mnemosphere.estimators.base import CONSTRAINTS, COUNT, TRAINED, fitted_attribute
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
@@ -44,15 +44,10 @@ from mnemosphere.training.joint import start_joint
 
 _PASSES = 10
 Size = int | Sequence[int]
-_ATTRIBUTES: dict[str, Callable[[FittedEncoder], Any]] = {
-    "n_features_in_": lambda m: m.features.n_columns,
+_ATTRIBUTES: dict[str, Callable[[FittedEncoder], Any]] = TRAINED | {
     "image_shape_": lambda m: m.image_shape,
     "layers_": lambda m: m.layers,
     "patch_memories_": lambda m: [as_numpy(layer.params.w) for layer in m.layers],
-    "history_": lambda m: m.record.history,
-    "n_iter_": lambda m: len(m.record.history),
-    "status_": lambda m: m.record.status,
-    "converged_": lambda m: m.record.converged,
 }
 
 

@@ -43,7 +43,6 @@ from mnemosphere.training.sgd import SGD
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is None
 _ENDED = ("converged", "stopped early", "grown", "stable")
 FEW_NUMBERS = 1_000_000  # up to which precision is double, where it costs nothing
-_NO_MODEL = "training of X came to no model ({}): scale X, or use other settings"
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
@@ -194,29 +193,24 @@ def begin(
 def fitted_model(
     kind: str, settings: Mapping[str, Any], learned: Learned, trained: Trained, X: Any, **more: Any
 ) -> FittedModel:
-    """The model of a fit, with the training rows that its memories stand for."""
-    votes, prepared = trained.votes, learned.prepared
-    record = _record(settings, trained, prepared.choice.trials)
+    """The model of a fit, checked, with the training rows that its memories stand for."""
+    prepared, result = learned.prepared, trained.result
+    model = sound(FittedModel(
+        kind, trained.votes, trained.density, prepared.normalizer, learned.features,
+        learned.classes, record=_record(settings, result, prepared.choice.trials),
+        lineage=result.lineage, **(trained_with(settings) | more),
+    ))  # fmt: skip
     exemplars = find_exemplars(
-        votes, prepared.normalizer, learned.stored, learned.weight, prepared.dataset.n_rows
+        model.votes, model.normalizer, learned.stored, learned.weight, prepared.dataset.n_rows
     )
-    return FittedModel(
-        kind, votes, trained.density, prepared.normalizer, learned.features, learned.classes,
-        exemplars=with_texts(exemplars, learned.features.texts(X)), record=record,
-        lineage=trained.result.lineage, **(trained_with(settings) | more),
-    )  # fmt: skip
+    return model.replace(exemplars=with_texts(exemplars, learned.features.texts(X)))
 
 
 def _record(
-    settings: Mapping[str, Any], trained: Trained, search: Sequence[dict[str, Any]]
+    settings: Mapping[str, Any], result: FitResult, search: Sequence[dict[str, Any]]
 ) -> Record:
-    """How training went; ValueError if it came to no model, a warning if it ended too early."""
-    try:
-        trained.votes.check()
-        trained.density.check()
-    except ValueError as error:
-        raise ValueError(_NO_MODEL.format(error)) from error
-    history, status = trained.result.history, trained.result.status
+    """How training went; a warning if it ended too early."""
+    history, status = result.history, result.status
     losses = [record.loss for record in history if record.phase == history[-1].phase][-2:]
     if settings["max_iter"] is None and status == "max_iter" and len(losses) == 2:
         fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
@@ -235,7 +229,9 @@ def sound(model: FittedModel) -> FittedModel:
     try:
         check_model(model)
     except ValueError as error:
-        raise ValueError(_NO_MODEL.format(error)) from error
+        raise ValueError(
+            f"training of X came to no model ({error}): scale X, or use other settings"
+        ) from error
     return model
 
 

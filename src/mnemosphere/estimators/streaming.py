@@ -25,7 +25,6 @@ from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import Encoded, Labels
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
 from mnemosphere.model.votes import Votes
 from mnemosphere.schema import warn_user
@@ -137,20 +136,17 @@ def with_new_classes(
 
 
 def take_in(
-    model: FittedModel, dataset: ArrayDataset, rule: LabelRule, solver: object,
-    params: Parameters | None = None,
-) -> FittedModel:  # fmt: skip
-    """The model after one incremental fixed-point step from a batch.
+    model: FittedModel, dataset: ArrayDataset, rule: LabelRule, solver: object
+) -> FittedModel:
+    """The model after one incremental fixed-point step of its density from a batch.
 
-    solver: the setting, of which the half-life counts; params: to start from, in place of the
-    density of the model.
+    solver: the setting, of which the half-life counts.
     """
-    params = model.density if params is None else params
     half_life = getattr(solver, "half_life", None)
     step = FixedPoint(dataset.n_rows, learn_beta=model.learns_beta, half_life=half_life)
-    stream = model.stream or Stream(step.resume(params))
+    stream = model.stream or Stream(step.resume(model.density))
     result = fit(
-        params, StreamedBatch(dataset.rows), step, rule=rule, max_iter=1, state=stream.state
+        model.density, StreamedBatch(dataset.rows), step, rule=rule, max_iter=1, state=stream.state
     )
     (record,) = result.history
     n_iter = len(model.record.history) + 1
@@ -203,8 +199,8 @@ def take_in_labeled(model: FittedModel, dataset: ArrayDataset, solver: object) -
     except RuntimeError:  # memories of one class each leave no way to hold their weights
         params = with_class_prior(params, p_q)
     state = FixedPoint().resume(params) if state is None else state
-    model = model.replace(label_mass=mass, stream=Stream(state, late))
-    return take_in(model, dataset, objectives.joint, solver, params)
+    model = model.replace(density=params, label_mass=mass, stream=Stream(state, late))
+    return take_in(model, dataset, objectives.joint, solver)
 
 
 def _counts(mass: Tensor, smoothing: float) -> Tensor:

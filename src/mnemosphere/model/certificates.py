@@ -245,7 +245,7 @@ def settle(
     """(parameters that a step moves by tol at most, passes taken), or after max_iter passes."""
     passes = max_iter if rule.supports_fixed_point else 0
     for n_iter in range(passes):
-        stats = accumulate(params, batch.check(params), rule)
+        stats = accumulate(params, batch, rule)
         moved = maximize_bound(
             params, stats.w_bar, stats.p_bar, learn_beta=learn_beta, hold_weights=hold_weights
         )
@@ -279,8 +279,9 @@ def certify(
     if not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
     learned = {"learn_beta": learn_beta, "hold_weights": hold_weights}
+    batch = batch.check(params)
     params, n_iter = settle(params, batch, rule, tol=tol, max_iter=max_iter, **learned)
-    stats = accumulate(params, batch.check(params), rule)
+    stats = accumulate(params, batch, rule)
     moved = residual(params, stats, rule, **learned)
     method = Krylov() if method is None else method
     found = method(params, batch.filled(), rule, generator=generator)
@@ -292,14 +293,10 @@ def certify(
     # largest eigenvalue, as far as its residual lets it be, stays below too.
     above = beta_eff > found.beta_split * (1 + _ROUNDING * torch.finfo(params.w.dtype).eps)
     below = beta_eff * (1 + found.residual) <= found.beta_split
-    kinds: list[Kind] = []
-    for at_rest, saddle, minimum in zip(rests, above, below, strict=True):
-        if at_rest and saddle:
-            kinds.append("saddle")
-        elif at_rest and minimum:
-            kinds.append("minimum")
-        else:
-            kinds.append("not at rest")
+    kinds: list[Kind] = [
+        "saddle" if saddle else "minimum" if minimum else "not at rest"
+        for saddle, minimum in zip(rests & above, rests & below, strict=True)
+    ]
     lambda_joint, joint_kinds = found.lambda_min.clone(), list[JointKind](kinds)
     resting = [memory for memory, kind in enumerate(kinds) if kind == "minimum"]
     if resting:

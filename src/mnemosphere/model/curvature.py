@@ -32,9 +32,9 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint, memory_shares
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.splits import SplitForm
+from mnemosphere.model.splits import SplitForm, random_tangent
 from mnemosphere.numerics import sphere
-from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz
+from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz, restarted
 
 _CLASS_TOL = 1e-6  # as in model.splits, in units of the pull of a memory's rows
 # Elements of one block of gathered rows (memories × rows × N): in cache on a CPU.
@@ -214,14 +214,14 @@ class Krylov:
     ) -> Curvature:
         """Curvature at `params` on all rows."""
         start = Nearest()(params, batch, rule, generator=generator)
-        passes, direction, n = start.passes, start.direction, batch.total_weight
+        n = batch.total_weight
         product = partial(_split_products, params, batch, rule)
         tangent = partial(sphere.to_tangent, params.w)
-        for _ in range(self.max_cycles):
-            direction, spread, residual = rayleigh_ritz(product, tangent, direction, self.steps)
-            passes += 1.5 * self.steps
-            if bool((residual <= self.tol).all()):
-                break
+        direction, spread, residual, taken = restarted(
+            product, tangent, start.direction, steps=self.steps, cycles=self.max_cycles,
+            enough=lambda _, residual: residual <= self.tol,
+        )  # fmt: skip
+        passes = start.passes + 1.5 * self.steps * taken
         overlap = torch.zeros_like(spread)  # n·o_μ
         for rows, r in memory_shares(params, batch, rule):
             overlap += r.mul_(batch.x[rows] @ params.w.T).sum(0)
@@ -265,13 +265,6 @@ def curvature_along(
     never = torch.where(overlap < 0, 0.0, math.inf)
     beta_split = torch.where(spread > 0, (overlap / spread).clamp_min(0.0), never)
     return Curvature(beta * overlap - beta**2 * spread, direction, beta_split, residual, passes)
-
-
-def random_tangent(w: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Unit rows, each orthogonal to its memory."""
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
-    u = sphere.sample_uniform(*w.shape, generator=generator, dtype=w.dtype, device=w.device)
-    return sphere.project(sphere.to_tangent(w, u))
 
 
 def _permutation(n: int, generator: torch.Generator | None, device: torch.device) -> Tensor:

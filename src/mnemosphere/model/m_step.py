@@ -22,8 +22,8 @@ from mnemosphere.numerics.bessel import (
 )
 
 __all__ = [
-    "Residual", "approach_beta", "approach_memories", "bound", "displacement", "maximize_bound",
-    "maximize_bound_from", "share_out", "with_labels",
+    "Residual", "approach_beta", "approach_memories", "bound", "class_weights", "displacement",
+    "maximize_bound", "move_memories", "share_out", "with_labels",
 ]  # fmt: skip
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
@@ -63,29 +63,30 @@ def maximize_bound(
     not increase for any ς in (0, 1]. hold_weights=False learns the weights p_h of memories, the
     uniform component's and the class prior held: see `share_out`.
     """
-    return maximize_bound_from(
-        params, w_bar, p_bar, None, learn_beta=learn_beta, hold_weights=hold_weights
-    )[0]
+    params = move_memories(params, w_bar, p_bar, learn_beta=learn_beta)
+    return class_weights(params, p_bar)[0] if hold_weights else share_out(params, p_bar)
 
 
-def maximize_bound_from(
-    params: Parameters,
-    w_bar: Tensor,
-    p_bar: Tensor,
-    multipliers: tuple[Tensor, Tensor] | None,
-    *,
-    learn_beta: bool,
-    hold_weights: bool,
-) -> tuple[Parameters, tuple[Tensor, Tensor] | None]:
-    """The same from the multipliers (ω, λ) of a step before, and those of this one."""
+def move_memories(
+    params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
+) -> Parameters:
+    """Memories and β of that step."""
     norms = sphere.norms(w_bar)
     params = params.replace(w=_directions(w_bar, norms, params.w))
-    if learn_beta:
-        goal = _resultant(params, norms, p_bar).clamp(_LEAST_RESULTANT, 1 - _LEAST_RESULTANT)
-        beta = inverse_mean_resultant(goal, params.n_features)
-        params = params.replace(beta=beta.to(params.beta))
-    if not hold_weights:
-        return share_out(params, p_bar), None
+    if not learn_beta:
+        return params
+    goal = _resultant(params, norms, p_bar).clamp(_LEAST_RESULTANT, 1 - _LEAST_RESULTANT)
+    beta = inverse_mean_resultant(goal, params.n_features)
+    return params.replace(beta=beta.to(params.beta))
+
+
+def class_weights(
+    params: Parameters, p_bar: Tensor, multipliers: tuple[Tensor, Tensor] | None = None
+) -> tuple[Parameters, tuple[Tensor, Tensor]]:
+    """Class weights of that step, both marginals held; its multipliers (ω, λ).
+
+    multipliers: those of a step before, to start from.
+    """
     found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar), start=multipliers)
     return params.replace(p=found.p), (found.row_multipliers, found.col_multipliers)
 

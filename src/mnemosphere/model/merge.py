@@ -90,26 +90,22 @@ def alike(params: Mixture, distance: float = _ALIKE, labels: float = _SAME_LABEL
     return found
 
 
-def merge_duplicates(
-    params: Parameters, class_weights: Tensor | None = None
-) -> tuple[Parameters, Tensor | None]:
+def merge_duplicates(params: Parameters, class_weights: Tensor) -> tuple[Parameters, Tensor]:
     """The same model without copies: memories of equal direction and soft labels become one.
 
     Copies share one exponent, so the sum of their weights predicts what they did. class_weights:
-    a second p (P+1, C+1) that classes are read from; its soft labels are compared and it is merged
+    the p (P+1, C+1) that classes are read from; its soft labels are compared and it is merged
     with the rest. So many memories that looking for copies takes minutes are left as they are.
     """
     if params.n_memories > _WIDE:
         return params, class_weights
     tiny = _ROUNDING * torch.finfo(params.w.dtype).eps
-    read = params if class_weights is None else params.replace(p=class_weights.to(params.p))
-    source = alike(read, tiny, tiny)
+    source = alike(params.replace(p=class_weights.to(params.p)), tiny, tiny)
     kept = (source == torch.arange(len(source), device=source.device)).nonzero()[:, 0]
     place = torch.searchsorted(kept, source)
     if len(kept) == params.n_memories:
         return params, class_weights
-    merged = gather(params, params.w[kept], place)
-    return merged, None if class_weights is None else _added(class_weights, place, len(kept))
+    return gather(params, params.w[kept], place), _added(class_weights, place, len(kept))
 
 
 def gather(params: Parameters, w: Tensor, source: Tensor) -> Parameters:

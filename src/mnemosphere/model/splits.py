@@ -27,6 +27,7 @@ docs/theory-derivations.md has the proofs.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -40,11 +41,11 @@ from mnemosphere.model.kernel import class_shares
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
+from mnemosphere.numerics.rayleigh_ritz import restarted
 
 SplitKind = Literal["minimum", "saddle", "label saddle", "undecided"]
 
-# Vectors kept for each memory before the search restarts from its best ones.
-_MAX_BASIS = 48
+_STEPS = 20  # products of a search before it starts again from the best that it has found
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def joint_split(
     accuracy : float, default 1e-6
         Residual at which the iteration stops, in units of `scale`.
     max_products : int, default 200
-        Products with all rows at most.
+        Products with all rows at most, in each of two searches.
     generator : torch.Generator, default None
         Source of the starts; None: a fixed seed.
 
@@ -149,23 +150,32 @@ def joint_split(
     which = torch.arange(params.n_memories) if which is None else which
     which = which.to(params.w.device)
     rows = _AllRows(params, batch.check(params), rule, which)
-    found = _lowest(rows.form, rows.scale, tol, accuracy, max_products, generator)
-    size = (found.u * found.u).sum(1)
+    form, scale, noise = rows.form, rows.scale, random_tangent(rows.form.w, generator)
+    # If C = 0, (0, a) is an exact eigenpair of value 0, whose residual says nothing about S.
+    plain, lowest, missed = _lowest(form.alone(), noise, accuracy * scale, max_products)
+    z, value, error = _lowest(form, form.start(plain + noise), accuracy * scale, max_products)
+    # S ⪰ s and |Cᵀu| ≤ |C||u| bound the whole form from below.
+    s = lowest - missed
+    norm = torch.linalg.eigvalsh(form.coupling.mT @ form.coupling)[:, -1].clamp_min(0.0)
+    labeled = (form.root > 0).sum(1) > 1  # else there is no a
+    floor = torch.where(labeled, (s - (s * s + 4 * norm).sqrt()) / 2, s)
+    error = torch.maximum(error, missed)
+    saddle = value < -tol * scale
+    minimum = ~saddle & (torch.maximum(floor, value - error) >= -tol * scale)
+    u, v = form.parts(z)
+    size = (u * u).sum(1)
     safe = size.clamp_min(1e-300)
-    split = torch.where(size > 0, (found.u * rows.form.curvature(found.u)).sum(1) / safe, 0.0)
-    pull = torch.einsum("pny,pn->py", rows.form.coupling, found.u)
-    kinds = [
-        _kind(bool(saddle), bool(minimum), float(s))
-        for saddle, minimum, s in zip(found.saddle, found.minimum, split, strict=True)
-    ]
+    split = torch.where(size > 0, (u * form.curvature(u)).sum(1) / safe, 0.0)
+    pull = torch.einsum("pny,pn->py", form.coupling, u)
+    kinds = map(_kind, saddle.tolist(), minimum.tolist(), split.tolist())
     return JointSplit(
-        lambda_joint=found.value,
+        lambda_joint=value,
         split=split,
         coupling=pull.norm(dim=1) / safe.sqrt(),
-        direction=found.u,
-        class_direction=rows.form.parts(torch.cat([found.u, found.a], dim=1))[1],
-        residual=found.error,
-        scale=rows.scale,
+        direction=u,
+        class_direction=v,
+        residual=error / scale,
+        scale=scale,
         tol=tol,
         kinds=tuple(kinds),
     )
@@ -204,12 +214,12 @@ def class_splits(
     memory, label = could.nonzero(as_tuple=True)
     if len(memory):
         pairs = _AllRows(params, batch, rule, which[memory], label)
-        scale = whole.scale[memory]
-        found = _lowest(pairs.form, scale, tol)
-        lowest[could] = found.value
-        decided[could] = found.saddle | found.minimum
+        form, scale = pairs.form.alone(), whole.scale[memory]
+        _, value, error = _lowest(form, random_tangent(form.w, None), 1e-6 * scale)
+        lowest[could] = value
+        decided[could] = (value < -tol * scale) | (value - error >= -tol * scale)
         # λ = β_eff·o − β_eff²·λ_max(T): what is known of the first two gives the third.
-        spread = pairs.form.hold[:, 0] - found.value
+        spread = pairs.form.hold[:, 0] - value
         never = torch.full_like(spread, torch.inf)
         split[could] = torch.where(spread > 0, pairs.form.hold[:, 0] * beta / spread, never)
     return ClassSplits(lowest, split, decided, whole.scale)
@@ -246,18 +256,20 @@ class SplitForm:
         pull = pull - w[:, :, None] * torch.einsum("mny,mn->my", pull, w)[:, None, :]
         self.coupling = beta * (pull - (pull @ self.root[:, :, None]) * self.root[:, None, :])
 
+    def alone(self) -> SplitForm:
+        """The form over u alone: −S."""
+        own = copy.copy(self)
+        own.root, own.coupling = self.root[:, :0], self.coupling[:, :, :0]
+        return own
+
     def start(self, u: Tensor) -> Tensor:
         """The direction u (M, N) of a plain split, and where the classes pull apart most."""
-        across, a = self.steepest()
-        return sphere.project(self.tangent(torch.cat([u + across, a], dim=1)))
-
-    def steepest(self) -> tuple[Tensor, Tensor]:
-        """The leading singular vectors of C, (M, N) and (M, C+1); 0 and any if C = 0."""
         a = torch.linalg.eigh(self.coupling.mT @ self.coupling).eigenvectors[:, :, -1]
         sides = a @ torch.arange(1, a.shape[1] + 1).to(a)  # of the two signs, always the same one
         a = torch.where(sides[:, None] < 0, -a, a)
         across = (self.coupling @ a[:, :, None])[:, :, 0]
-        return across / across.norm(dim=1, keepdim=True).clamp_min(1e-30), a
+        across = across / across.norm(dim=1, keepdim=True).clamp_min(1e-30)
+        return sphere.project(self.tangent(torch.cat([u + across, a], dim=1)))
 
     def tangent(self, z: Tensor) -> Tensor:
         """The part of z across w, and across √g on the classes that can move."""
@@ -324,94 +336,25 @@ class _AllRows:
         return total / self._n
 
 
-class _Lowest(NamedTuple):
-    """Lowest eigenpair (u, a) of [[S, −C], [−Cᵀ, 0]] for M memories."""
-
-    u: Tensor  # (M, N)
-    a: Tensor  # (M, C+1)
-    value: Tensor  # (M,)
-    error: Tensor  # (M,) residual of this pair and of the lowest one of S, in units of the scale
-    saddle: Tensor  # (M,) value < −tol·scale
-    minimum: Tensor  # (M,) no eigenvalue is below −tol·scale
-
-
 def _lowest(
-    form: SplitForm,
-    scale: Tensor,
-    tol: float,
-    accuracy: float = 1e-6,
-    max_products: int = 200,
-    generator: torch.Generator | None = None,
-) -> _Lowest:
-    """Rayleigh–Ritz over span(V) for u and all classes for a, V enlarged by residuals.
+    form: SplitForm, start: Tensor, accuracy: Tensor, max_products: int = 200
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Lowest eigenpairs z (M, K) and values (M,) of the form, and their residuals (M,)."""
+    steps = min(_STEPS, max_products)
+    z, value, residual, _ = restarted(
+        form.product, form.tangent, start, steps=steps, cycles=max_products // steps,
+        enough=lambda value, residual: _error(value, residual) <= accuracy,
+    )  # fmt: skip
+    return z, -value, _error(value, residual)
 
-    V grows by the residuals of two pairs, the lowest of the whole form and the lowest of S alone.
-    If C = 0, (0, a) is an exact eigenpair of value 0, whose residual says nothing about S.
-    """
+
+def _error(value: Tensor, residual: Tensor) -> Tensor:
+    """The length of a residual that is relative to the value."""
+    return residual * value.abs().clamp_min(torch.finfo(value.dtype).tiny)
+
+
+def random_tangent(w: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Unit rows, each orthogonal to its memory."""
     generator = torch.Generator().manual_seed(0) if generator is None else generator
-    noise = torch.randn(form.w.shape, generator=generator, dtype=torch.float64).to(form.w.device)
-    norm = torch.linalg.eigvalsh(form.coupling.mT @ form.coupling)[:, -1].clamp_min(0.0)
-    labeled = (form.root > 0).sum(1) > 1  # else there is no a
-    queue = [form.steepest()[0], sphere.to_tangent(form.w, noise)]
-    basis: list[Tensor] = []
-    images: list[Tensor] = []
-    left = max_products
-    while True:
-        fresh = False
-        for v in queue[:left]:
-            v = _orthogonal(form.w, basis, v)
-            if bool(v.any()):
-                basis.append(v)
-                images.append(sphere.to_tangent(form.w, form.curvature(v)))
-                left, fresh = left - 1, True
-        v, s_v = torch.stack(basis, 1), torch.stack(images, 1)  # (M, K, N)
-        u, a, value, more = _ritz(v, s_v, form.coupling, form.root)
-        plain, _, lowest, rest = _ritz(v, s_v, form.coupling[:, :, :0], form.root[:, :0])
-        missed = rest.norm(dim=1)
-        error = torch.maximum(more.norm(dim=1), missed) / scale
-        # S ⪰ s and |Cᵀu| ≤ |C||u| bound the whole form from below.
-        s = lowest - missed
-        floor = torch.where(labeled, (s - (s * s + 4 * norm).sqrt()) / 2, s)
-        saddle = value < -tol * scale
-        minimum = ~saddle & ((floor >= -tol * scale) | (value / scale - error >= -tol))
-        sought = (error > accuracy) | ~(saddle | minimum)
-        if left == 0 or not fresh or not bool(sought.any()):
-            return _Lowest(u, a, value, error, saddle, minimum)
-        # What is left of a pair that was found is rounding.
-        queue = [torch.where(sought[:, None], v, 0.0) for v in (more, rest)]
-        if len(basis) + 2 > _MAX_BASIS:
-            basis, images, queue = [], [], [u, plain, *queue]
-
-
-def _orthogonal(w: Tensor, basis: list[Tensor], v: Tensor) -> Tensor:
-    """Part of v (M, N) outside the basis, of unit length, or 0 if nothing is left."""
-    size = v.norm(dim=1, keepdim=True)
-    for _ in range(2):  # once is not enough in floating point
-        for b in basis:
-            v = v - (b * v).sum(1, keepdim=True) * b
-        v = sphere.to_tangent(w, v)
-    norm = v.norm(dim=1, keepdim=True)
-    empty = norm <= 1e-13 * size
-    return torch.where(empty, 0.0, v / norm.masked_fill(empty, 1.0))
-
-
-def _ritz(
-    v: Tensor, s_v: Tensor, coupling: Tensor, root: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Lowest Ritz pair (u, a), its value, and its residual S u − C a − λ u, all of it in u."""
-    k = v.shape[1]
-    top, cross = v @ s_v.mT, -v @ coupling  # (M, K, K), (M, K, C+1)
-    size = (top.abs().sum((1, 2)) + cross.abs().sum((1, 2))).clamp_min(1e-300)[:, None, None]
-    # Directions that do not exist must not win with their eigenvalue 0: they get 2 and more.
-    outside = torch.diag_embed((root == 0).to(v.dtype))
-    barred = 2 * (outside + root[:, :, None] * root[:, None, :])  # (M, C+1, C+1)
-    missing = ((v * v).sum(2) < 0.5) * (2 + torch.arange(k).to(v) / k)
-    top, cross = top / size + torch.diag_embed(missing), cross / size
-    matrix = torch.cat([torch.cat([top, cross], 2), torch.cat([cross.mT, barred], 2)], 1)
-    values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
-    value, vector = values[:, 0] * size[:, 0, 0], vectors[:, :, 0]
-    u = torch.einsum("pk,pkn->pn", vector[:, :k], v)
-    a = vector[:, k:]
-    left = torch.einsum("pk,pkn->pn", vector[:, :k], s_v)
-    left = left - torch.einsum("pny,py->pn", coupling, a) - value[:, None] * u
-    return u, a, value, left
+    u = sphere.sample_uniform(*w.shape, generator=generator, dtype=w.dtype, device=w.device)
+    return sphere.project(sphere.to_tangent(w, u))

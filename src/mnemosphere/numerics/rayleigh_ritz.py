@@ -55,6 +55,27 @@ def rayleigh_ritz(
     return u, spread, relative_residual(u, image, spread)
 
 
+def restarted(
+    product: Callable[[Tensor], Tensor],
+    tangent: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    steps: int,
+    cycles: int,
+    enough: Callable[[Tensor, Tensor], Tensor],
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """The same again and again from the vectors found, and how many times.
+
+    Until quotients and residuals are `enough` for every memory, `cycles` times at most.
+    """
+    u, taken = start, 0
+    while True:
+        u, value, residual = rayleigh_ritz(product, tangent, u, steps)
+        taken += 1
+        if taken == cycles or bool(enough(value, residual).all()):
+            return u, value, residual, taken
+
+
 def relative_residual(u: Tensor, image: Tensor, spread: Tensor) -> Tensor:
     """‖A u − (uᵀAu)u‖ / |uᵀAu| of unit vectors u (M, K) with their images and quotients (M,)."""
     error = (image - spread[:, None] * u).norm(dim=1)

@@ -3,8 +3,6 @@
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import (
     Callback,
-    Convergence,
-    EarlyStopping,
     PassRecord,
     Run,
     SplitRecord,
@@ -24,9 +22,7 @@ __all__ = [
     "Adam",
     "Callback",
     "Checkpoint",
-    "Convergence",
     "DistributedError",
-    "EarlyStopping",
     "FitResult",
     "FixedPoint",
     "Lineage",

@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.solver import SolverState
 
-__all__ = ["Callback", "Convergence", "EarlyStopping", "Pass", "PassRecord", "Run", "SplitRecord"]
+__all__ = ["Callback", "Pass", "PassRecord", "Run", "SplitRecord"]
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,9 @@ class Run:
     state: SolverState
     generator: torch.Generator
     max_iter: int
-    n_rows: int = 0  # of a pass
     n_bytes: int = 0  # that a pass reads from files
     stage: str = ""  # names a part of a longer training, such as a phase of growth
-    fingerprint: str = ""  # of the data and the settings; empty where no callback needs it
+    fingerprint: str = ""  # of the start and the settings; empty where no callback needs it
     best: Parameters | None = None  # by validation loss
     best_loss: float = math.inf
     waited: int = 0  # passes since the best
@@ -99,6 +98,17 @@ class Run:
             self.best, self.best_loss, self.waited = params, record.validation_loss, 0
         else:
             self.waited += 1
+
+    def converged(self, tol: float) -> bool:
+        """Whether the last pass changed the mean loss by less than `tol` relative.
+
+        Or an exact fixed-point step moved the parameters by less than that.
+        """
+        if len(self.history) < 2:
+            return False
+        last, before = self.history[-1], self.history[-2]
+        small_step = last.residual is not None and last.residual < tol
+        return small_step or abs(before.loss - last.loss) < tol * abs(last.loss)
 
 
 class Callback:
@@ -259,37 +269,3 @@ class Callback:
         >>> _ = clf.set_params(callbacks=[Report()]).fit(X_train, y_train)
         True
         """
-
-
-@dataclass(frozen=True)
-class Convergence(Callback):
-    """Stop where a pass changes the mean loss by less than `tol` relative.
-
-    Or where an exact fixed-point step moves the parameters by less than that.
-    """
-
-    tol: float
-
-    def stop_reason(self, run: Run) -> str | None:
-        """'converged', or None."""
-        if len(run.history) < 2:
-            return None
-        last, before = run.history[-1], run.history[-2]
-        small_step = last.residual is not None and last.residual < self.tol
-        small_gain = abs(before.loss - last.loss) < self.tol * abs(last.loss)
-        return "converged" if small_step or small_gain else None
-
-
-@dataclass(frozen=True)
-class EarlyStopping(Callback):
-    """Stop after `patience` passes without a lower validation loss."""
-
-    patience: int
-
-    def __post_init__(self) -> None:
-        if self.patience < 1:
-            raise ValueError(f"patience must be >= 1, got {self.patience}")
-
-    def stop_reason(self, run: Run) -> str | None:
-        """'stopped early', or None."""
-        return "stopped early" if run.waited >= self.patience else None

@@ -11,7 +11,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from mnemosphere.files import (
@@ -22,16 +21,6 @@ from mnemosphere.files import (
     write_tensors,
 )
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.schema import (
-    Array,
-    check_fields,
-    check_tensors,
-    maybe,
-    number,
-    records_of,
-    text,
-    whole,
-)
 from mnemosphere.training.callbacks import Callback, Pass, PassRecord, Run
 from mnemosphere.training.solver import SolverState
 
@@ -39,12 +28,6 @@ __all__ = ["Checkpoint"]
 
 FORMAT, RUN_FORMAT = "mnemosphere-checkpoint", "mnemosphere-run"
 VERSION = 6
-_HEADER = {
-    "format": text, "version": whole(), "fingerprint": text, "best_loss": maybe(number()),
-    "waited": whole(), "history": records_of(PassRecord),
-    # of the pass in progress; without one, 0
-    "batches": whole(), "rows": whole(), "seconds": number(0),
-}  # fmt: skip
 _SHOWN = 100  # characters of a setting
 _TRY = (
     "delete it, or choose another path; with {run} in the path every run has files of its own, "
@@ -111,13 +94,11 @@ class Checkpoint(Callback):
         self._key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         path = self._place("run")
         if not path.exists():
-            header = {"format": RUN_FORMAT, "version": VERSION, "identity": dict(identity)}
-            write_tensors(path, {}, {**header, "seed": seed})
+            about = {"format": RUN_FORMAT, "version": VERSION, "identity": dict(identity)}
+            write_tensors(path, {}, {**about, "seed": seed})
             return seed
         header, _ = read_tensors(path, RUN_FORMAT, VERSION)
-        stored, drawn = header.get("identity"), header.get("seed")
-        if not isinstance(stored, dict) or type(drawn) is not int or not 0 <= drawn < 2**32:
-            raise ValueError(f"{path} is damaged: it names no run; delete it")
+        stored, drawn = header["identity"], int(header["seed"])
         as_text = json.dumps  # NaN is not equal to itself
         other = next((k for k in identity if as_text(stored.get(k)) != as_text(identity[k])), None)
         if other is not None:
@@ -182,10 +163,7 @@ class Checkpoint(Callback):
             raise ValueError(
                 f"checkpoint {path} is of another run (its data or settings differ): {_TRY}"
             )
-        try:
-            _fill(run, header, tensors)
-        except (KeyError, RuntimeError, ValueError) as error:
-            raise ValueError(f"checkpoint {path} is damaged: {error}; delete it") from error
+        _fill(run, header, tensors)
         passes = run.n_iter + (header["batches"] > 0)
         if passes > run.max_iter:
             raise ValueError(
@@ -195,51 +173,18 @@ class Checkpoint(Callback):
 
 
 def _fill(run: Run, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Set the run to what was stored; ValueError where that is no run of these sizes."""
-    check_fields(header, _HEADER)
-    history = [PassRecord(**record) for record in header["history"]]
-    if [record.n_iter for record in history] != list(range(1, len(history) + 1)):
-        raise ValueError("its passes are not counted from 1")
-    generator = run.generator.get_state()
-    like = {"generator": _like(generator)}
-    for part, values in (("params", run.params.to_tensors()), ("state", run.state)):
-        like |= {f"{part}.{name}": _like(value) for name, value in values.items()}
-    if header["best_loss"] is not None:
-        like |= {f"best.{name}": _like(v) for name, v in run.params.to_tensors().items()}
-    if header["batches"]:
-        like |= _like_partial(run.params, generator, sums="pass.sums.w_bar" in tensors)
-    check_tensors(tensors, like, {})
-    device = run.params.w.device
-    read = {
-        part: Parameters.from_file(tensors, part, device=device)
-        for part in (("params",) if header["best_loss"] is None else ("params", "best"))
-    }
-    run.generator.set_state(tensors["generator"])
+    """Set the run to what was stored, which the seal and the fingerprint of the file vouch for."""
+    device, best = run.params.w.device, header["best_loss"]
+    run.params = Parameters.from_file(tensors, "params", device=device)
+    if best is not None:
+        run.best, run.best_loss = Parameters.from_file(tensors, "best", device=device), best
     state = strip_prefix(tensors, "state")
     run.state = {name: state[name].to(old.device) for name, old in run.state.items()}
-    run.params, run.best = read["params"], read.get("best")
-    run.waited, run.history = header["waited"], history
-    if run.best is not None:
-        run.best_loss = float(header["best_loss"])
+    run.generator.set_state(tensors["generator"])
+    run.waited = header["waited"]
+    run.history = [PassRecord(**record) for record in header["history"]]
     if header["batches"]:
         partial = strip_prefix(tensors, "pass")
         run.current = Pass(
             partial.pop("begun"), header["batches"], header["rows"], header["seconds"], partial
         )
-
-
-def _like_partial(params: Parameters, generator: Tensor, *, sums: bool) -> dict[str, Array]:
-    """What is known in the middle of a pass: see `Steps.partial`."""
-    number = torch.zeros((), dtype=torch.float64)
-    like = {"begun": generator, "loss": number, "count": number}
-    if sums:
-        found = {"w_bar": params.w, "p_bar": params.p, "overlap": params.w[:, 0], "loss": number,
-                 "count": number}  # fmt: skip
-        like |= {f"sums.{name}": t for name, t in found.items()}
-    return {f"pass.{name}": _like(tensor) for name, tensor in like.items()}
-
-
-def _like(tensor: Tensor) -> Array:
-    """Of the same shape and type."""
-    kind = str(tensor.dtype).removeprefix("torch.")
-    return Array(" ".join(map(str, tensor.shape)), kind, nan=tensor.is_floating_point())

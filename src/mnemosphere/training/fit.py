@@ -17,8 +17,6 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import (
     Callback,
-    Convergence,
-    EarlyStopping,
     PassRecord,
     Run,
     SplitRecord,
@@ -82,7 +80,7 @@ def fit(
 ) -> FitResult:
     """Train until convergence, early stopping, max_iter passes or Ctrl-C.
 
-    tol and patience are `Convergence` and `EarlyStopping` among the callbacks; 0 and None switch
+    tol: as `Run.converged` has it; patience: passes without a lower validation loss; 0 and None switch
     them off. With `validation`, its loss is taken after every pass and the best parameters are
     returned. `stage` names this part of a longer training to a `Checkpoint` among the callbacks.
     `state` is the solver's to start with, where it goes on from an earlier run. `noise` is laid
@@ -90,22 +88,15 @@ def fit(
     """
     given, group = dict(locals()), current()
     _check(params, dataset, solver, rule, max_iter, validation, patience)
-    watchers = [
-        *([Convergence(tol)] if tol > 0 else []),
-        *([EarlyStopping(patience)] if patience is not None else []),
-        *callbacks,
-    ]
+    watchers = callbacks if group.first else ()  # one process watches, stops and stores
     run = Run(
         params=params,
         state=solver.start(params) if state is None else state,
         generator=torch.Generator().manual_seed(0) if generator is None else generator,
         max_iter=max_iter,
-        n_rows=dataset.n_rows,
         n_bytes=dataset.n_bytes,
         stage=stage,
     )
-    if not group.first:
-        watchers = []  # one process watches, stops and stores
     if any(callback.needs_fingerprint for callback in watchers):
         run.fingerprint = _fingerprint({**given, "processes": group.size})
     for callback in watchers:
@@ -115,7 +106,7 @@ def fit(
     kind = GroupSteps if group.many else steps_for(run.params, dataset, solver)
     steps = kind(run.params, run.state, solver, rule, noise)
     try:
-        while (stop := group.broadcast(_stop_reason(run, watchers))) is None:
+        while (stop := group.broadcast(_stop_reason(run, tol, patience, watchers))) is None:
             began = steps.one_pass(dataset, run, watchers)
             found = steps.read()
             run.add(_record(found[0], steps, run, validation, rule, phase, began), *found)
@@ -160,30 +151,38 @@ def _check(
         next(validation.batches(None)).check(params)
     if max_iter < 1:
         raise ValueError(f"max_iter must be >= 1, got {max_iter}")
+    if patience is not None and patience < 1:
+        raise ValueError(f"patience must be >= 1, got {patience}")
     if patience is not None and validation is None:
         raise ValueError("patience needs validation rows: pass validation=")
 
 
 def _fingerprint(given: dict[str, object]) -> str:
-    """All that tells a run from another."""
+    """All that tells a part of a training from another."""
     return repr({n: _identity(value) for n, value in given.items() if n not in _NOT_OF_A_RUN})
 
 
 def _identity(value: object) -> object:
-    """What tells an argument of `fit` from another."""
-    if isinstance(value, Parameters):
-        return checksum(value.to_tensors(), {})
+    """What tells an argument of `fit` from another; rows are known by `Callback.identify`."""
+    if isinstance(value, Dataset):
+        return value.n_rows
     if isinstance(value, torch.Generator):
-        return checksum({"": value.get_state()}, {})
-    if isinstance(value, dict):
-        return checksum(value, {})
-    return value.checksum() if hasattr(value, "checksum") else value
+        value = {"": value.get_state()}
+    elif isinstance(value, Parameters):
+        value = value.to_tensors()
+    return checksum(value, {}) if isinstance(value, dict) else value
 
 
-def _stop_reason(run: Run, watchers: Sequence[Callback]) -> str | None:
-    reasons = [callback.stop_reason(run) for callback in watchers]
-    found = next((reason for reason in reasons if reason is not None), None)
-    return "max_iter" if found is None and run.n_iter >= run.max_iter else found
+def _stop_reason(
+    run: Run, tol: float, patience: int | None, watchers: Sequence[Callback]
+) -> str | None:
+    reasons = [
+        "converged" if run.converged(tol) else None,
+        "stopped early" if patience is not None and run.waited >= patience else None,
+        *(callback.stop_reason(run) for callback in watchers),
+        "max_iter" if run.n_iter >= run.max_iter else None,
+    ]
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _record(

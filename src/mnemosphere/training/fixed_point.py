@@ -12,7 +12,13 @@ from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import Statistics, log_joint
-from mnemosphere.model.m_step import approach_memories, bound, maximize_bound_from
+from mnemosphere.model.m_step import (
+    approach_memories,
+    bound,
+    class_weights,
+    move_memories,
+    share_out,
+)
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import mean_resultant
@@ -174,19 +180,17 @@ class FixedPoint(Solver):
         self, params: Parameters, state: SolverState
     ) -> tuple[Parameters, SolverState]:
         """The step, its multipliers kept as a start for those of the next."""
-        params, found = maximize_bound_from(
-            params, state["w_bar"], state["p_bar"],
-            (state["row_multipliers"], state["col_multipliers"]),
-            learn_beta=self.learn_beta, hold_weights=not self.learn_weights,
-        )  # fmt: skip
-        if found is None:
-            return params, state
-        names = "row_multipliers", "col_multipliers"
-        kept = (
-            torch.where(m.isfinite(), m, 0.0).to(state[n])
-            for n, m in zip(names, found, strict=True)
+        p_bar = state["p_bar"]
+        params = move_memories(params, state["w_bar"], p_bar, learn_beta=self.learn_beta)
+        if self.learn_weights:
+            return share_out(params, p_bar), state
+        before = state["row_multipliers"], state["col_multipliers"]
+        params, found = class_weights(params, p_bar, before)
+        rows, cols = (
+            torch.where(new.isfinite(), new, 0.0).to(old)
+            for new, old in zip(found, before, strict=True)
         )
-        return params, {**state, **dict(zip(names, kept, strict=True))}
+        return params, {**state, "row_multipliers": rows, "col_multipliers": cols}
 
     def label_counts(self, state: SolverState, n_rows: int) -> Tensor:
         """Label weights of the rows that each component answers for, (P+1, C+1), in rows."""

@@ -23,16 +23,13 @@ _ROUND = 64  # batches of a pass for one exact step, between two sums over the p
 
 def share_run(group: Group, run: Run) -> None:
     """Give every process the run of rank 0: its start, or that of a checkpoint."""
-    device = run.params.w.device
-    best = None if run.best is None else run.best.to(device="cpu")
-    params, best, state, drawn, rest, now = group.broadcast((
-        run.params.to(device="cpu"), best, {k: t.cpu() for k, t in run.state.items()},
-        run.generator.get_state(), (run.best_loss, run.waited, run.history), run.current,
-    ))  # fmt: skip
-    run.params, run.best = params.to(device=device), best and best.to(device=device)
-    run.state = {name: t.to(device) for name, t in state.items()}
+    names = ("params", "best", "state", "best_loss", "waited", "history", "current")
+    found, drawn = group.broadcast(
+        ({name: getattr(run, name) for name in names}, run.generator.get_state())
+    )
+    for name, value in found.items():
+        setattr(run, name, value)
     run.generator.set_state(drawn)
-    (run.best_loss, run.waited, run.history), run.current = rest, now
 
 
 class GroupSteps(Steps):

@@ -141,11 +141,8 @@ class Steps:
     # Results
 
     def read(self) -> tuple[Parameters, SolverState]:
-        """The parameters and the state as they are now; copies of what inference mode made."""
-        made = (*self._params.to_tensors().values(), *self._state.values())
-        if any(t.is_inference() for t in made):
-            return self._params.clone(), _copy_state(self._state)
-        return self._params, self._state
+        """Copies of the parameters and the state as they are now."""
+        return self._params.clone(), _copy_state(self._state)
 
     def final_state(self) -> SolverState:
         """The state after the last pass."""
@@ -227,10 +224,6 @@ class CapturedSteps(Steps):
         """What the solver has left to do after the last batch of a pass."""
         super().end_pass(batch, n_rows)
         self._write()
-
-    def read(self) -> tuple[Parameters, SolverState]:
-        """Copies of the parameters and the state as they are now."""
-        return self._params.clone(), _copy_state(self._state)
 
     def _record(self, batch: Batch, share: float) -> tuple[Batch, Captured]:
         with torch.inference_mode(False):  # batches are taken to it outside of steps
