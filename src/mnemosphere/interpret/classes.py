@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mnemosphere.checks import checked
 from mnemosphere.fitted import Examples, FittedModel, Floats, as_numpy
-from mnemosphere.interpret.editing import directed
+from mnemosphere.interpret.editing import directed, rows_of, with_weights
 from mnemosphere.interpret.exemplars import row_texts
 from mnemosphere.labels import OUT_OF_SCOPE, Labels
 from mnemosphere.model import retrieval
@@ -235,7 +235,7 @@ def _imprint(
         mass[column] += (1 - model.smoothing) * len(x)
     votes, density = model.votes, model.density
     rows = new if model.is_joint else near  # a density of its own holds rows as they are
-    return _with_weights(
+    return with_weights(
         model, torch.cat([votes.w, new.to(votes.w)]), extended(votes.p, 0.0, weight),
         torch.cat([density.w, rows.to(density.w)]),
         extended(density.p, model.smoothing, density_weight),
@@ -339,19 +339,14 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     rows = kept if model.is_joint else _of_others(model.density.p, column)
     rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
-    return _with_weights(
-        thin, votes.w[kept], _rows_of(votes.p, kept), density.w[rows], _rows_of(density.p, rows)
+    return with_weights(
+        thin, votes.w[kept], rows_of(votes.p, kept), density.w[rows], rows_of(density.p, rows)
     ).replace(exemplars=behind)
 
 
 def _of_others(p: Tensor, column: int) -> Tensor:
     """Numbers of the memories whose commonest class is another one."""
     return (p[1:, :-1].argmax(1) != column).nonzero()[:, 0]
-
-
-def _rows_of(p: Tensor, memories: Tensor) -> Tensor:
-    """Class weights of the uniform component and of these memories."""
-    return torch.cat([p[:1], p[1:][memories]])
 
 
 @checked
@@ -444,7 +439,7 @@ def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> Fi
         held = replace(held, predicted=place[held.predicted])
     mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
     votes, density = model.votes, model.density
-    return _with_weights(
+    return with_weights(
         model,
         votes.w,
         votes.p.double() @ table,
@@ -452,16 +447,3 @@ def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> Fi
         density.p.double() @ table,
         votes.prior.double() @ table,
     ).replace(classes=classes[order], label_mass=mass, calibration=held)
-
-
-def _with_weights(
-    model: FittedModel, w: Tensor, p: Tensor, density_w: Tensor, density_p: Tensor,
-    prior: Tensor | None = None,
-) -> FittedModel:  # fmt: skip
-    """The model with other memories, class weights and frequencies, scaled to sum to 1."""
-    prior = model.votes.prior if prior is None else prior
-    p, own, prior = (part.double() / part.double().sum() for part in (p, density_p, prior))
-    votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w))
-    own = own.to(density_w)
-    density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
-    return model.changed(votes, density, calibration=model.calibration, exemplars=model.exemplars)
