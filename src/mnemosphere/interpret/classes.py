@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
@@ -81,9 +81,7 @@ def extend(
     x = directed(model, X).double()
     wide, column = model, len(names)  # "none of them"
     if label != OUT_OF_SCOPE:
-        table = torch.eye(len(names) + 1, dtype=torch.float64)
-        table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
-        wide = _map_classes(model, _with_label(names, label, model.classes), table)
+        wide = _map_classes(model, _with_label(names, label, model.classes))
         column = wide.classes.tolist().index(label)
     mass, new = wide.label_mass, wide is not model
     if mass is not None and new:  # smoothing is spread over one more column
@@ -332,9 +330,7 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     kept = _of_others(model.votes.p, column)
     if n_classes == 1 or not len(kept):
         raise ValueError(f"every memory is of class {label!r}: none would be left")
-    left = [k for k in range(n_classes + 1) if k != column]
-    table = torch.eye(n_classes + 1, dtype=torch.float64)[:, left]
-    thin = _map_classes(model, np.delete(model.classes, column), table)
+    thin = _map_classes(model, np.delete(model.classes, column), [column])
     votes, density = thin.votes, thin.density
     rows = kept if model.is_joint else _of_others(model.density.p, column)
     rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
@@ -377,11 +373,7 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
     names = model.classes[others].tolist()
     if into in names:
         raise ValueError(f"there is a class {into!r} already: merge it too, or take another name")
-    table = torch.zeros(len(model.classes) + 1, len(others) + 2, dtype=torch.float64)
-    table[others, np.arange(len(others))] = 1.0
-    table[columns, len(others)] = 1.0
-    table[-1, -1] = 1.0
-    return _map_classes(model, _with_label(names, into, model.classes), table)
+    return _map_classes(model, _with_label(names, into, model.classes), columns, len(others))
 
 
 @checked
@@ -413,11 +405,8 @@ def rename_class(model: FittedModel, label: object, into: object) -> FittedModel
 def hide_class(model: FittedModel, label: object) -> FittedModel:
     """The model with a class as part of "none of them": `predict` never names it."""
     column = model.classes.tolist().index(label)
-    others = [k for k in range(len(model.classes) + 1) if k != column]
-    table = torch.eye(len(model.classes) + 1, dtype=torch.float64)[:, others]
-    table[column, -1] = 1.0
     names = np.array(np.delete(model.classes, column).tolist())  # of numbers, if they are
-    return _map_classes(model, names, table)
+    return _map_classes(model, names, [column], len(names))
 
 
 def _with_label(names: list[Any], label: object, like: NDArray[Any]) -> NDArray[Any]:
@@ -428,10 +417,22 @@ def _with_label(names: list[Any], label: object, like: NDArray[Any]) -> NDArray[
     return np.array([*names, label])
 
 
-def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> FittedModel:
-    """Columns of p, by a table (C+1, C'+1) of what goes where; classes (C',) are put in order."""
-    order = np.argsort(classes, kind="stable")
-    table = torch.cat([table[:, :-1][:, order], table[:, -1:]], 1).to(model.device)
+def _map_classes(
+    model: FittedModel, classes: NDArray[Any], columns: ArrayLike = (), into: int | None = None
+) -> FittedModel:
+    """The model with classes (C',), which are put in order: all but those of `columns`, then new ones.
+
+    into: the place of the class that those of `columns` become, C': "none of them"; None: they go.
+    """
+    order, moved = np.argsort(classes, kind="stable"), np.asarray(columns, dtype=np.int64)
+    others = np.setdiff1d(np.arange(len(model.classes)), moved)
+    shape = len(model.classes) + 1, len(classes) + 1
+    table = torch.zeros(shape, dtype=torch.float64)  # what goes where
+    table[others, np.arange(len(others))] = 1.0
+    table[-1, -1] = 1.0
+    if into is not None:
+        table[moved, into] = 1.0
+    table = table[:, np.append(order, len(classes))].to(model.device)
     held = model.calibration
     if held is not None:  # the places of classes; those of none are −1
         named = as_numpy(table)[:, :-1]
