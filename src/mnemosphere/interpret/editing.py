@@ -19,7 +19,6 @@ from torch import Tensor
 from mnemosphere.checks import checked
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.fitted import FittedModel, as_numpy, check_whole
-from mnemosphere.interpret.certify import labeled_rows
 from mnemosphere.model.class_reading import with_floor
 from mnemosphere.model.merge import merge
 from mnemosphere.model.prior import reweighted
@@ -181,7 +180,7 @@ def shrink(
     3
     """
     check_whole(n_memories, "n_memories")
-    rows = labeled_rows(model, X, y)
+    rows = model.labeled(X, y)
     return model.with_trained(merge(model.trained, rows, int(n_memories), model.rule)[0])
 
 
