@@ -15,7 +15,7 @@ import mnemosphere as mn
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.features import Features
 from mnemosphere.fitted import FittedModel
-from mnemosphere.interpret.radius import certified_angles, input_radius
+from mnemosphere.interpret.radius import Bound, input_radius
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
 
@@ -27,6 +27,10 @@ CASES = {
 
 def unit(x):
     return x / x.norm(dim=-1, keepdim=True)
+
+
+def certified_angles(params, x, precision=torch.float64):
+    return Bound(params, torch.finfo(precision).eps).angles(x.double())
 
 
 def random_params(seed, n_features, n_memories, n_classes, beta, uniform):

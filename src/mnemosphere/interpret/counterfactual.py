@@ -102,12 +102,6 @@ class Counterfactual(Shown):
     columns: Encoding = field(repr=False)
     names: list[str]
 
-    @property
-    def distance(self) -> NDArray[Any]:
-        """Root mean square of the change over the features in standard units, ndarray of shape (n,)."""
-        found: NDArray[Any] = np.sqrt(np.mean(self.change**2, axis=1))
-        return found
-
     def length(self, row: int) -> float | None:
         """Compute how far the changed row is, in the unit of `certified_radius`.
 

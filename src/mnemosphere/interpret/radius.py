@@ -142,7 +142,7 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     """
     stored, classes = model.stored(X), model.classes
     votes, normalizer = model.precise_votes, model.normalizer.to(stored.device)
-    bound = _Bound(votes, torch.finfo(model.votes.w.dtype).eps)
+    bound = Bound(votes, torch.finfo(model.votes.w.dtype).eps)
     units = unit_chunks(stored, normalizer, torch.float64)
     found = []
     for (_, raw), (unit, lost) in zip(stored.chunks(), units, strict=True):
@@ -159,7 +159,7 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
 
 
 def _radius_of_rows(
-    bound: _Bound, normalizer: Normalizer, x: Tensor, unit: Tensor, lost: Tensor
+    bound: Bound, normalizer: Normalizer, x: Tensor, unit: Tensor, lost: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(angle, radius, class, next class) of rows x (B, N), which are `unit` on the sphere, (B,) each.
 
@@ -181,16 +181,6 @@ def _radius_of_rows(
     return angle, radius, label, other.masked_fill(partly, -1)
 
 
-def certified_angles(
-    votes: Votes, x: Tensor, precision: torch.dtype = torch.float64
-) -> CertifiedAngles:
-    """Certified angles of unit rows (n, N) among the classes, all columns of p but the last.
-
-    precision: of the unit rows that `predict` takes the class of; its rounding is in the margin.
-    """
-    return _Bound(votes, torch.finfo(precision).eps).angles(x.double())
-
-
 class _Terms(NamedTuple):
     """What the bound needs of B rows."""
 
@@ -201,8 +191,11 @@ class _Terms(NamedTuple):
     across: Tensor  # (B, P+1) v_⊥
 
 
-class _Bound:
-    """What all rows share."""
+class Bound:
+    """Certified angles and lengths among the classes, all columns of p but the last.
+
+    eps: of the unit rows that `predict` takes the class of; their rounding is in the margin.
+    """
 
     def __init__(self, votes: Votes, eps: float) -> None:
         params = votes.to(dtype=torch.float64)

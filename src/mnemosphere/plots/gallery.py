@@ -150,11 +150,11 @@ def _tiles(
 
 def _font(ax: Axes, width_units: float, height_units: float) -> float:
     """Font size of names that fill their band, between 6.5 and 10 points."""
-    box = ax.get_position()
-    owner, dpi = ax.figure.bbox, root_figure(ax).dpi
-    width, height = owner.width / dpi * box.width, owner.height / dpi * box.height
-    tile = min(width / width_units, height / height_units)  # about how wide it will come out
-    return float(np.clip(72 * tile * _BAND * 0.6, 6.5, 10.0))
+    box = ax.get_window_extent()
+    tile = min(
+        box.width / width_units, box.height / height_units
+    )  # about how wide it will come out
+    return float(np.clip(72 / root_figure(ax).dpi * tile * _BAND * 0.6, 6.5, 10.0))
 
 
 def _feature_map(
