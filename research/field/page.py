@@ -14,7 +14,6 @@ from mnemosphere.plots.style import (
     VERMILLION,
     figure_style,
     new_figure,
-    plain_log,
 )
 from research import report
 from research.field import methods, scores, summary
@@ -23,6 +22,7 @@ from research.field.parts import PARTS
 from research.field.store import RESULTS, Results
 from research.pages.marks import markdown
 from research.pages.stored import Table, measured_on, source, sources
+from research.plots.axes import plain_log
 from research.plots.ranks import critical_difference
 from research.report import Json
 

@@ -16,11 +16,11 @@ from mnemosphere.plots.style import (
     PALETTE,
     figure_style,
     new_figure,
-    plain_log,
     root_figure,
 )
 from research.paper.classification import NAMES, SOLVERS, key, label
 from research.paper.experiment import load_arrays
+from research.plots.axes import plain_log
 from research.report import Json
 
 _LINE: dict[str, Literal["-", "--"]] = {"sgd": "-", "fixed-point": "--"}

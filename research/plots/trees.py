@@ -23,8 +23,8 @@ from mnemosphere.plots.style import (
     figure_style,
     new_figure,
     plain,
-    plain_log,
 )
+from research.plots.axes import plain_log
 
 _COLORS = mpl.colormaps["tab10"].colors  # type: ignore[attr-defined]
 _OF_RUNS = (BLUE, VERMILLION, GREEN)

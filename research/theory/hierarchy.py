@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from torch import Tensor
 
-from mnemosphere.plots.style import plain_log
 from mnemosphere.theory import (
     OrderParameters,
     SaddlePointProblem,
@@ -31,6 +30,7 @@ from mnemosphere.theory import (
 from mnemosphere.theory.saddle_point import conjugate, mean_memories, residual
 from mnemosphere.theory.stability import antisymmetric_matrix, antisymmetric_spectrum
 from research.plots import theory as pictures
+from research.plots.axes import plain_log
 from research.theory.continuation import newton
 from research.theory.setting import StepDone, no_progress
 

@@ -25,11 +25,12 @@ from torch import Tensor
 
 from mnemosphere.data.completion import fill_missing
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.prepare import on_sphere, unit_chunks
+from mnemosphere.data.prepare import on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.features import Features
-from mnemosphere.labels import class_index
+from mnemosphere.labels import Encoded, class_index, encode, row_weights, sample_weights
 from mnemosphere.model import kernel, objectives, retrieval
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import label_frequencies, net_class_weights, without_floor
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.merge import alike
@@ -364,6 +365,35 @@ class FittedModel:
         x, lost = on_sphere(self.stored(X), self.normalizer, dtype or self.votes.w.dtype)
         self.normalizer.check_some_left(lost)
         return x, lost
+
+    def labeled(self, X: Any, y: Any = None, sample_weight: Any = None) -> Batch:
+        """Unit rows with label weights as training has them; a clusterer reads no y."""
+        stored = self.stored(X)
+        if self.is_classifier:
+            coded = self.encoded(y, stored)
+            class_weight = self.record.settings.get("class_weight")
+            targets, weight = coded.targets, row_weights(coded, class_weight, sample_weight)
+        else:  # one row of zeros stands for all of them
+            targets = torch.zeros(1, len(self.classes) + 1, dtype=torch.float64)
+            targets = targets.expand(stored.n_rows, -1)
+            weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+        return self.batch(stored, targets, weight)
+
+    def encoded(self, y: Any, stored: StoredRows) -> Encoded:
+        """Labels as those of training were encoded; rows may have none."""
+        return encode(
+            y, stored.n_rows, self.classes, unlabeled=self.record.settings.get("unlabeled"),
+            smoothing=self.smoothing, require_label=False, device=stored.device,
+        )  # fmt: skip
+
+    def batch(self, stored: StoredRows, targets: Tensor, weight: Tensor | None) -> Batch:
+        """Unit rows with these label weights; those without direction are left out, with a warning."""
+        x, lost = self.on_sphere(stored)
+        rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))
+        if not bool(lost.any()):
+            return rows
+        warn_set_aside(self.normalizer, stored, weight)
+        return rows.take(~lost)
 
     # Answers, as tensors on the device of the model.
 

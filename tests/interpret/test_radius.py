@@ -13,8 +13,9 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import mnemosphere as mn
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.rows import StoredRows
-from mnemosphere.interpret.radius import certified_angles, input_radius, radius_of_rows
+from mnemosphere.features import Features
+from mnemosphere.fitted import FittedModel
+from mnemosphere.interpret.radius import Bound, input_radius
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
 
@@ -26,6 +27,10 @@ CASES = {
 
 def unit(x):
     return x / x.norm(dim=-1, keepdim=True)
+
+
+def certified_angles(params, x, precision=torch.float64):
+    return Bound(params, torch.finfo(precision).eps).angles(x.double())
 
 
 def random_params(seed, n_features, n_memories, n_classes, beta, uniform):
@@ -278,9 +283,9 @@ def test_no_change_within_the_radius_of_a_metric_changes_the_class(model, kind):
     scaled = {"mean": torch.ones(n).double(), "scale": torch.full((n,), 2.0).double()}
     metric = randn(params.n_features, n + extra) * stretch
     normalizer = Normalizer(kind, metric=metric, **(scaled if extra else {}))
-    stored = StoredRows.of(rows.numpy(), torch.device("cpu"))
     classes = np.arange(params.n_columns - 1)
-    found = radius_of_rows(params, normalizer, stored, classes, torch.float64)
+    model = FittedModel("classifier", params, None, normalizer, Features(n), classes)
+    found = mn.interpret.certified_radius(model, rows.numpy())
     change = sphere_grid(211) * (2.0 if extra else 1.0)
     for share in (0.3, 0.8, 1 - 1e-9):
         length = torch.from_numpy(np.minimum(found.radius, 1e6)) * share

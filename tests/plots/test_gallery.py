@@ -58,20 +58,6 @@ def test_features_that_differ_most_by_memories(w):
     ax.figure.draw_without_rendering()
 
 
-def test_of_many_features_each_memory_names_its_strongest():
-    w = np.random.default_rng(3).normal(size=(P, 101))
-    names = [f"term {k}" for k in range(101)]
-    ax = plots.memories(w, feature_names=names, indices=[3, 1, 8])
-    wanted = []
-    for k in (3, 1, 8):
-        wanted += [f"#{k}", *(names[j] for j in np.argsort(-abs(w[k]))[:6])]
-    assert texts(ax) == wanted
-    lengths = [bar.get_width() for bar in ax.patches]
-    best = np.sort(abs(w[[3, 1, 8]]), axis=1)[:, :-7:-1]
-    np.testing.assert_allclose(lengths, 0.9 * best.ravel() / best.max())
-    ax.figure.draw_without_rendering()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

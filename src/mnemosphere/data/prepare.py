@@ -11,7 +11,9 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.schema import warn_user
 
+_NAMED = 5  # rows that a warning names
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
@@ -70,3 +72,18 @@ def _are_unit_rows(rows: StoredRows, normalizer: Normalizer, dtype: torch.dtype)
         return False
     most = 4 * torch.finfo(dtype).eps
     return all(bool(((x.norm(dim=1) - 1).abs() <= most).all()) for _, x in rows.chunks())
+
+
+def warn_set_aside(normalizer: Normalizer, given: StoredRows, weight: Tensor | None) -> None:
+    """Count and name the rows of X that have no direction, all copies of them."""
+    lost = torch.cat([without for _, without in unit_chunks(given, normalizer, torch.float64)])
+    if weight is not None:
+        lost &= weight > 0
+    numbers = given.call(lost.nonzero()[:, 0])
+    named = ", ".join(map(str, numbers[:_NAMED]))
+    more = ", …" if len(numbers) > _NAMED else ""
+    hint = "" if normalizer.extra else "; normalize='standard' would keep them"
+    warn_user(
+        f"{len(numbers)} of {given.n_rows} rows of X are {normalizer.no_direction}, so they have "
+        f"no direction and were set aside: row {named}{more}{hint}",
+    )

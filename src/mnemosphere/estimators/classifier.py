@@ -47,7 +47,6 @@ from mnemosphere.estimators.streaming import (
 )
 from mnemosphere.fitted import FittedModel, Floats, like, trained_with
 from mnemosphere.interpret import DecisionSummary, decision_summary
-from mnemosphere.interpret.certify import rows_to_certify
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.rejection import novelty_spread, predict_and_reject
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights, sample_weights
@@ -353,7 +352,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                     return self
                 weight = None if weight is None else weight[rest]
                 stored, targets = stored.take(rest), coded.targets[rest]
-                dataset = ArrayDataset(rows_to_certify(model, stored, targets, weight))
+                dataset = ArrayDataset(model.batch(stored, targets, weight))
             found = take_in_labeled(model, dataset, self.solver)
             self.model_ = sound(found)
         return self

@@ -24,7 +24,6 @@ from mnemosphere.estimators.setup import Learned, begin, fitted_model, learn_fea
 from mnemosphere.estimators.streaming import take_in
 from mnemosphere.fitted import FittedModel, Floats, as_numpy
 from mnemosphere.interpret import score_samples
-from mnemosphere.interpret.certify import labeled_rows
 from mnemosphere.labels import sample_weights
 from mnemosphere.model import objectives
 from mnemosphere.model.products import operands
@@ -304,7 +303,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
             return self.fit(X, sample_weight=sample_weight)
         self._validate_params()
         with operands(self.precision):
-            rows = ArrayDataset(labeled_rows(self.model_, X, None, sample_weight))
+            rows = ArrayDataset(self.model_.labeled(X, None, sample_weight))
             self.model_ = sound(take_in(self.model_, rows, objectives.marginal, self.solver))
             self.model_ = self.model_.replace(labels=as_numpy(self.predict(X)))
         return self

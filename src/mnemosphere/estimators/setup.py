@@ -18,6 +18,7 @@ from torch import Tensor
 from mnemosphere.checks import check_model
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import SCALED, Normalizer
+from mnemosphere.data.prepare import warn_set_aside
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.choice import SOLVERS, Geometry, Sample
 from mnemosphere.estimators.progress import Progress
@@ -26,7 +27,6 @@ from mnemosphere.features import Features
 from mnemosphere.files import checksum
 from mnemosphere.fitted import FittedModel, Record, trained_with
 from mnemosphere.gpu import on_gpu
-from mnemosphere.interpret.certify import warn_set_aside
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.machine import check_memory, pick_device

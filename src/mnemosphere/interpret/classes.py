@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
 from mnemosphere.checks import checked
 from mnemosphere.fitted import Examples, FittedModel, Floats, as_numpy
-from mnemosphere.interpret.editing import directed
+from mnemosphere.interpret.editing import directed, rows_of, with_weights
 from mnemosphere.interpret.exemplars import row_texts
 from mnemosphere.labels import OUT_OF_SCOPE, Labels
 from mnemosphere.model import retrieval
@@ -81,9 +81,7 @@ def extend(
     x = directed(model, X).double()
     wide, column = model, len(names)  # "none of them"
     if label != OUT_OF_SCOPE:
-        table = torch.eye(len(names) + 1, dtype=torch.float64)
-        table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
-        wide = _map_classes(model, _with_label(names, label, model.classes), table)
+        wide = _map_classes(model, _with_label(names, label, model.classes))
         column = wide.classes.tolist().index(label)
     mass, new = wide.label_mass, wide is not model
     if mass is not None and new:  # smoothing is spread over one more column
@@ -235,7 +233,7 @@ def _imprint(
         mass[column] += (1 - model.smoothing) * len(x)
     votes, density = model.votes, model.density
     rows = new if model.is_joint else near  # a density of its own holds rows as they are
-    return _with_weights(
+    return with_weights(
         model, torch.cat([votes.w, new.to(votes.w)]), extended(votes.p, 0.0, weight),
         torch.cat([density.w, rows.to(density.w)]),
         extended(density.p, model.smoothing, density_weight),
@@ -332,26 +330,19 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     kept = _of_others(model.votes.p, column)
     if n_classes == 1 or not len(kept):
         raise ValueError(f"every memory is of class {label!r}: none would be left")
-    left = [k for k in range(n_classes + 1) if k != column]
-    table = torch.eye(n_classes + 1, dtype=torch.float64)[:, left]
-    thin = _map_classes(model, np.delete(model.classes, column), table)
+    thin = _map_classes(model, np.delete(model.classes, column), [column])
     votes, density = thin.votes, thin.density
     rows = kept if model.is_joint else _of_others(model.density.p, column)
     rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
-    return _with_weights(
-        thin, votes.w[kept], _rows_of(votes.p, kept), density.w[rows], _rows_of(density.p, rows)
+    return with_weights(
+        thin, votes.w[kept], rows_of(votes.p, kept), density.w[rows], rows_of(density.p, rows)
     ).replace(exemplars=behind)
 
 
 def _of_others(p: Tensor, column: int) -> Tensor:
     """Numbers of the memories whose commonest class is another one."""
     return (p[1:, :-1].argmax(1) != column).nonzero()[:, 0]
-
-
-def _rows_of(p: Tensor, memories: Tensor) -> Tensor:
-    """Class weights of the uniform component and of these memories."""
-    return torch.cat([p[:1], p[1:][memories]])
 
 
 @checked
@@ -382,11 +373,7 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
     names = model.classes[others].tolist()
     if into in names:
         raise ValueError(f"there is a class {into!r} already: merge it too, or take another name")
-    table = torch.zeros(len(model.classes) + 1, len(others) + 2, dtype=torch.float64)
-    table[others, np.arange(len(others))] = 1.0
-    table[columns, len(others)] = 1.0
-    table[-1, -1] = 1.0
-    return _map_classes(model, _with_label(names, into, model.classes), table)
+    return _map_classes(model, _with_label(names, into, model.classes), columns, len(others))
 
 
 @checked
@@ -418,11 +405,8 @@ def rename_class(model: FittedModel, label: object, into: object) -> FittedModel
 def hide_class(model: FittedModel, label: object) -> FittedModel:
     """The model with a class as part of "none of them": `predict` never names it."""
     column = model.classes.tolist().index(label)
-    others = [k for k in range(len(model.classes) + 1) if k != column]
-    table = torch.eye(len(model.classes) + 1, dtype=torch.float64)[:, others]
-    table[column, -1] = 1.0
     names = np.array(np.delete(model.classes, column).tolist())  # of numbers, if they are
-    return _map_classes(model, names, table)
+    return _map_classes(model, names, [column], len(names))
 
 
 def _with_label(names: list[Any], label: object, like: NDArray[Any]) -> NDArray[Any]:
@@ -433,10 +417,22 @@ def _with_label(names: list[Any], label: object, like: NDArray[Any]) -> NDArray[
     return np.array([*names, label])
 
 
-def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> FittedModel:
-    """Columns of p, by a table (C+1, C'+1) of what goes where; classes (C',) are put in order."""
-    order = np.argsort(classes, kind="stable")
-    table = torch.cat([table[:, :-1][:, order], table[:, -1:]], 1).to(model.device)
+def _map_classes(
+    model: FittedModel, classes: NDArray[Any], columns: ArrayLike = (), into: int | None = None
+) -> FittedModel:
+    """The model with classes (C',), which are put in order: all but those of `columns`, then new ones.
+
+    into: the place of the class that those of `columns` become, C': "none of them"; None: they go.
+    """
+    order, moved = np.argsort(classes, kind="stable"), np.asarray(columns, dtype=np.int64)
+    others = np.setdiff1d(np.arange(len(model.classes)), moved)
+    shape = len(model.classes) + 1, len(classes) + 1
+    table = torch.zeros(shape, dtype=torch.float64)  # what goes where
+    table[others, np.arange(len(others))] = 1.0
+    table[-1, -1] = 1.0
+    if into is not None:
+        table[moved, into] = 1.0
+    table = table[:, np.append(order, len(classes))].to(model.device)
     held = model.calibration
     if held is not None:  # the places of classes; those of none are −1
         named = as_numpy(table)[:, :-1]
@@ -444,7 +440,7 @@ def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> Fi
         held = replace(held, predicted=place[held.predicted])
     mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
     votes, density = model.votes, model.density
-    return _with_weights(
+    return with_weights(
         model,
         votes.w,
         votes.p.double() @ table,
@@ -452,16 +448,3 @@ def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> Fi
         density.p.double() @ table,
         votes.prior.double() @ table,
     ).replace(classes=classes[order], label_mass=mass, calibration=held)
-
-
-def _with_weights(
-    model: FittedModel, w: Tensor, p: Tensor, density_w: Tensor, density_p: Tensor,
-    prior: Tensor | None = None,
-) -> FittedModel:  # fmt: skip
-    """The model with other memories, class weights and frequencies, scaled to sum to 1."""
-    prior = model.votes.prior if prior is None else prior
-    p, own, prior = (part.double() / part.double().sum() for part in (p, density_p, prior))
-    votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w))
-    own = own.to(density_w)
-    density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
-    return model.changed(votes, density, calibration=model.calibration, exemplars=model.exemplars)

@@ -14,15 +14,15 @@ Categories and truth values are no numbers: they stay, or are switched one after
 the one that brings the other class nearest, and the shortest of these changes is taken.
 
 Features stay within the range of the training rows (or of the row itself, if it lies outside), and
-those that were whole numbers in training stay whole: they are rounded, the others are sought anew
-with these held, and the result is verified like any other.
+those that were whole numbers in training stay whole: they are rounded in several ways, and the
+others are sought anew with these held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ _SMALLEST = 0.02  # step that is still taken
 _SHOWN = 10
 _SWITCHED = ("category", "boolean")
 _SWITCHES = 3  # of categories and truth values that are tried one after the other
-_STRETCHES = (1.0, 1.5), (2.0, 3.0)  # of the change of whole numbers before it is rounded
+_STRETCHES = (1.0, 1.5, 2.5)  # of the change of whole numbers before it is rounded
 _UNDONE = 30  # whole numbers of a row that may go back by one, the least changes first
 
 
@@ -101,12 +101,6 @@ class Counterfactual(Shown):
     lengths: NDArray[Any]
     columns: Encoding = field(repr=False)
     names: list[str]
-
-    @property
-    def distance(self) -> NDArray[Any]:
-        """Root mean square of the change over the features in standard units, ndarray of shape (n,)."""
-        found: NDArray[Any] = np.sqrt(np.mean(self.change**2, axis=1))
-        return found
 
     def length(self, row: int) -> float | None:
         """Compute how far the changed row is, in the unit of `certified_radius`.
@@ -250,72 +244,99 @@ def counterfactual(
         switches += [(place, values)] if bool(free[:, place].all()) else []
         free[:, place] = False
     seen = model.features.observed if realistic and model.normalizer.kind != "none" else None
-    observed = None if seen is None else torch.from_numpy(seen).to(x)
-    if observed is not None:  # nor a whole number
-        x = torch.where(missing & (observed[2] > 0), x.round(), x)
-        x = torch.where(missing, x.clamp(observed[0], observed[1]), x)
+    low, high, whole = torch.tensor([[-torch.inf], [torch.inf], [0.0]]).to(x)
+    if seen is not None:
+        low, high, whole = torch.from_numpy(seen).to(x)
+        x = torch.where(missing & (whole > 0), x.round(), x)  # nor a whole number
+        x = torch.where(missing, x.clamp(low, high), x)
     proba = model.log_proba(given).exp()
     order = proba.argsort(dim=1, descending=True, stable=True)
     if y is None:
         target = order[:, min(1, proba.shape[1] - 1)]
     else:
         target = model.columns_of(y if np.ndim(y) else [y]).expand(len(x))
-    search = _Search(model.precise_votes, model.normalizer.to(x.device), observed)
     if max_features is not None:
         check_whole(max_features, "max_features", 1)
-    change = _shortest(search, x, target, free, switches, max_features)
-    after = search.apply(x, change)
-    after = torch.where(torch.isnan(after), x, after)
-    for place, values in switches:  # without the rounding of units
-        same = (change[:, place] == 0).all(1, keepdim=True)
-        after[:, place] = torch.where(same, x[:, place], _nearest(after[:, place], values))
-    if observed is not None:
-        after = torch.where((observed[2] > 0) & (x == x.round()), after.round(), after)
-        change = (after - x) / search.unit(x)
+    search = _Search(model.precise_votes, model.normalizer.to(x.device))
+    rows = _Rows(
+        x, target, free, search.unit(x), low=torch.minimum(low, x), high=torch.maximum(high, x),
+        whole=(whole > 0) & free & (x == x.round()),
+    )  # fmt: skip
+    after = _shortest(search, rows, switches, max_features)
+    after = torch.where(after.isnan(), x, after)
     framed = model.features.encoding is not None and is_frame(X)
     written_back = columns.rewrite(X, as_numpy(after)) if framed else after
     hit = model.log_proba(written_back).argmax(1) == target
-    after, change = (torch.where(hit[:, None], t, kept) for t, kept in ((after, x), (change, 0.0)))
-    moved = rows = as_numpy(after)
+    after = torch.where(hit[:, None], after, x)
+    moved = changed = as_numpy(after)
     if framed:
-        rows = columns.rewrite(X, moved)
+        changed = columns.rewrite(X, moved)
     elif hasattr(X, "iloc"):
-        rows = type(X)(moved, X.index, X.columns)
+        changed = type(X)(moved, X.index, X.columns)
     return Counterfactual(
-        rows=rows,
+        rows=changed,
         given=as_numpy(x),
         after=moved,
         before=model.classes[as_numpy(order[:, 0])],
         wanted=model.classes[as_numpy(target)],
         found=as_numpy(hit),
-        change=as_numpy(change.nan_to_num(0.0)),
+        change=as_numpy((after - x) / rows.unit),
         lengths=as_numpy(search.normalizer.distance(x, after)),
         columns=columns,
         names=row_names(X, len(x)),
     )
 
 
+class _Rows(NamedTuple):
+    """Rows, and what they may become."""
+
+    x: Tensor  # (n, N)
+    target: Tensor  # (n,) the wanted class
+    free: Tensor  # (n, N) whether a feature may change
+    unit: Tensor  # (n, N) a standard unit of it
+    low: Tensor  # (n, N) its least and largest value
+    high: Tensor
+    whole: Tensor  # (n, N) whether it stays a whole number
+
+    def take(self, some: Tensor | slice) -> _Rows:
+        """Some of them."""
+        return _Rows(*(part[some] for part in self))
+
+    def within(self, points: Tensor) -> Tensor:
+        """Points (…, n, N) in the range of the features that may change."""
+        return torch.where(self.free, points.clamp(self.low, self.high), points)
+
+    def length(self, points: Tensor) -> Tensor:
+        """How far points (n, N) are, in standard units, (n, 1); infinite for NaN."""
+        away = (points - self.x) / self.unit
+        length: Tensor = torch.linalg.vector_norm(away, dim=1, keepdim=True)
+        return length.nan_to_num(torch.inf)
+
+    def nearer(self, a: Tensor, b: Tensor) -> Tensor:
+        """Row by row the nearer point; NaN is farther than anything."""
+        return torch.where(self.length(b) < self.length(a), b, a)
+
+
 def _shortest(
-    search: _Search, x: Tensor, target: Tensor, free: Tensor,
-    switches: list[tuple[slice, Tensor]], max_features: int | None,
-) -> Tensor:  # fmt: skip
-    """The shortest change (n, N) with nothing switched, one category switched, two, …"""
-    most = x.shape[1] if max_features is None else max_features
-    change, state = torch.full_like(x, torch.nan), x
-    used = torch.zeros(len(x), len(switches), dtype=torch.bool, device=x.device)
+    search: _Search, rows: _Rows, switches: list[tuple[slice, Tensor]], max_features: int | None
+) -> Tensor:
+    """The nearest points (n, N) with nothing switched, one category switched, two, …"""
+    n, n_features = rows.x.shape
+    most = n_features if max_features is None else max_features
+    best, state = torch.full_like(rows.x, torch.nan), rows
+    used = torch.zeros(n, len(switches), dtype=torch.bool, device=rows.x.device)
     for n_switched in range(min(_SWITCHES, len(switches), most) + 1):
         if n_switched:
-            state = _switched(search, state, target, switches, used)
-        own, few = search(state, target, free), free
+            state = _switched(search, state, switches, used)
+        now, found = state, search.nearest(state)
         if max_features is not None:
-            kept = own.abs().topk(min(most - n_switched, x.shape[1]), dim=1).indices
-            few = torch.zeros_like(free).scatter(1, kept, value=True) & free
-            own = search(state, target, few)
-        own = search.rounded(state, own, target, few)
-        if n_switched:
-            own = (search.apply(state, own) - x) / search.unit(x)
-        change = _shorter(change, own)
-    return change
+            change = (found - state.x).abs() / state.unit
+            kept = change.topk(min(most - n_switched, n_features), dim=1).indices
+            few = torch.zeros_like(state.free).scatter(1, kept, value=True)
+            now = state._replace(free=state.free & few, whole=state.whole & few)
+            found = search.nearest(now)
+        best = rows.nearer(best, search.whole(now, found))
+    return best
 
 
 def _places(name: object, names: list[str], columns: Encoding) -> slice | int:
@@ -351,102 +372,70 @@ def _nearest(x: Tensor, values: Tensor) -> Tensor:
 
 
 def _switched(
-    search: _Search, x: Tensor, target: Tensor, switches: list[tuple[slice, Tensor]], used: Tensor
-) -> Tensor:
+    search: _Search, rows: _Rows, switches: list[tuple[slice, Tensor]], used: Tensor
+) -> _Rows:
     """Rows with one more of them switched: what brings the target nearest; `used` is told."""
-    best, lead = x, search.lead(x, target)
-    taken = torch.full_like(target, -1)
+    best, lead = rows.x, search.lead(rows.x, rows.target)
+    taken = torch.full_like(rows.target, -1)
     for k, (place, values) in enumerate(switches):
-        for value in values.to(x):
-            other = x.clone()
+        for value in values.to(best):
+            other = rows.x.clone()
             other[:, place] = value
-            ahead = search.lead(other, target)
+            ahead = search.lead(other, rows.target)
             better = (ahead > lead) & ~used[:, k]
             best, lead = torch.where(better[:, None], other, best), torch.where(better, ahead, lead)
             taken = torch.where(better, k, taken)
-    rows = (taken >= 0).nonzero()[:, 0]
-    used[rows, taken[rows]] = True
-    return best
+    switched = (taken >= 0).nonzero()[:, 0]
+    used[switched, taken[switched]] = True
+    return rows._replace(x=best)
 
 
 class _Search:
-    """The shortest change of each row that makes it the target's."""
+    """The nearest points to rows that are the target's."""
 
-    def __init__(self, params: Votes, normalizer: Normalizer, observed: Tensor | None) -> None:
-        self.observed = observed  # (3, N) of `Features`
+    def __init__(self, votes: Votes, normalizer: Normalizer) -> None:
         # The new class must survive rounding in the precision of the model.
-        self.margin = torch.finfo(params.w.dtype).eps ** 0.5
-        self.params, self.normalizer = params.to(dtype=torch.float64), normalizer
-        self.own = self._log_proba(self.params.w)  # (P, C) of the memories themselves
+        self.margin = torch.finfo(votes.w.dtype).eps ** 0.5
+        self.votes, self.normalizer = votes.to(dtype=torch.float64), normalizer
+        self.own = self._log_proba(self.votes.w)  # (P, C) of the memories themselves
 
-    def __call__(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
-        """(n, N) changes in standard units; NaN where none was found."""
-        width = max(self.params.n_memories, self.params.n_features) * _STARTS * len(_WAY)
-        parts = [
-            self._rows(x[rows], target[rows], free[rows])
-            for rows in chunks(len(x), width, x.device)
-        ]
-        return torch.cat(parts)
+    def nearest(self, rows: _Rows) -> Tensor:
+        """Points (n, N); NaN where none was found."""
+        width = max(self.votes.n_memories, self.votes.n_features) * _STARTS * len(_WAY)
+        parts = chunks(len(rows.x), width, rows.x.device)
+        found = torch.cat([self._nearest(rows.take(part)) for part in parts])
+        if self.normalizer.kind == "none":  # the model takes no others
+            moved = torch.nn.functional.normalize(found, dim=1)
+            found = torch.where((found == rows.x).all(1, keepdim=True), found, moved)
+        return found
 
-    def apply(self, x: Tensor, change: Tensor) -> Tensor:
-        """The changed rows (n, N), of unit norm where the model takes no others."""
-        after = x + change * self.unit(x)
-        if self.normalizer.kind == "none":
-            after = after / torch.linalg.vector_norm(after, dim=1, keepdim=True)
-        return torch.where((change == 0).all(1, keepdim=True), x, after)
-
-    def within(self, x: Tensor, change: Tensor) -> Tensor:
-        """Changes (n, N) that do not leave the range of the training rows and of the row."""
-        if self.observed is None:
-            return change
-        unit, (low, high, _) = self.unit(x), self.observed
-        below, above = (torch.minimum(low, x) - x) / unit, (torch.maximum(high, x) - x) / unit
-        return torch.minimum(torch.maximum(change, below), above)
-
-    def rounded(self, x: Tensor, change: Tensor, target: Tensor, free: Tensor) -> Tensor:
-        """Changes (n, N) after which whole numbers are whole; NaN where the class is lost by that.
+    def whole(self, rows: _Rows, points: Tensor) -> Tensor:
+        """Points (n, N) whose whole numbers are whole; NaN where none was found.
 
         Whole numbers are rounded, to the nearest or away from the row, and the other features are
         sought anew. Then each goes back by one as long as the class stays.
         """
-        if self.observed is None:
-            return change
-        whole = (self.observed[2] > 0) & free & (x == x.round())
-        bent = (whole & (change != 0)).any(1) & ~change.isnan().any(1)
+        bent = (rows.whole & (points != rows.x)).any(1) & ~points.isnan().any(1)
         if not bool(bent.any()):
-            return change
-        unit = self.unit(x).expand(len(x), -1)[bent]
-        x, target, whole, rest = x[bent], target[bent], whole[bent], free[bent] & ~whole[bent]
-        given, best = change[bent], torch.full_like(x, torch.nan)
-        for stretches in _STRETCHES:
-            left = best.isnan().any(1)
-            if not bool(left.any()):
-                break
-            moved = torch.stack([stretch * given * unit for stretch in stretches])
-            away = moved.sign() * (moved.abs() - 1e-6).ceil()
-            steps = torch.where(whole, torch.cat([moved.round(), away]) / unit, 0.0)
-            at = x + self.within(x, steps) * unit
-            at = torch.where(whole, at.round(), at)[:, left]  # (tries, rows left, N)
-            goal, others = target[left].repeat(len(at)), rest[left].repeat(len(at), 1)
-            onward = at + self._moved(at.flatten(0, 1), goal, others).view_as(at)
-            for found in (onward - x[left]) / unit[left]:
-                best[left] = _shorter(best[left], found)
-        order = torch.where(whole, best.abs(), torch.inf).argsort(1)[:, :_UNDONE]
+            return points
+        rows, given = rows.take(bent), (points - rows.x)[bent]
+        moved = torch.stack([stretch * given for stretch in _STRETCHES])
+        away = moved.sign() * (moved.abs() - 1e-6).ceil()
+        steps = torch.where(rows.whole, torch.cat([moved.round(), away]), 0.0)  # (tries, n, N)
+        many = rows.take(torch.arange(len(given)).repeat(len(steps)))
+        start = rows.within(rows.x + steps).flatten(0, 1)
+        tried = self.nearest(many._replace(x=start, free=many.free & ~many.whole))
+        best = torch.full_like(given, torch.nan)
+        for found in tried.view_as(steps):
+            best = rows.nearer(best, found)
+        size = torch.where(rows.whole, (best - rows.x).abs() / rows.unit, torch.inf)
+        order = size.argsort(1)[:, :_UNDONE]
         for place in torch.cat([order, order], 1).T[..., None]:
-            fewer = (best * unit).gather(1, place)
-            fewer = (fewer - fewer.sign()).round() / unit.expand_as(x).gather(1, place)
-            tried = best.scatter(1, place, torch.where(whole.gather(1, place), fewer, torch.nan))
-            kept = self.lead(x + tried * unit, target) >= 0
-            best = torch.where(kept[:, None], tried, best)
-        change = change.clone()
-        change[bent] = best
-        return change
-
-    def _moved(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
-        """The shortest change (n, N) in the features' units; NaN where none was found."""
-        if bool(free.any()):
-            return self(x, target, free) * self.unit(x)
-        return torch.where(self.lead(x, target)[:, None] >= 0, torch.zeros_like(x), torch.nan)
+            back = torch.where(rows.whole, (rows.x - best).sign(), 0.0).gather(1, place)
+            tried = best.scatter_add(1, place, back)
+            stays = self.lead(tried, rows.target) >= 0
+            best = torch.where(stays[:, None], tried, best)
+        return points.masked_scatter(bent[:, None], best)
 
     def _mean(self, x: Tensor) -> Tensor:
         """What is taken off the features of a row, (n, 1)."""
@@ -454,21 +443,21 @@ class _Search:
         return x.mean(1, keepdim=True) if centered else torch.zeros_like(x[:, :1])
 
     def unit(self, x: Tensor) -> Tensor:
-        """What one standard unit of each feature is, (1, N) or (n, 1)."""
+        """What one standard unit of each feature is, (n, N)."""
         if self.normalizer.units is not None:
-            return self.normalizer.units[None]
+            return self.normalizer.units.expand_as(x)
         length = torch.linalg.vector_norm(x - self._mean(x), dim=1, keepdim=True)
         unit: Tensor = torch.where(length > 0, length, 1.0) / x.shape[1] ** 0.5
-        return unit
+        return unit.expand_as(x)
 
     def _log_proba(self, u: Tensor) -> Tensor:
-        scores = log_joint_differentiable(self.params, u)
+        scores = log_joint_differentiable(self.votes, u)
         return scores[:, :-1].log_softmax(1)
 
     def lead(self, x: Tensor, target: Tensor) -> Tensor:
         """Log-odds of the target against the best other class, less the margin, (…, n).
 
-        x: (…, n, N). −∞ for a change that is none, NaN: the model would take it for missing values.
+        x: (…, n, N). −∞ for NaN: the model would take it for missing values.
         """
         u, _ = self.normalizer(x.flatten(0, -2))
         scores = self._log_proba(u).reshape(*x.shape[:-1], -1)
@@ -478,88 +467,65 @@ class _Search:
         lead: Tensor = own - other - self.margin
         return lead.masked_fill(x.isnan().any(-1), -torch.inf)
 
-    def _rows(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
-        best = torch.full_like(x, torch.nan)
-        best[self.lead(x, target) >= -self.margin] = 0.0  # the target's already
-        for found in self._cut(x, target, self._ends(x, target, free), _WAY):
-            best = _shorter(best, found)
-        step, onward = torch.ones_like(best[:, :1]), torch.zeros_like(best)
+    def _nearest(self, rows: _Rows) -> Tensor:
+        there = self.lead(rows.x, rows.target) >= -self.margin  # the target's already
+        best = torch.where(there[:, None], rows.x, torch.nan)
+        for found in self._cut(rows, self._starts(rows), _WAY):
+            best = rows.nearer(best, found)
+        step, onward = rows.free.any(1, keepdim=True).double(), rows.x.clone()
         for _ in range(_ROUNDS):
             left = (step[:, 0] >= _SMALLEST).nonzero()[:, 0]
             if not len(left):
                 break
-            before = best[left]
-            onward[left] = self._toward_plane(
-                x[left], target[left], free[left], torch.where(before.isnan(), onward[left], before),
-                step[left],
-            )  # fmt: skip
-            best[left] = _shorter(before, self._cut(x[left], target[left], onward[left], _BEYOND))
+            some, before = rows.take(left), best[left]
+            start = torch.where(before.isnan(), onward[left], before)
+            onward[left] = self._toward_plane(some, start, step[left])
+            best[left] = some.nearer(before, self._cut(some, onward[left], _BEYOND))
             # What hardly helped is tried again by half.
-            hardly = _length(best[left]) > _length(before) * (1 - _GAIN)
+            hardly = some.length(best[left]) > some.length(before) * (1 - _GAIN)
             step[left] = torch.where(hardly, step[left] / 2, step[left])
-        return self._cut(x, target, best, (1.0,), _LAST_CUTS)
+        return self._cut(rows, best, (1.0,), _LAST_CUTS)
 
-    def _toward_plane(
-        self, x: Tensor, target: Tensor, free: Tensor, at: Tensor, step: Tensor
-    ) -> Tensor:
-        """Changes, a step from `at` toward the nearest point of the plane that the border is taken for."""
-        at = at.clone().requires_grad_()
-        value = self._lead_of(x, target, at)
+    def _toward_plane(self, rows: _Rows, start: Tensor, step: Tensor) -> Tensor:
+        """Points, a step from `start` toward the nearest point of the plane that the border is taken for."""
+        at = ((start - rows.x) / rows.unit).requires_grad_()
+        value = self.lead(rows.within(rows.x + at * rows.unit), rows.target)
         (slope,) = torch.autograd.grad(value.sum(), at)
-        at, slope = at.detach(), torch.where(free, slope, 0.0)
+        at, slope = at.detach(), torch.where(rows.free, slope, 0.0)
         square = slope.square().sum(1, keepdim=True)
         plane = (slope * at).sum(1, keepdim=True) - value.detach()[:, None]
         nearest = slope * plane / torch.where(square > 0, square, 1.0)
-        return (at + step * (nearest - at)).clamp(-_FARTHEST, _FARTHEST)
-
-    def _lead_of(self, x: Tensor, target: Tensor, change: Tensor) -> Tensor:
-        """`lead` of rows x (n, N) after changes (…, n, N), within what training had."""
-        return self.lead(x + self.within(x, change) * self.unit(x), target)
+        return rows.x + rows.unit * (at + step * (nearest - at)).clamp(-_FARTHEST, _FARTHEST)
 
     def _cut(
-        self, x: Tensor, target: Tensor, end: Tensor, shares: Sequence[float], rounds: int = _CUTS
+        self, rows: _Rows, end: Tensor, shares: Sequence[float], rounds: int = _CUTS
     ) -> Tensor:
         """The ways to `end` (…, n, N) cut where the target takes the lead; NaN where it never does.
 
         Looked at are these shares of a way, the first that leads and the one before it, then the same
         between them, in `_PARTS` steps, and so on.
         """
-        zero = torch.zeros_like(end[..., :1])
+        way, zero = end - rows.x, torch.zeros_like(end[..., :1])
         tried = torch.stack([zero, *(zero + share for share in shares)])  # (tried, …, n, 1)
         steps = torch.linspace(0, 1, _PARTS + 1).to(end).reshape(-1, *[1] * end.ndim)
         with torch.no_grad():
             for _ in range(rounds):
-                leads = (self._lead_of(x, target, tried[1:] * end) >= 0)[..., None]
+                points = rows.within(rows.x + tried[1:] * way)
+                leads = (self.lead(points, rows.target) >= 0)[..., None]
                 first = leads.int().argmax(0, keepdim=True)
                 low, high = tried.gather(0, first)[0], tried.gather(0, first + 1)[0]
                 high = torch.where(leads.any(0), high, torch.nan)
                 tried = low + (high - low) * steps
-        return self.within(x, high * end)
+        return rows.within(rows.x + high * way)
 
-    def _ends(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
-        """Changes (starts, n, N) to the nearest memories that are the target's themselves."""
-        unit = self.unit(x)
-        w = self.normalizer.restore(self.params.w).to(x)  # (P, N)
-        offset, length = self._mean(x), torch.ones_like(x[:, :1])
-        if self.normalizer.units is None:  # directions, at the length and mean of the row
-            length = torch.linalg.vector_norm(x - offset, dim=1, keepdim=True)
-            length = torch.where(length > 0, length, 1.0)
-        weight, gap = free / unit.square(), offset - x
-        near = length.square() * (weight @ w.square().T) + 2 * length * ((weight * gap) @ w.T)
-        near += (weight * gap.square()).sum(1, keepdim=True)  # (n, P) squared distances
+    def _starts(self, rows: _Rows) -> Tensor:
+        """Points (starts, n, N): the nearest memories that are the target's themselves."""
+        u, _ = self.normalizer(rows.x)
         # Memories that are the target's first, the nearest of them first; then those most like it.
-        mine, best = self.own.T[target], self.own.amax(1)  # (n, P), (P,)
-        rank = torch.where(mine >= best - 1e-9, -1 / (1 + near), -mine)
-        chosen = rank.topk(min(_STARTS, len(w)), dim=1, largest=False).indices  # (n, starts)
-        return (offset + length * w[chosen.T] - x) / unit * free
-
-
-def _length(change: Tensor) -> Tensor:
-    """(n, 1); infinite for NaN."""
-    length: Tensor = torch.linalg.vector_norm(change, dim=1, keepdim=True)
-    return length.nan_to_num(torch.inf)
-
-
-def _shorter(a: Tensor, b: Tensor) -> Tensor:
-    """Row by row the shorter one; NaN is longer than anything."""
-    return torch.where(_length(b) < _length(a), b, a)
+        mine, best = self.own.T[rows.target], self.own.amax(1)  # (n, P), (P,)
+        rank = torch.where(mine >= best - 1e-9, 1 + u @ self.votes.w.T, mine)
+        chosen = rank.topk(min(_STARTS, self.votes.n_memories), dim=1).indices  # (n, starts)
+        points = self.normalizer.restore(self.votes.w).to(u)[chosen.T]
+        if self.normalizer.units is None:  # directions, at the length and mean of the row
+            points = self._mean(rows.x) + points * rows.unit * rows.x.shape[1] ** 0.5
+        return torch.where(rows.free, points, rows.x)

@@ -8,7 +8,7 @@ take up the difference. If they cannot, they stay, and the frequencies of the cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,11 @@ from torch import Tensor
 
 from mnemosphere.checks import checked
 from mnemosphere.data.prepare import on_sphere
-from mnemosphere.fitted import Exemplars, FittedModel, as_numpy, check_whole
-from mnemosphere.interpret.certify import labeled_rows
+from mnemosphere.fitted import FittedModel, as_numpy, check_whole
 from mnemosphere.model.class_reading import with_floor
 from mnemosphere.model.merge import merge
-from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import reweighted
 from mnemosphere.model.prior import with_class_prior as change_prior
-from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import polytope
 
 
@@ -57,13 +54,7 @@ def without_memories(model: FittedModel, memories: Iterable[int | str]) -> Fitte
     kept = np.setdiff1d(np.arange(model.n_memories), gone)
     if kept.size == 0:
         raise ValueError(f"all {model.n_memories} memories would go: keep at least one")
-    behind = None if model.exemplars is None else model.exemplars.take(kept)
-    which = torch.from_numpy(kept).to(model.device)
-
-    def change(w: Tensor, p: Tensor, smoothed: Smoothing) -> tuple[Tensor, Tensor, list[int]]:
-        return w[which], torch.cat([p[:1], p[1:][which]]), []
-
-    return _edited(model, change, behind)
+    return _edited(model, torch.from_numpy(kept).to(model.device), {})
 
 
 @checked
@@ -95,14 +86,8 @@ def relabel_memory(
     >>> mn.interpret.memory_table(edited)["label"].tolist()[0]
     2
     """
-    row, soft = 1 + _index(model, memory), _soft_label(model, label)
-
-    def change(w: Tensor, p: Tensor, smoothed: Smoothing) -> tuple[Tensor, Tensor, list[int]]:
-        p = p.clone()
-        p[row] = p[row].sum() * smoothed(soft.to(p))
-        return w, p, [row]
-
-    return _edited(model, change, model.exemplars)
+    every = torch.arange(model.n_memories, device=model.device)
+    return _edited(model, every, {1 + _index(model, memory): _soft_label(model, label)})
 
 
 @checked
@@ -195,7 +180,7 @@ def shrink(
     3
     """
     check_whole(n_memories, "n_memories")
-    rows = labeled_rows(model, X, y)
+    rows = model.labeled(X, y)
     return model.with_trained(merge(model.trained, rows, int(n_memories), model.rule)[0])
 
 
@@ -249,40 +234,54 @@ def directed(model: FittedModel, X: Any) -> Tensor:
     return x
 
 
-Smoothing = Callable[[Tensor], Tensor]  # of soft labels (..., C+1)
-Change = Callable[[Tensor, Tensor, Smoothing], tuple[Tensor, Tensor, list[int]]]
+def _edited(model: FittedModel, kept: Tensor, soft: Mapping[int, Tensor]) -> FittedModel:
+    """The model with these memories, and these soft labels (C+1,) in rows of p.
 
-
-def _edited(model: FittedModel, change: Change, behind: Exemplars | None) -> FittedModel:
-    """The model with votes changed, and the density if it has the same memories.
-
-    change: memories, class weights and how soft labels are smoothed -> both as edited, edited rows.
+    Votes are edited, and the density if it has the same memories.
     """
-    votes, density = model.votes, model.density
-    w, p = _settle(votes, change, lambda soft: with_floor(soft, votes.prior))
-    before = votes.p.sum(0)
+    votes, density, part = model.votes, model.density, model.smoothing
+    floored = {row: with_floor(label.to(model.device), votes.prior) for row, label in soft.items()}
+    before, p = votes.p.double().sum(0), _settled(votes.p, kept, floored)
     prior = votes.prior * torch.where(before > 0, p.sum(0) / before.clamp_min(1e-30), 1.0)
-    votes = votes.replace(w=w, p=p, prior=prior / prior.sum()).check()
+    w, own = density.w, density.p
     if model.is_joint:
-        even, part = 1 / density.n_columns, model.smoothing
-        w, p = _settle(density, change, lambda s: (1 - part) * s + part * even)
-        density = density.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0)).check()
-    return model.changed(votes, density, exemplars=behind)
+        smoothed = {row: (1 - part) * label + part / len(label) for row, label in soft.items()}
+        w, own = density.w[kept], _settled(density.p, kept, smoothed)
+    behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
+    edited = with_weights(model, votes.w[kept], p, w, own, prior)
+    return edited.replace(calibration=None, exemplars=behind)
 
 
-def _settle(
-    mixture: Votes | Parameters, change: Change, smoothed: Smoothing
-) -> tuple[Tensor, Tensor]:
-    """Memories and class weights: edited rows as they are, the others with what is left for them."""
-    before = mixture.p.double()
-    w, p, rows = change(mixture.w, before, smoothed)
+def _settled(p: Tensor, kept: Tensor, soft: Mapping[int, Tensor]) -> Tensor:
+    """Class weights: rows with soft labels as they are, the others with what is left for them."""
+    before = p.double()
+    p = rows_of(before, kept)
     p = p / p.sum()
     others = torch.ones(len(p), dtype=torch.bool, device=p.device)
-    others[rows] = False
-    left = before.sum(0) / before.sum() - p[rows].sum(0)
-    p = p.clone()
+    for row, label in soft.items():
+        p[row] = p[row].sum() * label.to(p)
+        others[row] = False
+    left = before.sum(0) / before.sum() - p[~others].sum(0)
     p[others] = _shared_out(p[others], left)
-    return w, (p / p.sum()).to(mixture.p)
+    return p
+
+
+def rows_of(p: Tensor, memories: Tensor) -> Tensor:
+    """Class weights of the uniform component and of these memories."""
+    return torch.cat([p[:1], p[1:][memories]])
+
+
+def with_weights(
+    model: FittedModel, w: Tensor, p: Tensor, density_w: Tensor, density_p: Tensor,
+    prior: Tensor | None = None,
+) -> FittedModel:  # fmt: skip
+    """The model with other memories, class weights and frequencies, scaled to sum to 1."""
+    prior = model.votes.prior if prior is None else prior
+    p, own, prior = (part.double() / part.double().sum() for part in (p, density_p, prior))
+    votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w))
+    own = own.to(density_w)
+    density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
+    return model.changed(votes, density, calibration=model.calibration, exemplars=model.exemplars)
 
 
 def _shared_out(p: Tensor, left: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from mnemosphere.interpret.feature_contributions import (
     feature_contributions,
 )
 from mnemosphere.model import retrieval
-from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.sparse_rows import SparseRows
@@ -455,21 +454,19 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     completed = model.completed(given)
     # On circles a missing value has a place of its own.
     stored = completed if model.normalizer.circles is None else given
-    exact, lost = on_sphere(stored, model.normalizer, torch.float64)
-    x = seen = exact.to(votes.w.dtype)
-    if given.values is not stored.values and any(has_gaps(part) for _, part in given.chunks()):
-        seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
-    nearest, share, uniform = _shares(model, seen, lost, n_nearest)
-    memory = as_numpy(nearest)
+    exact, _ = on_sphere(stored, model.normalizer, torch.float64)
+    seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
+    nearest, share = _shares(model, seen, lost, n_nearest)
+    memory, voted = as_numpy(nearest), spread(model, given)
     return Explanation(
-        rows=_rows(model, x, completed),
+        rows=_rows(model, exact, completed),
         classes=model.classes,
         proba=as_numpy(model.log_proba(given).exp()),
         memory=memory,
         share=as_numpy(share),
         overlap=as_numpy((exact @ votes.w.double().T).gather(1, nearest)),
-        uniform_share=as_numpy(uniform),
-        frequencies_decide=spread(model, given).undecided,
+        uniform_share=voted.uniform,
+        frequencies_decide=voted.undecided,
         soft_label=as_numpy(_soft_labels(model, seen, lost, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],
@@ -503,7 +500,7 @@ def _soft_labels(model: FittedModel, x: Tensor, lost: Tensor, shown: Tensor) -> 
 def deciding(model: FittedModel, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
     """Columns memory_1, share_1, …: the memories that decided about each row."""
     dtype = model.precise_votes.w.dtype
-    parts = [_shares(model, x, lost, n_memories)[:2] for x, lost in model.unit_rows(X, dtype)]
+    parts = [_shares(model, x, lost, n_memories) for x, lost in model.unit_rows(X, dtype)]
     memory, share = (as_numpy(torch.cat(part)) for part in zip(*parts, strict=True))
     columns: dict[str, NDArray[Any]] = {}
     for k in range(memory.shape[1]):
@@ -512,18 +509,15 @@ def deciding(model: FittedModel, X: Any, n_memories: int) -> dict[str, NDArray[A
     return columns
 
 
-def _shares(model: FittedModel, x: Tensor, lost: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(memories (n, k), their shares, that of the uniform component (n,)), largest first.
+def _shares(model: FittedModel, x: Tensor, lost: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """(memories (n, k), their shares), largest first; a row without direction is like none of them.
 
     Memories that cannot be distinguished count as one, the one that stands for them.
-
-    A row without direction is like no memory: the uniform component has all of its share.
     """
     distinct = model.distinct
     n, k = x.shape[0], min(k, len(distinct))
-    memory = distinct[:k].repeat(n, 1)
-    share, uniform = x.new_zeros(n, k), x.new_ones(n)
+    memory, share = distinct[:k].repeat(n, 1), x.new_zeros(n, k)
     if not bool(lost.all()):
         top = retrieval.shares(model.precise_votes, x[~lost], None, k, model.standing)
-        memory[~lost], share[~lost], uniform[~lost] = top.indices, top.shares, top.uniform
-    return memory, share, uniform
+        memory[~lost], share[~lost] = top.indices, top.shares
+    return memory, share

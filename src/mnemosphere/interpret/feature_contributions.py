@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.encoding import written
+from mnemosphere.data.normalize import Normalizer
 from mnemosphere.features import Line
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.model.class_reading import frequency_part
@@ -287,6 +288,14 @@ def _without_frequencies(votes: Votes, order: tuple[int, int]) -> Votes:
     return votes.replace(p=p)
 
 
+def coordinates(normalizer: Normalizer, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (n, N') before they are divided by their lengths (n, 1), 0 and 1 for one without direction."""
+    u, lost = normalizer(x)
+    v = torch.where(lost[:, None], 0.0, normalizer.coordinates(x))
+    length = (normalizer.pull_back(u) * v).sum(1, keepdim=True)
+    return v, torch.where(length > 0, length, 1.0)
+
+
 def feature_contributions(
     source: Source, row: int, memory: NDArray[Any], order: tuple[int, int], proba: Floats
 ) -> FeatureContributions:
@@ -299,9 +308,7 @@ def feature_contributions(
     x = source.values[row : row + 1].to(votes.w.device).to_dense().double()
     n = x.shape[1]
     u, lost = normalizer(x)
-    v = torch.where(lost[:, None], 0.0, normalizer.coordinates(x))  # (1, N')
-    length = (normalizer.pull_back(u) * v).sum()
-    length = torch.where(length > 0, length, 1.0)
+    v, length = coordinates(normalizer, x)
     reference = normalizer.reference(x)
     back, own = normalizer.pull_back(votes.w), normalizer.preimage(votes.w)
     shown = torch.from_numpy(memory).to(u.device)
@@ -324,26 +331,23 @@ def feature_contributions(
     parts = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
     difference, apart = normalizer.per_feature(parts)
     memories_odds = 0.0 if bool(lost) else said[0] - said[1]
-    lines, circles, known_values = model.features.lines, normalizer.circles, model.typical_values
-    unit = length if normalizer.extra else n**0.5
+    lines, known_values = model.features.lines, model.typical_values
 
     def summed(values: Tensor) -> Floats:
         """Parts of numbers (…, N) as those of features."""
         found = values.cpu().numpy()
         return np.stack([found[..., line.place].sum(-1) for line in lines], -1)
 
-    places, at = unit * own[:, :n], unit * v[:, :n] / length
+    places, at = n**0.5 * own[:, :n], n**0.5 * v[:, :n] / length
     values, typical = np.full((2, n), np.nan), []
     share = torch.cat(shares)
     if known_values is not None:
         known = torch.from_numpy(known_values).to(share)
-        values = as_numpy(share @ known / share.sum(1, keepdim=True))
+        mean = share / share.sum(1, keepdim=True)
+        values = as_numpy(mean @ known)
         typical = [(line.written(values[0]), line.written(values[1])) for line in lines]
         if normalizer.units is not None:
-            share = share / share.sum(1, keepdim=True)
-            places = normalizer.positions(known)
-    if circles is not None:
-        at = normalizer.positions(x)
+            share, places, at = mean, normalizer.positions(known), normalizer.positions(x)
     position, (near, far) = _alone(as_numpy(at), lines), _alone(as_numpy(share @ places), lines)
     return FeatureContributions(
         names=[line.name for line in lines],
@@ -353,7 +357,7 @@ def feature_contributions(
         value=_alone(given[None], lines)[0],
         written=[line.written(given) for line in lines],
         typical=typical,
-        unit=_STANDARD if circles is None else _RANK,
+        unit=_STANDARD if normalizer.circles is None else _RANK,
         position=position[0],
         memories=_alone(as_numpy(places[shown]), lines),
         predicted_position=near,

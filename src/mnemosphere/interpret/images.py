@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from mnemosphere.encoder import FittedEncoder, as_plane, two_layers, wide
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.explanation import Explanation, explain
+from mnemosphere.interpret.feature_contributions import coordinates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -127,12 +128,9 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
     features = encoder.encode(images, torch.empty(images.n_rows, encoder.n_out, dtype=wide(X)))
     found = explain(model, features, n_nearest)
     normalizer, given = model.normalizer, model.completed(features).values
-    x, lost = normalizer(given)
-    v = normalizer.coordinates(given)
-    length = torch.where(lost, 1.0, (normalizer.pull_back(x) * v).sum(1))
-    w = normalizer.pull_back(model.votes.w)[torch.from_numpy(found.memory).to(x.device)]
-    parts = (v / length[:, None])[:, None] * w  # (n, k, N')
-    terms, elsewhere = normalizer.per_feature(torch.where(lost[:, None, None], 0.0, parts))
+    v, length = coordinates(normalizer, given)
+    w = normalizer.pull_back(model.votes.w)[torch.from_numpy(found.memory).to(v.device)]
+    terms, elsewhere = normalizer.per_feature((v / length)[:, None] * w)  # (n, k, N'), (n, k)
     cells = encoder.sum_cells(terms)
     rows, columns, _ = as_plane(encoder.image_shape)
     pixels = encoder.spread_cells(cells).reshape(*found.memory.shape, rows, columns)

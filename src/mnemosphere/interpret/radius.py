@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,20 +30,10 @@ from torch import Tensor
 from mnemosphere.data.circles import Circles
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import unit_chunks
-from mnemosphere.data.rows import StoredRows
-from mnemosphere.fitted import FittedModel, dense_parts, row_names
+from mnemosphere.fitted import FittedModel, as_numpy, row_names
 from mnemosphere.model.kernel import chunks, exponents, log_joint
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
 from mnemosphere.text import Shown, Table
-
-__all__ = [
-    "CertifiedAngles",
-    "CertifiedRadius",
-    "certified_angles",
-    "certified_radius",
-    "radius_of_rows",
-]
 
 _HALVINGS = 45  # of π: the angle is found to 1e-13
 _LARGEST = 700.0  # exponent: weights of 1e-290 and more times exp of it exceed 1
@@ -150,66 +140,45 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
      54      0  0.6928  0.2879           1
     151      2   1.322  0.3495           1
     """
-    found = radius_of_rows(
-        model.precise_votes, model.normalizer, model.stored(X), model.classes, model.votes.w.dtype
-    )
-    return replace(found, names=row_names(X, len(found)))
-
-
-def radius_of_rows(
-    params: Votes,
-    normalizer: Normalizer,
-    stored: StoredRows,
-    classes: NDArray[Any],
-    precision: torch.dtype,
-) -> CertifiedRadius:
-    """Certified angles and radii of rows as a user stores them.
-
-    precision: see `certified_angles`. A row without direction gets the radius 0. A row with
-    missing values gets NaN: its class is not that of one point of the sphere. On circles it is, and
-    the radius is about rows with the same values missing.
-    """
-    normalizer = normalizer.to(stored.device)
-    found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    stored, classes = model.stored(X), model.classes
+    votes, normalizer = model.precise_votes, model.normalizer.to(stored.device)
+    bound = Bound(votes, torch.finfo(model.votes.w.dtype).eps)
     units = unit_chunks(stored, normalizer, torch.float64)
+    found = []
     for (_, raw), (unit, lost) in zip(stored.chunks(), units, strict=True):
-        partly = _partly_missing(raw) & (normalizer.circles is None)
-        label, angle, other = certified_angles(params, unit, precision)
-        if bool(partly.any()):
-            label[partly] = log_joint(params, unit[partly].to(params.w))[:, :-1].argmax(1)
-            other[partly] = -1
-        label = torch.where(lost, params.prior[: len(classes)].argmax(), label)
-        angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
-        radius = torch.cat(
-            [input_radius(normalizer, x, angle[part]) for part, x in dense_parts(raw)]
-        )
-        if normalizer.metric is not None and len(classes) > 1:
-            direct = _through_metric(params, normalizer, raw, precision)
-            radius = torch.where(angle > 0, torch.maximum(radius, direct), radius)
-        found.append((label, angle, other, radius))
-    labels, angles, others, radii = (
-        torch.cat(part).cpu().numpy() for part in zip(*found, strict=True)
-    )
+        width = max(votes.n_memories, raw.shape[1], unit.shape[1])
+        for rows in chunks(raw.shape[0], width, raw.device):
+            x = raw[rows].to_dense()
+            found.append(_radius_of_rows(bound, normalizer, x, unit[rows], lost[rows]))
+    angles, radii, labels, others = (as_numpy(torch.cat(part)) for part in zip(*found, strict=True))
     beyond = classes[others.clip(0)]
     if (others < 0).any():
         beyond = np.where(others < 0, None, beyond.astype(object))
-    names = row_names(None, len(angles))
+    names = row_names(X, len(angles))
     return CertifiedRadius(angles, radii, classes[labels], beyond, *_units(normalizer), names)
 
 
-def certified_angles(
-    params: Votes, x: Tensor, precision: torch.dtype = torch.float64
-) -> CertifiedAngles:
-    """Certified angles of unit rows (n, N) among the classes, all columns of p but the last.
+def _radius_of_rows(
+    bound: Bound, normalizer: Normalizer, x: Tensor, unit: Tensor, lost: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(angle, radius, class, next class) of rows x (B, N), which are `unit` on the sphere, (B,) each.
 
-    precision: of the unit rows that `predict` takes the class of; its rounding is in the margin.
+    A row without direction gets the radius 0. A row with missing values gets NaN: its class is not
+    that of one point of the sphere. On circles it is, and the radius is about rows with the same
+    values missing.
     """
-    bound = _Bound(params.to(dtype=torch.float64), torch.finfo(precision).eps)
-    parts = [
-        bound.angles(x[rows].double())
-        for rows in chunks(x.shape[0], max(params.n_memories, params.n_features), x.device)
-    ]
-    return CertifiedAngles(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    label, angle, other = bound.angles(unit.double())
+    partly = x.isnan().any(1) & (normalizer.circles is None)
+    label = torch.where(lost, bound.params.prior[:-1].argmax(), label)
+    angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
+    radius = input_radius(normalizer, x, angle)
+    metric = normalizer.metric
+    if metric is not None and bound.p.shape[1] > 1:
+        # Tighter than the angle in most rows: how far it moves a row depends on the direction.
+        norm = _norms(_coordinates(normalizer, x) @ metric.T)
+        direct = bound.lengths(unit.double(), norm, metric[:, : x.shape[1]]) * (1 - 1e-12)
+        radius = torch.where(angle > 0, torch.maximum(radius, direct), radius)
+    return angle, radius, label, other.masked_fill(partly, -1)
 
 
 class _Terms(NamedTuple):
@@ -222,10 +191,14 @@ class _Terms(NamedTuple):
     across: Tensor  # (B, P+1) v_⊥
 
 
-class _Bound:
-    """What all rows share."""
+class Bound:
+    """Certified angles and lengths among the classes, all columns of p but the last.
 
-    def __init__(self, params: Votes, eps: float) -> None:
+    eps: of the unit rows that `predict` takes the class of; their rounding is in the margin.
+    """
+
+    def __init__(self, votes: Votes, eps: float) -> None:
+        params = votes.to(dtype=torch.float64)
         self.params, self.beta = params, params.slope
         p = params.p[:, :-1]
         self.p = torch.where(p > 0, p.clamp_min(_LEAST_WEIGHT), 0.0)  # (P+1, C)
@@ -250,13 +223,13 @@ class _Bound:
         across = (square - along.square()).clamp_min(0.0).add(self.product_error).sqrt()
         return _Terms(label, h - density, m, along, across)
 
-    def angles(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(class, certified angle, next class) of unit rows, (B,) each."""
+    def angles(self, x: Tensor) -> CertifiedAngles:
+        """Of unit rows (B, N)."""
         terms = self.terms(x)
         along, across = terms.along, terms.across
         high = torch.full_like(along[:, :1], math.pi)
         if self.p.shape[1] == 1:
-            return terms.label, high[:, 0], terms.label - 1
+            return CertifiedAngles(terms.label, high[:, 0], terms.label - 1)
         turn, most = torch.atan2(across, along), torch.hypot(along, across) - along
 
         def move(r: Tensor) -> Tensor:
@@ -265,7 +238,8 @@ class _Bound:
             return torch.where(r < turn, inside, most)
 
         angle, beyond = self._largest(terms, move, high)
-        return terms.label, angle, self._sums(terms, move(beyond)).argmax(1)
+        other = self._sums(terms, move(beyond)).argmax(1)
+        return CertifiedAngles(terms.label, angle, other)
 
     def lengths(self, x: Tensor, norm: Tensor, a: Tensor) -> Tensor:
         """Certified lengths (B,) of changes δ that move rows from norm·x to norm·x + Aδ, (B, D).
@@ -321,26 +295,6 @@ class _Bound:
 def _behind(products: Tensor) -> Tensor:
     """Products with the memories (B, P), and 0 for the uniform component before them."""
     return torch.cat([products.new_zeros(products.shape[0], 1), products], dim=1)
-
-
-def _through_metric(
-    params: Votes, normalizer: Normalizer, raw: Tensor, precision: torch.dtype
-) -> Tensor:
-    """Certified lengths (n,) of changes of rows that are seen through a metric.
-
-    Tighter than the angle in most rows: how far the metric moves a row depends on the direction.
-    """
-    assert normalizer.metric is not None
-    bound = _Bound(params.to(dtype=torch.float64), torch.finfo(precision).eps)
-    a = normalizer.metric.double()
-    parts = []
-    for _, x in dense_parts(raw):
-        for rows in chunks(x.shape[0], max(params.n_memories, params.n_features), x.device):
-            seen = _coordinates(normalizer, x[rows]) @ a.T
-            norm = _norms(seen)
-            unit = seen / torch.where(norm > 0, norm, 1.0)[:, None]
-            parts.append(bound.lengths(unit, norm, a[:, : x.shape[1]]))
-    return torch.cat(parts) * (1 - 1e-12)
 
 
 def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
@@ -409,13 +363,6 @@ def _units(normalizer: Normalizer) -> tuple[str, str]:
     bound = ", a lower bound through the metric" if normalizer.metric is not None else ""
     told = f"It is the length of a change of {unit}{bound}."
     return name, f"No row within the radius gets another class. {told}"
-
-
-def _partly_missing(x: Tensor) -> Tensor:
-    """Which rows have missing values, (n,)."""
-    if isinstance(x, SparseRows):
-        return torch.zeros(x.shape[0], dtype=torch.bool, device=x.device)
-    return x.isnan().any(1)
 
 
 def _norms(v: Tensor) -> Tensor:

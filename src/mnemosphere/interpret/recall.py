@@ -171,8 +171,7 @@ def _recall(
     model: FittedModel, X: Any, y: Any, known: Any, steps: int, *, record: bool
 ) -> tuple[Recall, Callable[[Tensor], Tensor]]:
     """(the descent, what turns its points into rows)."""
-    values, mask = _known(model, X, known)
-    x = _start(model, values, mask)
+    x, values, mask = _start(model, X, known)
     held = None if mask is None else model.normalizer.per_coordinate(mask)
     index = None if y is None else model.columns_of(y)
     if index is not None and index.shape[0] != x.shape[0]:
@@ -192,12 +191,12 @@ def _recall(
     return found, restore
 
 
-def _known(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor | None]:
-    """(rows as numbers (n, N), which of them are known; None: all)."""
+def _start(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+    """(unit rows, the others filled in neutrally; rows as numbers (n, N); which are known, None: all)."""
     stored = model.stored(X).dense()
-    values = stored.values.to(stored.device).double()
-    gaps = torch.isnan(values)
-    mask: Tensor | None = None
+    values, normalizer = stored.values.to(stored.device).double(), model.normalizer
+    gaps = values.isnan()
+    mask = ~gaps if bool(gaps.any()) else None
     if known is not None:
         mask = known if isinstance(known, Tensor) else torch.from_numpy(np.array(known))
         if mask.dtype != torch.bool:
@@ -206,28 +205,18 @@ def _known(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor | Non
             raise ValueError(f"known must be {tuple(values.shape)} like X, got {tuple(mask.shape)}")
         mask = mask.to(values.device)
         gaps &= ~mask
-    elif bool(gaps.any()):
-        mask = ~gaps
     empty = gaps.all(1)
     if bool(empty.any()):
         raise ValueError(f"row {int(empty.nonzero()[0])} of X has no known feature: drop it")
-    return values, mask
-
-
-def _start(model: FittedModel, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Unit rows, what is not known filled in neutrally."""
-    normalizer = model.normalizer.to(values.device)
-    gaps = values.isnan() if mask is None else values.isnan() & ~mask
-    known = StoredRows(torch.where(gaps, 0.0, values), values.device)
-    known.check_finite(model.features.names)
-    filled = StoredRows(normalizer.fill(values, gaps), values.device)
+    StoredRows(values.masked_fill(gaps, 0.0), stored.device).check_finite(model.features.names)
+    filled = StoredRows(normalizer.to(stored.device).fill(values, gaps), stored.device)
     x, lost = on_sphere(filled, normalizer, model.density.w.dtype)
     if bool(lost.any()):
         raise ValueError(
             f"row {int(lost.nonzero()[0])} of X is {normalizer.no_direction} where it is known, so "
             "it has no direction to start from: drop it"
         )
-    return x
+    return x, values, mask
 
 
 def sample(

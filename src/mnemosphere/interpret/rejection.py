@@ -23,7 +23,6 @@ from torch import Tensor
 from mnemosphere.checks import checked
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import Calibration, FittedModel, Floats, as_numpy, like
-from mnemosphere.interpret.certify import encoded_labels, rows_to_certify
 from mnemosphere.interpret.recall import draw
 from mnemosphere.labels import Encoded, Labels, row_weights, sample_weights
 from mnemosphere.model.class_reading import best_temperature
@@ -78,7 +77,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     index, outside = torch.full((stored.n_rows,), -1), torch.zeros_like(kept)
     fitted = model.votes.temperature
     if y is not None and model.is_classifier:
-        coded = encoded_labels(model, y, stored)
+        coded = model.encoded(y, stored)
         index = coded.index.cpu()
         outside = kept & (index < 0) & (coded.targets.sum(1) > 0).cpu()
         labeled = (kept & (index >= 0)).to(stored.device)
@@ -123,9 +122,7 @@ def _with_temperature(
     setting = model.record.settings.get("class_weight")
     each = row_weights(coded, setting, weight)
     at = labeled.nonzero()[:, 0]
-    rows = rows_to_certify(
-        model, stored.take(at), coded.targets[at], None if each is None else each[at]
-    )
+    rows = model.batch(stored.take(at), coded.targets[at], None if each is None else each[at])
     return _at(model, best_temperature([(model.votes.at(1.0), rows)]))
 
 

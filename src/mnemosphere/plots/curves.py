@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from mnemosphere.plots.checks import as_array
 from mnemosphere.plots.style import (
     BLACK,
     BLUE,
-    GREEN,
     GREY,
-    PURPLE,
     VERMILLION,
     figure_style,
     new_axes,
@@ -24,63 +22,50 @@ from mnemosphere.plots.style import (
     plain,
 )  # fmt: skip
 
+_PANELS = {
+    "loss": ("loss", "validation_loss"),
+    "validation\naccuracy": ("validation_accuracy",),
+    r"$\beta$": ("beta",),
+}  # of training, and the curves of each
+
 
 @figure_style()
 def learning_curves(history: Sequence[Mapping[str, Any]]) -> Figure:
     """Loss, validation accuracy and β over the passes of `history_`, one above the other.
 
-    Dashed lines mark where a phase of growth begins, with its number of memories.
+    Dashed lines mark where a phase of growth begins; the title has the number of memories.
     """
     if len(history) == 0:
         raise ValueError("history is empty: train first")
-    loss, held_out, accuracy, beta = (
-        np.array([row.get(name) for row in history], dtype=np.float64)  # None: NaN
-        for name in ("loss", "validation_loss", "validation_accuracy", "beta")
-    )
-    passes = np.arange(1, len(history) + 1)
-    n_panels = 3 if np.isfinite(accuracy).any() else 2
-    figure = new_figure(6.8, 1.2 + 1.8 * n_panels)
-    ratios = [1.4, *[1.0] * (n_panels - 1)]
-    panels: list[Axes] = list(figure.subplots(n_panels, 1, sharex=True, height_ratios=ratios))
-    top, bottom = panels[0], panels[-1]
+    curves = {
+        name: np.array([row.get(name) for row in history], dtype=np.float64)  # None: NaN
+        for panel in _PANELS.values()
+        for name in panel
+    }
+    known = {name for name, values in curves.items() if np.isfinite(values).any()}
+    panels = {label: known.intersection(names) for label, names in _PANELS.items()}
+    shown = {label: sorted(names) for label, names in panels.items() if names}
+    phase = [row["phase"] for row in history]
+    starts = [k for k in range(1, len(phase)) if phase[k] != phase[k - 1]]
+    figure = new_figure(6.8, 1.2 + 1.8 * len(shown))
+    axes: Any = figure.subplots(len(shown), 1, sharex=True)
     # A curve of one or a few points is seen by its markers only.
     marks: Any = {"marker": "o" if len(history) <= 40 else "", "markersize": 3.5}
-    top.plot(passes, loss, color=BLUE, label="training", **marks)
-    if np.isfinite(held_out).any():
-        top.plot(passes, held_out, color=VERMILLION, linestyle="--", label="validation", **marks)
-        top.legend(loc="best")
-    top.set_ylabel("loss")
-    top.set_title(f"training: {len(history)} passes, loss {loss[-1]:.4g}", pad=14)
-    if n_panels == 3:
-        panels[1].plot(passes, accuracy, color=GREEN, **marks)
-        panels[1].yaxis.set_major_formatter(PercentFormatter(1.0))
-        panels[1].set_ylabel("validation\naccuracy")
-        best = int(np.nanargmax(accuracy))
-        panels[1].set_title(f"best {accuracy[best]:.2%} at pass {best + 1}", fontsize=10)
-    bottom.plot(passes, beta, color=PURPLE, **marks)
-    bottom.set_ylabel(r"$\beta$")
-    bottom.set_xlabel("pass over the data")
-    bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
-    margin = max(0.5, 0.02 * len(history))
-    bottom.set_xlim(1 - margin, len(history) + margin)
-    _mark_phases(panels, history)
-    figure.align_ylabels(panels)
+    for ax, (label, names) in zip(axes, shown.items(), strict=True):
+        for name in names:
+            passes = np.arange(1, len(history) + 1)
+            ax.plot(passes, curves[name], label=name.replace("_", " "), **marks)
+        for k in starts:
+            ax.axvline(k + 0.5, color=GREY, linestyle=(0, (4, 3)), linewidth=0.8, zorder=0)
+        ax.set_ylabel(label)
+    axes[0].legend()
+    first, last = (history[k]["n_memories"] for k in (0, -1))
+    width = f"{first} to {last}" if starts else f"{last}"
+    axes[0].set_title(f"{len(history)} passes, {width} memories, loss {curves['loss'][-1]:.4g}")
+    axes[-1].set_xlabel("pass over the data")
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.align_ylabels()
     return figure
-
-
-def _mark_phases(panels: Sequence[Axes], rows: Sequence[Mapping[str, Any]]) -> None:
-    """A line before the first pass of each phase, its width above where there is room."""
-    changes = [k for k in range(1, len(rows)) if rows[k]["phase"] != rows[k - 1]["phase"]]
-    room, last = 0.11 * len(rows), -np.inf
-    for k in [0, *changes] if changes else []:
-        x = k + 0.5
-        if k > 0:
-            for panel in panels:
-                panel.axvline(x, color=GREY, linestyle=(0, (4, 3)), linewidth=0.8, zorder=0)
-        if x - last > room:
-            panels[0].text(x, 1.01, f" P = {rows[k]['n_memories']}", fontsize=9, color="#444444",
-                           transform=panels[0].get_xaxis_transform())  # fmt: skip
-            last = x
 
 
 @figure_style()

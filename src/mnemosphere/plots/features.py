@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,33 +27,15 @@ _TEXTS, _LONGEST = 3, 300  # training rows of a memory, letters of one
 _LINE = 0.17  # inches
 
 
-class Reasons(Protocol):
-    """What `feature_figure` draws; `Explanation.features` gives one."""
-
-    predicted: object
-    runner_up: object
-    memory: list[str]
-    written: list[str]  # values of the features
-    unit: str  # of positions
-    position: Array  # (N,) of the row; NaN for a category
-    predicted_position: Array  # (N,) of the memories of the predicted class
-    runner_up_position: Array
-    log_odds: float
-
-    def summands(self, most: int) -> Sequence[tuple[str, float | None, float, int]]:
-        """(name, part of the overlap, of the log-odds, number of the feature or −1)."""
-
-
 @figure_style()
 def feature_figure(
-    reasons: Any, decision: Decision, *, figure: Figure | SubFigure | None = None
+    found: Any, decision: Decision, *, figure: Figure | SubFigure | None = None
 ) -> Figure | SubFigure:
     """Where the row and the memories lie in each feature, what each adds to overlap and odds.
 
     Positions are in standard units or ranks, with the value as given beside the name. The bars of overlap
-    and log-odds add up to what their titles say.
+    and log-odds add up to what their titles say. found: what `Explanation.features` returns.
     """
-    found: Reasons = reasons
     parts = found.summands(_SHOWN)
     shown = [i for *_, i in parts if i >= 0]
     names = [name if i < 0 else f"{plain(name, 36)}  {found.written[i]}" for name, *_, i in parts]
@@ -83,7 +65,7 @@ def feature_figure(
 
 
 def _positions(
-    ax: Axes, found: Reasons, shown: list[int], n_lines: int, predicted: str, runner: str
+    ax: Axes, found: Any, shown: list[int], n_lines: int, predicted: str, runner: str
 ) -> None:
     y = np.arange(len(shown))
     row, near, far = (

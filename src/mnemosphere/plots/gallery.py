@@ -13,9 +13,7 @@ from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import Array, as_indices, as_patterns, same_length
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 from mnemosphere.plots.style import (
-    BLUE,
     DIVERGING,
-    ORANGE,
     figure_style,
     new_axes,
     plain,
@@ -24,8 +22,6 @@ from mnemosphere.plots.style import (
 
 _GAP, _BAND = 0.1, 0.26  # between tiles, and for the names above one; a tile is 1 wide
 _MAX_FEATURES = 25  # rows of names
-_MAX_MAPPED = 100  # features of which those rows tell most; of more, each memory has its own
-_TERMS, _TERM_COLUMNS = 6, 5  # that are named of a memory then; memories side by side
 
 
 @figure_style()
@@ -60,8 +56,8 @@ def memories(
     labels : sequence of objects, default None
         One for each memory shown, written beside its name.
     feature_names : sequence of N objects, default None
-        Draws each memory as a column of features, those that differ most between memories; entries
-        should be in one unit, which is named. With more than 100 features, each memory names its own strongest.
+        Draws each memory as a column of the 25 features that differ most between memories; entries
+        should be in one unit, which is named.
     unit : str, default "standard units"
         Unit of these features, for the scale.
     ncols : int, default None
@@ -100,10 +96,7 @@ def memories(
         titles = [
             plain(f"{name} {label}", 24).strip() for name, label in zip(names, own, strict=True)
         ]
-        if w.shape[1] > _MAX_MAPPED:
-            ax = _strongest(ax, shown, feature_names, titles)
-        else:
-            ax = _feature_map(ax, shown, feature_names, titles, unit)
+        ax = _feature_map(ax, shown, feature_names, titles, unit)
     else:
         scale = largest(shown) if vmax is None else vmax
         ax = _tiles(ax, shown, image_shape, names, labels, scale, ncols)
@@ -157,11 +150,11 @@ def _tiles(
 
 def _font(ax: Axes, width_units: float, height_units: float) -> float:
     """Font size of names that fill their band, between 6.5 and 10 points."""
-    box = ax.get_position()
-    owner, dpi = ax.figure.bbox, root_figure(ax).dpi
-    width, height = owner.width / dpi * box.width, owner.height / dpi * box.height
-    tile = min(width / width_units, height / height_units)  # about how wide it will come out
-    return float(np.clip(72 * tile * _BAND * 0.6, 6.5, 10.0))
+    box = ax.get_window_extent()
+    tile = min(
+        box.width / width_units, box.height / height_units
+    )  # about how wide it will come out
+    return float(np.clip(72 / root_figure(ax).dpi * tile * _BAND * 0.6, 6.5, 10.0))
 
 
 def _feature_map(
@@ -169,36 +162,17 @@ def _feature_map(
 ) -> Axes:
     """The features that differ most between memories (n, N), in their own order."""
     order = np.sort(np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES])
+    shown = shown[:, order]
     scale = float(np.quantile(np.abs(shown), 0.98)) or largest(shown)  # a few may be far out
     if ax is None:
         ax = new_axes(8.0, 1.4 + 0.24 * len(order))
-    image = ax.imshow(shown[:, order].T, aspect="auto", cmap=DIVERGING, vmin=-scale, vmax=scale)
+    image = ax.imshow(shown.T, aspect="auto", cmap=DIVERGING, vmin=-scale, vmax=scale)
     ax.set_yticks(np.arange(len(order)), [plain(names[i], 24) for i in order], fontsize=9)
     turn = 90 if len(titles) * max(map(len, titles)) > 80 else 0
     ax.set_xticks(np.arange(len(titles)), titles, fontsize=9, rotation=turn)
     ax.tick_params(length=0)
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.figure.colorbar(image, ax=ax, label=unit, fraction=0.06, aspect=24, pad=0.01, extend="both")
-    return ax
-
-
-def _strongest(ax: Axes | None, shown: Array, names: Sequence[object], titles: list[str]) -> Axes:
-    """The features in which each memory (n, N) points furthest, with bars as long as they are."""
-    scale = largest(shown)
-    if ax is None:
-        ax = new_axes(9.0, 0.5 + 0.18 * (_TERMS + 2) * math.ceil(len(shown) / _TERM_COLUMNS))
-    for k, w in enumerate(shown):
-        row, column = divmod(k, _TERM_COLUMNS)
-        top = -row * (_TERMS + 2.0)
-        ax.text(column, top, titles[k], fontsize=9.5, va="center", weight="bold")
-        best = np.argsort(-np.abs(w), kind="stable")[:_TERMS]
-        for line, i in enumerate(best, start=1):
-            color = BLUE if w[i] > 0 else ORANGE
-            ax.barh(top - line, 0.9 * abs(w[i]) / scale, 0.85, left=column, color=color, alpha=0.3)
-            ax.text(column + 0.01, top - line, plain(names[i], 24), fontsize=9, va="center")
-    ax.set_xlim(-0.02, min(len(shown), _TERM_COLUMNS))
-    ax.set_ylim(top - _TERMS - 0.6, 0.8)
-    ax.set_axis_off()
     return ax
 
 

@@ -10,10 +10,8 @@ import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.ticker import LogFormatter
 
 # Okabe and Ito's palette, distinct with any common color vision; brown for yellow, which is faint on white.
 BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
@@ -124,14 +122,3 @@ def plain(value: object, limit: int = 18) -> str:
         tail = limit // 3  # names often differ at their ends
         text = text[: limit - 1 - tail] + "…" + text[-tail:]
     return text.replace("$", r"\$")
-
-
-def plain_log(axis: Axis) -> None:
-    """Write 60 and not 6×10¹ on a logarithmic axis, between the decades too where there is room."""
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_minor_formatter(_PlainLog(minor_thresholds=(1.5, 0.5)))
-
-
-class _PlainLog(LogFormatter):
-    def __call__(self, x: float, pos: int | None = None) -> str:
-        return f"{x:g}" if super().__call__(x, pos) else ""
