@@ -21,9 +21,9 @@ def pytest_report_header() -> str:
 
 # Files that take long go first, so that no process waits for another at the end.
 _LONG = {
-    "test_docs.py", "test_examples.py", "test_quick.py", "test_large_files.py", "test_page.py", "test_classifier.py",
-    "test_interruption.py", "test_matrix.py", "test_finite.py", "test_distributed.py", "test_threads.py",
-    "test_stories.py", "test_files.py", "test_train.py", "test_gate.py",
+    "test_docs.py", "test_gate.py", "test_matrix.py", "test_page.py", "test_classifier.py", "test_clusterer.py",
+    "test_examples.py", "test_choice.py", "test_patch_encoder.py", "test_large_files.py", "test_example_noise.py",
+    "test_memory.py", "test_train.py", "test_studies.py", "test_radius.py", "test_open_world.py", "test_files.py",
 }  # fmt: skip
 
 

@@ -26,14 +26,15 @@ def part() -> int:
 def share_out(items: list[pytest.Item]) -> None:
     """Of tests marked `parts(name)`, those of one value of the parameter run; the others are slow.
 
-    Without a name every test is a part.
+    Without a name every test is a part. Tests marked `parts(group=...)` are the parts of one group.
     """
     found: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
         mark = item.get_closest_marker("parts")
         if mark is not None and isinstance(item, pytest.Function):
-            value = str(item.callspec.params[mark.args[0]]) if mark.args else item.name
-            own = found.setdefault(f"{item.path}::{item.originalname}", {})
+            value = str(item.callspec.params[mark.args[0]]) if mark.args else item.nodeid
+            group = mark.kwargs.get("group", f"{item.path}::{item.originalname}")
+            own = found.setdefault(group, {})
             own.setdefault(value, []).append(item)
     for by_value in found.values():
         for number, own in enumerate(by_value.values()):

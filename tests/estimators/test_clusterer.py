@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import special
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
@@ -34,7 +35,12 @@ _OF_CLASSIFIERS = ("check_estimator_sparse_array", "check_estimator_sparse_matri
 def checks(**settings):
     """scikit-learn's of a clusterer with these settings."""
     found = [
-        (TaggedClusterer(4, **settings) if check.func.__name__ in _OF_CLASSIFIERS else own, check)
+        (
+            TaggedClusterer(**settings | {"n_clusters": 4})
+            if check.func.__name__ in _OF_CLASSIFIERS
+            else own,
+            check,
+        )
         for own, check in estimator_checks_generator(mn.DAMClusterer(**settings))
     ]
     names = [check.func.__name__ for _, check in found]
@@ -43,7 +49,7 @@ def checks(**settings):
 
 # The whole list where the choices are made, which is quick, and where they are "auto".
 @pytest.mark.filterwarnings("ignore:.*one cluster has")  # noise has no clusters
-@checks(n_memories=4, normalize="standard", varsigma=0.9, max_iter=3, random_state=0)
+@checks(n_clusters=3, n_memories=4, normalize="standard", varsigma=0.9, max_iter=3, random_state=0)
 def test_check_estimator(estimator, check):
     check(estimator)
 
@@ -234,3 +240,16 @@ def test_a_stream_moves_the_memories_and_keeps_the_clusters(data):
     assert model.labels_.shape == (86,)
     assert model.score(turned) > before + 0.2
     assert adjusted_rand_score(data.y, model.predict(turned)) > 0.8
+
+
+def test_a_file_gives_back_the_clusters(data, tmp_path):
+    model = small(max_iter=2).fit(data.x)
+    model.save(tmp_path / "clusters.safetensors")
+    loaded = mn.load(tmp_path / "clusters.safetensors")
+    assert isinstance(loaded, mn.DAMClusterer)
+    assert np.array_equal(loaded.predict_proba(data.x), model.predict_proba(data.x))
+    assert np.array_equal(loaded.labels_, model.labels_)
+    assert np.array_equal(loaded.memory_labels_, model.memory_labels_)
+    assert loaded.history_ == model.history_
+    assert np.array_equal(loaded.cluster_centers_, model.cluster_centers_)
+    assert clone(loaded).fit(data.x).labels_.tolist() == model.labels_.tolist()

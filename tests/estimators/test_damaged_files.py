@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 import mnemosphere as mn
 from mnemosphere.files import write_tensors
-from problems import campaign
+from problems import Case, campaign
 from quick_models import assert_same_model, small
 
 NAN, GONE = float("nan"), object()
@@ -190,7 +190,10 @@ def case(request, tmp_path_factory):
         header = json.loads(file.metadata()["mnemosphere"])
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     del header["checksum"]
-    return path, path.read_bytes(), header, tensors, x, answers(mn.load(path), x)
+    return Case(
+        name=request.param, path=path, content=path.read_bytes(), header=header, tensors=tensors, x=x,
+        expected=answers(mn.load(path), x),
+    )  # fmt: skip
 
 
 def assert_refused_or_sound(path, x, expected=None):
@@ -218,8 +221,7 @@ def assert_refused_or_sound(path, x, expected=None):
     noise=st.randoms(use_true_random=False),
 )
 def test_changed_bytes_are_refused(case, kind, at, other, length, noise):
-    path, content, *_, x, expected = case
-    raw = bytearray(content)
+    raw = bytearray(case.content)
     at, other = int(at * len(raw)), int(other * len(raw))
     length = min(length, len(raw) - max(at, other))
     if kind == "bit":
@@ -233,8 +235,8 @@ def test_changed_bytes_are_refused(case, kind, at, other, length, noise):
         new = {"bytes": noise.randbytes(length), "cut": b"", "zero": bytes(length)}
         new |= {"grow": noise.randbytes(length), "copy": raw[other : other + length]}
         raw[at : at if kind == "grow" else at + length] = new[kind]
-    path.write_bytes(bytes(raw))
-    assert_refused_or_sound(path, x, expected)
+    case.path.write_bytes(bytes(raw))
+    assert_refused_or_sound(case.path, case.x, case.expected)
 
 
 def places(value, path=()):
@@ -254,8 +256,7 @@ def places(value, path=()):
     depth=st.sampled_from([1, 3, 500]),
 )
 def test_changed_fields(case, kind, place, value, factor, depth):
-    path, _, header, tensors, x, _ = case
-    header = copy.deepcopy(header)
+    header = copy.deepcopy(case.header)
     known = list(places(header))
     *way, last = known[place % len(known)]
     inside = header
@@ -272,8 +273,8 @@ def test_changed_fields(case, kind, place, value, factor, depth):
         inside[last] = inside[last] * factor
     else:
         inside[last] = value
-    write_tensors(path, tensors, header)
-    assert_refused_or_sound(path, x)
+    write_tensors(case.path, case.tensors, header)
+    assert_refused_or_sound(case.path, case.x)
 
 
 @campaign(400)
@@ -283,8 +284,7 @@ def test_changed_fields(case, kind, place, value, factor, depth):
     pick=st.integers(0, 10**6),
 )
 def test_changed_tensors(case, kind, which, pick):
-    path, _, header, tensors, x, _ = case
-    tensors = dict(tensors)
+    tensors = dict(case.tensors)
     name, other = (sorted(tensors)[k % len(tensors)] for k in which)
     tensor = tensors[name].clone()
     flat = tensor.reshape(-1)
@@ -307,5 +307,5 @@ def test_changed_tensors(case, kind, which, pick):
         tensors[name] = (tensor.double() * [-1.0, 0.0, 2.0, 1e200][pick % 4]).to(tensor)
     else:
         tensors[name], tensors[other] = tensors[other].clone(), tensor
-    write_tensors(path, tensors, header)
-    assert_refused_or_sound(path, x)
+    write_tensors(case.path, tensors, case.header)
+    assert_refused_or_sound(case.path, case.x)

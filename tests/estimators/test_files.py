@@ -12,6 +12,8 @@ from mnemosphere.data.files import FileRows
 from mnemosphere.estimators import progress
 from quick_models import small
 
+pytestmark = pytest.mark.usefixtures("quick_choice")
+
 N_ROWS, N, C = 1103, 5, 3
 MEMORY = 16 * 8 * N * 64
 

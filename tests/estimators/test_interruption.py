@@ -19,12 +19,8 @@ def without_time(history):
 
 
 TRAININGS = {
-    "exact": ({"max_iter": 6}, {""}),
-    "fixed point": ({"solver": mn.FixedPoint(20, tol=0.0), "max_iter": 6}, {""}),
-    "sgd": ({"solver": mn.SGD(batch_size=20, tol=0.0), "max_iter": 6}, {""}),
-    "growth": ({"growth": 3, "varsigma": 1.0, "max_iter": 4}, {".phase0", ".phase1", ".phase2"}),
+    "sgd": ({"solver": mn.SGD(batch_size=20, tol=0.0), "max_iter": 4}, {""}),
     "conditional": ({"objective": "conditional", "solver": "auto", "max_iter": 3}, {""}),
-    "few labels": ({"unlabeled": -1, "max_iter": 3}, {".settle", ""}),
     "few labels, growth": (
         {"unlabeled": -1, "growth": 4, "max_iter": 2},
         {".settle", ".phase0", ".phase1"},
@@ -69,9 +65,7 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
 @pytest.mark.parametrize(
     "settings",
     [
-        {"solver": mn.FixedPoint(tol=0.0)},
         {"solver": mn.FixedPoint(10, tol=0.0)},
-        {"solver": "sgd"},
         {"growth": 1},
         {"objective": "conditional"},
     ],

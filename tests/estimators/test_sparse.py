@@ -10,6 +10,8 @@ from mnemosphere.data import Normalizer, StoredRows
 from mnemosphere.model.sparse_rows import SparseRows
 from quick_models import small
 
+pytestmark = pytest.mark.usefixtures("quick_choice")
+
 N_ROWS, N, P = 211, 53, 7
 KINDS = ("unit", "center", "standard")
 beta_state = pytest.mark.filterwarnings("ignore:Sparse")  # torch's, of its own CSR tensors

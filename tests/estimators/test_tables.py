@@ -15,6 +15,8 @@ import quick_models
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.model.gaps import overlaps
 
+pytestmark = pytest.mark.usefixtures("quick_choice")
+
 N = 83
 
 

@@ -42,17 +42,10 @@ def fit(kind, y=None, **settings):
     return model.fit(x, labels if y is None else y[labels])
 
 
-@pytest.mark.parametrize(
-    ("kind", "precision"),
-    [
-        ("center", "float32"),
-        ("whitened", "float32"),
-        ("circles", "float64"),
-        ("none", "float32"),
-    ],
-)
-def test_every_normalization_gives_the_same_answers(kind, precision, tmp_path):
-    model = fit(kind, precision=precision)
+# Other geometries are in surfaces/test_matrix.
+@pytest.mark.parametrize("kind", ["whitened", "none"])
+def test_rows_get_the_same_answers_and_are_rejected_alike(kind, tmp_path):
+    model = fit(kind, precision="float32")
     fresh, y = rows(kind, 1)
     model.calibrate(fresh, y)
     found = run(model, tmp_path / "m.onnx", fresh)

@@ -118,16 +118,10 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
     assert (np.diff(found["energies"]) <= 1e-9).all()
 
 
-@pytest.mark.parametrize(
-    ("normalize", "objective"),
-    [("whitened", "joint"), ("circles", "conditional")],
-)
-def test_a_geometry_gives_the_same_answers_and_paths(
-    browser, wines, tmp_path, normalize, objective
-):
+@pytest.mark.parametrize("normalize", ["whitened", "circles"])
+def test_a_geometry_gives_the_same_answers_and_paths(browser, wines, tmp_path, normalize):
     x, y = wines
-    settings = {"normalize": normalize, "objective": objective, "random_state": 0}
-    model = mn.DAMClassifier(11, **settings).fit(x, y)
+    model = small(n_memories=11, normalize=normalize, objective="conditional").fit(x, y)
     model.explore(tmp_path / "p.html", x[::5], y[::5])
     browser.open(tmp_path / "p.html")
     found = np.array(browser.evaluate(ALL_ROWS + PROBA))
@@ -270,7 +264,7 @@ def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
 
 
 def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
-    model = mn.DAMClusterer(5, n_memories=13, max_iter=3, random_state=0).fit(digits.x_train[:400])
+    model = mn.DAMClusterer(5, n_memories=13, max_iter=3, random_state=0).fit(digits.x_train[:150])
     model.explore(tmp_path / "p.html", digits.x_train[:11], digits.y_train[:11])
     browser.open(tmp_path / "p.html")
     found = browser.evaluate(ALL_ROWS + PROBA)
@@ -307,16 +301,15 @@ def test_names_are_text_whatever_they_say(browser, tmp_path):
     x.iloc[:, 0] += np.arange(60) % 6
     model = small(normalize="standard", varsigma=0.5).fit(x, y)
     model.explore(tmp_path / "p.html", x, y, title=NASTY[0])
-    for width in (1280, 390):
-        browser.open(tmp_path / "p.html", width=width)
-        for tab in TABS:
-            browser.evaluate(f"mnemosphere.openTab('{tab}')")
-            browser.evaluate("new Promise((done) => setTimeout(done, 60))")
-            assert browser.evaluate("document.documentElement.scrollWidth") <= width
-        assert browser.evaluate("typeof window.hacked") == "undefined"
-        assert browser.evaluate("document.scripts.length") == 4
-        assert browser.evaluate("document.images.length") == 0
-        assert silent(browser)
+    browser.open(tmp_path / "p.html", width=390)
+    for tab in TABS:
+        browser.evaluate(f"mnemosphere.openTab('{tab}')")
+        browser.evaluate("new Promise((done) => setTimeout(done, 60))")
+        assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    assert browser.evaluate("typeof window.hacked") == "undefined"
+    assert browser.evaluate("document.scripts.length") == 4
+    assert browser.evaluate("document.images.length") == 0
+    assert silent(browser)
     assert browser.evaluate("data.classes").count("NaN") == 1
     titles = browser.evaluate("[...document.querySelectorAll('[title]')].map((e) => e.title)")
     assert any(t.startswith("<img src=x onerror") for t in titles)

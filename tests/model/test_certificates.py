@@ -139,8 +139,7 @@ def test_beta_counts_only_where_it_is_learned():
 # Certificate
 
 
-@pytest.mark.parametrize("seed", [5, 7])
-@pytest.mark.parametrize("beta", [2.0, 4.0, 20.0, None])
+@pytest.mark.parametrize(("seed", "beta"), [(5, 2.0), (7, 4.0), (5, 20.0), (7, None)])
 def test_kinds_agree_with_the_dense_hessian_of_the_grown_network(seed, beta):
     batch = make_data(seed)
     learn_beta = beta is None

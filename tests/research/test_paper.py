@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,19 +18,124 @@ KEYS = {
 
 SLOW = {"fig2", "fig4", "fig4-starts", "prior", "regularizer"}  # as table1 and fig4, other settings
 NAMES = [
-    pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW else pytest.mark.parts("name"))
     for name in REGISTRY
-]  # fmt: skip
+]
 
 
 def accuracies(result):
     return {(r["case"], r["solver"]): r["accuracy"] for r in result["measured"]["rows"]}
 
 
-@pytest.mark.parts("name")
+def check_table1(result, folder):
+    """The paper's order."""
+    found = accuracies(result)
+    assert len(found) == 6
+    assert all(55 < value < 97 for value in found.values())
+    for solver in ("sgd", "fixed-point"):
+        assert found["varsigma=0.25", solver] > found["beta=6", solver] + 3
+        assert found["beta=18", solver] > found["beta=6", solver] + 3
+
+
+def check_fig1(result, folder):
+    """Memories are clean."""
+    for row in result["measured"]["rows"]:
+        assert 70 < row["accuracy"] < 97
+        assert row["memory"]["noisy"] == 0
+        assert row["beta"] == 16.0
+    with np.load(folder / "arrays.npz") as arrays:
+        w = arrays["w beta=16-sgd-0"].astype(np.float64)
+        assert w.shape == (25, 784)
+        np.testing.assert_allclose(np.linalg.norm(w, axis=1), 1, atol=2e-3)
+        curve = arrays["curve beta=16-sgd-0"]
+        assert curve.shape == (2, 9)
+        assert curve[0, 0] < 0.4 < curve[0, -1]  # from nothing known to most rows right
+        assert (np.diff(curve[1]) > 0).all()
+
+
+def check_fig3(result, folder):
+    """The nearest memory mostly decides."""
+    for row in result["measured"]["rows"]:
+        found = row["fidelity"]
+        assert set(found) == {"all", "correct", "wrong"}
+        assert 85 < found["all"] <= 100
+        assert found["correct"] > found["wrong"]
+        assert row["beta"] > 40  # learned, from 20 or from an estimate
+        right, wrong = row["accuracy"] / 100, 1 - row["accuracy"] / 100
+        mixed = right * found["correct"] + wrong * found["wrong"]
+        assert found["all"] == pytest.approx(mixed, abs=0.02)
+
+
+def check_fig6(result, folder):
+    """Splitting is as accurate and saves arithmetic, more at larger widths."""
+    measured = result["measured"]
+    methods = measured["sweeps"]["mnist"]
+    plain, split = (np.array(methods[m]["accuracy"]) for m in ("sgd", "sgd-split"))
+    assert abs((split - plain).mean()) < 4
+    for method in methods:
+        accuracy = methods[method]["accuracy"]
+        assert accuracy[-1] > accuracy[0] + 2  # more memories help
+        assert accuracy[-1] > 80
+    saved = np.array(methods["sgd"]["work"]) / np.array(methods["sgd-split"]["work"])
+    assert saved[-1] > 1.2
+    assert saved[-1] > saved[0]
+    line = measured["fits"]["mnist"]["sgd"]["work"]["line"]
+    assert line["r2"] > 0.95
+    assert line["b"] > 0
+
+
+def check_fig5(result, folder):
+    """Memories leave the trunk, and splitting thins it."""
+    measured = result["measured"]
+    for one in measured["runs"].values():
+        assert one["overlap_first"] > 0.95
+        assert one["overlap_last"] < 0.8
+        assert one["spread_first"] < 0.1 < one["spread_last"]
+        # Inside classes memories differ, and classes differ too.
+        assert 0.05 < one["within_class_spread_last"] < one["spread_last"]
+        assert one["classes_first"] <= 3
+        assert one["classes_last"] >= 8
+        assert one["clusters"][0] == 1
+        assert one["clusters"][-1] > 0.8 * one["memories"]
+        assert one["reunions"] < 0.02
+        assert one["leaves_the_trunk"] < one["passes"] / 2
+    without, split = measured["runs"]["without"], measured["runs"]["with"]
+    assert split["memories"] == without["memories"] == 32
+    assert measured["trunk_ratio"] > 1
+    assert measured["trunk_ratio"] == pytest.approx(
+        without["trunk_memory_passes"] / split["trunk_memory_passes"]
+    )
+    assert split["clusters"][-1] > 16
+
+
+def check_hierarchy(result, folder):
+    """Copies part above β_split only, unless class weights are free."""
+    scan = result["measured"]["scan"]
+    sides = set()
+    for point in scan["points"]:
+        unstable = point["beta_eff"] > point["beta_split"]
+        sides.add(unstable)
+        assert (point["lambda_min"] < 0) == unstable
+        held, free = point["labels_held"], point["labels_free"]
+        assert (held["distance"] > 0.05) == unstable
+        assert (held["gain"] > 1e-4) == unstable
+        assert free["distance"] > 0.05
+        assert free["gain"] > max(held["gain"], 1e-4)
+    assert sides == {True, False}
+
+
+LAWS = {
+    "table1": check_table1, "fig1": check_fig1, "fig3": check_fig3, "fig5": check_fig5,
+    "fig6": check_fig6, "hierarchy": check_hierarchy,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_results_are_complete_say_that_they_are_quick_and_show_something(quick_runs, name):
-    folder, result = quick_runs.folder(name), quick_runs.result(name)
+def test_results_are_complete_say_that_they_are_quick_and_show_the_papers_law(run, tmp_path, name):
+    options = ["--quick", "--json", "--device", "cpu", "--out", tmp_path]
+    (row,) = run("reproduce", name, *options).json["runs"]
+    folder = Path(row["folder"])
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     assert set(result) == KEYS
     assert result["quick"] is True
     assert folder.name.startswith("quick-")
@@ -56,95 +162,5 @@ def test_results_are_complete_say_that_they_are_quick_and_show_something(quick_r
         strip = pixels[-40:].reshape(-1, 3)
         red = (np.abs(strip - np.array([0xD5, 0x5E, 0x00]) / 255) < 0.05).all(1)
         assert red.sum() > 50, picture
-
-
-def test_table1_has_the_papers_order(quick_runs):
-    found = accuracies(quick_runs.result("table1"))
-    assert len(found) == 6
-    assert all(55 < value < 97 for value in found.values())
-    for solver in ("sgd", "fixed-point"):
-        assert found["varsigma=0.25", solver] > found["beta=6", solver] + 3
-        assert found["beta=18", solver] > found["beta=6", solver] + 3
-
-
-def test_fig1_learns_clean_memories(quick_runs):
-    result = quick_runs.result("fig1")
-    for row in result["measured"]["rows"]:
-        assert 70 < row["accuracy"] < 97
-        assert row["memory"]["noisy"] == 0
-        assert row["beta"] == 16.0
-    with np.load(quick_runs.folder("fig1") / "arrays.npz") as arrays:
-        w = arrays["w beta=16-sgd-0"].astype(np.float64)
-        assert w.shape == (25, 784)
-        np.testing.assert_allclose(np.linalg.norm(w, axis=1), 1, atol=2e-3)
-        curve = arrays["curve beta=16-sgd-0"]
-        assert curve.shape == (2, 9)
-        assert curve[0, 0] < 0.4 < curve[0, -1]  # from nothing known to most rows right
-        assert (np.diff(curve[1]) > 0).all()
-
-
-def test_fig3_the_nearest_memory_mostly_decides(quick_runs):
-    for row in quick_runs.result("fig3")["measured"]["rows"]:
-        found = row["fidelity"]
-        assert set(found) == {"all", "correct", "wrong"}
-        assert 85 < found["all"] <= 100
-        assert found["correct"] > found["wrong"]
-        assert row["beta"] > 40  # learned, from 20 or from an estimate
-        right, wrong = row["accuracy"] / 100, 1 - row["accuracy"] / 100
-        mixed = right * found["correct"] + wrong * found["wrong"]
-        assert found["all"] == pytest.approx(mixed, abs=0.02)
-
-
-def test_fig6_splitting_is_as_accurate_and_saves_arithmetic_more_at_larger_widths(quick_runs):
-    measured = quick_runs.result("fig6")["measured"]
-    methods = measured["sweeps"]["mnist"]
-    plain, split = (np.array(methods[m]["accuracy"]) for m in ("sgd", "sgd-split"))
-    assert abs((split - plain).mean()) < 4
-    for method in methods:
-        accuracy = methods[method]["accuracy"]
-        assert accuracy[-1] > accuracy[0] + 2  # more memories help
-        assert accuracy[-1] > 80
-    saved = np.array(methods["sgd"]["work"]) / np.array(methods["sgd-split"]["work"])
-    assert saved[-1] > 1.2
-    assert saved[-1] > saved[0]
-    line = measured["fits"]["mnist"]["sgd"]["work"]["line"]
-    assert line["r2"] > 0.95
-    assert line["b"] > 0
-
-
-def test_fig5_memories_leave_the_trunk_and_splitting_thins_it(quick_runs):
-    measured = quick_runs.result("fig5")["measured"]
-    for one in measured["runs"].values():
-        assert one["overlap_first"] > 0.95
-        assert one["overlap_last"] < 0.8
-        assert one["spread_first"] < 0.1 < one["spread_last"]
-        # Inside classes memories differ, and classes differ too.
-        assert 0.05 < one["within_class_spread_last"] < one["spread_last"]
-        assert one["classes_first"] <= 3
-        assert one["classes_last"] >= 8
-        assert one["clusters"][0] == 1
-        assert one["clusters"][-1] > 0.8 * one["memories"]
-        assert one["reunions"] < 0.02
-        assert one["leaves_the_trunk"] < one["passes"] / 2
-    without, split = measured["runs"]["without"], measured["runs"]["with"]
-    assert split["memories"] == without["memories"] == 32
-    assert measured["trunk_ratio"] > 1
-    assert measured["trunk_ratio"] == pytest.approx(
-        without["trunk_memory_passes"] / split["trunk_memory_passes"]
-    )
-    assert split["clusters"][-1] > 16
-
-
-def test_copies_part_above_beta_split_only_unless_class_weights_are_free(quick_runs):
-    scan = quick_runs.result("hierarchy")["measured"]["scan"]
-    sides = set()
-    for point in scan["points"]:
-        unstable = point["beta_eff"] > point["beta_split"]
-        sides.add(unstable)
-        assert (point["lambda_min"] < 0) == unstable
-        held, free = point["labels_held"], point["labels_free"]
-        assert (held["distance"] > 0.05) == unstable
-        assert (held["gain"] > 1e-4) == unstable
-        assert free["distance"] > 0.05
-        assert free["gain"] > max(held["gain"], 1e-4)
-    assert sides == {True, False}
+    if name in LAWS:
+        LAWS[name](result, folder)

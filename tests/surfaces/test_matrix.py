@@ -356,10 +356,15 @@ REFUSED = {
 }
 
 
+ROTATING = {  # which take long
+    "page", "cross-validation", "threshold", "`label_issues`", "`partial_fit`", "`add_examples`",
+}  # fmt: skip
+
+
 def cells(default):
     for kind in KINDS:
         for surface in SURFACES:
-            in_parts = default or surface in ("page", "cross-validation", "threshold")
+            in_parts = default or surface in ROTATING
             marks = [pytest.mark.slow] if kind in SLOW else [pytest.mark.parts("kind")] * in_parts
             name = f"{kind}-{surface}" + "-default" * default
             yield pytest.param(kind, surface, default, marks=marks, id=name)

@@ -81,7 +81,7 @@ CASES = {
 }
 
 
-@pytest.mark.parts("case")
+@pytest.mark.parts(group="sampling")
 @pytest.mark.parametrize("case", CASES)
 def test_weak_teachers_agree_with_gibbs_sampling(case):
     n_teacher, n_student, b, beta_eff, rho, more = CASES[case]

@@ -102,7 +102,7 @@ def clamped_without_labels(rho):
 )
 def test_solutions_do_not_move_and_do_not_depend_on_the_method(make, rho):
     problem = make(rho=rho)
-    starts = sp.random_starts(problem, 5, generator=generator(5))
+    starts = sp.random_starts(problem, 3, generator=generator(5))
     fast = solver.solve(problem, starts, tol=1e-9).raise_if_failed()
     plain = solver.solve(problem, starts, tol=1e-9, memory=0).raise_if_failed()
     for found in (fast, plain):

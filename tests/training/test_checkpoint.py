@@ -14,7 +14,6 @@ from mnemosphere.training.sgd import SGD
 from runs import Break, Log, assert_same_params, assert_same_state, seeded, timeless
 
 SOLVERS = {
-    "fixed point": FixedPoint(None),
     "fixed point in batches": FixedPoint(20),
     "sgd": SGD(learning_rate=0.1, batch_size=20),
     "adam": Adam(steps=18, batch_size=20),
@@ -51,36 +50,6 @@ def assert_same(a, b):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize(
-    ("where", "error"),
-    [
-        ("batch", KeyboardInterrupt),
-        ("pass", KeyboardInterrupt),
-        ("pass", ZeroDivisionError),
-    ],
-)
-def test_broken_anywhere_and_resumed(problem, tmp_path, solver, where, error):
-    """In each of three passes, before the checkpoint of it is written."""
-    case = problem(51, rows=53, varsigma=0.5, clustered=True, weighted=True)
-    solver = SOLVERS[solver]
-    straight = run(case, solver, 3, callbacks=[log := Log()])
-    calls = len(log.of(where))
-    assert calls == 3 * (3 if where == "batch" and solver.rows_per_step is not None else 1)
-    for k in range(1, calls + 1, 2):
-        path = tmp_path / f"{k}.safetensors"
-        breaking = Break(where, k, error)
-        if error is KeyboardInterrupt:
-            broken = run(case, solver, 3, path, [breaking])
-            assert broken.status == "interrupted"
-            broken.params.check()
-        else:
-            with pytest.raises(error):
-                run(case, solver, 3, path, [breaking])
-        assert path.exists() == (k > calls // 3)  # written after the first pass
-        assert_same(run(case, solver, 3, path), straight)
-
-
-@pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "fixed point"])
 def test_inside_a_pass_at_most_an_interval_is_lost(problem, path, solver):
     case = problem(51, rows=53, varsigma=0.5, clustered=True, weighted=True)
     settings = {"noise": SphereNoise(0.2), "validation": case.dataset}

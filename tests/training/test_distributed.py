@@ -15,12 +15,10 @@ from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint, distributed, fit, grow
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.growth import Splitting
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 from processes import run_group
-from runs import Break
 
 B, N, P, C = 211, 7, 5, 3
 CONDITIONAL = objectives.JointConditional(1.0)
@@ -164,19 +162,3 @@ def test_a_process_that_fails_ends_all():
     for other in (found[0], found[2]):
         assert isinstance(other, distributed.DistributedError)
         assert "see the error of the one that failed" in str(other)
-
-
-@pytest.mark.parametrize("solver", [FixedPoint(70), FixedPoint(None)])
-def test_a_restart_is_bitwise_identical(tmp_path, solver):
-    def run(name: str, *more: Callback) -> list[Any]:
-        def work(rank: int) -> Any:
-            callbacks = [Checkpoint(tmp_path / name, interval=0.0), *more]
-            result = fit(PARAMS, DATASET, solver, max_iter=3, callbacks=callbacks)
-            return result.params.w, result.params.p
-
-        return run_group(2, work)
-
-    straight = run("straight")[0]
-    assert all(isinstance(one, BaseException) for one in run("broken", Break("batch", 2, EOFError)))
-    for ended in run("broken"):
-        assert all(torch.equal(a, b) for a, b in zip(ended, straight, strict=True))

@@ -75,8 +75,7 @@ def test_steps_that_need_no_synchronization_can_be_captured(solver, captured):
         assert solver.can_capture(params) == (captured and cuda)
 
 
-@pytest.mark.parametrize("noise", [None, SphereNoise(0.5)])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("noise", "weighted"), [(None, False), (SphereNoise(0.5), True)])
 @pytest.mark.parametrize(
     ("solver", "rule"),
     [*((solver, joint) for solver in CAPTURED), (CAPTURED[0], Unsupervised(0.1))],

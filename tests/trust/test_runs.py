@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import mnemosphere as mn
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
+from problems import Case
 from processes import forking, run_group
 from runs import Break
 
@@ -197,7 +198,10 @@ def broken_off(request, tmp_path_factory):
         except EOFError:
             moments.append({path.name: path.read_bytes() for path in place.iterdir()})
     assert all(moments)
-    return model.set_params(callbacks=()), rows, straight, moments
+    return Case(
+        name=request.param, model=model.set_params(callbacks=()), rows=rows, straight=straight,
+        moments=moments,
+    )  # fmt: skip
 
 
 def resume(model, rows, place, files):
@@ -221,7 +225,7 @@ def resume(model, rows, place, files):
 @given(moment=st.integers(0, 99), file=st.integers(0, 99), at=st.floats(0, 1, exclude_max=True),
        kind=st.sampled_from(["bit", "cut", "other", "lost"]))  # fmt: skip
 def test_changed_checkpoints(tmp_path, broken_off, moment, file, at, kind):
-    model, rows, straight, moments = broken_off
+    moments = broken_off.moments
     files = dict(moments[moment % len(moments)])
     name = sorted(files)[file % len(files)]
     content = bytearray(files[name])
@@ -234,8 +238,8 @@ def test_changed_checkpoints(tmp_path, broken_off, moment, file, at, kind):
     files[name] = bytes(content)
     if kind == "lost":
         del files[name]
-    found = resume(model, rows, tmp_path / "run", files)
-    assert found is None or identical(found, straight)
+    found = resume(broken_off.model, broken_off.rows, tmp_path / "run", files)
+    assert found is None or identical(found, broken_off.straight)
 
 
 if __name__ == "__main__":  # one of the processes that torchrun starts

@@ -37,6 +37,7 @@ def test_both_phases_are_stable_between_fold_and_line():
     np.testing.assert_array_equal(found.broken_wins[:, 1], [False, True, True])
 
 
+@pytest.mark.parts(group="studies")
 def test_curves_are_the_known_overlaps_and_samples_lie_near():
     setting = studies.Setting(2, 2, n_features=150)
     sampling = studies.Sampling(n_teachers=3, n_burn_in=20, n_sweeps=40)
@@ -60,9 +61,10 @@ def test_curves_are_the_known_overlaps_and_samples_lie_near():
 @pytest.fixture(scope="module")
 def three():
     beta = np.linspace(3.3, 3.6, 7).tolist()
-    return studies.trace_branches(studies.Setting(3, 3), beta, n_starts=40, generator=generator())
+    return studies.trace_branches(studies.Setting(3, 3), beta, n_starts=20, generator=generator())
 
 
+@pytest.mark.parts(group="studies")
 def test_bifurcations_of_three_memories(three):
     place = {(name, kind): value for name, kind, value in three.bifurcations}
     line = theory.symmetric_transition(studies.Setting(3, 3).problem(), "beta")
@@ -83,6 +85,7 @@ def test_bifurcations_of_three_memories(three):
     assert drawn.get_xlim() == (trunk.beta[0], trunk.beta[-1])
 
 
+@pytest.mark.parts(group="studies")
 def test_the_broken_branch_wins_above_its_crossing_only(three):
     curves = {curve.name: curve for curve in three.curves}
     broken, trunk = curves["broken"], curves["symmetric"]
@@ -117,6 +120,7 @@ def test_two_patterns_part_two_memories_at_cos_over_sin_squared():
     np.testing.assert_allclose(path, 0.0, atol=1e-9)
 
 
+@pytest.mark.parts(group="studies")
 def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
     beta = np.geomspace(1.5, 20.0, 16).tolist()
     found = studies.trace_hierarchy(2, 4, beta, generator=generator())
