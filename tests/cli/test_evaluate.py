@@ -68,7 +68,7 @@ def test_certificate_is_of_the_rows_trained_on(run, trained, table):
     assert sum(found["counts"].values()) == len(found["memories"]) == 11
     assert sum(memory["rows"] for memory in found["memories"]) <= 73 + 1e-6
     assert found["at_rest"] == (found["n_iter"] < 100)
-    assert "nearest to splitting" in run(*arguments).stdout
+    assert "at fixed class weights" in run(*arguments).stdout
 
 
 def test_the_report_of_rejected_rows_is_that_of_python(run, tmp_path, trained, kit):

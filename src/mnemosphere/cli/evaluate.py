@@ -19,7 +19,7 @@ from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
 from mnemosphere.estimators.remarks import no_better_than_chance
 from mnemosphere.interpret import DecisionSummary
-from mnemosphere.model.parameters import memory_name
+from mnemosphere.model.certificates import Certificate
 
 _SHOWN = 10  # memories of a certificate, confusions, classes where there are many
 _CLASSES = 30
@@ -48,8 +48,9 @@ def run(
     answered = None if reject is None else report.answers(opened.model, rows, reject)
     if answered is not None:
         found["rejection"] = answered.as_dict()
-    if certify:
-        found["certificate"] = _certificate(opened.model, trained)
+    proof = _certificate(opened.model, trained) if certify else None
+    if proof is not None:
+        found["certificate"] = {"rows": len(trained), **proof.as_dict()}
     if out is not None:
         drawn = plots.confusion_matrix(
             found["confusion"] if answered is None else answered.confusion,
@@ -59,6 +60,8 @@ def run(
         plots.save(drawn, out)
     terminal.result(found)
     _show(terminal, opened, found)
+    if proof is not None:
+        terminal.say("", *proof.summary(_SHOWN).splitlines())
     if answered is not None:
         terminal.say("", f"with --reject {reject:g}", *str(answered).splitlines())
     if out is not None:
@@ -81,10 +84,11 @@ def _novelty(request: Request, opened: Opened, rows: Rows, other: str) -> dict[s
     return found
 
 
-def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
+def _certificate(model: Any, rows: Rows) -> Certificate:
     """Residual and curvature of every memory."""
     model.unlabeled = math.nan if rows.y is not None and rows.y.dtype == object else None
-    return {"rows": len(rows), **model.certify(rows.x, rows.y).as_dict()}
+    found: Certificate = model.certify(rows.x, rows.y)
+    return found
 
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
@@ -112,23 +116,6 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     terminal.table(cells(classes), f"\n{title}")
     _show_confusion(terminal, opened.classes, found["confusion"])
     terminal.table(cells(found["worst_rows"]), "\nworst rows")
-    if "certificate" in found:
-        told = found["certificate"]
-        held, free = (
-            ", ".join(f"{n} {kind}" for kind, n in told[key].items())
-            for key in ("counts", "joint_counts")
-        )
-        residual, beta = told["largest_residual"], told["beta_eff"]
-        after = f" after {told['n_iter']} exact passes on a copy" if told["n_iter"] else ""
-        terminal.say(
-            "",
-            f"memories{after}: {held} at fixed class weights; largest residual {residual:.1e}, "
-            f"β_eff {beta:.4g}",
-            f"if copies share out the classes: {free}",
-        )
-        nearest = sorted(told["memories"], key=lambda memory: float(memory["beta_split"]))
-        lines = [line | {"memory": memory_name(line["memory"])} for line in nearest[:_SHOWN]]
-        terminal.table(cells(lines, percent=False), "nearest to splitting")
 
 
 def _show_confusion(terminal: Terminal, names: list[str], confusion: Any) -> None:
