@@ -20,13 +20,11 @@ from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.counterfactual import counterfactual
-from mnemosphere.interpret.editing import at_level
 from mnemosphere.interpret.radius import certified_radius
 from mnemosphere.interpret.rejection import is_rejected
 from mnemosphere.labels import Labels
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
-from mnemosphere.training.lineage import Lineage
 
 _CERTIFY = 1e8  # rows times memories times features up to which a certificate takes seconds
 _LEAST_PIXELS = 36
@@ -67,17 +65,13 @@ def payload(
         packed = as_numpy(X.take(torch.from_numpy(chosen)).dense().values).astype(np.float64)
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
-    levels = _levels(model)
-    points = map_memories(np.concatenate([as_numpy(level.votes.w.double()) for level in levels]))
-    ends = np.cumsum([level.n_memories for level in levels])
     if certificate is None:
         certificate = _certificate(model, X, y)
+    votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
     normalizer = model.normalizer
     tiny = float(torch.finfo(model.votes.p.dtype).tiny)
     known = facts(model, X, None if y is None else y.tolist())
     return {
-        "format": "mnemosphere-page",
-        "version": 2,
         "title": title or f"{known['n_memories']} memories",
         "kind": known["kind"],
         "classes": known["classes"],
@@ -96,11 +90,10 @@ def payload(
         },
         "threshold": known["novelty_threshold"],
         "floor": _HEADROOM * tiny,
-        "levels": [
-            _level(level) | {"xy": points[end - level.n_memories : end].round(4).tolist()}
-            for level, end in zip(levels, ends, strict=True)
-        ],
-        "parents": _parents(model.lineage, levels),
+        "votes": votes | {"prior": model.votes.prior.tolist(), "temperature": known["temperature"]},
+        "density": density | ({"w": None} if model.is_joint else {}),  # those of the votes
+        "standing": model.standing.tolist(),
+        "xy": map_memories(as_numpy(model.votes.w.double())).round(4).tolist(),
         "rows": None if packed is None else _rows(model, texts, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
         "certificate": None if certificate is None else _told_of(certificate),
@@ -179,41 +172,10 @@ def _choose_rows(model: FittedModel, n_rows: int, y: Labels | None, most: int) -
     return np.sort(order[np.floor((np.arange(most) + 0.5) * n_rows / most).astype(int)])
 
 
-def _levels(model: FittedModel) -> list[FittedModel]:
-    """The models of growth, the fitted one last."""
-    tree = model.lineage
-    if tree is None or len(tree.models) != tree.n_levels:
-        return [model]
-    if tree.members[-1].shape[0] != model.n_memories:
-        return [model]
-    return [*(at_level(model, k) for k in range(tree.n_levels - 1)), model]
-
-
-def _level(model: FittedModel) -> dict[str, Any]:
-    """One set of memories: votes, and the density, which may have the same memories."""
-    votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
-    votes |= {"prior": model.votes.prior.tolist(), "temperature": model.votes.temperature}
-    density |= {"w": None} if model.is_joint else {}
-    return {"votes": votes, "density": density, "standing": model.standing.tolist()}
-
-
 def _mixture(mixture: Mixture) -> dict[str, Any]:
     w, p = as_numpy(mixture.w.double()), as_numpy(mixture.p).astype(np.float32)
     slope, offset = float(mixture.slope), float(mixture.offset)
     return {"w": pack_memories(w), "p": pack(p), "slope": slope, "offset": offset}
-
-
-def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]:
-    """For each level but the first, where each memory was one level before."""
-    if tree is None or len(levels) == 1:
-        return []
-    found = []
-    for before, after in zip(tree.members[:-1], tree.members[1:], strict=True):
-        place = {int(node): k for k, node in enumerate(before.tolist())}
-        found.append(
-            [place[n] if n in place else place[int(tree.parent[n])] for n in after.tolist()]
-        )
-    return found
 
 
 def _rows(

@@ -335,17 +335,17 @@ function weights(p, C) {
 
 /** One set of memories: votes, which decide, and the density; and the knobs that a page can turn. */
 class Model {
-  /** level: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, prior (C+1), temperature }; density { w (Q·N), or null
-      for those of the votes, p, slope, offset }; standing. shared: nClasses, floor. */
-  constructor(level, shared) {
-    this.own = level.votes;
-    this.w = level.votes.w;
-    this.nColumns = shared.nClasses + 1;
-    this.nMemories = level.votes.p.length / this.nColumns - 1;
+  /** stored: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, prior (C+1), temperature }; density { w (Q·N), or null
+      for those of the votes, p, slope, offset }; standing; floor. */
+  constructor(stored, nClasses) {
+    this.own = stored.votes;
+    this.w = stored.votes.w;
+    this.nColumns = nClasses + 1;
+    this.nMemories = stored.votes.p.length / this.nColumns - 1;
     this.nFeatures = this.w.length / this.nMemories;
-    this.standing = level.standing; // the memory that stands for each where nobody could distinguish them
-    this.floor = shared.floor;
-    this.density = { ...level.density, w: level.density.w ?? this.w, weight: weights(level.density.p, this.nColumns) };
+    this.standing = stored.standing; // the memory that stands for each where nobody could distinguish them
+    this.floor = stored.floor;
+    this.density = { ...stored.density, w: stored.density.w ?? this.w, weight: weights(stored.density.p, this.nColumns) };
     this.sharesMemories = this.density.w === this.w;
     this.turn({});
   }
