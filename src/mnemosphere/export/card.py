@@ -82,10 +82,6 @@ def _task(known: dict[str, Any]) -> str:
     return f"{kind}-{'classification' if known['kind'] == 'classifier' else 'clustering'}"
 
 
-def _rows_name(known: dict[str, Any]) -> str:
-    return f"{known['rows']['n']} rows, SHA-256 {known['rows']['checksum'][:12]}"
-
-
 def _summary(known: dict[str, Any]) -> str:
     groups = "classes" if known["kind"] == "classifier" else "clusters"
     names = [_text(name) for name in known["classes"][:_NAMED]]
@@ -102,7 +98,7 @@ def _summary(known: dict[str, Any]) -> str:
 
 
 def _measures(known: dict[str, Any]) -> str:
-    m = known["measured"]
+    m, (n, checksum) = known["measured"], known["rows"].values()
     rows = [
         ("rows with a label", f"{m['n']}"),
         ("accuracy", f"{m['accuracy']:.4f}"),
@@ -111,32 +107,16 @@ def _measures(known: dict[str, Any]) -> str:
         *m["decision"].items(),
     ]
     return (
-        f"## Measured\n\nOn {_rows_name(known)}. These figures say how the model does on new rows "
+        f"## Measured\n\nOn {n} rows, SHA-256 {checksum[:12]}. These figures say how the model does on new rows "
         "only if it was not trained on these.\n\n" + _table(("measure", "value"), rows)
     )
 
 
 def _choices(known: dict[str, Any]) -> str:
-    threshold = known["novelty_threshold"]
-    rows = [
-        ("memories", str(known["n_memories"])),
-        ("normalization", known["normalize"]),
-        ("beta", f"{known['beta']:.6g}"),
-        ("varsigma", f"{known['varsigma']:.6g}"),
-        ("temperature", f"{known['temperature']:.6g}"),
-        ("novelty threshold", "not calibrated" if threshold is None else f"{threshold:.6g}"),
-        ("training ended", f"{known['status']} after {known['n_iter']} passes"),
-        ("seed", "none given" if known["seed"] is None else str(known["seed"])),
-    ]
-    if known["levels"]:
-        rows.append(("levels of growth", " → ".join(map(str, known["levels"]))))
-    if "rows" in known:
-        rows += [("rows given", str(known["rows"]["n"])), ("SHA-256", known["rows"]["checksum"])]
-    rows += list(known["versions"].items())
+    choices, settings = known["choices"].items(), known["settings"].items()
     return (
-        "## Choices\n\n" + _table(("what", "value"), rows)
-        + "\n\nSettings of training:\n\n"
-        + _table(("setting", "value"), list(known["settings"].items()))
+        "## Choices\n\n" + _table(("what", "value"), list(choices))
+        + "\n\nSettings of training:\n\n" + _table(("setting", "value"), list(settings))
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.counterfactual import counterfactual
 from mnemosphere.interpret.radius import certified_radius
-from mnemosphere.interpret.rejection import is_rejected
+from mnemosphere.interpret.rejection import is_rejected, novelty_threshold
 from mnemosphere.labels import Labels
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
@@ -88,9 +88,10 @@ def payload(
             "energy": None if normalizer.energy is None else pack(as_numpy(normalizer.energy)),
             "circles": None if normalizer.circles is None else _circles(model, normalizer.circles),
         },
-        "threshold": known["novelty_threshold"],
+        "threshold": novelty_threshold(model),
         "floor": _HEADROOM * tiny,
-        "votes": votes | {"prior": model.votes.prior.tolist(), "temperature": known["temperature"]},
+        "votes": votes
+        | {"prior": model.votes.prior.tolist(), "temperature": model.votes.temperature},
         "density": density | ({"w": None} if model.is_joint else {}),  # those of the votes
         "standing": model.standing.tolist(),
         "xy": map_memories(as_numpy(model.votes.w.double())).round(4).tolist(),

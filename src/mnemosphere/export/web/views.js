@@ -499,13 +499,10 @@ function buildReport() {
   if (measured) stats.push(stat(percent(measured.accuracy, 1), `accuracy on ${measured.n.toLocaleString("en")} rows`), stat(number(measured.log_loss), "log-loss"), stat(percent(measured.calibration_error, 1), "calibration error"));
   stats.push(stat(String(report.n_memories), "memories"), stat(String(nClasses), data.kind === "classifier" ? "classes" : "clusters"), stat(String(report.n_features), "features"));
   const table = (entries) => make("table", { class: "facts" }, make("tbody", {}, entries.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, short(value ?? "–", 200))))));
-  const facts = [["normalization", report.normalize], ["β", number(report.beta, 5)], ["ς", number(report.varsigma, 4)], ["temperature", number(report.temperature, 4)], ["novelty threshold", report.novelty_threshold === null ? "not calibrated" : number(report.novelty_threshold, 5)],
-    ["training ended", `${report.status} after ${report.n_iter} passes`], ["seed", report.seed ?? "none given"], ...(report.levels.length ? [["levels of growth", report.levels.join(" → ")]] : []),
-    ...(report.rows ? [["rows given", report.rows.n.toLocaleString("en")], ["their SHA-256", report.rows.checksum]] : []), ...Object.entries(report.versions).map(([name, value]) => [name, value])];
   const cards = [];
   if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "Confusion"), confusion(measured)), make("div", { class: "card" }, make("h2", {}, "Calibration"), make("p", { class: "muted" }, "How often the model is right, by how sure it is; on the diagonal it means what it says."), calibration(measured.calibration)));
   if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "How few memories decide"), table(Object.entries(measured.decision))));
-  cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(facts)), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(report.settings))));
+  cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(Object.entries(report.choices))), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(report.settings))));
   $("panel-report").replaceChildren(make("div", { class: "stats" }, stats), make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 420px), 1fr))" } }, cards));
 }
 
@@ -541,7 +538,8 @@ function confusion(measured) {
     });
     box.append(canvas, note);
   }
-  if (measured.confused.length) box.append(make("h3", {}, "Most confused"), make("table", {}, make("tbody", {}, measured.confused.map(([a, b, n]) => make("tr", {}, make("td", {}, className(a, 60), make("span", { class: "to" }, " → "), className(b, 60)), make("td", { class: "number" }, `${n} of ${total[a]}`))))));
+  const confused = measured.confusion.filter(([a, b]) => a !== b).sort((a, b) => b[2] - a[2]).slice(0, 10);
+  if (confused.length) box.append(make("h3", {}, "Most confused"), make("table", {}, make("tbody", {}, confused.map(([a, b, n]) => make("tr", {}, make("td", {}, className(a, 60), make("span", { class: "to" }, " → "), className(b, 60)), make("td", { class: "number" }, `${n} of ${total[a]}`))))));
   return box;
 }
 
