@@ -31,7 +31,7 @@ def explore(
     y : array-like of shape (n,), default None
         Their labels.
     **more
-        `max_rows`, `image_shape`, `certificate` and `title`, as in `DAMClassifier.explore`.
+        `max_rows`, `image_shape` and `title`, as in `DAMClassifier.explore`.
 
     Examples
     --------

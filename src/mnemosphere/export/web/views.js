@@ -421,11 +421,6 @@ function showMemory() {
   }
   if (!isText && textsOf(m).length) parts.push(make("p", { class: "muted" }, `Most typical rows of the training data: ${textsOf(m).join(", ")}`));
   parts.push(make("h3", {}, "Nearest relatives"), make("div", { class: isText ? "texts" : "strip" }, relatives(m).map(([k, overlap]) => make("button", { type: "button", class: "tile", onclick: () => chooseMemory(k), "aria-label": `memory ${memoryName(k)}` }, memoryPicture(k), make("span", {}, swatch(labels()[k]), memoryName(k)), make("span", { class: "muted" }, overlap.toFixed(2))))));
-  if (data.certificate) {
-    const kind = data.certificate.kind[m];
-    const says = { minimum: "a minimum: splitting it gains nothing", "label saddle": "a label saddle: the model gains if two of it share out its classes", saddle: "a saddle: the model gains by splitting it", "not at rest": "not yet at rest on these rows" }[kind];
-    parts.push(make("h3", {}, "Minimum or saddle"), make("p", {}, `${says[0].toUpperCase()}${says.slice(1)}.`), make("p", { class: "muted" }, `β_split/β_eff = ${number(data.certificate.ratio[m])}; below 1, two copies of it move apart.`));
-  }
   $("memory").replaceChildren(...parts);
 }
 
