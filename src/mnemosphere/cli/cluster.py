@@ -51,12 +51,10 @@ def run(
                 Opened(model, {}, folder.draft / MODEL), folder, " the same command and --resume"
             )
         told = None if draft is None else draft / "rows.csv"
-        sure, labels, density = _look(model, rows, terminal, told)
+        sure, labels = _look(model, rows, terminal, told)
         content = {
             "clusters": _told(model, sure, labels),
             "agreement": _agreement(model, labels),
-            "mean_log_density": density,
-            "bic": model.bic(rows.x) if model.varsigma_ == 1 else None,
             "seconds": seconds,
             "seed": seed,
             "settings": settings,
@@ -116,13 +114,13 @@ def _agreement(model: Any, labels: Any) -> float | None:
     return float(adjusted_rand_score(labels[known].astype(str), model.labels_[known]))
 
 
-def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> tuple[Any, Any, float]:
-    """(probabilities of the clusters, labels or None, mean log-density) of all rows.
+def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> tuple[Any, Any]:
+    """(probabilities of the clusters, labels or None) of all rows.
 
     Goes over them once more, and writes the cluster of each as it goes.
     """
     n_bytes = 0 if rows.in_memory else rows.x.n_bytes
-    probability, labels, density, first = [], [], 0.0, 0
+    probability, labels, first = [], [], 0
     with (
         contextlib.nullcontext() if path is None else table_writer(path, len(rows)) as write,
         Progress(terminal.live) as progress,
@@ -132,12 +130,10 @@ def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> tupl
             own = model.labels_[first : first + len(part)]
             first += len(part)
             probability.append(model.predict_proba(part.x).max(axis=1))
-            density += float(model.score_samples(part.x).sum())
             if part.y is not None:
                 labels.append(part.y.astype(object))
             if write is not None:
                 told = {part.kind: part.names, "cluster": own, "probability": probability[-1]}
                 write(pd.DataFrame(told))
             done(len(part))
-    known = np.concatenate(labels) if labels else None
-    return np.concatenate(probability), known, density / len(rows)
+    return np.concatenate(probability), np.concatenate(labels) if labels else None

@@ -21,7 +21,7 @@ from mnemosphere.estimators.remarks import no_better_than_chance
 from mnemosphere.interpret import DecisionSummary
 from mnemosphere.model.certificates import Certificate
 
-_SHOWN = 10  # memories of a certificate, confusions, classes where there are many
+_SHOWN = 10  # memories of a certificate, classes where there are many
 _CLASSES = 30
 
 
@@ -119,19 +119,10 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
 
 
 def _show_confusion(terminal: Terminal, names: list[str], confusion: Any) -> None:
-    """The matrix where it fits, else the commonest confusions."""
+    """The matrix where it fits; the classes say what they are most mistaken for."""
     corner = "true \\ predicted"
     if len(corner) + sum(2 + max(len(name), 4) for name in names) <= terminal.width:
         counts = ([str(n or "·") for n in row] for row in confusion.tolist())
         rows = [{corner: name, **dict(zip(names, row, strict=True))}
                 for name, row in zip(names, counts, strict=True)]  # fmt: skip
         terminal.table(rows, "\nconfusion")
-        return
-    wrong = [
-        {"truth": names[i], "prediction": names[j], "rows": str(n)}
-        for i, row in enumerate(confusion.tolist())
-        for j, n in enumerate(row)
-        if n and i != j
-    ]
-    common = sorted(wrong, key=lambda line: -int(line["rows"]))[:_SHOWN]
-    terminal.table(common, "\ncommonest confusions")

@@ -98,16 +98,15 @@ def _summary(known: dict[str, Any]) -> str:
 
 
 def _measures(known: dict[str, Any]) -> str:
-    m, (n, checksum) = known["measured"], known["rows"].values()
+    m = known["measured"]
     rows = [
-        ("rows with a label", f"{m['n']}"),
         ("accuracy", f"{m['accuracy']:.4f}"),
         ("log-loss", f"{m['log_loss']:.4f}"),
         ("expected calibration error", f"{m['calibration_error']:.4f}"),
         *m["decision"].items(),
     ]
     return (
-        f"## Measured\n\nOn {n} rows, SHA-256 {checksum[:12]}. These figures say how the model does on new rows "
+        f"## Measured\n\nOn {m['n']} rows with a label. These figures say how the model does on new rows "
         "only if it was not trained on these.\n\n" + _table(("measure", "value"), rows)
     )
 

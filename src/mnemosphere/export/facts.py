@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from importlib.metadata import version
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel, as_numpy, dense_parts
+from mnemosphere.fitted import FittedModel
 from mnemosphere.interpret.decision import DecisionSummary
 from mnemosphere.interpret.evaluation import evaluate
 from mnemosphere.interpret.rejection import novelty_threshold
@@ -55,23 +54,10 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     if X is not None:
         X = model.stored(X)
         y = None if y is None else Labels.of(y, X.n_rows)
-        found["rows"] = {"n": X.n_rows, "checksum": checksum(X, y)}
-        choices |= {"rows given": str(X.n_rows), "SHA-256": found["rows"]["checksum"]}
     choices |= {"mnemosphere": version("mnemosphere"), **versions()}
     if X is not None and y is not None and model.is_classifier:
         found["measured"] = _measure(model, X, y)
     return found
-
-
-def checksum(X: StoredRows, y: Labels | None) -> str:
-    """SHA-256 of the numbers of X in float64, dense, and of the labels as text."""
-    digest = hashlib.sha256()
-    for _, chunk in X.chunks():
-        for _, x in dense_parts(chunk):
-            digest.update(as_numpy(x).astype("<f8").tobytes())
-    if y is not None:
-        digest.update("\0".join(show(v) for v in y.tolist()).encode(errors="replace"))
-    return digest.hexdigest()
 
 
 def _measure(model: FittedModel, stored: StoredRows, y: Labels) -> dict[str, Any]:

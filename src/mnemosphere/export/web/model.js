@@ -14,10 +14,7 @@ function randomNumbers(seed) {
   };
 }
 
-const KINDS = {
-  u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array,
-  i4: Int32Array, f4: Float32Array, f8: Float64Array,
-};
+const KINDS = { u1: Uint8Array, i2: Int16Array, f4: Float32Array, f8: Float64Array };
 
 /** An array as `export/pack.py` stored it: base64 of deflated bytes, low bytes first. */
 async function unpack(stored) {
