@@ -57,7 +57,6 @@ def test_novelty_against_other_rows(run, tmp_path, trained, table, kit):
     scores = [model.novelty_score(t[kit.names]) for t in (kit.frame(), other)]
     truth = np.repeat([0, 1], [91, 29])
     assert found["auroc"] == roc_auc_score(truth, np.concatenate(scores)) > 0.8
-    assert found["other_rejected"] == np.mean(scores[1] > model.novelty_threshold_)
     assert f"{found['auroc']:.4f} against 29 rows" in run(*arguments).stdout
 
 

@@ -76,12 +76,7 @@ def _novelty(request: Request, opened: Opened, rows: Rows, other: str) -> dict[s
     ]
     truth = np.repeat([0, 1], [len(s) for s in scores])
     auroc = float(roc_auc_score(truth, np.concatenate(scores)))
-    found = {"other": other, "rows": len(scores[1]), "auroc": auroc}
-    threshold = opened.model.novelty_threshold_
-    if threshold is not None:
-        inside, outside = (float(np.mean(s > threshold)) for s in scores)
-        found |= {"threshold": threshold, "rejected": inside, "other_rejected": outside}
-    return found
+    return {"other": other, "rows": len(scores[1]), "auroc": auroc}
 
 
 def _certificate(model: Any, rows: Rows) -> Certificate:
@@ -100,8 +95,6 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     if "novelty" in found:
         told = found["novelty"]
         facts["AUROC of novelty"] = f"{told['auroc']:.4f} against {told['rows']} rows"
-        if "rejected" in told:
-            facts["rejected"] = f"{told['rejected']:.1%}, others {told['other_rejected']:.1%}"
     terminal.facts(facts)
     for line in str(DecisionSummary(**found["decision"])).splitlines():
         terminal.say(*textwrap.wrap(line, terminal.width))

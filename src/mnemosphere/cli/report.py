@@ -99,14 +99,3 @@ def best_trials(model: Any) -> list[dict[str, str]]:
         }
         for trial in shown
     ]
-
-
-def choice(model: Any) -> str:
-    """What the search decided, in one sentence."""
-    chosen = next(trial for trial in model.search_ if trial["chosen"])
-    number = chosen["n_memories"]
-    merged = "" if number == model.n_memories_ else f" (merged to {model.n_memories_})"
-    return (
-        f"The search chose {number} memories{merged}, normalization {model.normalize_!r} and the "
-        f"{model.objective_} likelihood, by the log-loss of held-out rows."
-    )

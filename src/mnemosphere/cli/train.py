@@ -261,7 +261,7 @@ def show(terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder
     trials = report.best_trials(model)
     if trials:
         terminal.table(trials)
-        terminal.prose(report.choice(model), "")
+        terminal.say("")
     terminal.facts(
         report.model_facts(model)
         | {
