@@ -87,7 +87,7 @@ def _summary(known: dict[str, Any]) -> str:
     names = [_text(name) for name in known["classes"][:_NAMED]]
     if len(known["classes"]) > _NAMED:
         names.append(f"and {len(known['classes']) - _NAMED} more")
-    what = f"{known['n_features']} features"
+    what = f"{known['n_columns']} features"
     if known["encoder"]:
         what = f"texts as vectors of the encoder {_text(known['encoder'])}"
     return (

@@ -45,7 +45,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kind": model.kind,
         "n_memories": model.n_memories,
-        "n_features": model.features.n_columns,
+        "n_columns": model.features.n_columns,
         "encoder": None if encoder is None else encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],
         "choices": choices,

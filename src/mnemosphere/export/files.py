@@ -195,7 +195,7 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], Tensors]:
     if isinstance(model, list):
         parts = [(name, *_take_apart(step)) for name, step in model]
         tensors = join_prefixes({f"steps.{i}": own for i, (_, _, own) in enumerate(parts)})
-        steps = [{"name": name, **header} for name, header, _ in parts]
+        steps = [[name, header] for name, header, _ in parts]
         return {"estimator": _PIPELINE, "steps": steps}, tensors
     record, features = model.record, model.features
     header: dict[str, Any] = {
@@ -281,8 +281,6 @@ def read(path: str | Path, check_settings: SettingsCheck) -> Saved | Steps:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no model file at {path}: check the path")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: give the model file in it")
     header, tensors = read_tensors(path, FORMAT, VERSION)
     own = {k: v for k, v in header.items() if k not in ("format", "version")}
     try:
@@ -321,16 +319,15 @@ def _put_together(
 
 def _pipeline(header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck) -> Steps:
     check_fields(header, {"estimator": text, "steps": items(_step, 1)})
-    names = [step["name"] for step in header["steps"]]
+    names = [name for name, _ in header["steps"]]
     if len({*names}) < len(names) or any("__" in step for step in names):
         raise ValueError(f"the steps of the pipeline are called {names}")
     steps: Steps = []
-    for i, step in enumerate(header["steps"]):
-        own = {key: value for key, value in step.items() if key != "name"}
+    for i, (name, own) in enumerate(header["steps"]):
         made = _put_together(own, strip_prefix(tensors, f"steps.{i}"), check_settings)
         if isinstance(made, list):
             raise ValueError("a step of the pipeline is a pipeline")
-        steps.append((step["name"], made))
+        steps.append((name, made))
     if sum(len(strip_prefix(tensors, f"steps.{i}")) for i in range(len(steps))) < len(tensors):
         raise ValueError("it has a tensor of a step that is unknown")
     for (_, before), (_, after) in itertools.pairwise(steps):
@@ -341,8 +338,10 @@ def _pipeline(header: dict[str, Any], tensors: Tensors, check_settings: Settings
 
 
 def _step(value: Any, name: str) -> None:
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise ValueError(f"{name} is not a step of a pipeline")
+    match value:
+        case [str(), dict()]:
+            return
+    raise ValueError(f"{name} is not a step of a pipeline")
 
 
 def _features(header: dict[str, Any], **more: Any) -> Features:

@@ -63,12 +63,10 @@ def payload(
     tiny = float(torch.finfo(model.votes.p.dtype).tiny)
     known = facts(model, X, None if y is None else y.tolist())
     return {
-        "title": title or f"{known['n_memories']} memories",
-        "kind": known["kind"],
-        "classes": known["classes"],
+        **known,
+        "title": title or f"{model.n_memories} memories",
         "features": None if names is None else [show(name) for name in names],
         "n_features": model.features.n_numbers,
-        "encoder": known["encoder"],
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
         "normalize": {
@@ -90,7 +88,6 @@ def payload(
         "strong": _strong_features(model)[:_STRONG],
         "typical": _typical(model),
         "checks": _checks(model, packed),
-        "report": known,
     }
 
 

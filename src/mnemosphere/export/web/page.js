@@ -366,7 +366,7 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
       if (!said) return ["evaluating rows …"];
       if (data.kind === "classifier" && y) {
         const labeled = y.filter((v) => v >= 0).length;
-        const measured = data.report.measured; // on all rows, of which the page holds some
+        const measured = data.measured; // on all rows, of which the page holds some
         if (measured && asSaved()) return ["accuracy ", make("b", {}, percent(measured.accuracy, 1)), ` on ${measured.n} rows`];
         return ["accuracy ", make("b", {}, percent(found.right() / labeled, 1)), ` on ${labeled} rows here, with these knobs`];
       }

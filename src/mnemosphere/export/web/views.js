@@ -487,17 +487,16 @@ function mistake(r, said) {
 /* ---- report ---- */
 
 function buildReport() {
-  const report = data.report;
-  const measured = report.measured;
+  const measured = data.measured;
   const stat = (value, name) => make("div", { class: "card stat" }, make("b", {}, value), make("span", {}, name));
   const stats = [];
   if (measured) stats.push(stat(percent(measured.accuracy, 1), `accuracy on ${measured.n.toLocaleString("en")} rows`), stat(number(measured.log_loss), "log-loss"), stat(percent(measured.calibration_error, 1), "calibration error"));
-  stats.push(stat(String(report.n_memories), "memories"), stat(String(nClasses), data.kind === "classifier" ? "classes" : "clusters"), stat(String(report.n_features), "features"));
+  stats.push(stat(String(model.nMemories), "memories"), stat(String(nClasses), data.kind === "classifier" ? "classes" : "clusters"), stat(String(data.n_columns), "features"));
   const table = (entries) => make("table", { class: "facts" }, make("tbody", {}, entries.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, short(value ?? "–", 200))))));
   const cards = [];
   if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "Confusion"), confusion(measured)), make("div", { class: "card" }, make("h2", {}, "Calibration"), make("p", { class: "muted" }, "How often the model is right, by how sure it is; on the diagonal it means what it says."), calibration(measured.calibration)));
   if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "How few memories decide"), table(Object.entries(measured.decision))));
-  cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(Object.entries(report.choices))), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(report.settings))));
+  cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(Object.entries(data.choices))), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(data.settings))));
   $("panel-report").replaceChildren(make("div", { class: "stats" }, stats), make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 420px), 1fr))" } }, cards));
 }
 
