@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
-from mnemosphere.estimators.remarks import no_better_than_chance
 from mnemosphere.interpret import DecisionSummary
 from mnemosphere.model.certificates import Certificate
 
@@ -96,11 +94,8 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         told = found["novelty"]
         facts["AUROC of novelty"] = f"{told['auroc']:.4f} against {told['rows']} rows"
     terminal.facts(facts)
-    for line in str(DecisionSummary(**found["decision"])).splitlines():
-        terminal.say(*textwrap.wrap(line, terminal.width))
-    poor = no_better_than_chance(found, opened.model.class_weight)
-    if poor is not None:
-        terminal.note(f"note: {poor}")
+    terminal.prose(*str(DecisionSummary(**found["decision"])).splitlines())
+    report.remark(terminal, opened.model, found)
     classes, title = found["per_class"], "classes"
     if len(classes) > _CLASSES:
         known = [line for line in classes if line["recall"] is not None]

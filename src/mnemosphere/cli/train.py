@@ -32,7 +32,7 @@ from mnemosphere.data.texts import PACKAGED
 from mnemosphere.estimators import save
 from mnemosphere.estimators.from_files import scan
 from mnemosphere.estimators.progress import size_of
-from mnemosphere.estimators.remarks import check_worth_it, no_better_than_chance
+from mnemosphere.estimators.remarks import check_worth_it
 from mnemosphere.files import write_atomically
 from mnemosphere.interpret import name_rows
 from mnemosphere.machine import pick_device
@@ -270,7 +270,5 @@ def show(terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder
             "log-loss": cell(content["log_loss"]),
         }
     )
-    poor = no_better_than_chance(content, model.class_weight)
-    if poor is not None:
-        terminal.note(f"note: {poor}")
+    report.remark(terminal, model, content)
     terminal.prose("", folder.told())
