@@ -57,14 +57,14 @@ def run(
         }
         model.save(draft / MODEL)
         plots.save(memories_of(model.model_, shape), draft / "clusters.png")
-        folder.finish(content)
+        wrote = folder.finish(content)
     terminal.result(content)
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}
     if content["agreement"] is not None:
         facts["agreement"] = f"{content['agreement']:.3f} with the labels (adjusted Rand index)"
     terminal.facts(facts)
     terminal.table(cells(content["clusters"]), "\nclusters")
-    terminal.prose("", folder.told())
+    terminal.prose("", wrote)
 
 
 def _typical(model: Any, cluster: int) -> str:

@@ -35,9 +35,9 @@ def run(request: Request, out: Path, seed: int) -> None:
         opened = Opened(model, {}, draft / MODEL)
         content = train.write(request, opened, own, rows, test, seconds)
         why, one = _pictures(model, test, draft)
-        folder.finish(content)
+        wrote = folder.finish(content)
     explain.show(terminal, why, one, 0, "why? ")
-    train.show(terminal, model, content, folder)
+    train.show(terminal, model, content, wrote)
     terminal.say(f"look:      {out / 'memories.png'}, {out / 'recall.png'}",
                  f"play:      open {out / 'page.html'} in a browser",
                  f"ask why:   mnemosphere explain {out} {_DATA} --row test-3",

@@ -86,8 +86,8 @@ def run(
         interrupted(opened, folder, f": mnemosphere train --resume --out {out}")
         content = write(request, opened, own, rows, held_out, seconds)
         write_atomically(draft / CONFIG, text.encode())
-        folder.finish(content)
-    show(terminal, model, content, folder)
+        wrote = folder.finish(content)
+    show(terminal, model, content, wrote)
     terminal.note(f"next: mnemosphere explain {out} {shlex.quote(listed(own['data'])[0])}")
 
 
@@ -255,7 +255,7 @@ def write(
     }  # fmt: skip
 
 
-def show(terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder) -> None:
+def show(terminal: Terminal, model: Any, content: dict[str, Any], wrote: str) -> None:
     """What was found and written."""
     terminal.result(content)
     trials = report.best_trials(model)
@@ -271,4 +271,4 @@ def show(terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder
         }
     )
     report.remark(terminal, model, content)
-    terminal.prose("", folder.told())
+    terminal.prose("", wrote)

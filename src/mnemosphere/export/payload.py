@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from mnemosphere.data.circles import Circles
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
@@ -59,7 +58,7 @@ def payload(
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
     votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
-    normalizer = model.normalizer
+    normalizer, metric = model.normalizer, model.normalizer.metric
     tiny = float(torch.finfo(model.votes.p.dtype).tiny)
     known = facts(model, X, None if y is None else y.tolist())
     return {
@@ -71,11 +70,9 @@ def payload(
         "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
         "normalize": {
             "kind": normalizer.kind,
-            "mean": None if normalizer.mean is None else normalizer.mean.tolist(),
-            "scale": None if normalizer.scale is None else normalizer.scale.tolist(),
-            "metric": None if normalizer.metric is None else _metric(normalizer.metric),
-            "energy": None if normalizer.energy is None else pack(as_numpy(normalizer.energy)),
-            "circles": None if normalizer.circles is None else _circles(model, normalizer.circles),
+            "learned": {name: pack(as_numpy(t)) for name, t in normalizer.to_tensors().items()},
+            "inverse": None if metric is None else pack(as_numpy(torch.linalg.pinv(metric))),
+            "categories": [[place.start, place.stop] for place in model.features.categories],
         },
         "threshold": novelty_threshold(model),
         "floor": _HEADROOM * tiny,
@@ -86,7 +83,7 @@ def payload(
         "xy": map_memories(as_numpy(model.votes.w.double())).round(4).tolist(),
         "rows": None if packed is None else _rows(model, texts, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
-        "typical": _typical(model),
+        "typical": None if model.exemplars is None else model.exemplars.as_lists(),
         "checks": _checks(model, packed),
     }
 
@@ -189,19 +186,6 @@ def _rows(
             "rejected": rejected, "robust": robust}  # fmt: skip
 
 
-def _metric(metric: Tensor) -> dict[str, Any]:
-    """The metric and its inverse, packed."""
-    values, inverse = (pack(a.cpu().numpy()) for a in (metric, torch.linalg.pinv(metric)))
-    return {"rows": len(metric), "values": values, "inverse": inverse}
-
-
-def _circles(model: FittedModel, circles: Circles) -> dict[str, Any]:
-    """Knots, ranks and harmonics of each column, and where categories stand."""
-    tables = {name: pack(as_numpy(getattr(circles, name))) for name in ("knots", "ranks")}
-    categories = [[place.start, place.stop] for place in model.features.categories]
-    return {**tables, "harmonics": circles.harmonics.tolist(), "categories": categories}
-
-
 def _strong_features(model: FittedModel) -> list[int]:
     """Features by how much memories differ in them, the strongest first."""
     weight = model.votes.weights[1:].double().cpu()
@@ -212,8 +196,3 @@ def _strong_features(model: FittedModel) -> list[int]:
     if model.normalizer.circles is not None:
         spread = model.normalizer.circles.sums(spread)
     return [int(j) for j in spread.argsort(descending=True, stable=True)]
-
-
-def _typical(model: FittedModel) -> list[list[Any]] | None:
-    """Training rows behind each memory, where the model kept them."""
-    return None if model.exemplars is None else model.exemplars.as_lists()

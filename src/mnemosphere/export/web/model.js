@@ -61,10 +61,10 @@ class Circles {
   constructor({ knots, ranks, harmonics, categories }) {
     Object.assign(this, { knots, ranks, categories });
     this.size = knots.length / harmonics.length;
-    const whole = harmonics.map((h) => { let sum = 0; for (let k = 1; k <= h; k++) sum += 1 / (k * k); return sum; });
+    const whole = Array.from(harmonics, (h) => { let sum = 0; for (let k = 1; k <= h; k++) sum += 1 / (k * k); return sum; });
     const most = Math.max(...whole);
     this.column = []; // of each pair (cos, sin)
-    this.pairs = harmonics.map((h, j) => Array.from({ length: h }, (_, i) => {
+    this.pairs = Array.from(harmonics, (h, j) => Array.from({ length: h }, (_, i) => {
       this.column.push(j);
       return { at: 2 * (this.column.length - 1), k: i + 1, amplitude: Math.sqrt(most / whole[j]) / (i + 1) };
     }));

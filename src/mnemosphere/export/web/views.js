@@ -80,7 +80,7 @@ function disturb() {
   const [low, high] = data.range;
   for (let j = 0; j < given.length; j++) {
     const normal = Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
-    const unitOf = isImage ? high - low : data.normalize.scale?.[j] ?? rows.deviation(j);
+    const unitOf = isImage ? high - low : normalizer.scale?.[j] ?? rows.deviation(j);
     given[j] += recalled.noise * normal * unitOf;
   }
   recalled.given = given;
@@ -605,10 +605,11 @@ function refresh() {
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
-  const { kind, mean, scale, metric, circles } = data.normalize;
-  const energy = data.normalize.energy && (await unpack(data.normalize.energy));
-  normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) }, energy,
-    circles && new Circles({ ...circles, knots: await unpack(circles.knots), ranks: await unpack(circles.ranks) }));
+  const { kind, learned, inverse, categories } = data.normalize;
+  const own = {};
+  for (const [name, stored] of Object.entries(learned)) own[name] = await unpack(stored);
+  normalizer = new Normalizer(kind, own.mean ?? null, own.scale ?? null, own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse) } : null,
+    own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
   model = new Model({ ...data, votes: await unpackMixture(data.votes), density: await unpackMixture(data.density) }, nClasses);
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);
   rows = packedRows(x, data.rows ?? {});
