@@ -17,7 +17,6 @@ from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
 from mnemosphere.interpret import DecisionSummary
-from mnemosphere.model.certificates import Certificate
 
 _SHOWN = 10  # memories of a certificate, classes where there are many
 _CLASSES = 30
@@ -46,8 +45,10 @@ def run(
     answered = None if reject is None else report.answers(opened.model, rows, reject)
     if answered is not None:
         found["rejection"] = answered.as_dict()
-    proof = _certificate(opened.model, trained) if certify else None
-    if proof is not None:
+    if certify:
+        some = trained.y is not None and trained.y.dtype == object  # have no label
+        opened.model.unlabeled = math.nan if some else None
+        proof = opened.model.certify(trained.x, trained.y)
         found["certificate"] = {"rows": len(trained), **proof.as_dict()}
     if out is not None:
         drawn = plots.confusion_matrix(
@@ -58,7 +59,7 @@ def run(
         plots.save(drawn, out)
     terminal.result(found)
     _show(terminal, opened, found)
-    if proof is not None:
+    if certify:
         terminal.say("", *proof.summary(_SHOWN).splitlines())
     if answered is not None:
         terminal.say("", f"with --reject {reject:g}", *str(answered).splitlines())
@@ -75,13 +76,6 @@ def _novelty(request: Request, opened: Opened, rows: Rows, other: str) -> dict[s
     truth = np.repeat([0, 1], [len(s) for s in scores])
     auroc = float(roc_auc_score(truth, np.concatenate(scores)))
     return {"other": other, "rows": len(scores[1]), "auroc": auroc}
-
-
-def _certificate(model: Any, rows: Rows) -> Certificate:
-    """Residual and curvature of every memory."""
-    model.unlabeled = math.nan if rows.y is not None and rows.y.dtype == object else None
-    found: Certificate = model.certify(rows.x, rows.y)
-    return found
 
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:

@@ -64,17 +64,17 @@ def model_card(
 
 
 def _front_matter(known: dict[str, Any], license: str | None) -> str:
-    """YAML; a string is quoted as JSON does, which YAML reads as well."""
-    lines = ["---", "library_name: mnemosphere"]
-    lines += [f"license: {json.dumps(license)}"] if license else []
-    if known["kind"] == "classifier":  # hubs know no task for clusters
-        lines.append(f"pipeline_tag: {_task(known)}")
-    lines.append("tags:")
+    """YAML; values are written as JSON does, which YAML reads as well."""
     tags = ["mnemosphere", "associative-memory", "von-mises-fisher", _task(known)]
-    lines += [f"- {tag}" for tag in tags]
+    matter: dict[str, Any] = {"library_name": "mnemosphere", "tags": tags}
+    if license:
+        matter["license"] = license
+    if known["kind"] == "classifier":  # hubs know no task for clusters
+        matter["pipeline_tag"] = _task(known)
     if "measured" in known:
-        lines += ["metrics:", "- accuracy", "- log_loss", "- expected_calibration_error"]
-    return "\n".join([*lines, "---"])
+        matter["metrics"] = ["accuracy", "log_loss", "expected_calibration_error"]
+    lines = [f"{name}: {json.dumps(value)}" for name, value in matter.items()]
+    return "\n".join(["---", *lines, "---"])
 
 
 def _task(known: dict[str, Any]) -> str:
@@ -91,7 +91,7 @@ def _summary(known: dict[str, Any]) -> str:
     if known["encoder"]:
         what = f"texts as vectors of the encoder {_text(known['encoder'])}"
     return (
-        f"A dense associative memory on the sphere: {known['n_memories']} memories with soft "
+        f"A dense associative memory on the sphere: {known['choices']['memories']} memories with soft "
         f"labels, {len(known['classes'])} {groups}, {what}. A row is "
         f"answered for by the memories it resembles.\n\n{groups.capitalize()}: {', '.join(names)}."
     )

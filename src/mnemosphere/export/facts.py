@@ -44,7 +44,6 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
         choices["levels of growth"] = " → ".join(str(len(level)) for level in tree.members)
     found: dict[str, Any] = {
         "kind": model.kind,
-        "n_memories": model.n_memories,
         "n_columns": model.features.n_columns,
         "encoder": None if encoder is None else encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],

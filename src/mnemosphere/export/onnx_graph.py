@@ -52,21 +52,11 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     [0, 2, 1]
     """
     encoder, fitted = fitted_parts(model)
-    write_atomically(Path(path), build(fitted, encoder).SerializeToString())
-
-
-def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:
-    """The graph as an onnx.ModelProto.
-
-    Input: rows, float64 (batch, n_features), pixels with an encoder. Outputs: label (batch,) of
-    the type of the classes; probabilities (batch, C) float32, those of `predict_proba`;
-    novelty_score (batch,) float32; is_novel (batch,) after `calibrate`.
-    """
     checker, helper = need("onnx.checker", "onnx"), need("onnx.helper", "onnx")
     graph = _Graph()
     rows = "rows" if encoder is None else _encoded(graph, encoder)
-    outputs = _answers(graph, model, _on_sphere(graph, model, rows))
-    taken = model.features.n_numbers if encoder is None else encoder.features.n_columns
+    outputs = _answers(graph, fitted, _on_sphere(graph, fitted, rows))
+    taken = fitted.features.n_numbers if encoder is None else encoder.features.n_columns
     value = helper.make_tensor_value_info
     inner = helper.make_graph(
         graph.nodes, "mnemosphere", [value("rows", graph.double, ["batch", taken])],
@@ -77,7 +67,7 @@ def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:
     proto = helper.make_model(inner, opset_imports=opset, producer_name="mnemosphere")
     proto.ir_version = _IR_VERSION
     checker.check_model(proto)
-    return proto
+    write_atomically(Path(path), proto.SerializeToString())
 
 
 class _Graph:
