@@ -20,6 +20,8 @@ _NAMES = {"memories": "n_memories", "clusters": "n_clusters"}  # shorter where a
 
 def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()) -> Any:
     """The estimator that settings by key describe, checked; classes: labels that they may name."""
+    from sklearn.utils._param_validation import validate_parameter_constraints
+
     import mnemosphere
     from mnemosphere.estimators.choice import SOLVERS
 
@@ -49,7 +51,7 @@ def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()
         own["class_weight"] = label_numbers(str(own["class_weight"]), classes, "--class-weight")
     found = kind(**own)
     try:
-        found._validate_params()
+        validate_parameter_constraints(allowed, found.get_params(deep=False), estimator)
     except (TypeError, ValueError) as error:
         text = " ".join(str(error).split())
         for key in known:

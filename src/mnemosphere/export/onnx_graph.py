@@ -52,12 +52,11 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     [0, 2, 1]
     """
     encoder, fitted = fitted_parts(model)
-    checker, helper = need("onnx.checker", "onnx"), need("onnx.helper", "onnx")
-    graph = _Graph()
+    graph, checker = _Graph(), need("onnx.checker", "onnx")
     rows = "rows" if encoder is None else _encoded(graph, encoder)
     outputs = _answers(graph, fitted, _on_sphere(graph, fitted, rows))
     taken = fitted.features.n_numbers if encoder is None else encoder.features.n_columns
-    value = helper.make_tensor_value_info
+    helper, value = graph.helper, graph.helper.make_tensor_value_info
     inner = helper.make_graph(
         graph.nodes, "mnemosphere", [value("rows", graph.double, ["batch", taken])],
         [value(name, kind, ["batch", *more]) for name, kind, *more in outputs],
@@ -74,12 +73,9 @@ class _Graph:
     """Nodes and constants, each named by its number."""
 
     def __init__(self) -> None:
-        helper, TensorProto = need("onnx.helper", "onnx"), need("onnx", "onnx").TensorProto
-        self._make = helper.make_node
-        self._constant = need("onnx.numpy_helper", "onnx").from_array
-        self._value, self._graph = helper.make_tensor_value_info, helper.make_graph
+        self.helper, TensorProto = need("onnx.helper", "onnx"), need("onnx", "onnx").TensorProto
+        self._stored = need("onnx.numpy_helper", "onnx").from_array
         self._numbers = itertools.count()
-        self.kind_of = helper.np_dtype_to_tensor_dtype
         self.bool, self.float, self.double = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.DOUBLE
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -88,7 +84,7 @@ class _Graph:
         """A stored array; whole numbers have 64 bits."""
         name, array = f"c{len(self.constants)}", np.asarray(value, dtype=dtype)
         array = array.astype(np.int64) if array.dtype.kind == "i" else array
-        self.constants.append(self._constant(array, name))
+        self.constants.append(self._stored(array, name))
         return name
 
     def stored(self, value: Tensor) -> str:
@@ -114,8 +110,8 @@ class _Graph:
         branches = {}
         for branch, make in (("then_branch", build), ("else_branch", lambda: 0.0)):
             found = self("Identity", make(), output=f"{branch}{len(outside)}")
-            result = self._value(found, self.double, None)
-            branches[branch] = self._graph(self.nodes, branch, [], [result])
+            result = self.helper.make_tensor_value_info(found, self.double, None)
+            branches[branch] = self.helper.make_graph(self.nodes, branch, [], [result])
             self.nodes = []
         self.nodes = outside
         return self("If", condition, **branches)
@@ -129,7 +125,7 @@ class _Graph:
         """One node, of results by their names and of numbers; the name of its result."""
         name = output or f"n{next(self._numbers)}"
         names = [given if isinstance(given, str) else self.constant(given) for given in inputs]
-        self.nodes.append(self._make(operation, names, [name], **more))
+        self.nodes.append(self.helper.make_node(operation, names, [name], **more))
         return name
 
 
@@ -310,7 +306,7 @@ def _answers(g: _Graph, model: FittedModel, at: _Point) -> list[tuple[Any, ...]]
     score = g("Squeeze", score, [1])
     g("Cast", score, output="novelty_score", to=g.float)
     outputs = [
-        ("label", g.kind_of(labels.dtype)),
+        ("label", g.helper.np_dtype_to_tensor_dtype(labels.dtype)),
         ("probabilities", g.float, n_classes),
         ("novelty_score", g.float),
     ]
