@@ -10,13 +10,15 @@ import mnemosphere as mn
 FAST = ["--clusters", 3, "--memories", 12, "--normalize", "standard"]
 
 
-def test_clouds_are_found_and_labels_not_used(run, tmp_path, table, kit):
-    found = run("cluster", table, "--label", "kind", "--drop", "tag", *FAST, "--json").json
+def test_clouds_are_found_and_labels_not_used(run, tmp_path, table, kit, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where it writes the folder clusters
+    words = ["--label", "kind", "--drop", "tag", *FAST, "--json"]
+    found = run("cluster", table, *words).json
     assert found["agreement"] > 0.5
     assert sum(row["rows"] for row in found["clusters"]) == kit.n_rows
     shuffled = kit.frame().assign(kind=np.random.default_rng(0).permutation(kit.frame()["kind"]))
     shuffled.to_csv(tmp_path / "s.csv", index=False)
-    other = run("cluster", tmp_path / "s.csv", "--label", "kind", "--drop", "tag", *FAST, "--json")
+    other = run("cluster", tmp_path / "s.csv", *words, "--overwrite")
     assert [r["rows"] for r in other.json["clusters"]] == [r["rows"] for r in found["clusters"]]
     assert abs(other.json["agreement"]) < 0.1
 
@@ -43,7 +45,10 @@ def test_folder_holds_rows_with_their_clusters(run, tmp_path, table, kit):
 def test_the_last_column_is_not_taken_for_a_label(run, tmp_path, kit):
     np.save(tmp_path / "rows.npy", kit.frame()[kit.names])
     kit.frame()[kit.names].to_csv(tmp_path / "rows.csv", index=False)
-    found = [run("cluster", tmp_path / f"rows{s}", *FAST, "--json").json for s in (".npy", ".csv")]
+    found = [
+        run("cluster", tmp_path / f"rows{s}", *FAST, "--out", tmp_path / s, "--json").json
+        for s in (".npy", ".csv")
+    ]
     assert [f["data"]["features"] for f in found] == [7, 7]
     assert found[0]["clusters"] == found[1]["clusters"]
     assert found[0]["agreement"] is None

@@ -20,11 +20,11 @@ def test_it_shows_and_writes_what_it_promises(run, tmp_path, monkeypatch):
     out = tmp_path / "demo"
     text = run("demo", "--out", out).stdout
     record = json.loads((out / "results.json").read_text())
-    pictures = {"memories.png", "explanation.png", "recall.png"}
+    pictures = {"memories.png", "history.png", "explanation.png", "recall.png"}
     files = {*pictures, "page.html", "model.safetensors", "results.json"}
     assert {path.name for path in out.iterdir()} == files
     assert 0.6 < record["accuracy"] < 1.0
-    assert f"{record['accuracy']:.2%} of 100 test digits" in text
+    assert f"{record['accuracy']:.2%} of 100 held-out rows" in text
     assert "why? row test-" in text
     assert "\x1b[" not in text  # a pipe gets no colors
     assert mn.load(out / "model.safetensors").n_memories_ == record["chosen"]["memories"]

@@ -8,7 +8,7 @@ def test_card_and_page_have_the_figures_of_evaluate_or_none(run, tmp_path, train
     content = (tmp_path / "card.md").read_text(encoding="utf-8")
     assert content.startswith("---\n")
     assert f"| accuracy | {wanted['accuracy']:.4f} |" in content
-    assert f"| rows with a label | {wanted['rows']} |" in content
+    assert f"On {wanted['rows']} rows with a label." in content
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert f'"measured":{{"n":{wanted["rows"]},"accuracy":{wanted["accuracy"]!r},' in page

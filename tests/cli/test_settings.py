@@ -7,8 +7,8 @@ import pytest
 
 import mnemosphere as mn
 from mnemosphere.cli.settings import (
+    ESTIMATORS,
     build,
-    known_settings,
     label_numbers,
     read_config,
     settings_of,
@@ -23,13 +23,13 @@ SOLVERS = {"fixed-point": mn.FixedPoint, "sgd": mn.SGD, "adam": mn.Adam}
 
 @pytest.mark.parametrize("kind", [mn.DAMClassifier, mn.DAMClusterer])
 def test_every_setting_is_there_with_its_default_and_goes_round(kind):
-    known = known_settings(kind.__name__)
+    known = ESTIMATORS[kind.__name__]
     own = {key.replace("memories", "n_memories").replace("clusters", "n_clusters"): about
            for key, about in known.items() if "solver" not in about}  # fmt: skip
     defaults = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
     assert own.keys() == defaults.keys() - APART
     for name, about in own.items():
-        assert about["default"] == ("none" if defaults[name] is None else str(defaults[name]))
+        assert about["shown"] == ("none" if defaults[name] is None else str(defaults[name]))
     for name, solver in SOLVERS.items():
         if any(name in about.get("solver", ()) for about in known.values()):
             fields = {field.name for field in dataclasses.fields(solver)} - APART
@@ -52,7 +52,7 @@ def test_parts_in_play():
 
 
 def test_a_configuration_file_goes_round(tmp_path):
-    odd = 'a "b" \\ \x1b é 猫 \n'
+    odd = 'a "b" \\ \x1b \x7f é 猫 \n'
     values = {"data": odd, "memories": 7, "tol": 1e-300, "growth": None, "drop": ["a", odd]}
     path = tmp_path / "config.toml"
     path.write_text(to_toml(values, "remark"), encoding="utf-8")

@@ -180,7 +180,7 @@ def test_parts_are_written_as_the_whole_and_read_back(tmp_path, suffix):
             write(table[part])
         assert not paths[0].exists()
     write_table(table, paths[1])
-    if suffix != ".parquet":
+    if suffix in (".csv", ".npy"):  # others are packed part by part
         assert paths[0].read_bytes() == paths[1].read_bytes()
     for path in paths:
         found = pd.DataFrame(read_table(str(path)).x)

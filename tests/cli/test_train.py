@@ -68,16 +68,17 @@ def test_settings_of_solvers_reach_the_model(run, tmp_path, table):
 
 
 def test_the_search_is_shown(run, tmp_path, table):
-    """At most five trials, best first, and one sentence about the chosen one."""
+    """At most five trials, best first, the chosen one among them."""
     words = ["train", table, "--label", "kind", "--drop", "tag"]
-    shown, _, chosen = run(*words, "--out", tmp_path / "a").stdout.partition("The search chose ")
+    shown, _, facts = run(*words, "--out", tmp_path / "a").stdout.partition("\n\n")
     model = mn.load(tmp_path / "a" / "model.safetensors")
     losses = [float(line.split(" ± ")[0].split()[-1]) for line in shown.splitlines()[2:]]
     assert 1 <= len(losses) <= 5
     assert losses == sorted(losses)
-    assert chosen.startswith(f"{model.n_memories_} memories")
+    assert shown.count(" chosen") == 1
+    assert f" {model.n_memories_}  (chosen from the data)" in facts
     plain = run(*words, "--search", "none", "--out", tmp_path / "c").stdout
-    assert "The search chose" not in plain
+    assert " ± " not in plain
     assert mn.load(tmp_path / "c" / "model.safetensors").search is None
 
 

@@ -95,7 +95,7 @@ def shifted(name, change):
         (lambda t: {"color": t["p"]}, "'color' is unknown"),
         (lambda t: {"normalizer.mean": t["p"]}, "mean is .* expected"),
         (shifted("label_mass", lambda m: -m), "label_mass has numbers that are not finite or"),
-        (lambda t: {"lineage.level": t["typical"]}, "tree of splits has a tensor"),
+        (lambda t: {"lineage.level": t["exemplars.typical"]}, "tree of splits has a tensor"),
         *((lambda t, n=n: {n: None}, n) for n in ("w", "slope", "label_mass")),
     ],
 )
@@ -131,8 +131,8 @@ def test_the_precision_of_a_stream_is_that_of_its_memories(data, tmp_path):
     saved = tmp_path / "saved"
     small(n_memories=3).partial_fit(data.x, data.y).save(saved)
     with safe_open(saved, framework="pt") as file:
-        w_bar = file.get_tensor("w_bar").float()
-    path = rewritten(saved, tmp_path / "m", tensors={"w_bar": w_bar})
+        w_bar = file.get_tensor("stream.w_bar").float()
+    path = rewritten(saved, tmp_path / "m", tensors={"stream.w_bar": w_bar})
     with pytest.raises(ValueError, match=r"its stream is of torch\.float32"):
         mn.load(path)
 

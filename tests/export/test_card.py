@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
@@ -36,14 +34,6 @@ def test_figures_are_those_of_scikit_learn(wine_model, wines):
     assert measured["confusion"] == [[a, b, count[a, b]] for a, b in np.argwhere(count).tolist()]
     assert "| seed | 0 |" in body
     assert f"| temperature | {wine_model.temperature_:.6g} |" in body
-
-
-def test_the_checksum_is_that_of_numbers_and_labels(wine_model, wines):
-    x, y = wines
-    digest = hashlib.sha256(x.to_numpy(dtype="<f8").tobytes() + "\0".join(y).encode()).hexdigest()
-    assert facts(wine_model.model_, x, y)["rows"]["checksum"] == digest
-    assert digest in mn.export.model_card(wine_model.model_, x, y)
-    assert facts(wine_model.model_, x.iloc[::-1], y)["rows"]["checksum"] != digest
 
 
 def test_calibration_error_of_a_model_that_is_too_sure():

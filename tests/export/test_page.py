@@ -84,7 +84,7 @@ def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, page, image_
     found = answers(asked)
     assert page.stat().st_size < 800_000
     wanted = image_model.predict_proba(digits.x_test)
-    assert asked.evaluate("data.levels[0].votes.w.kind") == "i2"  # whole numbers: their test
+    assert asked.evaluate("data.votes.w.kind") == "i2"  # whole numbers: their test
     assert (found["predicted"] == wanted.argmax(1)).sum() >= 999
     assert_close(asked.evaluate(ALL_ROWS + PROBA), wanted, atol=1e-3)
     assert_close(found["score"], image_model.novelty_score(digits.x_test), atol=2e-2)
@@ -212,7 +212,7 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
     assert sorted(labels) == sorted(x.columns)
     said = browser.evaluate("document.getElementById('answer').textContent")
     radius = wine_model.certified_radius(x.iloc[:1]).radius[0]
-    assert f"No row within {radius:.3g} standard units changes this prediction; this one, " in said
+    assert f"No row within {radius:.3g} standard units changes this prediction" in said
     browser.evaluate(
         "(() => { const s = document.getElementById('feature-0'); s.value = s.max;"
         " s.dispatchEvent(new Event('input')); })()"
@@ -233,33 +233,6 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
     )
     np.testing.assert_allclose(restored, wanted.rows[-1, 0], rtol=1e-3, atol=1e-3)
     assert browser.evaluate("document.querySelectorAll('.gauge .limit').length") == 1
-    assert silent(browser)
-
-
-def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
-    model = small(n_memories=23, growth=5, normalize="center", varsigma=0.3)
-    model.fit(digits.x_train[:400], digits.y_train[:400])
-    rows = digits.x_test[:13]
-    model.explore(tmp_path / "p.html", rows, digits.y_test[:13])
-    browser.open(tmp_path / "p.html")
-    n_levels = model.lineage_.n_levels
-    assert browser.evaluate("data.levels.length") == n_levels
-    assert n_levels >= 3
-    for level in range(n_levels):
-        browser.evaluate(f"mnemosphere.setLevel({level})")
-        found = browser.evaluate(ALL_ROWS + PROBA)
-        last = level == n_levels - 1
-        own = model.model_ if last else mn.interpret.at_level(model.model_, level)
-        wanted = mn.as_estimator(own).predict_proba(rows)
-        assert_close(found, wanted, atol=1e-3)
-    parents = browser.evaluate("data.parents")
-    for before, after, parent in zip(
-        model.lineage_.members[:-1], model.lineage_.members[1:], parents, strict=True
-    ):
-        for m, k in enumerate(parent):
-            node = int(after[m])
-            assert int(before[k]) in (node, int(model.lineage_.parent[node]))
-    browser.evaluate("mnemosphere.openTab('memories')")
     assert silent(browser)
 
 
@@ -319,7 +292,7 @@ def test_a_page_that_answers_otherwise_than_python_says_so(browser, wine_model, 
     content = payload.payload(wine_model.model_, *wines, max_rows=7)
     for name, shown in (("right", False), ("wrong", True)):
         if name == "wrong":
-            content["levels"][-1]["votes"]["slope"] *= 1.05
+            content["votes"]["slope"] *= 1.05
         write_page(tmp_path / f"{name}.html", content)
         browser.open(tmp_path / f"{name}.html")
         line = "document.getElementById('check')"

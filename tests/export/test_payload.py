@@ -7,7 +7,6 @@ import zlib
 
 import numpy as np
 import pytest
-import torch
 from sklearn.decomposition import PCA
 
 from mnemosphere.export.pack import pack, pack_memories, pack_rows
@@ -21,7 +20,7 @@ def unpack(stored):
     return values.reshape(stored["shape"])
 
 
-@pytest.mark.parametrize("kind", ["u1", "i1", "i2", "i4", "f4", "f8"])
+@pytest.mark.parametrize("kind", ["u1", "i2", "f4", "f8"])
 def test_packed_arrays_come_back_to_the_bit(kind):
     values = (np.random.default_rng(0).random(size=(7, 5)) * 100).astype(kind)
     np.testing.assert_array_equal(unpack(pack(values)), values)
@@ -31,16 +30,14 @@ def test_packed_arrays_come_back_to_the_bit(kind):
     ("values", "kind"),
     [
         ([[0.0, 255.0], [3, 4]], "u1"),
-        ([[-3.0, 255.0], [3, 4]], "i2"),
-        ([[70000.0, 1], [3, 4]], "i4"),
-        ([[0.5, np.nan], [3, 4]], "f4"),
-        ([[1e300, 0.5], [1, 4]], "f8"),
+        ([[-3.0, 255.0], [3, 4]], "f8"),
+        ([[0.5, np.nan], [3, 4]], "f8"),
     ],
 )
-def test_rows_take_the_smallest_type_that_tells_them_apart(values, kind):
+def test_pixels_take_a_byte_each(values, kind):
     stored = pack_rows(np.array(values))
     assert stored["kind"] == kind
-    np.testing.assert_allclose(unpack(stored), values, rtol=1e-6)
+    np.testing.assert_array_equal(unpack(stored), values)
 
 
 def test_many_memories_are_whole_numbers_with_a_scale_each():
@@ -62,11 +59,6 @@ def test_packed_rows_keep_the_shares_of_the_classes(wine_model, wines):
     for name in np.unique(y):
         assert abs((labels == name).mean() - (y == name).mean()) <= 1 / 50
     np.testing.assert_allclose(unpack(found["rows"]["x"]), x.to_numpy()[numbers], rtol=1e-6)
-    # The certificate is about all rows.
-    wanted = wine_model.certify(x, y)
-    assert found["certificate"]["kind"] == list(wanted.joint_kinds)
-    ratio = torch.tensor(found["certificate"]["ratio"]) * wanted.beta_eff
-    torch.testing.assert_close(ratio.double(), wanted.beta_split, rtol=1e-5, atol=0)
 
 
 def test_what_is_an_image_and_what_a_table(image_model, wine_model, digits):

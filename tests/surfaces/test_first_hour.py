@@ -61,7 +61,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [*TABLES, "cancer", *TEXTS])
 def test_the_first_hour(folder, name):
     data, label, least = write_rows(name, folder)
-    assert "The search chose" in run("train", data, "--label", label, "--out", name)
+    assert "(chosen from the data)" in run("train", data, "--label", label, "--out", name)
     told = run("evaluate", name, data, "--label", label, "--json")
     assert told["accuracy"] >= least
     run("evaluate", name, data, "--label", label)

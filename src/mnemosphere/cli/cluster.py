@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
 from mnemosphere.cli.rows import Opened, Rows, about_data, open_rows, parse_shape, text_encoder
 from mnemosphere.cli.settings import build, settings_of
-from mnemosphere.cli.shell import Interrupted, Terminal, cells, command_line
+from mnemosphere.cli.shell import Terminal, cells, command_line
 from mnemosphere.cli.table_writer import table_writer
 from mnemosphere.cli.train import fit, interrupted
 from mnemosphere.data.texts import PACKAGED
@@ -28,14 +27,12 @@ _LABELS = 3  # that are named of a cluster
 
 
 def run(
-    request: Request, data: list[str], out: Path | None, resume: bool, seed: int,
+    request: Request, data: list[str], out: Path, resume: bool, seed: int,
     max_memory: float | None, image_shape: str | None,
 ) -> None:  # fmt: skip
     """Find clusters, and write them with their rows."""
     terminal = request.terminal
-    if resume and out is None:
-        raise ValueError("--resume needs the folder that was written to: name it with --out")
-    folder = None if out is None else Folder(out, overwrite=request.overwrite, resume=resume)
+    folder = Folder(out, overwrite=request.overwrite, resume=resume)
     model, columns = build("DAMClusterer", request.settings), request.columns
     rows = open_rows(data, columns, max_memory, labels=columns.label is not None)
     rows = rows.part(request.split, "train")
@@ -44,19 +41,13 @@ def run(
     if request.columns.text is not None:
         model.encoder = text_encoder(request.columns.encoder or PACKAGED)
     model.random_state = seed
-    with contextlib.nullcontext() if folder is None else folder.writing() as draft:
-        seconds = fit(model, rows, terminal, None if draft is None else draft / CHECKPOINT)
-        if folder is not None:
-            interrupted(
-                Opened(model, {}, folder.draft / MODEL), folder, " the same command and --resume"
-            )
-        told = None if draft is None else draft / "rows.csv"
-        sure, labels, density = _look(model, rows, terminal, told)
+    with folder.writing() as draft:
+        seconds = fit(model, rows, terminal, draft / CHECKPOINT)
+        interrupted(Opened(model, {}, draft / MODEL), folder, " the same command and --resume")
+        sure, labels = _look(model, rows, terminal, draft / "rows.csv")
         content = {
             "clusters": _told(model, sure, labels),
             "agreement": _agreement(model, labels),
-            "mean_log_density": density,
-            "bic": model.bic(rows.x) if model.varsigma_ == 1 else None,
             "seconds": seconds,
             "seed": seed,
             "settings": settings,
@@ -64,20 +55,16 @@ def run(
             **report.about_model(model),
             "data": {**about_data(rows, rows=len(rows)), "image_shape": shape},
         }
-        if folder is not None and draft is not None:
-            model.save(draft / MODEL)
-            plots.save(memories_of(model.model_, shape), draft / "clusters.png")
-            folder.finish(content)
+        model.save(draft / MODEL)
+        plots.save(memories_of(model.model_, shape), draft / "clusters.png")
+        wrote = folder.finish(content)
     terminal.result(content)
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}
     if content["agreement"] is not None:
         facts["agreement"] = f"{content['agreement']:.3f} with the labels (adjusted Rand index)"
     terminal.facts(facts)
     terminal.table(cells(content["clusters"]), "\nclusters")
-    if folder is not None:
-        terminal.prose("", folder.told())
-    if model.status_ == "interrupted":
-        raise Interrupted("interrupted: the clusters are those of the memories so far")
+    terminal.prose("", wrote)
 
 
 def _typical(model: Any, cluster: int) -> str:
@@ -116,28 +103,22 @@ def _agreement(model: Any, labels: Any) -> float | None:
     return float(adjusted_rand_score(labels[known].astype(str), model.labels_[known]))
 
 
-def _look(model: Any, rows: Rows, terminal: Terminal, path: Path | None) -> tuple[Any, Any, float]:
-    """(probabilities of the clusters, labels or None, mean log-density) of all rows.
+def _look(model: Any, rows: Rows, terminal: Terminal, path: Path) -> tuple[Any, Any]:
+    """(probabilities of the clusters, labels or None) of all rows.
 
     Goes over them once more, and writes the cluster of each as it goes.
     """
     n_bytes = 0 if rows.in_memory else rows.x.n_bytes
-    probability, labels, density, first = [], [], 0.0, 0
-    with (
-        contextlib.nullcontext() if path is None else table_writer(path, len(rows)) as write,
-        Progress(terminal.live) as progress,
-    ):
+    probability, labels, first = [], [], 0
+    with table_writer(path, len(rows)) as write, Progress(terminal.live) as progress:
         done = progress.counter("finding clusters of rows", len(rows), n_bytes)
         for part in rows.batches():
             own = model.labels_[first : first + len(part)]
             first += len(part)
             probability.append(model.predict_proba(part.x).max(axis=1))
-            density += float(model.score_samples(part.x).sum())
             if part.y is not None:
                 labels.append(part.y.astype(object))
-            if write is not None:
-                told = {part.kind: part.names, "cluster": own, "probability": probability[-1]}
-                write(pd.DataFrame(told))
+            told = {part.kind: part.names, "cluster": own, "probability": probability[-1]}
+            write(pd.DataFrame(told))
             done(len(part))
-    known = np.concatenate(labels) if labels else None
-    return np.concatenate(probability), known, density / len(rows)
+    return np.concatenate(probability), np.concatenate(labels) if labels else None

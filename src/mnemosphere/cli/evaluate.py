@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,9 @@ from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
-from mnemosphere.estimators.remarks import no_better_than_chance
 from mnemosphere.interpret import DecisionSummary
-from mnemosphere.model.parameters import memory_name
 
-_SHOWN = 10  # memories of a certificate, confusions, classes where there are many
+_SHOWN = 10  # memories of a certificate, classes where there are many
 _CLASSES = 30
 
 
@@ -49,7 +46,10 @@ def run(
     if answered is not None:
         found["rejection"] = answered.as_dict()
     if certify:
-        found["certificate"] = _certificate(opened.model, trained)
+        some = trained.y is not None and trained.y.dtype == object  # have no label
+        opened.model.unlabeled = math.nan if some else None
+        proof = opened.model.certify(trained.x, trained.y)
+        found["certificate"] = {"rows": len(trained), **proof.as_dict()}
     if out is not None:
         drawn = plots.confusion_matrix(
             found["confusion"] if answered is None else answered.confusion,
@@ -59,6 +59,8 @@ def run(
         plots.save(drawn, out)
     terminal.result(found)
     _show(terminal, opened, found)
+    if certify:
+        terminal.say("", *proof.summary(_SHOWN).splitlines())
     if answered is not None:
         terminal.say("", f"with --reject {reject:g}", *str(answered).splitlines())
     if out is not None:
@@ -73,18 +75,7 @@ def _novelty(request: Request, opened: Opened, rows: Rows, other: str) -> dict[s
     ]
     truth = np.repeat([0, 1], [len(s) for s in scores])
     auroc = float(roc_auc_score(truth, np.concatenate(scores)))
-    found = {"other": other, "rows": len(scores[1]), "auroc": auroc}
-    threshold = opened.model.novelty_threshold_
-    if threshold is not None:
-        inside, outside = (float(np.mean(s > threshold)) for s in scores)
-        found |= {"threshold": threshold, "rejected": inside, "other_rejected": outside}
-    return found
-
-
-def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
-    """Residual and curvature of every memory."""
-    model.unlabeled = math.nan if rows.y is not None and rows.y.dtype == object else None
-    return {"rows": len(rows), **model.certify(rows.x, rows.y).as_dict()}
+    return {"other": other, "rows": len(scores[1]), "auroc": auroc}
 
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
@@ -96,14 +87,9 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     if "novelty" in found:
         told = found["novelty"]
         facts["AUROC of novelty"] = f"{told['auroc']:.4f} against {told['rows']} rows"
-        if "rejected" in told:
-            facts["rejected"] = f"{told['rejected']:.1%}, others {told['other_rejected']:.1%}"
     terminal.facts(facts)
-    for line in str(DecisionSummary(**found["decision"])).splitlines():
-        terminal.say(*textwrap.wrap(line, terminal.width))
-    poor = no_better_than_chance(found, opened.model.class_weight)
-    if poor is not None:
-        terminal.note(f"note: {poor}")
+    terminal.prose(*str(DecisionSummary(**found["decision"])).splitlines())
+    report.remark(terminal, opened.model, found)
     classes, title = found["per_class"], "classes"
     if len(classes) > _CLASSES:
         known = [line for line in classes if line["recall"] is not None]
@@ -112,39 +98,13 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     terminal.table(cells(classes), f"\n{title}")
     _show_confusion(terminal, opened.classes, found["confusion"])
     terminal.table(cells(found["worst_rows"]), "\nworst rows")
-    if "certificate" in found:
-        told = found["certificate"]
-        held, free = (
-            ", ".join(f"{n} {kind}" for kind, n in told[key].items())
-            for key in ("counts", "joint_counts")
-        )
-        residual, beta = told["largest_residual"], told["beta_eff"]
-        after = f" after {told['n_iter']} exact passes on a copy" if told["n_iter"] else ""
-        terminal.say(
-            "",
-            f"memories{after}: {held} at fixed class weights; largest residual {residual:.1e}, "
-            f"β_eff {beta:.4g}",
-            f"if copies share out the classes: {free}",
-        )
-        nearest = sorted(told["memories"], key=lambda memory: float(memory["beta_split"]))
-        lines = [line | {"memory": memory_name(line["memory"])} for line in nearest[:_SHOWN]]
-        terminal.table(cells(lines, percent=False), "nearest to splitting")
 
 
 def _show_confusion(terminal: Terminal, names: list[str], confusion: Any) -> None:
-    """The matrix where it fits, else the commonest confusions."""
+    """The matrix where it fits; the classes say what they are most mistaken for."""
     corner = "true \\ predicted"
     if len(corner) + sum(2 + max(len(name), 4) for name in names) <= terminal.width:
         counts = ([str(n or "·") for n in row] for row in confusion.tolist())
         rows = [{corner: name, **dict(zip(names, row, strict=True))}
                 for name, row in zip(names, counts, strict=True)]  # fmt: skip
         terminal.table(rows, "\nconfusion")
-        return
-    wrong = [
-        {"truth": names[i], "prediction": names[j], "rows": str(n)}
-        for i, row in enumerate(confusion.tolist())
-        for j, n in enumerate(row)
-        if n and i != j
-    ]
-    common = sorted(wrong, key=lambda line: -int(line["rows"]))[:_SHOWN]
-    terminal.table(common, "\ncommonest confusions")

@@ -44,15 +44,7 @@ def run(
     if out is not None:
         plots.save(picture(found, rows, shape), out)
     if terminal.json_only:
-        records = _records(found, rows)
-        for k, record in enumerate(records):
-            if proven is not None:
-                record["certified_radius"] = proven.radius[k]
-                record["certified_unit"] = proven.unit
-            if other is not None:
-                changes = {"found": other.found[k], "changes": other[k]}
-                changes |= {"class": other.wanted[k], "distance": other.length(k)}
-                record["counterfactual"] = changes
+        records = [_record(found, rows, k, proven, other) for k in range(len(rows))]
         terminal.result({"model": opened.path, "data": data, "rows": records})
     for k in range(len(rows)):
         show(terminal, found, rows, k)
@@ -76,28 +68,31 @@ def _other(opened: Opened, rows: Rows, wanted: str, fixed: list[str] | None) -> 
     return opened.of_rows("--counterfactual").counterfactual(rows.x, label, hold=names_in(fixed))
 
 
-def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:
-    return [
-        {
-            rows.kind: str(rows.names[k]),
-            "truth": _truth(rows, k),
-            "prediction": found.predicted[k],
-            "probability": found.probability[k],
-            "probabilities": dict(zip(map(str, found.classes), found.proba[k], strict=True)),
-            "uniform_share": found.uniform_share[k],
-            "memories": [{"name": reason.name, **vars(reason)} for reason in found[k]],
-            "runner_up": found.runner_up[k],
-            **(_features(found, k) if found.shows_features else {}),
-        }
-        for k in range(len(rows))
-    ]
-
-
-def _features(found: Explanation, k: int) -> dict[str, Any]:
-    why = found.features(k)
-    apart = why.difference_rest + why.difference_frequencies + why.difference_constant
-    apart += why.difference_missing
-    return {"features": why.as_dicts(), "apart_from_features": apart, "log_odds": why.log_odds}
+def _record(found: Explanation, rows: Rows, k: int, proven: Any, other: Any) -> dict[str, Any]:
+    """All that is known of a row."""
+    record = {
+        rows.kind: str(rows.names[k]),
+        "truth": _truth(rows, k),
+        "prediction": found.predicted[k],
+        "probability": found.probability[k],
+        "probabilities": dict(zip(map(str, found.classes), found.proba[k], strict=True)),
+        "uniform_share": found.uniform_share[k],
+        "memories": [{"name": reason.name, **vars(reason)} for reason in found[k]],
+        "runner_up": found.runner_up[k],
+    }
+    if found.shows_features:
+        why = found.features(k)
+        apart = why.difference_rest + why.difference_frequencies + why.difference_constant
+        apart += why.difference_missing
+        record |= {"features": why.as_dicts(), "apart_from_features": apart}
+        record["log_odds"] = why.log_odds
+    if proven is not None:
+        record |= {"certified_radius": proven.radius[k], "certified_unit": proven.unit}
+    if other is not None:
+        changes = {"found": other.found[k], "changes": other[k]}
+        changes |= {"class": other.wanted[k], "distance": other.length(k)}
+        record["counterfactual"] = changes
+    return record
 
 
 def show(terminal: Terminal, found: Explanation, rows: Rows, k: int, question: str = "") -> None:

@@ -6,6 +6,7 @@ loads neither torch nor pandas.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import tomllib
@@ -17,18 +18,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from mnemosphere.cli.settings import known_settings
+from mnemosphere.cli.settings import ESTIMATORS
 from mnemosphere.cli.shell import Terminal
 
 _ABOUT = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+_GROUPS = _ABOUT["groups"] | ESTIMATORS
 _KINDS: dict[str, Any] = {
     "text": str, "texts": list[str], "path": Path, "whole": int, "number": float, "flag": bool,
     "picture": StrEnum("Picture", ["memories", "history", "tree"]),
 }  # fmt: skip
-_WIDEST = 34  # columns of a flag in help
-_EVERY = "mnemosphere.every"  # whether help shows rare options too
 
 
 def names_in(texts: list[str] | None) -> tuple[str, ...]:
@@ -82,18 +81,17 @@ def commands() -> Iterator[tuple[str, str, Callable[..., None]]]:
 
 def _command(name: str, about: Mapping[str, Any]) -> Callable[..., None]:
     """What Typer runs: `run` of the module of that name, which gets a `Request` and all else."""
-    groups = [_ABOUT["groups"][group] for group in (*about.get("groups", ()), "all")]
-    settings = _settings(about["settings"]) if "settings" in about else {}
-    shared = {key for group in groups for key in group}
-    options: dict[str, Any] = {}
-    for group in (about["options"], *groups[:-1], settings, groups[-1]):
-        options |= {k: _ABOUT["shared"][v] if isinstance(v, str) else v for k, v in group.items()}
+    groups = [*about.get("groups", ()), "all"]
+    shared = {key: known for group in groups for key, known in _GROUPS[group].items()}
+    settings = {key for group in groups if group in ESTIMATORS for key in _GROUPS[group]}
+    named = about["options"].items()
+    options = {k: _ABOUT["shared"][v] if isinstance(v, str) else v for k, v in named} | shared
 
     def run(ctx: typer.Context, **given: Any) -> None:
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise ValueError("commands are one process each: drop torchrun, or use it in Python")
         asked = {key: given.pop(key) for key in shared}
-        typed = {key: value for key in settings if (value := given.pop(key)) is not None}
+        typed = {key: asked[key] for key in settings if asked[key] is not None}
         del given["help_all"]
         terminal = Terminal(json_only=asked["json"], quiet=asked["quiet"])
         columns, split = Columns.given(asked), asked.get("split")
@@ -106,29 +104,18 @@ def _command(name: str, about: Mapping[str, Any]) -> Callable[..., None]:
     return run
 
 
-def _settings(estimator: str) -> dict[str, dict[str, Any]]:
-    """The settings of an estimator as options."""
-    found = {}
-    for key, about in known_settings(estimator).items():
-        where = f" With {', '.join(about['solver'])}." if "solver" in about else ""
-        found[key] = {
-            "value": about["value"], "help": about["help"] + where, "shown": about["default"],
-            "rare": not about.get("common"),
-        }  # fmt: skip
-    return found
-
-
 def _parameter(name: str, about: Mapping[str, Any], **more: Any) -> inspect.Parameter:
     """An option or an argument, as Typer reads it from a signature."""
     typed = "argument" in about or "value" in about
     kind = _KINDS[about.get("kind", "text" if typed else "flag")]
     default = about.get("default", None if typed else False)
+    where = f" With {', '.join(about['solver'])}." if "solver" in about else ""
     if "argument" in about:
         made = typer.Argument(metavar=about["argument"], help=about["help"])
     else:
         flags = about.get("flags", ["--" + name.replace("_", "-")])
         made = typer.Option(
-            *flags, help=about["help"], metavar=about.get("value"), hidden=about.get("rare", False),
+            *flags, help=about["help"] + where, metavar=about.get("value"), hidden=about.get("rare", False),
             min=about.get("min"), show_default=about.get("shown", True), **more,
         )  # fmt: skip
     if about.get("required"):
@@ -141,40 +128,12 @@ def _parameter(name: str, about: Mapping[str, Any], **more: Any) -> inspect.Para
 
 def _show_all(ctx: typer.Context, value: bool) -> None:
     if value:
-        ctx.meta[_EVERY] = True
-        typer.echo(ctx.get_help())
+        every: Any = copy.copy(ctx.command)
+        every.params = [copy.copy(option) for option in every.params]
+        for option in every.params:
+            option.hidden = False
+        typer.echo(every.get_help(ctx))
         raise typer.Exit
 
 
 _HELP_ALL = _parameter("help_all", {"help": "Show all options."}, callback=_show_all, is_eager=True)
-
-
-class Command(TyperCommand):
-    """A command whose help says what one types."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Usage, what it does, an example, arguments and options."""
-        every: list[Any] = self.get_params(ctx)
-        arguments = [p for p in every if p.param_type_name == "argument"]
-        rare = ctx.meta.get(_EVERY, False)
-        options = [p for p in every if p.param_type_name == "option" and (rare or not p.hidden)]
-        words = [str(p.metavar) if p.required else f"[{p.metavar}]" for p in arguments]
-        formatter.write_usage(ctx.command_path, " ".join([*words, "[OPTIONS]"]))
-        self.format_help_text(ctx, formatter)
-        for title, shown in (("Arguments", arguments), ("Options", options)):
-            if shown:
-                with formatter.section(title):
-                    formatter.write_dl([_line(p) for p in shown], col_max=_WIDEST)
-
-
-def _line(parameter: Any) -> tuple[str, str]:
-    """(what one types, what it does) of an argument or an option."""
-    text = parameter.help or ""
-    if parameter.param_type_name == "argument":
-        return parameter.metavar, text
-    default = parameter.show_default
-    if default is True and not (parameter.is_flag or parameter.default in (None, ())):
-        default = str(parameter.default)
-    flags = ", ".join(sorted(parameter.opts, key=len))
-    typed = flags if parameter.is_flag else f"{flags} {parameter.metavar}"
-    return typed, f"{text} (default: {default})" if isinstance(default, str) else text

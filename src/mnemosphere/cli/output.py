@@ -54,7 +54,6 @@ class Folder:
         self.shown, self.path, self._resume = path, path.resolve(), resume
         self.draft = self.path.with_name(f"{self.path.name}.partial")
         self._lock = self.path.with_name(f".{self.path.name}.lock")
-        self._files = [RESULTS]
         if self._lock.exists():
             with self._alone():
                 pass
@@ -129,19 +128,16 @@ class Folder:
                     shutil.rmtree(self.draft, ignore_errors=True)
                 raise
 
-    def finish(self, results: Mapping[str, Any]) -> None:
-        """Write the results and let the folder appear under its name."""
+    def finish(self, results: Mapping[str, Any]) -> str:
+        """Write the results and let the folder appear under its name; what was written, in words."""
         from mnemosphere.files import to_json, write_atomically
 
         for path in self.draft.glob(f"{CHECKPOINT}*"):
             path.unlink()
-        self._files = sorted({*(path.name for path in self.draft.iterdir()), RESULTS})
-        content = to_json({**results, "files": self._files}) + "\n"
+        files = sorted({*(path.name for path in self.draft.iterdir()), RESULTS})
+        content = to_json({**results, "files": files}) + "\n"
         write_atomically(self.draft / RESULTS, content.encode())
         if self.path.exists():
             shutil.rmtree(self.path)
         os.rename(self.draft, self.path)
-
-    def told(self) -> str:
-        """What was written, in words."""
-        return f"wrote {self.shown}: {', '.join(self._files)}"
+        return f"wrote {self.shown}: {', '.join(files)}"

@@ -21,7 +21,6 @@ from mnemosphere.interpret.explanation import deciding
 from mnemosphere.text import short_text
 
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
-_LETTERS = 20  # of a text on the terminal, at least
 _OF_TEXT = ("prediction", "probability", "novel")  # shown beside it
 
 
@@ -103,12 +102,8 @@ def _show(terminal: Terminal, opened: Opened, frame: Any, text: str | None = Non
         best = first[names].max(axis=1)
         first = first.drop(columns=names)
         first.insert(first.columns.get_loc("prediction") + 1, "probability", best)
-    shown = cells(first.to_dict("records"), percent=False)
-    if text:  # one line per row, as much of the text as fits
-        shown = [row | {"prediction": row["prediction"] or "rejected"} for row in shown]
-        head, *more = (n for k, n in enumerate(shown[0]) if k == 0 or n in _OF_TEXT)
-        rest = sum(2 + max(len(n), *(len(row[n]) for row in shown)) for n in (head, *more))
-        cut = [short_text(t, max(_LETTERS, terminal.width - rest - 2)) for t in first[text]]
-        shown = [{head: row[head], text: own} | {n: row[n] for n in more}
-                 for row, own in zip(shown, cut, strict=True)]  # fmt: skip
-    terminal.table(shown)
+    if text:
+        columns = [first.columns[0], text, *(name for name in _OF_TEXT if name in first)]
+        cut = [short_text(value, terminal.width // 3) for value in first[text]]
+        first = first[columns].assign(**{text: cut}).fillna({"prediction": "rejected"})
+    terminal.table(cells(first.to_dict("records"), percent=False))

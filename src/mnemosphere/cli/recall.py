@@ -17,6 +17,8 @@ from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import cells
 from mnemosphere.cli.table_writer import write_table
 from mnemosphere.data.completion import fill_missing
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.fitted import as_numpy
 from mnemosphere.interpret import decode, encode, recall_path
 from mnemosphere.plots.fitted import recall_of
 
@@ -35,21 +37,16 @@ def run(
     opened.of_rows("recall")
     rows = rows_for(request, opened, data, row or ())
     shape = opened.shape(image_shape, rows)
-    rows = replace(rows, image_shape=shape)
     y = None if of_class is None else np.repeat(opened.label(of_class, "--class"), len(rows))
     fitted = opened.model.model_
-    numbers = encode(fitted, rows.x)
-    columns = getattr(numbers, "columns", None)
-
-    def like(values: Any) -> Any:
-        return values if columns is None else pd.DataFrame(values, columns=columns)
-
-    rows = replace(rows, x=np.asarray(numbers))
+    rows = replace(rows, x=np.asarray(encode(fitted, rows.x)), image_shape=shape)
     known = _known(rows, hide, seed)
     damaged = np.where(known, rows.x, np.nan)
-    path = recall_path(fitted, like(damaged), y)
+    gaps: Any = StoredRows.of(damaged, fitted.device)
+    path = recall_path(fitted, gaps, y)
     completed = fill_missing(damaged, path.rows[-1], fitted.normalizer.kind)
-    answers = opened.model.predict(like(completed))
+    found = fitted.log_proba(StoredRows.of(completed, fitted.device))
+    answers = fitted.classes[as_numpy(found.argmax(1))]
     if out is not None and out.name.lower().endswith(PICTURES):
         few = rows.take(np.arange(min(_DRAWN, len(rows))))
         strips = recall_of(fitted, few.x, path, known, shape, names=few.names.tolist(),
@@ -57,7 +54,7 @@ def run(
         plots.save(strips, out)
     elif out is not None:
         table = pd.DataFrame(decode(fitted, completed))
-        table.columns = [f"x{c}" if columns is None else c for c in table.columns]
+        table = table.add_prefix("x") if fitted.features.names is None else table
         table.insert(0, rows.kind, rows.names, allow_duplicates=True)
         write_table(table, out)
     truth = None if rows.y is None else rows.y.tolist()

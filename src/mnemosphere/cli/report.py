@@ -6,6 +6,8 @@ from importlib.metadata import version
 from typing import Any
 
 from mnemosphere.cli.rows import Rows
+from mnemosphere.cli.shell import Terminal
+from mnemosphere.estimators.remarks import no_better_than_chance
 from mnemosphere.interpret import ClassificationReport, classification_report, evaluate
 from mnemosphere.machine import device_name, versions
 from mnemosphere.text import short_text
@@ -36,16 +38,22 @@ def answers(model: Any, rows: Rows, rate: float) -> ClassificationReport:
     return classification_report(truth, said, model.classes_)
 
 
+def remark(terminal: Terminal, model: Any, found: dict[str, Any]) -> None:
+    """Tell if the classes are hardly learned."""
+    poor = no_better_than_chance(found, model.class_weight)
+    if poor is not None:
+        terminal.note(f"note: {poor}")
+
+
 def about_model(model: Any) -> dict[str, Any]:
     """What was chosen from the data and learned, and what that depended on: for a record."""
-    objective = getattr(model, "objective_", None)  # a clusterer has none
     names = ("mnemosphere", "scipy", "scikit-learn", "pandas", "safetensors")
     return {
         "chosen": {
             "memories": model.n_memories_,
             "varsigma": model.varsigma_,
             "normalize": model.normalize_,
-            **({} if objective is None else {"objective": objective}),
+            "objective": model.model_.objective,
             "beta": model.beta_,
         },
         "passes": model.n_iter_,
@@ -63,11 +71,10 @@ def model_facts(model: Any) -> dict[str, str]:
     def how(name: str, word: str) -> str:
         return f"  ({word} from the data)" if asked.get(name) in ("auto", "learn") else ""
 
-    objective = getattr(model, "objective_", None)  # a clusterer has none
-    encoder = model.model_.features.encoder
+    encoder, objective = model.model_.features.encoder, model.model_.objective
     facts = {} if encoder is None else {"encoder": f"{encoder.name}, {encoder.n_numbers} numbers"}
     facts |= {"memories": f"{model.n_memories_}{how('n_memories', 'chosen')}"}
-    if objective is not None:
+    if model.model_.is_classifier:
         facts["objective"] = f"{objective}{how('objective', 'chosen')}"
     if objective != "conditional":  # which does not depend on ς
         facts["regularizer ς"] = f"{model.varsigma_:.3g}{how('varsigma', 'chosen')}"
@@ -85,9 +92,6 @@ def best_trials(model: Any) -> list[dict[str, str]]:
         return []  # nothing was compared
     last = [t for t in trials if t["rows"] == trials[-1]["rows"]]
     last.sort(key=lambda trial: (float(trial["log_loss"]), not trial["chosen"]))
-    shown = last[:_TRIALS]
-    if not any(trial["chosen"] for trial in shown):
-        shown = [*shown[:-1], *(trial for trial in last if trial["chosen"])]
     return [
         {
             "normalization": trial["normalize"],
@@ -97,16 +101,6 @@ def best_trials(model: Any) -> list[dict[str, str]]:
             "log-loss": f"{trial['log_loss']:.4f} ± {trial['error']:.4f}",
             "": "chosen" if trial["chosen"] else "",
         }
-        for trial in shown
+        for place, trial in enumerate(last)
+        if place < _TRIALS or trial["chosen"]
     ]
-
-
-def choice(model: Any) -> str:
-    """What the search decided, in one sentence."""
-    chosen = next(trial for trial in model.search_ if trial["chosen"])
-    number = chosen["n_memories"]
-    merged = "" if number == model.n_memories_ else f" (merged to {model.n_memories_})"
-    return (
-        f"The search chose {number} memories{merged}, normalization {model.normalize_!r} and the "
-        f"{model.objective_} likelihood, by the log-loss of held-out rows."
-    )

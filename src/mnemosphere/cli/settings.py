@@ -1,12 +1,12 @@
 """The settings of an estimator by what a person types: flags, configuration files, the estimator.
 
-settings.toml has what `--help` says of them, so that it needs no torch. What is allowed is checked
+settings.toml has them as options, so that `--help` needs no torch. What is allowed is checked
 by the estimator and its solver.
 """
 
 from __future__ import annotations
 
-import functools
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -14,14 +14,8 @@ from pathlib import Path
 from typing import Any
 
 _FILE = Path(__file__).with_name("settings.toml")
+ESTIMATORS: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 _NAMES = {"memories": "n_memories", "clusters": "n_clusters"}  # shorter where a person types them
-
-
-@functools.cache
-def known_settings(estimator: str) -> dict[str, dict[str, Any]]:
-    """What is known of each setting, by its key."""
-    known: dict[str, dict[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))[estimator]
-    return known
 
 
 def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()) -> Any:
@@ -31,7 +25,7 @@ def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()
     import mnemosphere
     from mnemosphere.estimators.choice import SOLVERS
 
-    kind, known = getattr(mnemosphere, estimator), known_settings(estimator)
+    kind, known = getattr(mnemosphere, estimator), ESTIMATORS[estimator]
     unknown = next((key for key in values if key not in known), None)
     if unknown is not None:
         near = get_close_matches(unknown, known, n=1)
@@ -45,7 +39,7 @@ def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()
         part = fields if "solver" in known[key] else own
         part[name] = _value(given, allowed.get(name, ()))
     if fields:
-        solver = own.get("solver", known["solver"]["default"])
+        solver = own.get("solver", known["solver"]["shown"])
         if solver == "auto":  # known as soon as the objective is
             solver = {"joint": "fixed-point", "conditional": "adam"}.get(own.get("objective", ""))
         for key in fields:
@@ -92,7 +86,7 @@ def settings_of(model: Any) -> dict[str, Any]:
 
     names = {type(solver): name for name, solver in SOLVERS.items()}
     found: dict[str, Any] = {}
-    for key, about in known_settings(type(model).__name__).items():
+    for key, about in ESTIMATORS[type(model).__name__].items():
         if "solver" not in about:
             value = getattr(model, _NAMES.get(key, key))
             found[key] = names.get(type(value), value)
@@ -137,15 +131,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def to_toml(values: Mapping[str, Any], remark: str) -> str:
     """A file that `read_config` reads back to the same settings."""
-    return "\n".join([f"# {remark}", *(f"{k} = {_toml(v)}" for k, v in values.items()), ""])
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, int | float):
-        return str(value).lower()
-    text = "none" if value is None else str(value)
-    return '"' + "".join(
-        c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text
-    ) + '"'  # fmt: skip
+    plain = {key: "none" if value is None else value for key, value in values.items()}
+    # What JSON writes is TOML, but for one letter that it does not escape.
+    lines = (f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in plain.items())
+    return "\n".join([f"# {remark}", *lines, ""]).replace("\x7f", "\\u007f")

@@ -20,12 +20,8 @@ from typer.core import TyperGroup
 UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 _HINTS = {
     errno.ENOENT: "check the path",
-    errno.EACCES: "change its permissions or choose another place",
-    errno.EPERM: "change its permissions or choose another place",
-    errno.EROFS: "choose another place",
     errno.ENOSPC: "free some space or choose another place",
     errno.EDQUOT: "free some space or choose another place",
-    errno.ENOTDIR: "a folder of that path is a file: choose another place",
     errno.EISDIR: "give a file, not a folder",
 }
 _NARROWEST = 20  # columns; a terminal that claims less is not believed
@@ -107,7 +103,7 @@ def describe(error: Exception) -> tuple[str, int]:
         text = " ".join(error.format_message().split()) + hint
     elif isinstance(error, OSError) and error.errno is not None:
         where = "" if error.filename is None else f"{error.filename}: "
-        hint = _HINTS.get(error.errno, "check the path")
+        hint = _HINTS.get(error.errno, "check its permissions, or choose another place")
         text = f"{where}{error.strerror or error}: {hint}"
     elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         text = "not enough memory: use fewer --memories, fewer rows or --device cpu"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,14 +39,12 @@ def table_writer(path: Path, n_rows: int, like: Any = None) -> Iterator[Callable
                     pa.Table.from_pandas(part, schema, preserve_index=False)
                 )
         else:
-            # No time stamp: the same rows give the same bytes.
-            packed = name.endswith(".gz")
-            with (
-                gzip.GzipFile("", "wb", fileobj=file, mtime=0)
-                if packed
-                else nullcontext(file) as out
-            ):
-                yield partial(_write_lines, out, "\t" if ".tsv" in name else ",")
+            # No time stamp and no name: the same rows give the same bytes.
+            gz = {"method": "gzip", "mtime": 0, "filename": ""} if name.endswith(".gz") else None
+            comma = "\t" if ".tsv" in name else ","
+            yield lambda part: part.to_csv(
+                file, index=False, sep=comma, header=file.tell() == 0, mode="wb", compression=gz
+            )
 
 
 def _write_array(file: BinaryIO, n_rows: int, part: Any) -> None:
@@ -57,7 +54,3 @@ def _write_array(file: BinaryIO, n_rows: int, part: Any) -> None:
         head = {"descr": part.dtype.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, head)
     file.write(part.tobytes())
-
-
-def _write_lines(file: BinaryIO | gzip.GzipFile, comma: str, part: Any) -> None:
-    file.write(part.to_csv(index=False, sep=comma, header=file.tell() == 0).encode())

@@ -32,7 +32,7 @@ from mnemosphere.data.texts import PACKAGED
 from mnemosphere.estimators import save
 from mnemosphere.estimators.from_files import scan
 from mnemosphere.estimators.progress import size_of
-from mnemosphere.estimators.remarks import check_worth_it, no_better_than_chance
+from mnemosphere.estimators.remarks import check_worth_it
 from mnemosphere.files import write_atomically
 from mnemosphere.interpret import name_rows
 from mnemosphere.machine import pick_device
@@ -76,12 +76,19 @@ def run(
     with folder.writing() as draft:
         if not resume:  # else it stays until the settings prove to be of that run
             write_atomically(draft / CONFIG, text.encode())
-        content = _run(terminal, folder, own, encoder, model, rows, held_out)
+        began = time.perf_counter()
+        if encoder is not None:
+            rows = rows.encoded(encoder.fit(rows.x))
+            held_out = None if held_out is None else held_out.encoded(encoder)
+        fit(model, rows, terminal, draft / CHECKPOINT)
+        seconds = time.perf_counter() - began
+        opened = Opened(model, {}, draft / MODEL, encoder)
+        interrupted(opened, folder, f": mnemosphere train --resume --out {out}")
+        content = write(request, opened, own, rows, held_out, seconds)
         write_atomically(draft / CONFIG, text.encode())
-        content["command"] = command_line(ctx)
-        folder.finish(content)
-    terminal.result(content)
-    _show(terminal, model, content, folder, own)
+        wrote = folder.finish(content)
+    show(terminal, model, content, wrote)
+    terminal.note(f"next: mnemosphere explain {out} {shlex.quote(listed(own['data'])[0])}")
 
 
 def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
@@ -214,36 +221,30 @@ def interrupted(opened: Opened, folder: Folder, again: str) -> None:
         )
 
 
-def _run(
-    terminal: Terminal, folder: Folder, own: dict[str, Any], encoder: Any, model: Any, rows: Rows,
-    held_out: Rows | None,
+def write(
+    request: Request, opened: Opened, own: dict[str, Any], rows: Rows, held_out: Rows | None,
+    seconds: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """Fit, measure and write to the draft; what the record says."""
-    began = time.perf_counter()
-    if encoder is not None:
-        rows = rows.encoded(encoder.fit(rows.x))
-        held_out = None if held_out is None else held_out.encoded(encoder)
-    fit(model, rows, terminal, folder.draft / CHECKPOINT)
-    seconds = time.perf_counter() - began
+    """Measure a fitted model, write it and its pictures; what the record says."""
+    model, folder = opened.model, opened.path.parent
     missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
     if missing:
         used = any(record["phase"] == PHASE for record in model.history_)
         how = "used unlabeled" if used else "left out"
-        terminal.note(f"{missing} of {len(rows)} rows have no label: they were {how}")
-    opened = Opened(model, {}, folder.draft / MODEL, encoder)
-    interrupted(opened, folder, f": mnemosphere train --resume --out {folder.shown}")
+        request.terminal.note(f"{missing} of {len(rows)} rows have no label: they were {how}")
     content = report.score(model, rows if held_out is None else held_out)
     if held_out is not None:
         model.calibrate(held_out.x)
     save(opened.whole, opened.path)
     gallery = memories_of(model.model_, rows.image_shape, pictures=opened.pictures)
-    plots.save(gallery, folder.draft / "memories.png")
-    plots.save(learning_curves(model.history_), folder.draft / "history.png")
+    plots.save(gallery, folder / "memories.png")
+    plots.save(learning_curves(model.history_), folder / "history.png")
     return {
         **content,
         "measured_on": "training rows" if held_out is None else "held-out rows",
         "seconds": seconds,
         "seed": own["seed"],
+        "command": command_line(request.ctx),
         **report.about_model(model),
         "search": list(model.search_),
         "novelty": {"threshold": model.novelty_threshold_},
@@ -254,13 +255,13 @@ def _run(
     }  # fmt: skip
 
 
-def _show(
-    terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder, own: dict[str, Any]
-) -> None:
+def show(terminal: Terminal, model: Any, content: dict[str, Any], wrote: str) -> None:
+    """What was found and written."""
+    terminal.result(content)
     trials = report.best_trials(model)
     if trials:
         terminal.table(trials)
-        terminal.prose(report.choice(model), "")
+        terminal.say("")
     terminal.facts(
         report.model_facts(model)
         | {
@@ -269,8 +270,5 @@ def _show(
             "log-loss": cell(content["log_loss"]),
         }
     )
-    poor = no_better_than_chance(content, model.class_weight)
-    if poor is not None:
-        terminal.note(f"note: {poor}")
-    terminal.prose("", folder.told())
-    terminal.note(f"next: mnemosphere explain {folder.shown} {shlex.quote(listed(own['data'])[0])}")
+    report.remark(terminal, model, content)
+    terminal.prose("", wrote)

@@ -578,7 +578,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         *,
         max_rows: int = 500,
         image_shape: Sequence[int] | str | None = "auto",
-        certificate: Certificate | None = None,
         title: str | None = None,
     ) -> None:
         """Write one HTML file in which the model runs: draw rows, recall, look at memories.
@@ -598,8 +597,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         image_shape : tuple of int or None or "auto", default "auto"
             (rows, columns) or (rows, columns, 3) of images; None for tables. "auto": a square if rows have no names, no negative
             numbers and a square number of features.
-        certificate : Certificate, default None
-            Result of `certify`; None: it is computed if that takes seconds.
         title : str, default None
             Heading of the page; None: a heading that names the model.
 
@@ -608,6 +605,5 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> clf.explore("wine.html", X_test[:3], y_test[:3])
         """
         explore(
-            self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape,
-            certificate=certificate, title=title,
-        )  # fmt: skip
+            self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape, title=title
+        )

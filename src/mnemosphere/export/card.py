@@ -64,17 +64,17 @@ def model_card(
 
 
 def _front_matter(known: dict[str, Any], license: str | None) -> str:
-    """YAML; a string is quoted as JSON does, which YAML reads as well."""
-    lines = ["---", "library_name: mnemosphere"]
-    lines += [f"license: {json.dumps(license)}"] if license else []
-    if known["kind"] == "classifier":  # hubs know no task for clusters
-        lines.append(f"pipeline_tag: {_task(known)}")
-    lines.append("tags:")
+    """YAML; values are written as JSON does, which YAML reads as well."""
     tags = ["mnemosphere", "associative-memory", "von-mises-fisher", _task(known)]
-    lines += [f"- {tag}" for tag in tags]
+    matter: dict[str, Any] = {"library_name": "mnemosphere", "tags": tags}
+    if license:
+        matter["license"] = license
+    if known["kind"] == "classifier":  # hubs know no task for clusters
+        matter["pipeline_tag"] = _task(known)
     if "measured" in known:
-        lines += ["metrics:", "- accuracy", "- log_loss", "- expected_calibration_error"]
-    return "\n".join([*lines, "---"])
+        matter["metrics"] = ["accuracy", "log_loss", "expected_calibration_error"]
+    lines = [f"{name}: {json.dumps(value)}" for name, value in matter.items()]
+    return "\n".join(["---", *lines, "---"])
 
 
 def _task(known: dict[str, Any]) -> str:
@@ -82,20 +82,16 @@ def _task(known: dict[str, Any]) -> str:
     return f"{kind}-{'classification' if known['kind'] == 'classifier' else 'clustering'}"
 
 
-def _rows_name(known: dict[str, Any]) -> str:
-    return f"{known['rows']['n']} rows, SHA-256 {known['rows']['checksum'][:12]}"
-
-
 def _summary(known: dict[str, Any]) -> str:
     groups = "classes" if known["kind"] == "classifier" else "clusters"
     names = [_text(name) for name in known["classes"][:_NAMED]]
     if len(known["classes"]) > _NAMED:
         names.append(f"and {len(known['classes']) - _NAMED} more")
-    what = f"{known['n_features']} features"
+    what = f"{known['n_columns']} features"
     if known["encoder"]:
         what = f"texts as vectors of the encoder {_text(known['encoder'])}"
     return (
-        f"A dense associative memory on the sphere: {known['n_memories']} memories with soft "
+        f"A dense associative memory on the sphere: {known['choices']['memories']} memories with soft "
         f"labels, {len(known['classes'])} {groups}, {what}. A row is "
         f"answered for by the memories it resembles.\n\n{groups.capitalize()}: {', '.join(names)}."
     )
@@ -104,39 +100,22 @@ def _summary(known: dict[str, Any]) -> str:
 def _measures(known: dict[str, Any]) -> str:
     m = known["measured"]
     rows = [
-        ("rows with a label", f"{m['n']}"),
         ("accuracy", f"{m['accuracy']:.4f}"),
         ("log-loss", f"{m['log_loss']:.4f}"),
         ("expected calibration error", f"{m['calibration_error']:.4f}"),
         *m["decision"].items(),
     ]
     return (
-        f"## Measured\n\nOn {_rows_name(known)}. These figures say how the model does on new rows "
+        f"## Measured\n\nOn {m['n']} rows with a label. These figures say how the model does on new rows "
         "only if it was not trained on these.\n\n" + _table(("measure", "value"), rows)
     )
 
 
 def _choices(known: dict[str, Any]) -> str:
-    threshold = known["novelty_threshold"]
-    rows = [
-        ("memories", str(known["n_memories"])),
-        ("normalization", known["normalize"]),
-        ("beta", f"{known['beta']:.6g}"),
-        ("varsigma", f"{known['varsigma']:.6g}"),
-        ("temperature", f"{known['temperature']:.6g}"),
-        ("novelty threshold", "not calibrated" if threshold is None else f"{threshold:.6g}"),
-        ("training ended", f"{known['status']} after {known['n_iter']} passes"),
-        ("seed", "none given" if known["seed"] is None else str(known["seed"])),
-    ]
-    if known["levels"]:
-        rows.append(("levels of growth", " → ".join(map(str, known["levels"]))))
-    if "rows" in known:
-        rows += [("rows given", str(known["rows"]["n"])), ("SHA-256", known["rows"]["checksum"])]
-    rows += list(known["versions"].items())
+    choices, settings = known["choices"].items(), known["settings"].items()
     return (
-        "## Choices\n\n" + _table(("what", "value"), rows)
-        + "\n\nSettings of training:\n\n"
-        + _table(("setting", "value"), list(known["settings"].items()))
+        "## Choices\n\n" + _table(("what", "value"), list(choices))
+        + "\n\nSettings of training:\n\n" + _table(("setting", "value"), list(settings))
     )  # fmt: skip
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import torch
 
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel, as_numpy, dense_parts
-from mnemosphere.interpret.decision import decision_summary
-from mnemosphere.interpret.evaluation import measures
+from mnemosphere.fitted import FittedModel
+from mnemosphere.interpret.decision import DecisionSummary
+from mnemosphere.interpret.evaluation import evaluate
 from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.labels import Labels
 from mnemosphere.machine import versions
-
-_PAIRS = 10  # most confused pairs that are named
 
 
 def show(value: object) -> str:
@@ -26,70 +24,56 @@ def show(value: object) -> str:
 
 
 def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
-    """Choices, how training ended, versions; with rows their checksum and what they measure."""
+    """What the model is, how it was trained ("choices"), and with rows what they measure."""
     settings, params, record = model.record.settings, model.trained, model.record
-    encoder = model.features.encoder
+    encoder, threshold, tree = model.features.encoder, novelty_threshold(model), model.lineage
     if encoder is not None:
         settings = {**settings, "encoder": encoder.name}
     seed = settings.get("random_state")
+    choices = {
+        "memories": str(model.n_memories),
+        "normalization": model.normalizer.kind,
+        "beta": f"{float(params.beta):.6g}",
+        "varsigma": f"{float(params.varsigma):.6g}",
+        "temperature": f"{model.votes.temperature:.6g}",
+        "novelty threshold": "not calibrated" if threshold is None else f"{threshold:.6g}",
+        "training ended": f"{record.status} after {len(record.history)} passes",
+        "seed": str(seed) if isinstance(seed, int) else "none given",
+    }
+    if tree is not None:
+        choices["levels of growth"] = " → ".join(str(len(level)) for level in tree.members)
     found: dict[str, Any] = {
         "kind": model.kind,
-        "n_memories": model.n_memories,
-        "n_features": model.features.n_columns,
+        "n_columns": model.features.n_columns,
         "encoder": None if encoder is None else encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],
-        "beta": float(params.beta),
-        "varsigma": float(params.varsigma),
-        "normalize": model.normalizer.kind,
-        "temperature": model.votes.temperature,
-        "novelty_threshold": novelty_threshold(model),
-        "status": record.status,
-        "n_iter": len(record.history),
-        "seed": seed if isinstance(seed, int) else None,
+        "choices": choices,
         "settings": {name: _short(value) for name, value in settings.items()},
-        "levels": [] if model.lineage is None else [len(m) for m in model.lineage.members],
-        "versions": {"mnemosphere": version("mnemosphere"), **versions()},
     }
     if X is not None:
         X = model.stored(X)
         y = None if y is None else Labels.of(y, X.n_rows)
-        found["rows"] = {"n": X.n_rows, "checksum": checksum(X, y)}
+    choices |= {"mnemosphere": version("mnemosphere"), **versions()}
     if X is not None and y is not None and model.is_classifier:
         found["measured"] = _measure(model, X, y)
     return found
 
 
-def checksum(X: StoredRows, y: Labels | None) -> str:
-    """SHA-256 of the numbers of X in float64, dense, and of the labels as text."""
-    digest = hashlib.sha256()
-    for _, chunk in X.chunks():
-        for _, x in dense_parts(chunk):
-            digest.update(as_numpy(x).astype("<f8").tobytes())
-    if y is not None:
-        digest.update("\0".join(show(v) for v in y.tolist()).encode(errors="replace"))
-    return digest.hexdigest()
-
-
 def _measure(model: FittedModel, stored: StoredRows, y: Labels) -> dict[str, Any]:
-    """Accuracy, log-loss, confusion, calibration and how few memories decide."""
-    truth = y.among(model.classes, unknown=True)
-    proba = as_numpy(model.log_proba(stored).exp())
-    labeled = truth >= 0
-    truth, proba = truth[labeled], proba[labeled]
-    if truth.size == 0:
+    """What `evaluate` finds on the rows of the model's classes."""
+    place = y.among(model.classes, unknown=True)
+    at = np.flatnonzero(place >= 0)
+    if at.size == 0:
         raise ValueError("y has no label of the model's classes: pass labels like those of fit")
-    best, sure = proba.argmax(axis=1), proba.max(axis=1)
-    found = measures(truth, best, proba[np.arange(truth.size), truth], sure, len(model.classes))
-    pairs = [[int(a), int(b), int(found["confusion"][a, b])]
-             for a, b in zip(*found["confusion"].nonzero(), strict=True)]  # fmt: skip
-    wrong = sorted((pair for pair in pairs if pair[0] != pair[1]), key=lambda p: (-p[2], p[:2]))
+    rows = stored.take(torch.from_numpy(at)), model.classes[place[at]], at
+    found = evaluate(model, [rows], n_worst=0)
+    counts = found["confusion"]
     return {
-        "n": int(truth.size),
-        "accuracy": float((truth == best).mean()),
+        "n": found["rows"],
+        "accuracy": found["accuracy"],
         "log_loss": found["log_loss"],
-        "decision": decision_summary(model, stored).facts(),
-        "confusion": pairs,
-        "confused": wrong[:_PAIRS],
+        "decision": DecisionSummary(**found["decision"]).facts(),
+        "confusion": [[a, b, int(counts[a, b])] for a, b in np.argwhere(counts).tolist()],
         "calibration": found["calibration"],
         "calibration_error": found["calibration_error"],
     }

@@ -68,7 +68,7 @@ SettingsCheck = Callable[[str, Mapping[str, Any]], None]  # estimator, settings;
 Tensors = dict[str, Tensor]
 
 FORMAT = "mnemosphere-model"
-VERSION = 5
+VERSION = 6
 _KINDS = {"DAMClassifier": "classifier", "DAMClusterer": "clusterer"}
 _ENCODER, _PIPELINE = "PatchEncoder", "Pipeline"
 _VOTES = ("w", "p", "slope", "offset", "prior")
@@ -112,12 +112,17 @@ _MODEL: dict[str, Check] = _COMMON | {
     "encoder": maybe(mapping(_TEXT_ENCODER)),
     "search": items(scalars),
     "novelty_spread": maybe(number(0, 1e300, above=True)),
-    "base": maybe(_mapping),  # the model before examples were added
+    "named": maybe(items(text)),
+    "row_names": maybe(items(items(text, 3))),
+    "examples": maybe(mapping({"base": _mapping, "texts": items(text, 1)})),
 }
 FIELDS: dict[str, dict[str, Check]] = {
     **dict.fromkeys(_KINDS, _MODEL),
     _ENCODER: _COMMON | {"image_shape": items(whole(1), 1)},
 }
+_PARTS = {
+    "density", "examples", "exemplars", "held_out", "lineage", "normalizer", "stream",
+}  # fmt: skip
 # Of a model: P memories, Q = P+1 components, C columns of K classes and none of them.
 ARRAYS: dict[str, Array] = {
     "w": Array("P N", None),
@@ -127,32 +132,33 @@ ARRAYS: dict[str, Array] = {
     "prior": Array("C", None, low=0),
     "label_mass": _optional("C", None, low=0),
     "labels": _optional("rows", "int32", low=0),  # of a clusterer
-    "held_out_scale": _optional("3"),
-    "held_out_novelty": _optional("held", nan=True),
-    "held_out_rejection": _optional("held", nan=True),
-    "held_out_label": _optional("labeled"),
-    "held_out_predicted": _optional("held", "int64", low=-1),
-    "held_out_right": _optional("held", "int64", low=-1),
-    "held_out_outside": _optional("outside", nan=True),
-    "held_out_temperature": _optional(low=0),
-    "typical": _optional("P 3", "int64", low=-1),
-    "support": _optional("P", low=0, nan=True),
-    "row_means": _optional("P numbers", nan=True),
-    "row_names": _optional("letters", "uint8"),
-    "named": _optional("characters", "uint8"),
     "observed": _optional("3 numbers"),
-    # Of a stream, with S memories and R = S+1 components.
-    "w_bar": _optional("S N", None),
-    "p_bar": _optional("R C", None, low=0),
-    "col_multipliers": _optional("C"),
-    "row_multipliers": _optional("R"),
-    "passes": _optional(low=0),
-    "late": _optional("K", "bool"),
 }
-# Tensors with names such as density.w: what they belong to checks them.
-_PARTS = {"density", "examples", "normalizer", "lineage"}
-_STATE = ("w_bar", "p_bar", "col_multipliers", "row_multipliers", "passes")
-_SCORES = tuple(part.name for part in dataclasses.fields(Calibration))
+# Tensors of its parts, with names such as density.w; density, normalizer and lineage check their own.
+_HELD_OUT = {
+    "scale": Array("3"),
+    "novelty": Array("held", nan=True),
+    "rejection": Array("held", nan=True),
+    "label": Array("labeled"),
+    "predicted": Array("held", "int64", low=-1),
+    "right": Array("held", "int64", low=-1),
+    "outside": Array("outside", nan=True),
+    "temperature": Array(low=0),
+}
+_EXEMPLARS = {
+    "typical": Array("P 3", "int64", low=-1),
+    "support": Array("P", low=0, nan=True),
+    "means": _optional("P numbers", nan=True),
+}
+_EXAMPLES = {"x": Array("rows N"), "columns": Array("rows", "int64", low=0)}
+_STREAM = {
+    "w_bar": Array("P N", None),
+    "p_bar": Array("Q C", None, low=0),
+    "col_multipliers": Array("C"),
+    "row_multipliers": Array("Q"),
+    "passes": Array(low=0),
+    "late": Array("K", "bool"),
+}
 
 
 def estimator_of(model: Saved) -> str:
@@ -189,7 +195,7 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], Tensors]:
     if isinstance(model, list):
         parts = [(name, *_take_apart(step)) for name, step in model]
         tensors = join_prefixes({f"steps.{i}": own for i, (_, _, own) in enumerate(parts)})
-        steps = [{"name": name, **header} for name, header, _ in parts]
+        steps = [[name, header] for name, header, _ in parts]
         return {"estimator": _PIPELINE, "steps": steps}, tensors
     record, features = model.record, model.features
     header: dict[str, Any] = {
@@ -224,7 +230,9 @@ def _model_out(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
         "encoder": None,
         "search": plain(model.record.search),
         "novelty_spread": model.record.novelty_spread,
-        "base": None,
+        "named": features.named,
+        "row_names": None if behind is None or behind.names is None else behind.names.tolist(),
+        "examples": None,
     }
     if encoder is not None:
         values = encoder.name, encoder.n_numbers, list(encoder.fingerprint)
@@ -234,35 +242,35 @@ def _model_out(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
         tensors["label_mass"] = model.label_mass
     if model.labels is not None:
         tensors["labels"] = torch.from_numpy(model.labels.astype(np.int32))
-    found = {"observed": features.observed, "named": _as_bytes(features.named)}
-    if behind is not None:
-        found |= {"typical": behind.typical, "support": behind.support, "row_means": behind.means}
-        found["row_names"] = _as_bytes(behind.names)
-    if model.calibration is not None:
-        # The score of a row without direction is infinite; files hold finite numbers and NaN.
-        finite = partial(np.nan_to_num, nan=np.nan, posinf=np.nan)
-        found |= {f"held_out_{k}": finite(np.array(v)) for k, v in vars(model.calibration).items()}
-    tensors |= {k: torch.from_numpy(np.array(v)) for k, v in found.items() if v is not None}
+    if features.observed is not None:
+        tensors["observed"] = torch.tensor(features.observed)
     parts = {"density": model.density.to_tensors(), "normalizer": model.normalizer.to_tensors()}
     if model.is_joint:  # one set of memories
         del parts["density"]["w"]
+    if behind is not None:
+        parts["exemplars"] = _tensors(behind, _EXEMPLARS)
+    if model.calibration is not None:
+        # The score of a row without direction is infinite; files hold finite numbers and NaN.
+        held = _tensors(model.calibration, _HELD_OUT).items()
+        parts["held_out"] = {k: t.nan_to_num(torch.nan, torch.nan) for k, t in held}
     if model.lineage is not None:
         parts["lineage"] = model.lineage.to_tensors()
-    if model.examples is not None:
-        header["base"], parts["examples"] = _examples_out(model.examples)
     if model.stream is not None:
         late = [label in model.stream.late for label in model.classes.tolist()]
-        tensors |= {**model.stream.state, "late": torch.tensor(late)}
+        parts["stream"] = {**model.stream.state, "late": torch.tensor(late)}
+    if model.examples is not None:
+        added = model.examples
+        base, own = _take_apart(added.base)
+        header["examples"] = {"base": base, "texts": [text or "" for text in added.texts]}
+        rows = {"x": added.x, "columns": torch.tensor(added.columns)}
+        parts["examples"] = join_prefixes({"base": own}) | rows
     return header, tensors | join_prefixes(parts)
 
 
-def _examples_out(added: Examples) -> tuple[dict[str, Any], Tensors]:
-    """(header of the model before, its tensors and the rows); it has the first of the memories."""
-    header, tensors = _take_apart(added.base)
-    own = {k: t for k, t in tensors.items() if k not in ("w", "density.w")}
-    rows = {"x": added.x, "columns": torch.tensor(added.columns)}
-    texts = torch.from_numpy(_as_bytes([text or "" for text in added.texts]))
-    return header, join_prefixes({"base": own}) | rows | {"texts": texts}
+def _tensors(part: object, arrays: Mapping[str, Array]) -> Tensors:
+    """Those of the arrays that a part of a model has."""
+    found = {name: getattr(part, name) for name in arrays}
+    return {name: torch.tensor(np.array(v)) for name, v in found.items() if v is not None}
 
 
 # Reading.
@@ -273,8 +281,6 @@ def read(path: str | Path, check_settings: SettingsCheck) -> Saved | Steps:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no model file at {path}: check the path")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: give the model file in it")
     header, tensors = read_tensors(path, FORMAT, VERSION)
     own = {k: v for k, v in header.items() if k not in ("format", "version")}
     try:
@@ -305,23 +311,23 @@ def _put_together(
         return _encoder(header, tensors, record)
     check_tensors({k: t for k, t in tensors.items() if k.partition(".")[0] not in _PARTS}, ARRAYS)
     base = None
-    if header["base"] is not None:
-        base = _put_together(header["base"], _base_tensors(tensors), check_settings)
+    if header["examples"] is not None:
+        own = strip_prefix(tensors, "examples.base")
+        base = _put_together(header["examples"]["base"], own, check_settings)
     return _model(header, tensors, record, base)
 
 
 def _pipeline(header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck) -> Steps:
     check_fields(header, {"estimator": text, "steps": items(_step, 1)})
-    names = [step["name"] for step in header["steps"]]
+    names = [name for name, _ in header["steps"]]
     if len({*names}) < len(names) or any("__" in step for step in names):
         raise ValueError(f"the steps of the pipeline are called {names}")
     steps: Steps = []
-    for i, step in enumerate(header["steps"]):
-        own = {key: value for key, value in step.items() if key != "name"}
+    for i, (name, own) in enumerate(header["steps"]):
         made = _put_together(own, strip_prefix(tensors, f"steps.{i}"), check_settings)
         if isinstance(made, list):
             raise ValueError("a step of the pipeline is a pipeline")
-        steps.append((step["name"], made))
+        steps.append((name, made))
     if sum(len(strip_prefix(tensors, f"steps.{i}")) for i in range(len(steps))) < len(tensors):
         raise ValueError("it has a tensor of a step that is unknown")
     for (_, before), (_, after) in itertools.pairwise(steps):
@@ -332,8 +338,10 @@ def _pipeline(header: dict[str, Any], tensors: Tensors, check_settings: Settings
 
 
 def _step(value: Any, name: str) -> None:
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise ValueError(f"{name} is not a step of a pipeline")
+    match value:
+        case [str(), dict()]:
+            return
+    raise ValueError(f"{name} is not a step of a pipeline")
 
 
 def _features(header: dict[str, Any], **more: Any) -> Features:
@@ -369,11 +377,11 @@ def _model(
     features = _features(
         header,
         encoding=Encoding.from_json(columns) if columns else None,
-        named=_texts(tensors, "named", items(text)),
+        named=None if header["named"] is None else tuple(header["named"]),
         encoder=encoder and TextEncoder(
             encoder["name"], encoder["numbers"], tuple(map(float, encoder["fingerprint"]))
         ),
-        observed=_array(tensors, "observed"),
+        observed=_arrays(tensors).get("observed"),
     )  # fmt: skip
     read: Any = {name: tensors[name] for name in _VOTES}
     votes = Votes(**read, temperature=float(header["temperature"])).check()
@@ -391,8 +399,8 @@ def _model(
         calibration=_calibration(tensors, len(classes)),
         label_mass=tensors.get("label_mass"),
         labels=None if labels is None else labels.numpy().astype(np.int64),
-        exemplars=_exemplars(tensors),
-        examples=_examples(tensors, base, classes),
+        exemplars=_exemplars(tensors, header["row_names"], votes.n_memories),
+        examples=_examples(header, tensors, base, votes.n_features),
         lineage=Lineage.from_tensors(tree) if tree else None,
         stream=_stream(tensors, density, classes.tolist()),
         record=dataclasses.replace(
@@ -404,9 +412,11 @@ def _model(
 
 
 def _calibration(tensors: Tensors, n_classes: int) -> Calibration | None:
-    if "held_out_scale" not in tensors:
+    own = strip_prefix(tensors, "held_out")
+    if not own:
         return None
-    given = {k: np.nan_to_num(tensors[f"held_out_{k}"].numpy(), nan=np.inf) for k in _SCORES}
+    check_tensors(own, _HELD_OUT)
+    given = {k: np.nan_to_num(v, nan=np.inf) for k, v in _arrays(own).items()}
     scores = Calibration(**given | {"temperature": float(given["temperature"])})
     ordered = scores.novelty, scores.rejection, scores.label, scores.outside
     if not (scores.scale > 0).all() or any((own[1:] < own[:-1]).any() for own in ordered):
@@ -418,39 +428,27 @@ def _calibration(tensors: Tensors, n_classes: int) -> Calibration | None:
     return scores
 
 
-def _exemplars(tensors: Tensors) -> Exemplars | None:
-    if "typical" not in tensors:
+def _exemplars(tensors: Tensors, names: Any, n_memories: int) -> Exemplars | None:
+    own = strip_prefix(tensors, "exemplars")
+    if not own:
         return None
-    names, typical = _texts(tensors, "row_names", items(items(text, 3))), tensors["typical"]
-    if names is not None and np.shape(names) != typical.shape:
+    check_tensors(own, _EXEMPLARS, {"P": n_memories})
+    if names is not None and np.shape(names) != own["typical"].shape:
         raise ValueError(f"row_names are of {len(names)} memories")
-    named = None if names is None else np.array(names, dtype=object)
-    means = _array(tensors, "row_means")
-    return Exemplars(typical.numpy(), tensors["support"].numpy(), named, means)
-
-
-def _base_tensors(tensors: Tensors) -> Tensors:
-    """Those of the model before examples were added: it has the first of the memories."""
-    found = strip_prefix(tensors, "examples.base")
-    for name in ("", "density."):
-        if f"{name}w" in tensors:
-            found[f"{name}w"] = tensors[f"{name}w"][: len(found[f"{name}p"]) - 1]
-    return found
+    return Exemplars(names=names and np.array(names, dtype=object), **_arrays(own))
 
 
 def _examples(
-    tensors: Tensors, base: Saved | Steps | None, classes: NDArray[Any]
+    header: dict[str, Any], tensors: Tensors, base: Saved | Steps | None, n_features: int
 ) -> Examples | None:
-    """Undo `_examples_out`; ValueError where these are no examples of this model."""
+    """Rows that were added; ValueError where these are no examples of this model."""
     if base is None:
         return None
-    given = strip_prefix(tensors, "examples")
-    texts = _texts(given, "texts", items(text)) or ()
-    rows = {name: given[name] for name in ("x", "columns")}
-    about = {"x": Array("n N"), "columns": Array("n", "int64", low=0)}
-    check_tensors(rows, about, {"n": len(texts), "N": tensors["w"].shape[1]})
-    same = isinstance(base, FittedModel) and base.classes.tolist() == classes.tolist()
-    if not texts or not same or int(rows["columns"].max()) > len(classes):
+    texts = header["examples"]["texts"]
+    rows = {k: t for k, t in strip_prefix(tensors, "examples").items() if "." not in k}
+    check_tensors(rows, _EXAMPLES, {"rows": len(texts), "N": n_features})
+    same = isinstance(base, FittedModel) and _labels_out(base.classes) == header["classes"]
+    if not same or int(rows["columns"].max()) > len(header["classes"]["values"]):
         raise ValueError("its examples are none of its classes")
     assert isinstance(base, FittedModel)
     return Examples(base, rows["x"], rows["columns"].numpy(), [own or None for own in texts])
@@ -458,16 +456,14 @@ def _examples(
 
 def _stream(tensors: Tensors, params: Parameters, names: list[Any]) -> Stream | None:
     """What a stream goes on from; ValueError if that is no stream of this model."""
-    if "w_bar" not in tensors:
+    state = strip_prefix(tensors, "stream")
+    if not state:
         return None
-    state = {name: tensors[name] for name in _STATE}
-    if state["w_bar"].shape != params.w.shape or state["p_bar"].shape != params.p.shape:
-        raise ValueError(f"its stream is of {len(state['w_bar'])} memories")
+    (P, N), (Q, C) = params.w.shape, params.p.shape
+    check_tensors(state, _STREAM, {"P": P, "N": N, "Q": Q, "C": C, "K": len(names)})
     if not state["w_bar"].dtype == state["p_bar"].dtype == params.w.dtype:
         raise ValueError(f"its stream is of {state['w_bar'].dtype}, its memories {params.w.dtype}")
-    late = tensors["late"].tolist()
-    if len(late) != len(names):
-        raise ValueError(f"its stream is of {len(late)} classes")
+    late = state.pop("late").tolist()
     return Stream(state, frozenset(n for n, is_late in zip(names, late, strict=True) if is_late))
 
 
@@ -530,22 +526,5 @@ def _labels_in(record: dict[str, Any]) -> NDArray[Any]:
     return labels
 
 
-def _as_bytes(names: Any) -> Any:
-    """Texts as an array: a header is no place for many."""
-    if names is None:
-        return None
-    told = json.dumps(np.asarray(names, dtype=object).tolist()).encode()
-    return np.frombuffer(bytearray(told), dtype=np.uint8)
-
-
-def _texts(tensors: Tensors, name: str, check: Check) -> tuple[Any, ...] | None:
-    """Undo `_as_bytes`."""
-    if name not in tensors:
-        return None
-    found = json.loads(tensors[name].numpy().tobytes())
-    check(found, name)
-    return tuple(found)
-
-
-def _array(tensors: Tensors, name: str) -> NDArray[Any] | None:
-    return tensors[name].numpy() if name in tensors else None
+def _arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}

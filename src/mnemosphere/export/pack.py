@@ -30,13 +30,8 @@ def pack_memories(w: NDArray[np.float64]) -> dict[str, Any]:
     return {**pack(whole), "scale": pack(scale)}
 
 
-def pack_rows(x: NDArray[Any]) -> dict[str, Any]:
-    """Rows as they came: as whole numbers if they are, else in the precision that they need."""
-    for kind in (np.uint8, np.int16, np.int32):
-        limits = np.iinfo(kind)
-        if limits.min <= x.min() and x.max() <= limits.max and (x == np.rint(x)).all():
-            return pack(x.astype(kind))
-    with np.errstate(over="ignore"):
-        single = x.astype(np.float32)
-    fits = (np.isnan(x) | (np.abs(single - x) <= 1e-9 * np.abs(x))).all()
-    return pack(single if fits else x.astype(np.float64))
+def pack_rows(x: NDArray[np.float64]) -> dict[str, Any]:
+    """Rows as they came: pixels in a byte each, other numbers as they are."""
+    with np.errstate(invalid="ignore"):
+        pixels = x.astype(np.uint8)
+    return pack(pixels if np.array_equal(pixels, x) else x)

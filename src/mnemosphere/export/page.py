@@ -31,7 +31,7 @@ def explore(
     y : array-like of shape (n,), default None
         Their labels.
     **more
-        `max_rows`, `image_shape`, `certificate` and `title`, as in `DAMClassifier.explore`.
+        `max_rows`, `image_shape` and `title`, as in `DAMClassifier.explore`.
 
     Examples
     --------
@@ -42,11 +42,6 @@ def explore(
 
 def write_page(path: Path, content: dict[str, Any]) -> None:
     """Write the page that shows a payload, atomically."""
-    write_atomically(path, _render(content).encode())
-
-
-def _render(content: dict[str, Any]) -> str:
-    """The page that shows a payload."""
     # In ASCII, and without the signs that could end the script element it lies in.
     text = json.dumps(plain(content, finite=True), allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
@@ -54,7 +49,7 @@ def _render(content: dict[str, Any]) -> str:
     page = _part("template.html")
     for name in ("style.css", "model.js", "page.js", "views.js"):
         page = page.replace(f"/*{name.partition('.')[0]}*/", _part(name), 1)
-    return page.replace("/*payload*/", text, 1)
+    write_atomically(path, page.replace("/*payload*/", text, 1).encode())
 
 
 def _part(name: str) -> str:

@@ -12,30 +12,22 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from mnemosphere.data.circles import Circles
-from mnemosphere.data.encoding import written
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
-from mnemosphere.interpret.certify import Certificate, certify
-from mnemosphere.interpret.counterfactual import counterfactual
-from mnemosphere.interpret.editing import at_level
 from mnemosphere.interpret.radius import certified_radius
-from mnemosphere.interpret.rejection import is_rejected
+from mnemosphere.interpret.rejection import is_rejected, novelty_threshold
 from mnemosphere.labels import Labels
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
-from mnemosphere.training.lineage import Lineage
 
-_CERTIFY = 1e8  # rows times memories times features up to which a certificate takes seconds
+_PROVEN = 1e8  # rows times memories times features up to which radii take seconds
 _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 _STRONG = 40  # features of a table that get a slider
 _LETTERS = 400  # of a text
 _REJECTED = 0.05  # share of held-out rows that would be rejected, as in `predict_or_reject`
-_AS_MANY = 20  # certificates take as long as one counterfactual
-_CHANGES = 3  # features of a counterfactual that are named
 _CHECKED = 3  # rows by which the page checks itself
 # By how much probabilities and scores may be off, with memories as they are or rounded.
 _ALMOST, _ROUNDED, _ROUNDED_SCORE = 1e-5, 5e-3, 0.05
@@ -48,7 +40,6 @@ def payload(
     *,
     max_rows: int = 500,
     image_shape: Sequence[int] | str | None = "auto",
-    certificate: Certificate | None = None,
     title: str | None = None,
 ) -> dict[str, Any]:
     """Everything the page shows.
@@ -56,7 +47,6 @@ def payload(
     X, y: rows to measure by; up to `max_rows` of them go into the page, of each class its
     share. image_shape: (rows, columns) or (rows, columns, 3), None for tables; "auto": a
     square if rows have no names, no negative numbers and a square number of features.
-    certificate: of `certify`, which is taken here if that is a matter of seconds.
     """
     texts = model.features.texts(X)
     chosen = packed = None
@@ -67,46 +57,34 @@ def payload(
         packed = as_numpy(X.take(torch.from_numpy(chosen)).dense().values).astype(np.float64)
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
-    levels = _levels(model)
-    points = map_memories(np.concatenate([as_numpy(level.votes.w.double()) for level in levels]))
-    ends = np.cumsum([level.n_memories for level in levels])
-    if certificate is None:
-        certificate = _certificate(model, X, y)
-    normalizer = model.normalizer
+    votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
+    normalizer, metric = model.normalizer, model.normalizer.metric
     tiny = float(torch.finfo(model.votes.p.dtype).tiny)
     known = facts(model, X, None if y is None else y.tolist())
     return {
-        "format": "mnemosphere-page",
-        "version": 2,
-        "title": title or f"{known['n_memories']} memories",
-        "kind": known["kind"],
-        "classes": known["classes"],
+        **known,
+        "title": title or f"{model.n_memories} memories",
         "features": None if names is None else [show(name) for name in names],
         "n_features": model.features.n_numbers,
-        "encoder": known["encoder"],
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
         "normalize": {
             "kind": normalizer.kind,
-            "mean": None if normalizer.mean is None else normalizer.mean.tolist(),
-            "scale": None if normalizer.scale is None else normalizer.scale.tolist(),
-            "metric": None if normalizer.metric is None else _metric(normalizer.metric),
-            "energy": None if normalizer.energy is None else pack(as_numpy(normalizer.energy)),
-            "circles": None if normalizer.circles is None else _circles(model, normalizer.circles),
+            "learned": {name: pack(as_numpy(t)) for name, t in normalizer.to_tensors().items()},
+            "inverse": None if metric is None else pack(as_numpy(torch.linalg.pinv(metric))),
+            "categories": [[place.start, place.stop] for place in model.features.categories],
         },
-        "threshold": known["novelty_threshold"],
+        "threshold": novelty_threshold(model),
         "floor": _HEADROOM * tiny,
-        "levels": [
-            _level(level) | {"xy": points[end - level.n_memories : end].round(4).tolist()}
-            for level, end in zip(levels, ends, strict=True)
-        ],
-        "parents": _parents(model.lineage, levels),
+        "votes": votes
+        | {"prior": model.votes.prior.tolist(), "temperature": model.votes.temperature},
+        "density": density | ({"w": None} if model.is_joint else {}),  # those of the votes
+        "standing": model.standing.tolist(),
+        "xy": map_memories(as_numpy(model.votes.w.double())).round(4).tolist(),
         "rows": None if packed is None else _rows(model, texts, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
-        "certificate": None if certificate is None else _told_of(certificate),
-        "typical": _typical(model),
+        "typical": None if model.exemplars is None else model.exemplars.as_lists(),
         "checks": _checks(model, packed),
-        "report": known,
     }
 
 
@@ -179,41 +157,10 @@ def _choose_rows(model: FittedModel, n_rows: int, y: Labels | None, most: int) -
     return np.sort(order[np.floor((np.arange(most) + 0.5) * n_rows / most).astype(int)])
 
 
-def _levels(model: FittedModel) -> list[FittedModel]:
-    """The models of growth, the fitted one last."""
-    tree = model.lineage
-    if tree is None or len(tree.models) != tree.n_levels:
-        return [model]
-    if tree.members[-1].shape[0] != model.n_memories:
-        return [model]
-    return [*(at_level(model, k) for k in range(tree.n_levels - 1)), model]
-
-
-def _level(model: FittedModel) -> dict[str, Any]:
-    """One set of memories: votes, and the density, which may have the same memories."""
-    votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
-    votes |= {"prior": model.votes.prior.tolist(), "temperature": model.votes.temperature}
-    density |= {"w": None} if model.is_joint else {}
-    return {"votes": votes, "density": density, "standing": model.standing.tolist()}
-
-
 def _mixture(mixture: Mixture) -> dict[str, Any]:
     w, p = as_numpy(mixture.w.double()), as_numpy(mixture.p).astype(np.float32)
     numbers = {name: float(getattr(mixture, name)) for name in ("slope", "offset", "varsigma")}
     return {"w": pack_memories(w), "p": pack(p), **numbers}
-
-
-def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]:
-    """For each level but the first, where each memory was one level before."""
-    if tree is None or len(levels) == 1:
-        return []
-    found = []
-    for before, after in zip(tree.members[:-1], tree.members[1:], strict=True):
-        place = {int(node): k for k, node in enumerate(before.tolist())}
-        found.append(
-            [place[n] if n in place else place[int(tree.parent[n])] for n in after.tolist()]
-        )
-    return found
 
 
 def _rows(
@@ -231,49 +178,12 @@ def _rows(
     elif y is not None:  # of a clusterer: names to show, not to score
         labels = [show(v) for v in y.take(chosen).tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
-    quick = texts is None and _is_quick(model, _AS_MANY * len(packed))
-    robust = _robust(model, packed) if quick else None
+    robust, cost = None, float(packed.shape[0]) * model.n_memories * model.votes.n_features
+    if texts is None and cost <= _PROVEN:
+        proven = certified_radius(model, StoredRows.of(packed, model.device))
+        robust = [proven.sentence(k) for k in range(len(packed))]
     return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist(), "text": told,
             "rejected": rejected, "robust": robust}  # fmt: skip
-
-
-def _robust(model: FittedModel, rows: NDArray[Any]) -> list[str]:
-    """For each row how far it may move, and by which change it would get another class."""
-    stored = StoredRows.of(rows, model.device)  # numbers, as features have them
-    proven, other = certified_radius(model, stored), counterfactual(model, stored)
-    found = []
-    for k in range(len(rows)):
-        named = model.features.names is not None and other.found[k]
-        told = [
-            f"{c['feature']} {_told(c['from'])} → {_told(c['to'])}"
-            for c in (other[k] if named else ())
-        ]
-        more = ["…"] if len(told) > _CHANGES else []
-        which = f" ({', '.join(told[:_CHANGES] + more)})" if told else ""
-        found.append(f"{proven.sentence(k, other.length(k))}{which}")
-    return found
-
-
-def _told(value: object) -> str:
-    return written(value) if isinstance(value, float) else show(value)
-
-
-def _is_quick(model: FittedModel, n_rows: int) -> bool:
-    """Whether a certificate takes seconds at most."""
-    return float(n_rows) * model.n_memories * model.votes.n_features <= _CERTIFY
-
-
-def _metric(metric: Tensor) -> dict[str, Any]:
-    """The metric and its inverse, packed."""
-    values, inverse = (pack(a.cpu().numpy()) for a in (metric, torch.linalg.pinv(metric)))
-    return {"rows": len(metric), "values": values, "inverse": inverse}
-
-
-def _circles(model: FittedModel, circles: Circles) -> dict[str, Any]:
-    """Knots, ranks and harmonics of each column, and where categories stand."""
-    tables = {name: pack(as_numpy(getattr(circles, name))) for name in ("knots", "ranks")}
-    categories = [[place.start, place.stop] for place in model.features.categories]
-    return {**tables, "harmonics": circles.harmonics.tolist(), "categories": categories}
 
 
 def _strong_features(model: FittedModel) -> list[int]:
@@ -286,23 +196,3 @@ def _strong_features(model: FittedModel) -> list[int]:
     if model.normalizer.circles is not None:
         spread = model.normalizer.circles.sums(spread)
     return [int(j) for j in spread.argsort(descending=True, stable=True)]
-
-
-def _certificate(model: FittedModel, X: Any, y: Labels | None) -> Certificate | None:
-    """Of all rows given, where that takes seconds; a classifier needs their labels."""
-    if X is None or (y is None and model.is_classifier):
-        return None
-    if y is not None and model.is_classifier and (y.among(model.classes, unknown=True) < 0).any():
-        return None
-    labels = None if y is None else y.tolist()
-    return certify(model, X, labels) if _is_quick(model, X.n_rows) else None
-
-
-def _told_of(certificate: Certificate) -> dict[str, Any]:
-    ratio = (certificate.beta_split / certificate.beta_eff).double().cpu().tolist()
-    return {"kind": list(certificate.joint_kinds), "ratio": ratio}
-
-
-def _typical(model: FittedModel) -> list[list[Any]] | None:
-    """Training rows behind each memory, where the model kept them."""
-    return None if model.exemplars is None else model.exemplars.as_lists()

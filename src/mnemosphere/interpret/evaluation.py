@@ -38,8 +38,9 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     Returns
     -------
     dict
-        "accuracy", "log_loss", "calibration_error", "decision" (how few memories decide), "confusion"
-        (C, C), "per_class", "worst_rows" (least probability of the true class) and counts.
+        "accuracy", "log_loss", "calibration" (mean of the largest probability, how often right, rows, in
+        bins), "calibration_error", "decision" (how few memories decide), "confusion" (C, C), "per_class",
+        "worst_rows" (least probability of the true class) and counts.
 
     Examples
     --------
@@ -72,6 +73,7 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     return {
         "accuracy": float(np.mean(truth == best)),
         "log_loss": found["log_loss"],
+        "calibration": found["calibration"],
         "calibration_error": found["calibration_error"],
         "decision": summarize(model, voted).as_dict(),
         "most_frequent": max(Counter(labels.tolist()).values()) / len(labels),

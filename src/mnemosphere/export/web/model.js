@@ -14,10 +14,7 @@ function randomNumbers(seed) {
   };
 }
 
-const KINDS = {
-  u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array,
-  i4: Int32Array, f4: Float32Array, f8: Float64Array,
-};
+const KINDS = { u1: Uint8Array, i2: Int16Array, f4: Float32Array, f8: Float64Array };
 
 /** An array as `export/pack.py` stored it: base64 of deflated bytes, low bytes first. */
 async function unpack(stored) {
@@ -64,10 +61,10 @@ class Circles {
   constructor({ knots, ranks, harmonics, categories }) {
     Object.assign(this, { knots, ranks, categories });
     this.size = knots.length / harmonics.length;
-    const whole = harmonics.map((h) => { let sum = 0; for (let k = 1; k <= h; k++) sum += 1 / (k * k); return sum; });
+    const whole = Array.from(harmonics, (h) => { let sum = 0; for (let k = 1; k <= h; k++) sum += 1 / (k * k); return sum; });
     const most = Math.max(...whole);
     this.column = []; // of each pair (cos, sin)
-    this.pairs = harmonics.map((h, j) => Array.from({ length: h }, (_, i) => {
+    this.pairs = Array.from(harmonics, (h, j) => Array.from({ length: h }, (_, i) => {
       this.column.push(j);
       return { at: 2 * (this.column.length - 1), k: i + 1, amplitude: Math.sqrt(most / whole[j]) / (i + 1) };
     }));
@@ -335,18 +332,18 @@ function weights(p, C) {
 
 /** One set of memories: votes, which decide, and the density; and the knobs that a page can turn. */
 class Model {
-  /** level: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, varsigma, prior (C+1), temperature }; density { w
-      (Q·N), or null for those of the votes, p, slope, offset, varsigma }; standing. shared: nClasses, floor. */
-  constructor(level, shared) {
-    this.own = level.votes;
-    this.w = level.votes.w;
-    this.varsigma = level.votes.varsigma;
-    this.nColumns = shared.nClasses + 1;
-    this.nMemories = level.votes.p.length / this.nColumns - 1;
+  /** stored: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, varsigma, prior (C+1), temperature }; density { w
+      (Q·N), or null for those of the votes, p, slope, offset, varsigma }; standing; floor. */
+  constructor(stored, nClasses) {
+    this.own = stored.votes;
+    this.w = stored.votes.w;
+    this.varsigma = stored.votes.varsigma;
+    this.nColumns = nClasses + 1;
+    this.nMemories = stored.votes.p.length / this.nColumns - 1;
     this.nFeatures = this.w.length / this.nMemories;
-    this.standing = level.standing; // the memory that stands for each where nobody could distinguish them
-    this.floor = shared.floor;
-    this.density = { ...level.density, w: level.density.w ?? this.w, weight: weights(level.density.p, this.nColumns) };
+    this.standing = stored.standing; // the memory that stands for each where nobody could distinguish them
+    this.floor = stored.floor;
+    this.density = { ...stored.density, w: stored.density.w ?? this.w, weight: weights(stored.density.p, this.nColumns) };
     this.sharesMemories = this.density.w === this.w;
     this.turn({});
   }

@@ -11,10 +11,10 @@ const [height, width, channels] = isImage ? [data.image[0], data.image[1], data.
 const groupWord = data.kind === "classifier" ? "class" : "cluster";
 const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 const state = {
-  level: data.levels.length - 1, values: null, row: null, drawn: false, memory: null, tab: "play",
+  values: null, row: null, drawn: false, memory: null, tab: "play",
   odds: null, temperature: null,
 };
-let normalizer, models, rows; // filled by `start`
+let normalizer, model, rows; // filled by `start`
 
 /* ---- small helpers ---- */
 
@@ -93,7 +93,6 @@ function swatch(y) {
 }
 
 const written = (v) => (Number.isNaN(v) ? "missing" : number(v));
-const model = () => models[state.level];
 const later = {};
 /** Do something once in the next frame, however often it is asked for. */
 function soon(name, action) {
@@ -174,9 +173,9 @@ function thumb(values, own, what, floor = null) {
 /** A text on its own, cut; `none` where there is none. */
 const quote = (text, limit = 160, none = "no text") => make("q", { class: "text", title: text }, text ? short(text, limit) : none);
 /** Texts of the training rows most typical of a memory. */
-const textsOf = (m) => (state.level === data.levels.length - 1 ? data.typical?.[m] ?? [] : []);
+const textsOf = (m) => data.typical?.[m] ?? [];
 
-const memoryPicture = (m, of = model()) => isText ? quote(textsOf(m)[0], 60, `memory ${memoryName(m)}`) : thumb(isImage ? normalizer.restore(of.memory(m)) : of.memory(m), true, `memory ${memoryName(m)}`);
+const memoryPicture = (m) => isText ? quote(textsOf(m)[0], 60, `memory ${memoryName(m)}`) : thumb(isImage ? normalizer.restore(model.memory(m)) : model.memory(m), true, `memory ${memoryName(m)}`);
 const rowPicture = (r) => isText ? quote(rows.text[r], 60) : thumb(rows.values(r), false, `row ${rows.number[r]}`);
 
 /** Horizontal bars with names: [{name, title, value, text, color, best}], largest value 1. */
@@ -221,10 +220,10 @@ function featureBars(point, count = 12) {
   })), { named: true, both: true });
 }
 
-/* ---- knobs: the temperature, the class prior, the level of growth ---- */
+/* ---- knobs: the temperature, the class prior ---- */
 
 function buildKnobs() {
-  const own = model().own;
+  const own = model.own;
   const body = $("knobs-body");
   const slider = (id, label, low, high, value, step, changed) => {
     const input = make("input", { type: "range", id, min: low, max: high, step, value, oninput: (e) => { changed(Number(e.target.value)); turned(); } });
@@ -233,10 +232,6 @@ function buildKnobs() {
   body.replaceChildren(
     slider("knob-temperature", "temperature, how many memories decide", Math.log(own.temperature / 8), Math.log(own.temperature * 8), Math.log(own.temperature), 0.001, (v) => { state.temperature = Math.exp(v); }),
   );
-  if (data.levels.length > 1) {
-    const input = make("input", { type: "range", id: "knob-level", min: 0, max: data.levels.length - 1, step: 1, value: state.level, "aria-label": "level of growth", oninput: (e) => setLevel(Number(e.target.value)) });
-    body.append(make("div", { class: "knob" }, make("label", { for: "knob-level" }, "level of growth", make("output", { id: "knob-level-out" })), input));
-  }
   body.append(make("div", { class: "knob" }, make("div", { class: "top" }, "as it was trained"),
     make("button", { type: "button", onclick: resetKnobs }, "Reset the knobs")));
   if (nClasses > 1) body.append(priorKnobs());
@@ -278,32 +273,17 @@ function resetKnobs() {
 }
 
 function turned() {
-  model().turn({ temperature: state.temperature, odds: state.odds });
+  model.turn({ temperature: state.temperature, odds: state.odds });
   showKnobs();
   soon("answer", showAnswer);
   soon("tally", tally);
 }
 
-function setLevel(level) {
-  state.level = level;
-  state.temperature = null;
-  if (state.memory !== null) state.memory = Math.min(state.memory, model().nMemories - 1);
-  const odds = state.odds;
-  buildKnobs();
-  model().turn({ odds });
-  rows.centerFeatures();
-  refresh();
-  rows.prepare(level);
-}
-
 function showKnobs(text) {
-  const now = model();
   const set = (id, value) => { const out = $(id); if (out) out.textContent = value; };
-  set("knob-temperature-out", number(now.temperature));
-  set("knob-level-out", `${state.level + 1} of ${data.levels.length}, ${now.nMemories} memories`);
-  for (let y = 0; y < nClasses; y++) set(`prior-out-${y}`, percent(now.prior[y]));
-  const chips = [["temperature", number(now.temperature)]];
-  if (data.levels.length > 1) chips.push(["level", `${state.level + 1}/${data.levels.length}`]);
+  set("knob-temperature-out", number(model.temperature));
+  for (let y = 0; y < nClasses; y++) set(`prior-out-${y}`, percent(model.prior[y]));
+  const chips = [["temperature", number(model.temperature)]];
   chips.push(["prior", state.odds ? "changed" : "as trained"]);
   const spans = chips.map(([name, value]) => make("span", {}, `${name} `, make("b", {}, value)));
   if (rows.n > 0) spans.push(make("span", { id: "tally" }, ...(text ?? rows.tallyText())));
@@ -312,8 +292,8 @@ function showKnobs(text) {
 
 /** Predictions on the packed rows with the knobs as they are. */
 function tally() {
-  if (!rows.ready(state.level)) return;
-  rows.evaluate(state.level);
+  if (!rows.said()) return;
+  rows.evaluate();
   showKnobs();
   if (state.tab === "mistakes") showMistakes();
   if (state.tab === "memories") showMemory();
@@ -321,56 +301,52 @@ function tally() {
 
 /* ---- the packed rows ---- */
 
-/** Rows, their overlaps with the memories of each level, and what the model says of them. */
+/** Rows, their overlaps with the memories, and what the model says of them. */
 function packedRows(x, { number = [], y = null, text = null, rejected = null } = {}) {
   const n = number.length;
   const N = data.n_features;
   const unitRows = [];
-  const overlaps = data.levels.map(() => null);
-  const said = data.levels.map(() => null);
+  const overlaps = [];
+  let said = null;
   const values = (r) => Float64Array.from(x.subarray(r * N, (r + 1) * N));
   for (let r = 0; r < n; r++) unitRows.push(normalizer.toSphere(values(r)));
   const found = {
-    n, number, y, text, rejected, values, unit: (r) => unitRows[r], overlaps: (level, r) => overlaps[level]?.[r],
-    ready: (level) => said[level] !== null,
-    said: (level) => said[level],
-    /** Overlaps of a level, a slice of time at a time, so that the page stays live. */
-    prepare(level) {
+    n, number, y, text, rejected, values, unit: (r) => unitRows[r], overlaps: (r) => overlaps[r], said: () => said,
+    /** All overlaps, a slice of time at a time, so that the page stays live. */
+    prepare() {
       if (n === 0) return Promise.resolve();
-      if (overlaps[level]?.length === n) { found.evaluate(level); afterTally(); return Promise.resolve(); }
-      const done = overlaps[level] = [];
       return new Promise((resolve) => {
         const work = () => {
           const until = performance.now() + 25;
-          while (done.length < n && performance.now() < until) {
-            const u = unitRows[done.length];
-            done.push(u === null ? null : models[level].overlaps(u));
+          while (overlaps.length < n && performance.now() < until) {
+            const u = unitRows[overlaps.length];
+            overlaps.push(u === null ? null : model.overlaps(u));
           }
-          if (done.length < n) { setTimeout(work, 0); return; }
-          found.evaluate(level);
-          if (level === state.level) afterTally();
+          if (overlaps.length < n) { setTimeout(work, 0); return; }
+          found.evaluate();
+          afterTally();
           resolve();
         };
         work();
       });
     },
-    evaluate(level) {
-      const mass = new Float64Array(models[level].nMemories);
-      said[level] = overlaps[level].map((o) => {
-        const answer = models[level].read(o);
+    evaluate() {
+      const mass = new Float64Array(model.nMemories);
+      said = overlaps.map((o) => {
+        const answer = model.read(o);
         for (let m = 0; m < mass.length; m++) mass[m] += answer.share[m];
         const top = largest(answer.share, 3);
         return { predicted: answer.predicted, sure: answer.proba[answer.predicted], score: answer.score, top, share: top.map((m) => answer.share[m]) };
       });
-      said[level].mass = mass;
-      found.first ??= said[level].map((s) => s.predicted);
+      said.mass = mass;
+      found.first ??= said.map((s) => s.predicted);
     },
     /** How many of the rows each memory answers for; without rows, its weight in the model. */
-    use: (level) => said[level]?.mass ?? models[level].weight.slice(1),
+    use: () => said?.mass ?? model.weight.slice(1),
     /** The ends of the novelty gauge: what is usual among the rows, with room for what is not. */
     scores() {
-      const known = (said[state.level] ?? []).map((s) => s.score).filter(Number.isFinite).sort((a, b) => a - b);
-      if (known.length < 2) return [model().density.offset - model().density.slope, model().density.offset + 8];
+      const known = (said ?? []).map((s) => s.score).filter(Number.isFinite).sort((a, b) => a - b);
+      if (known.length < 2) return [model.density.offset - model.density.slope, model.density.offset + 8];
       const at = (share) => known[Math.min(Math.floor(share * known.length), known.length - 1)];
       const span = at(0.99) - at(0.01) || 1;
       return [at(0.01) - 0.15 * span, Math.max(at(0.99) + 0.6 * span, (data.threshold ?? -Infinity) + 0.3 * span)];
@@ -380,36 +356,31 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
       let [low, high] = [Infinity, -Infinity];
       const take = (v) => { if (!Number.isNaN(v)) { low = Math.min(low, v); high = Math.max(high, v); } };
       for (let r = 0; r < n; r++) take(x[r * N + j]);
-      for (let m = 0; n === 0 && m < model().nMemories; m++) take(normalizer.restore(model().memory(m))[j]);
+      for (let m = 0; n === 0 && m < model.nMemories; m++) take(normalizer.restore(model.memory(m))[j]);
       return low <= high ? [low, high] : [0, 1];
     },
-    right(level) {
-      return said[level].reduce((sum, s, r) => sum + (s.predicted === y[r] ? 1 : 0), 0);
+    right() {
+      return said.reduce((sum, s, r) => sum + (s.predicted === y[r] ? 1 : 0), 0);
     },
     tallyText() {
-      if (!said[state.level]) return ["evaluating rows …"];
+      if (!said) return ["evaluating rows …"];
       if (data.kind === "classifier" && y) {
         const labeled = y.filter((v) => v >= 0).length;
-        const measured = data.report.measured; // on all rows, of which the page holds some
+        const measured = data.measured; // on all rows, of which the page holds some
         if (measured && asSaved()) return ["accuracy ", make("b", {}, percent(measured.accuracy, 1)), ` on ${measured.n} rows`];
-        return ["accuracy ", make("b", {}, percent(found.right(state.level) / labeled, 1)), ` on ${labeled} rows here, with these knobs`];
+        return ["accuracy ", make("b", {}, percent(found.right() / labeled, 1)), ` on ${labeled} rows here, with these knobs`];
       }
       if (isText && !y) return [make("b", {}, String(n)), ` rows here${rejected ? `, ${rejected.filter(Boolean).length} rejected` : ""}`];
-      const same = said[state.level].filter((s, r) => s.predicted === found.first[r]).length;
+      const same = said.filter((s, r) => s.predicted === found.first[r]).length;
       return ["same answer as before for ", make("b", {}, percent(same / n, 1)), ` of ${n} rows`];
     },
-    /** Mean memory of the level: what bars of features are measured from. */
-    centerFeatures() {
-      const now = model();
-      const memories = Array.from({ length: now.nMemories }, (_, m) => normalizer.shown(now.memory(m)));
-      const mean = new Float64Array(memories[0].length);
-      for (const w of memories) w.forEach((v, j) => { mean[j] += v / now.nMemories; });
-      let away = 1e-12;
-      for (const w of memories) w.forEach((v, j) => { away = Math.max(away, Math.abs(v - mean[j])); });
-      found.meanMemory = mean;
-      found.largestAway = away;
-    },
   };
+  // Mean memory: what bars of features are measured from.
+  const memories = Array.from({ length: model.nMemories }, (_, m) => normalizer.shown(model.memory(m)));
+  found.meanMemory = new Float64Array(memories[0].length);
+  for (const w of memories) w.forEach((v, j) => { found.meanMemory[j] += v / memories.length; });
+  found.largestAway = 1e-12;
+  for (const w of memories) w.forEach((v, j) => { found.largestAway = Math.max(found.largestAway, Math.abs(v - found.meanMemory[j])); });
   // Most pixels are background; the pen writes the other end of the range.
   const [low, high] = data.range;
   let bright = 0;
@@ -586,7 +557,7 @@ function textPicker() {
   const words = make("input", { type: "search", id: "search", class: "grow", placeholder: "search", "aria-label": "search the texts", oninput: () => soon("texts", fill) });
   const kind = make("select", { id: "texts-kind", "aria-label": "which rows", onchange: () => fill() }, kinds.map(([value, name]) => make("option", { value }, name)));
   const fill = rows.fillTexts = () => {
-    const said = rows.said(state.level);
+    const said = rows.said();
     const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (r) => {
       if (kind.value === "wrong" && !(said && rows.y[r] >= 0 && said[r].predicted !== rows.y[r])) return false;
@@ -602,7 +573,7 @@ function textPicker() {
 }
 
 /** One text with what the model says of it; pick it by a click. */
-function textRow(r, said = rows.said(state.level)) {
+function textRow(r, said = rows.said()) {
   const y = said?.[r].predicted;
   const wrong = said && rows.y && data.kind === "classifier" && rows.y[r] >= 0 && rows.y[r] !== y;
   return make("div", { role: "listitem" }, make("button", { type: "button", class: "text-row", "data-row": r, "aria-current": String(state.row === r), onclick: () => { pickRow(r); openTab("play"); } },
@@ -645,7 +616,7 @@ function buildSliders() {
 
 function answerFor(values) {
   const x = normalizer.toSphere(values);
-  return { x, ...model().read(x === null ? null : model().overlaps(x)) };
+  return { x, ...model.read(x === null ? null : model.overlaps(x)) };
 }
 
 function showAnswer() {
@@ -680,7 +651,7 @@ function showAnswer() {
 
 /** Whether the knobs are as the model was saved. */
 function asSaved() {
-  return state.level === data.levels.length - 1 && state.temperature === null && state.odds === null;
+  return state.temperature === null && state.odds === null;
 }
 
 /** How far the row may move, proven for the model as it was saved. */
@@ -704,13 +675,13 @@ function gauge(answer) {
 
 function showDeciders(answer) {
   const share = new Float64Array(answer.share.length); // memories that nobody could distinguish are shown as one
-  model().standing.forEach((leader, m) => { share[leader] += answer.share[m]; });
-  const top = largest(share, Math.min(6, model().nMemories)).filter((m) => share[m] > 5e-4);
+  model.standing.forEach((leader, m) => { share[leader] += answer.share[m]; });
+  const top = largest(share, Math.min(6, model.nMemories)).filter((m) => share[m] > 5e-4);
   const box = $("deciders");
   box.replaceChildren(make("h2", {}, "The memories that decide"));
   if (top.length === 0) box.append(make("p", { class: "muted" }, "No memory answers for this."));
-  else if (answer.uniform > 0.5 && model().frequenciesDecide(answer)) box.append(make("p", {}, `No memory resembles this: ${groupWord} frequencies decide.`));
-  const overlap = (m) => (answer.x === null ? 0 : dot(answer.x, model().memory(m)));
+  else if (answer.uniform > 0.5 && model.frequenciesDecide(answer)) box.append(make("p", {}, `No memory resembles this: ${groupWord} frequencies decide.`));
+  const overlap = (m) => (answer.x === null ? 0 : dot(answer.x, model.memory(m)));
   const tile = isText ? "100%" : "108px";
   box.append(make("div", { class: "tiles", style: { marginTop: "12px", gridTemplateColumns: `repeat(auto-fill, minmax(${tile}, 1fr))` } }, top.map((m) => {
     const y = labels()[m];
@@ -727,17 +698,15 @@ function showDeciders(answer) {
 /** Soft label of a memory (C+1), net of the smoothing of labels in training. */
 function softLabel(m) {
   const C = nClasses + 1;
-  const now = model();
-  return now.p.slice((m + 1) * C, (m + 2) * C).map((v) => v / now.weight[m + 1]);
+  return model.p.slice((m + 1) * C, (m + 2) * C).map((v) => v / model.weight[m + 1]);
 }
 
 let labelCache = { p: null, labels: [] };
 /** The most likely class of each memory, with the knobs as they are. */
 function labels() {
-  const now = model();
-  if (labelCache.p !== now.p) {
-    const found = Array.from({ length: now.nMemories }, (_, m) => softLabel(m).reduce((best, v, y, all) => (v > all[best] ? y : best), 0));
-    labelCache = { p: now.p, labels: found };
+  if (labelCache.p !== model.p) {
+    const found = Array.from({ length: model.nMemories }, (_, m) => softLabel(m).reduce((best, v, y, all) => (v > all[best] ? y : best), 0));
+    labelCache = { p: model.p, labels: found };
   }
   return labelCache.labels;
 }

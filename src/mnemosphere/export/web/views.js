@@ -80,7 +80,7 @@ function disturb() {
   const [low, high] = data.range;
   for (let j = 0; j < given.length; j++) {
     const normal = Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
-    const unitOf = isImage ? high - low : data.normalize.scale?.[j] ?? rows.deviation(j);
+    const unitOf = isImage ? high - low : normalizer.scale?.[j] ?? rows.deviation(j);
     given[j] += recalled.noise * normal * unitOf;
   }
   recalled.given = given;
@@ -99,7 +99,7 @@ function recallPath(values, known, options) {
     held.set(known);
     freePart = normalizer.freePart(held);
   }
-  return model().recall(x, { ...options, freePart });
+  return model.recall(x, { ...options, freePart });
 }
 
 function compute() {
@@ -147,7 +147,7 @@ function showStep(step) {
   recalled.step = Math.min(Math.max(step, 0), last);
   const x = path.rows[recalled.step];
   paint($("recall-now"), isImage ? normalizer.restore(x) : x, true, backgroundOf(x));
-  const answer = model().read(model().overlaps(x));
+  const answer = model.read(model.overlaps(x));
   $("recall-text").replaceChildren(`Step ${recalled.step} of ${last}: energy ${number(path.energies[recalled.step], 4)}, `, swatch(answer.predicted), make("b", {}, className(answer.predicted)), ` ${percent(answer.proba[answer.predicted], 1)}`);
   drawEnergy();
   if (!isImage) $("recall-features").replaceChildren(make("h3", {}, "Where the pattern stands out now"), featureBars(x, 10));
@@ -192,7 +192,7 @@ function playRecall() {
 
 /* ---- memories: a map, a gallery, and one memory looked at closely ---- */
 
-const view = { zoom: 1, x: 0, y: 0, grid: false, pictures: isImage, moved: 1 };
+const view = { zoom: 1, x: 0, y: 0, grid: false, pictures: isImage };
 let mapCanvas;
 
 function buildMemories() {
@@ -203,42 +203,15 @@ function buildMemories() {
   const head = make("div", { class: "tools between", style: { marginTop: 0, marginBottom: "12px" } }, make("h2", { id: "memories-title" }, "Memories"),
     make("div", { class: "tools", style: { marginTop: 0 } }, button("Grid", swap, "swap"), isImage ? button("Dots", () => { view.pictures = !view.pictures; $("dots").setAttribute("aria-pressed", String(!view.pictures)); soon("map", drawMap); }, "dots") : null,
       make("button", { type: "button", "aria-label": "zoom in", onclick: () => zoom(1.4) }, "+"), make("button", { type: "button", "aria-label": "zoom out", onclick: () => zoom(1 / 1.4) }, "−"), button("Fit", () => { Object.assign(view, { zoom: 1, x: 0, y: 0 }); soon("map", drawMap); })));
-  const left = make("div", { class: "card" }, head, levelSlider(), make("div", { class: "map-box", id: "map-box" }, mapCanvas), make("div", { class: `gallery${isText ? " of-texts" : ""}`, id: "gallery", hidden: true }), make("div", { class: "legend", id: "legend" }),
+  const left = make("div", { class: "card" }, head, make("div", { class: "map-box", id: "map-box" }, mapCanvas), make("div", { class: `gallery${isText ? " of-texts" : ""}`, id: "gallery", hidden: true }), make("div", { class: "legend", id: "legend" }),
     make("p", { class: "muted", id: "map-note", style: { marginTop: "8px" } }));
   $("panel-memories").replaceChildren(make("div", { class: "columns map-and-more" }, left, make("div", { class: "card", id: "memory" })));
   mapControls(zoom);
 }
 
-function levelSlider() {
-  if (data.levels.length === 1) return null;
-  return make("div", { class: "knob", style: { marginBottom: "12px" } },
-    make("label", { for: "map-level" }, "grown level by level: watch memories split", make("output", { id: "map-level-out" })),
-    make("input", { type: "range", id: "map-level", min: 0, max: data.levels.length - 1, step: 1, value: state.level, oninput: (e) => {
-      const before = state.level;
-      setLevel(Number(e.target.value));
-      if (state.level === before + 1 && !still) animateSplit();
-    } }));
-}
-
-function animateSplit() {
-  const begin = performance.now();
-  const frame = (now) => {
-    view.moved = Math.min((now - begin) / 700, 1);
-    drawMap();
-    if (view.moved < 1) requestAnimationFrame(frame);
-  };
-  view.moved = 0;
-  requestAnimationFrame(frame);
-}
-
-/** Where a memory lies on the canvas; while a split is shown, on its way from its parent. */
-function placeOf(m, level = state.level) {
-  let [x, y] = data.levels[level].xy[m];
-  if (level === state.level && level > 0 && view.moved < 1) {
-    const [a, b] = data.levels[level - 1].xy[data.parents[level - 1][m]];
-    const t = view.moved * view.moved * (3 - 2 * view.moved);
-    [x, y] = [a + t * (x - a), b + t * (y - b)];
-  }
+/** Where a memory lies on the canvas. */
+function placeOf(m) {
+  const [x, y] = data.xy[m];
   const { w, h } = view;
   return [w / 2 + (x + view.x) * view.zoom * w * 0.44, h / 2 - (y + view.y) * view.zoom * h * 0.44];
 }
@@ -254,24 +227,13 @@ function drawMap() {
   mapCanvas.height = view.h * ratio;
   const context = mapCanvas.getContext("2d");
   context.scale(ratio, ratio);
-  const now = model();
-  const use = rows.use(state.level);
+  const use = rows.use();
   const most = Math.max(...use, 1e-12);
-  const parents = state.level > 0 ? data.parents[state.level - 1] : null;
-  if (parents) {
-    context.strokeStyle = cssValue("--line");
-    context.lineWidth = 1.5;
-    for (let m = 0; m < now.nMemories; m++) {
-      const [x, y] = placeOf(m);
-      const [a, b] = placeOf(parents[m], state.level - 1);
-      context.beginPath(); context.moveTo(a, b); context.lineTo(x, y); context.stroke();
-    }
-  }
-  const crowd = Math.sqrt((view.w * view.h) / now.nMemories);
+  const crowd = Math.sqrt((view.w * view.h) / model.nMemories);
   const base = Math.min(Math.max(crowd * 0.34, 4.5), 30) * Math.sqrt(view.zoom);
   context.imageSmoothingEnabled = false;
   view.radius = [];
-  const order = largest(use, now.nMemories).reverse();
+  const order = largest(use, model.nMemories).reverse();
   for (const m of [...order.filter((k) => k !== state.memory), state.memory]) {
     const [x, y] = placeOf(m);
     const size = base * (0.45 + 0.75 * Math.sqrt(use[m] / most));
@@ -299,7 +261,7 @@ function drawMap() {
       context.stroke();
     }
   }
-  if (isText && now.nMemories <= 60) nameOnMap(context);
+  if (isText && model.nMemories <= 60) nameOnMap(context);
   drawInputOnMap(context);
 }
 
@@ -308,7 +270,7 @@ function nameOnMap(context) {
   context.font = "12px system-ui, sans-serif";
   context.fillStyle = cssValue("--soft");
   const taken = [];
-  for (let m = 0; m < model().nMemories; m++) {
+  for (let m = 0; m < model.nMemories; m++) {
     const [x, y] = placeOf(m);
     const text = className(labels()[m], 22);
     const side = 0.6 * view.radius[m] + 6;
@@ -323,7 +285,7 @@ function nameOnMap(context) {
 /** A ring where the current input lies: the mean place of the memories that answer for it. */
 function drawInputOnMap(context) {
   const answer = state.answer;
-  if (!answer || answer.x === null || answer.novelty > 0.999 || answer.share.length !== model().nMemories) return;
+  if (!answer || answer.x === null || answer.novelty > 0.999 || answer.share.length !== model.nMemories) return;
   let [x, y, total] = [0, 0, 0];
   answer.share.forEach((share, m) => {
     const [a, b] = placeOf(m);
@@ -364,7 +326,7 @@ function mapControls(zoom) {
     points.delete(e.pointerId);
     if (e.type === "pointerup" && there && dragged < 5) {
       let [best, least] = [null, 1.4];
-      for (let m = 0; m < model().nMemories; m++) {
+      for (let m = 0; m < model.nMemories; m++) {
         const [x, y] = placeOf(m);
         const far = Math.max(Math.abs(x - there[0]), Math.abs(y - there[1])) / Math.max(view.radius[m], 8);
         if (far < least) [best, least] = [m, far];
@@ -383,7 +345,7 @@ function mapControls(zoom) {
       const [dx, dy] = ways[e.key];
       const [x, y] = placeOf(state.memory);
       let [best, least] = [state.memory, Infinity];
-      for (let m = 0; m < model().nMemories; m++) {
+      for (let m = 0; m < model.nMemories; m++) {
         const [a, b] = placeOf(m);
         const along = (a - x) * dx + (b - y) * dy;
         const across = Math.abs((a - x) * dy) + Math.abs((b - y) * dx);
@@ -395,16 +357,13 @@ function mapControls(zoom) {
 }
 
 function showMemories() {
-  const now = model();
-  const look = `${state.level} ${document.documentElement.dataset.theme}`;
-  if (isImage && view.look !== look) view.image = Array.from({ length: now.nMemories }, (_, m) => paint(document.createElement("canvas"), normalizer.restore(now.memory(m)), true));
+  const look = document.documentElement.dataset.theme;
+  if (isImage && view.look !== look) view.image = Array.from({ length: model.nMemories }, (_, m) => paint(document.createElement("canvas"), normalizer.restore(model.memory(m)), true));
   view.look = look;
-  $("memories-title").textContent = `${now.nMemories} memories`;
+  $("memories-title").textContent = `${model.nMemories} memories`;
   $("swap").textContent = view.grid ? "Map" : "Grid";
   $("map-box").hidden = view.grid;
   $("gallery").hidden = !view.grid;
-  const level = $("map-level");
-  if (level) { level.value = state.level; $("map-level-out").textContent = `level ${state.level + 1} of ${data.levels.length}: ${now.nMemories} memories`; }
   const count = new Map();
   for (const y of labels()) count.set(y, (count.get(y) ?? 0) + 1);
   const order = [...count.keys()].sort((a, b) => (nClasses > 24 ? count.get(b) - count.get(a) || a - b : a - b));
@@ -444,15 +403,14 @@ function openMemory(m) {
 
 function showMemory() {
   const m = state.memory;
-  const now = model();
   const label = softLabel(m);
   const y = largest(label, 1)[0];
   const parts = [make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, `Memory ${memoryName(m)}`), make("span", {}, swatch(y), className(y)))];
   if (isImage) parts.push(make("div", { style: { maxWidth: "190px", margin: "12px 0" } }, Object.assign(memoryPicture(m), { style: "width:100%" })));
   parts.push(make("h3", {}, "Its soft label"), classBars(label, largest(label, 6).filter((k) => label[k] > 0.005)));
   if (isText && textsOf(m).length) parts.push(make("h3", {}, "Training rows most like it"), make("div", { class: "texts" }, textsOf(m).map((text) => quote(text, 400))));
-  if (!isImage && !isText) parts.push(make("h3", {}, "Its strongest features"), featureBars(now.memory(m), 10));
-  const readings = rows.ready(state.level) ? answersOf(m) : null;
+  if (!isImage && !isText) parts.push(make("h3", {}, "Its strongest features"), featureBars(model.memory(m), 10));
+  const readings = rows.said() ? answersOf(m) : null;
   if (readings) {
     parts.push(make("h3", {}, "Rows it answers for"), make("p", { class: "muted" }, `${number(readings.mass)} of the ${rows.n} rows here`),
       isText ? make("div", { class: "texts", role: "list" }, readings.typical.map((r) => textRow(r))) : make("div", { class: "strip" }, readings.typical.map((r) => make("button", { type: "button", class: "tile", onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}${truth(r)}` }, rowPicture(r), make("span", {}, truth(r).slice(2) || `row ${rows.number[r]}`)))));
@@ -461,13 +419,8 @@ function showMemory() {
       parts.push(make("p", { class: "muted" }, `It weighs most for ${readings.decided} of them; ${readings.missed === 0 ? "all are right." : `${readings.missed} wrong, truly ${wrong}.`}`));
     }
   }
-  if (!isText && data.typical && state.level === data.levels.length - 1 && data.typical[m]?.length) parts.push(make("p", { class: "muted" }, `Most typical rows of the training data: ${data.typical[m].join(", ")}`));
+  if (!isText && textsOf(m).length) parts.push(make("p", { class: "muted" }, `Most typical rows of the training data: ${textsOf(m).join(", ")}`));
   parts.push(make("h3", {}, "Nearest relatives"), make("div", { class: isText ? "texts" : "strip" }, relatives(m).map(([k, overlap]) => make("button", { type: "button", class: "tile", onclick: () => chooseMemory(k), "aria-label": `memory ${memoryName(k)}` }, memoryPicture(k), make("span", {}, swatch(labels()[k]), memoryName(k)), make("span", { class: "muted" }, overlap.toFixed(2))))));
-  if (data.certificate && state.level === data.levels.length - 1) {
-    const kind = data.certificate.kind[m];
-    const says = { minimum: "a minimum: splitting it gains nothing", "label saddle": "a label saddle: the model gains if two of it share out its classes", saddle: "a saddle: the model gains by splitting it", "not at rest": "not yet at rest on these rows" }[kind];
-    parts.push(make("h3", {}, "Minimum or saddle"), make("p", {}, `${says[0].toUpperCase()}${says.slice(1)}.`), make("p", { class: "muted" }, `β_split/β_eff = ${number(data.certificate.ratio[m])}; below 1, two copies of it move apart.`));
-  }
   $("memory").replaceChildren(...parts);
 }
 
@@ -476,12 +429,12 @@ function answersOf(m) {
   const share = new Float64Array(rows.n);
   let mass = 0;
   for (let r = 0; r < rows.n; r++) {
-    const o = rows.overlaps(state.level, r);
+    const o = rows.overlaps(r);
     if (o === null) continue;
-    share[r] = model().read(o).share[m];
+    share[r] = model.read(o).share[m];
     mass += share[r];
   }
-  const said = rows.said(state.level);
+  const said = rows.said();
   const led = said.map((s, r) => r).filter((r) => said[r].top[0] === m);
   const wrong = new Map();
   let missed = 0;
@@ -490,7 +443,7 @@ function answersOf(m) {
 }
 
 function relatives(m) {
-  const overlap = model().overlaps(model().memory(m));
+  const overlap = model.overlaps(model.memory(m));
   overlap[m] = -2;
   return largest(overlap, Math.min(6, overlap.length - 1)).map((k) => [k, overlap[k]]);
 }
@@ -503,8 +456,8 @@ function showMistakes() {
     panel.replaceChildren(make("p", { class: "card" }, "No labeled rows are packed here: pass X and y to see what the model gets wrong."));
     return;
   }
-  if (!rows.ready(state.level)) { panel.replaceChildren(make("p", { class: "card" }, "Evaluating the rows …")); return; }
-  const said = rows.said(state.level);
+  if (!rows.said()) { panel.replaceChildren(make("p", { class: "card" }, "Evaluating the rows …")); return; }
+  const said = rows.said();
   const wrong = said.map((s, r) => r).filter((r) => rows.y[r] >= 0 && said[r].predicted !== rows.y[r]).sort((a, b) => said[b].sure - said[a].sure);
   const shown = wrong.slice(0, 60);
   panel.replaceChildren(make("p", { style: { margin: "4px 0 14px" } }, wrong.length === 0 ? `All of the ${rows.n} rows here are right.` : `${wrong.length} of ${rows.n} rows here are wrong, the surest first. Click one to play with it.`),
@@ -512,14 +465,13 @@ function showMistakes() {
 }
 
 function mistake(r, said) {
-  const now = model();
   const truly = rows.y[r];
-  const o = rows.overlaps(state.level, r);
+  const o = rows.overlaps(r);
   const m = said.top[0];
   const reasons = [];
   if (o !== null) {
     let best = null;
-    for (let k = 0; k < now.nMemories; k++) if (labels()[k] === truly && (best === null || o[k] > o[best])) best = k;
+    for (let k = 0; k < model.nMemories; k++) if (labels()[k] === truly && (best === null || o[k] > o[best])) best = k;
     reasons.push(make("p", {}, `Memory ${memoryName(m)} has ${percent(said.share[0])} of the decision: overlap ${o[m].toFixed(2)}, labeled ${className(labels()[m])}.`));
     if (best !== null) {
       const behind = o[m] - o[best];
@@ -535,20 +487,16 @@ function mistake(r, said) {
 /* ---- report ---- */
 
 function buildReport() {
-  const report = data.report;
-  const measured = report.measured;
+  const measured = data.measured;
   const stat = (value, name) => make("div", { class: "card stat" }, make("b", {}, value), make("span", {}, name));
   const stats = [];
   if (measured) stats.push(stat(percent(measured.accuracy, 1), `accuracy on ${measured.n.toLocaleString("en")} rows`), stat(number(measured.log_loss), "log-loss"), stat(percent(measured.calibration_error, 1), "calibration error"));
-  stats.push(stat(String(report.n_memories), "memories"), stat(String(nClasses), data.kind === "classifier" ? "classes" : "clusters"), stat(String(report.n_features), "features"));
+  stats.push(stat(String(model.nMemories), "memories"), stat(String(nClasses), data.kind === "classifier" ? "classes" : "clusters"), stat(String(data.n_columns), "features"));
   const table = (entries) => make("table", { class: "facts" }, make("tbody", {}, entries.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, short(value ?? "–", 200))))));
-  const facts = [["normalization", report.normalize], ["β", number(report.beta, 5)], ["ς", number(report.varsigma, 4)], ["temperature", number(report.temperature, 4)], ["novelty threshold", report.novelty_threshold === null ? "not calibrated" : number(report.novelty_threshold, 5)],
-    ["training ended", `${report.status} after ${report.n_iter} passes`], ["seed", report.seed ?? "none given"], ...(report.levels.length ? [["levels of growth", report.levels.join(" → ")]] : []),
-    ...(report.rows ? [["rows given", report.rows.n.toLocaleString("en")], ["their SHA-256", report.rows.checksum]] : []), ...Object.entries(report.versions).map(([name, value]) => [name, value])];
   const cards = [];
   if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "Confusion"), confusion(measured)), make("div", { class: "card" }, make("h2", {}, "Calibration"), make("p", { class: "muted" }, "How often the model is right, by how sure it is; on the diagonal it means what it says."), calibration(measured.calibration)));
   if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "How few memories decide"), table(Object.entries(measured.decision))));
-  cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(facts)), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(report.settings))));
+  cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(Object.entries(data.choices))), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(data.settings))));
   $("panel-report").replaceChildren(make("div", { class: "stats" }, stats), make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 420px), 1fr))" } }, cards));
 }
 
@@ -584,7 +532,8 @@ function confusion(measured) {
     });
     box.append(canvas, note);
   }
-  if (measured.confused.length) box.append(make("h3", {}, "Most confused"), make("table", {}, make("tbody", {}, measured.confused.map(([a, b, n]) => make("tr", {}, make("td", {}, className(a, 60), make("span", { class: "to" }, " → "), className(b, 60)), make("td", { class: "number" }, `${n} of ${total[a]}`))))));
+  const confused = measured.confusion.filter(([a, b]) => a !== b).sort((a, b) => b[2] - a[2]).slice(0, 10);
+  if (confused.length) box.append(make("h3", {}, "Most confused"), make("table", {}, make("tbody", {}, confused.map(([a, b, n]) => make("tr", {}, make("td", {}, className(a, 60), make("span", { class: "to" }, " → "), className(b, 60)), make("td", { class: "number" }, `${n} of ${total[a]}`))))));
   return box;
 }
 
@@ -638,11 +587,11 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   cssCache = {};
   $("theme").textContent = theme === "dark" ? "☀" : "☾";
-  if (!models) return;
+  if (!model) return;
   refresh();
 }
 
-/** Draw everything anew: after a change of theme or level. */
+/** Draw everything anew: after a change of theme. */
 function refresh() {
   showKnobs();
   buildReport();
@@ -656,30 +605,29 @@ function refresh() {
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
-  const { kind, mean, scale, metric, circles } = data.normalize;
-  const energy = data.normalize.energy && (await unpack(data.normalize.energy));
-  normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) }, energy,
-    circles && new Circles({ ...circles, knots: await unpack(circles.knots), ranks: await unpack(circles.ranks) }));
-  const shared = { nClasses, floor: data.floor };
-  models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, votes: await unpackMixture(level.votes), density: await unpackMixture(level.density) }, shared)));
+  const { kind, learned, inverse, categories } = data.normalize;
+  const own = {};
+  for (const [name, stored] of Object.entries(learned)) own[name] = await unpack(stored);
+  normalizer = new Normalizer(kind, own.mean ?? null, own.scale ?? null, own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse) } : null,
+    own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
+  model = new Model({ ...data, votes: await unpackMixture(data.votes), density: await unpackMixture(data.density) }, nClasses);
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);
   rows = packedRows(x, data.rows ?? {});
   rows.deviation = (j) => { const [low, high] = rows.span(j); return (high - low) / 4; };
-  rows.centerFeatures();
   document.title = short(data.title, 80);
   $("title").textContent = short(data.title, 80);
   const groups = `${nClasses} ${data.kind === "classifier" ? (nClasses === 1 ? "class" : "classes") : nClasses === 1 ? "cluster" : "clusters"}`;
-  $("subtitle").textContent = `${model().nMemories} memories, ${groups}, ${isText ? `texts through ${short(data.encoder)}` : `${data.n_features} features`}. All of it runs in this page.`;
+  $("subtitle").textContent = `${model.nMemories} memories, ${groups}, ${isText ? `texts through ${short(data.encoder)}` : `${data.n_features} features`}. All of it runs in this page.`;
   buildTabs();
   buildKnobs();
   buildPlay();
   if (!isText) buildRecall();
   buildMemories();
   if (rows.n > 0) pickRow(0);
-  else { Object.assign(state, { values: isImage ? freshValues() : Float64Array.from(normalizer.restore(model().memory(0))), drawn: true }); if (!isImage && !isText) buildSliders(); }
+  else { Object.assign(state, { values: isImage ? freshValues() : Float64Array.from(normalizer.restore(model.memory(0))), drawn: true }); if (!isImage && !isText) buildSliders(); }
   refresh();
   openTab("play");
-  await rows.prepare(state.level);
+  await rows.prepare();
   await checkItself();
 }
 
@@ -711,10 +659,10 @@ window.mnemosphere = {
     throw error;
   }),
   rows: () => rows,
-  model: () => model(),
+  model: () => model,
   state: () => state,
   predict: (values) => { const { proba, predicted, score, novelty } = answerFor(Float64Array.from(values)); return { proba: [...proba], predicted, score, novelty }; },
   predictRow: (r) => window.mnemosphere.predict(rows.values(r)),
   recall: (values, known, options) => { const path = recallPath(Float64Array.from(values), known ? Uint8Array.from(known) : null, options ?? {}); return { rows: path.rows.map((row) => [...row]), energies: path.energies }; },
-  openTab, setTheme, setLevel, pickRow, turn: (knobs) => { Object.assign(state, knobs); turned(); },
+  openTab, setTheme, pickRow, turn: (knobs) => { Object.assign(state, knobs); turned(); },
 };
