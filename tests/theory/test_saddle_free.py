@@ -24,7 +24,7 @@ def step(problem, x_bar, p_bar, radius=10.0):
     size = torch.full((len(x_bar),), radius, dtype=torch.float64)
     c = sp.conjugate(problem, sp.respond(problem, x_bar, p_bar))
     level = sp.free_entropy_at(problem, c, x_bar)
-    return saddle_free.saddle_free_step(problem, x_bar, p_bar, c.x_bar, c.p_bar, level, size)
+    return saddle_free.saddle_free_step(problem, (x_bar, p_bar), (c.x_bar, c.p_bar), level, size)
 
 
 def test_near_a_maximum_the_error_is_squared():
@@ -39,7 +39,7 @@ def test_near_a_maximum_the_error_is_squared():
     noise = torch.randn(c.x_bar.shape, dtype=torch.float64, generator=generator(4))
     errors = []
     for size in (1e-2, 1e-3):
-        x_new, _, _ = step(problem, c.x_bar + size * noise, c.p_bar)
+        (x_new, _), _ = step(problem, c.x_bar + size * noise, c.p_bar)
         errors.append(float((x_new - c.x_bar).abs().max()))
     assert errors[0] < 1e-2
     assert errors[1] < errors[0] / 50
@@ -55,13 +55,13 @@ def test_near_a_saddle_it_goes_away_where_newton_returns():
     # on as far as it may, on the side where it stands.
     leading = problem.beta_eff * float(m[0, 0])
     assert leading > 1.2
-    x_new, _, length = step(problem, x_bar, p_bar, radius=0.05)
+    (x_new, _), length = step(problem, x_bar, p_bar, radius=0.05)
     assert float(length) == pytest.approx(0.05)
     moved = (x_new[0] - saddle.x_bar) / unstable
     assert float(moved.std()) < 1e-3 * float(moved.mean())
     assert float(moved.mean()) > 100 * 1e-4
     # A saddle met by symmetry is not left.
-    x_new, _, length = step(problem, saddle.x_bar[None], saddle.p_bar[None])
+    (x_new, _), length = step(problem, saddle.x_bar[None], saddle.p_bar[None])
     assert float(length) < 1e-9
     torch.testing.assert_close(x_new[0], saddle.x_bar, rtol=0, atol=1e-12)
 
@@ -69,7 +69,7 @@ def test_near_a_saddle_it_goes_away_where_newton_returns():
 def test_a_step_that_lowers_the_free_entropy_is_shortened():
     problem = labeled().compressed()
     c = sp.conjugate(problem, sp.random_starts(problem, 23, generator=generator(9)))
-    x_new, p_new, length = step(problem, c.x_bar, c.p_bar, radius=10.0)
+    (x_new, p_new), length = step(problem, c.x_bar, c.p_bar, radius=10.0)
     ended = sp.conjugate(problem, sp.respond(problem, x_new, p_new))
     began = sp.conjugate(problem, sp.respond(problem, c.x_bar, c.p_bar))
     gain = sp.free_entropy_at(problem, ended, x_new)

@@ -28,6 +28,8 @@ from torch import Tensor
 from mnemosphere.numerics import polytope
 from mnemosphere.theory.problem import SaddlePointProblem
 
+Point = tuple[Tensor, Tensor]  # x_bar (..., P, D) and p_bar (..., P+1, C+1)
+
 
 @dataclass(frozen=True)
 class OrderParameters:
@@ -130,10 +132,12 @@ def step(problem: SaddlePointProblem, state: OrderParameters) -> OrderParameters
 
 def residual(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """Largest change (...,) of any entry of m or p under one step; 0 at a solution."""
-    after = step(problem, state)
-    return torch.maximum(
-        (after.m - state.m).abs().amax((-1, -2)), (after.p - state.p).abs().amax((-1, -2))
-    )
+    return distance(step(problem, state), state)
+
+
+def distance(a: OrderParameters, b: OrderParameters) -> Tensor:
+    """Largest difference (...,) of any entry of m or p."""
+    return torch.maximum((a.m - b.m).abs().amax((-1, -2)), (a.p - b.p).abs().amax((-1, -2)))
 
 
 def free_entropy_at(problem: SaddlePointProblem, c: Conjugate, x_bar: Tensor) -> Tensor:
