@@ -31,8 +31,9 @@ _BATCH_ELEMENTS = 1 << 23
 # Directions with |1 − λ| above this are steep.
 _STEEP = 1e-3
 
-# Share of a class weight that a step leaves at least: those that vanish do so by factors.
-_KEPT = 1e-3
+# Share of a class weight that a step leaves at least, and the weight below which it takes nothing:
+# those that vanish do so by factors.
+_KEPT, _LEAST = 1e-3, 1e-13
 
 # Steps of how many lengths are tried, and by what factor they shrink.
 _TRIES, _SHORTER = 4, 0.2
@@ -66,7 +67,7 @@ def saddle_free_step(
 def _step(
     problem: SaddlePointProblem, point: Point, image: Point, objective: Tensor, radius: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    k, factor, scale = stability.linearize(problem, *point, factor=True)
+    k, factor, scale = stability.linearize(problem, *point)
     middle = factor.mT @ k @ factor
     values, vectors = torch.linalg.eigh((middle + middle.mT) / 2)
     modes = _Modes(problem, 1.0 - values, factor @ vectors, k, scale)
@@ -127,7 +128,8 @@ class _Modes:
         x_new = x + gained[:, :size].reshape(x.shape)
         if self.problem.n_columns == 1:
             return x_new, p
-        return x_new, torch.maximum(p + gained[:, size:].reshape(p.shape), _KEPT * p)
+        least = torch.minimum(p, (_KEPT * p).clamp_min(_LEAST))
+        return x_new, torch.maximum(p + gained[:, size:].reshape(p.shape), least)
 
 
 def _within(slope: Tensor, stiffness: Tensor, radius: Tensor) -> Tensor:
