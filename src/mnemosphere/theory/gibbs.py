@@ -29,19 +29,17 @@ from mnemosphere.numerics import bessel, vmf
 class Likelihood:
     """What the posterior conditions on: x (M, N) unit rows, y (M,) columns of p, and β.
 
-    beta: one number, or (chains,), one for each chain.
+    beta: (chains,), one number for each chain.
     """
 
     x: Tensor
     y: Tensor
-    beta: float | Tensor
+    beta: Tensor
 
-    @cached_property
+    @property
     def slope(self) -> Tensor:
-        """β in the shape (chains or 1, 1, 1)."""
-        return torch.as_tensor(self.beta, dtype=self.x.dtype, device=self.x.device).reshape(
-            -1, 1, 1
-        )
+        """β in the shape (chains, 1, 1)."""
+        return self.beta[:, None, None]
 
     @cached_property
     def log_ratio(self) -> Tensor:

@@ -160,7 +160,7 @@ def solve(
         state = respond(problem, *point)
         c = conjugate(problem, state)
         objective = free_entropy_at(problem, c, point[0])
-        ended[0][active], ended[1][active] = c.x_bar, c.p_bar
+        ended[0][active], ended[1][active] = point
         going = distance(respond(problem, c.x_bar, c.p_bar), state) > tol
         iterations[active[~going]] = iteration
         active, radius, objective = active[going], radius[going], objective[going]

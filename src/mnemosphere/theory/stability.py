@@ -22,7 +22,6 @@ from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import (
     OrderParameters,
     conjugate,
-    mean_memories,
     respond,
     responsibilities,
 )
@@ -101,16 +100,6 @@ def curvature(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     covariance = torch.diag_embed((q * r).sum(-2)) - (q * r).mT @ r  # (..., P*, P, P)
     x = problem.patterns
     return torch.einsum("...bmn,bj,bl->...mjnl", covariance, x, x)
-
-
-def jacobian(problem: SaddlePointProblem, x_bar: Tensor, p: Tensor) -> Tensor:
-    """∂x_bar'[μ,j]/∂x_bar[ν,k] (P, D, P, D) at fixed p, in closed form. App. fixed-point.
-
-    At any point x_bar (P, D), finite ϱ with its damping ς(2 β_eff ϱ ‖·‖) or ϱ = ∞.
-    """
-    m = problem.patterns @ mean_memories(problem, x_bar).T  # (P*, D) @ (D, P)
-    k = curvature(problem, OrderParameters(m, p))
-    return problem.beta_eff * torch.einsum("mjnl,nlk->mjnk", k, response(problem, x_bar))
 
 
 def antisymmetric_matrix(
