@@ -10,7 +10,7 @@ z + dz = T(z) + K L y. Here y is what raises the quadratic model most among all 
 
 Valleys bend. A step along the flat directions therefore ends beside the valley floor, and a second
 step in the steep directions alone, with the same factors, leads back to it, or else a plain one.
-Where the free entropy falls, a shorter step is tried: the eigenvectors are what costs.
+Where the free entropy falls, a plain step is taken, and the next one is shorter.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ _STEEP = 1e-3
 # those that vanish do so by factors.
 _KEPT, _LEAST = 1e-3, 1e-13
 
-# Steps of how many lengths are tried, and by what factor they shrink.
-_TRIES, _SHORTER = 4, 0.2
+# The radius after a step that succeeds, within limits, and after one that fails, by its length.
+_LONGER, _RADII, _SHORTER = 3.0, (0.05, 10.0), 0.2
 
 # A slope below this is rounding: a saddle met by symmetry is not left.
 _ROUNDING = 1e-11
@@ -51,17 +51,18 @@ def unknowns(problem: SaddlePointProblem) -> int:
 def saddle_free_step(
     problem: SaddlePointProblem, point: Point, image: Point, objective: Tensor, radius: Tensor
 ) -> tuple[Point, Tensor]:
-    """Next points from S points, given their images under the map.
+    """Next points from S points, given their images under the map, and the next radius (S,).
 
     objective (S,): the free entropy there; radius (S,): the largest |y|, in which class weights
-    count by the square root of p_bar. Returned with |y| (S,). Where no length tried raises the free
-    entropy, the next point is the image.
+    count by the square root of p_bar. Where a step does not raise the free entropy, the next point is
+    the image.
     """
     rows = max(1, _BATCH_ELEMENTS // unknowns(problem) ** 2)
-    batches = zip(*(torch.split(t, rows) for t in (*point, *image, objective, radius)), strict=True)
+    columns = (*point, *image, objective, radius)
+    batches = zip(*(torch.split(t, rows) for t in columns), strict=True)
     parts = [_step(problem, batch[:2], batch[2:4], *batch[4:]) for batch in batches]
-    x, p, length = (torch.cat(part) for part in zip(*parts, strict=True))
-    return (x, p), length
+    x, p, size = (torch.cat(part) for part in zip(*parts, strict=True))
+    return (x, p), size
 
 
 def _step(
@@ -71,31 +72,23 @@ def _step(
     middle = factor.mT @ k @ factor
     values, vectors = torch.linalg.eigh((middle + middle.mT) / 2)
     modes = _Modes(problem, 1.0 - values, factor @ vectors, k, scale)
-    slope = modes.slope(point, image)
-    x_new, p_new, length = image[0].clone(), image[1].clone(), torch.zeros_like(radius)
-    left = torch.arange(len(radius))
-    for _ in range(_TRIES):
-        y = _within(slope, modes.stiffness, radius)
-        there = modes.land(image, y)
-        c = conjugate(problem, respond(problem, *there))
-        level, floor = free_entropy_at(problem, c, there[0]), (c.x_bar, c.p_bar)
-        steep = torch.where(modes.stiffness > _STEEP, modes.stiffness, torch.inf)
-        bent = modes.land(floor, modes.slope(there, floor) / steep)
-        c = conjugate(problem, respond(problem, *bent))
-        higher = free_entropy_at(problem, c, bent[0])
-        length[left] = y.norm(dim=1)
-        # Up to rounding: next to a solution the residual decides, not here.
-        rises = torch.maximum(level, higher) >= objective - 1e-13 * (1.0 + objective.abs())
-        better = (higher > level)[rises, None, None]
-        x_new[left[rises]] = torch.where(better, bent[0][rises], floor[0][rises])
-        p_new[left[rises]] = torch.where(better, bent[1][rises], floor[1][rises])
-        if bool(rises.all()):
-            break
-        rest = ~rises
-        left, image = left[rest], (image[0][rest], image[1][rest])
-        modes, slope, objective = modes.rows(rest), slope[rest], objective[rest]
-        radius = (_SHORTER * length[left]).clamp_min(1e-12)
-    return x_new, p_new, length
+    y = _within(modes.slope(point, image), modes.stiffness, radius)
+    there = modes.land(image, y)
+    c = conjugate(problem, respond(problem, *there))
+    level, floor = free_entropy_at(problem, c, there[0]), (c.x_bar, c.p_bar)
+    steep = torch.where(modes.stiffness > _STEEP, modes.stiffness, torch.inf)
+    bent = modes.land(floor, modes.slope(there, floor) / steep)
+    c = conjugate(problem, respond(problem, *bent))
+    higher = free_entropy_at(problem, c, bent[0])
+    # Up to rounding: next to a solution the residual decides, not here.
+    rises = torch.maximum(level, higher) >= objective - 1e-13 * (1.0 + objective.abs())
+    best, kept = (higher > level)[:, None, None], rises[:, None, None]
+    x, p = (
+        torch.where(kept, torch.where(best, a, b), plain)
+        for a, b, plain in zip(bent, floor, image, strict=True)
+    )
+    length = y.norm(dim=1)
+    return x, p, torch.where(rises, (_LONGER * length).clamp(*_RADII), _SHORTER * length)
 
 
 @dataclass(frozen=True)
@@ -107,12 +100,6 @@ class _Modes:
     directions: Tensor
     k: Tensor
     scale: Tensor
-
-    def rows(self, mask: Tensor) -> "_Modes":
-        return _Modes(
-            self.problem, self.stiffness[mask], self.directions[mask], self.k[mask],
-            self.scale[mask],
-        )  # fmt: skip
 
     def slope(self, before: Point, after: Point) -> Tensor:
         """Lᵀ (T(z) − z) in the eigenvectors (S, R)."""

@@ -171,8 +171,7 @@ def solve(
         if iteration <= _PLAIN:
             point = image
         elif unknowns(problem) <= MAX_UNKNOWNS:
-            point, length = saddle_free_step(problem, point, image, objective, radius)
-            radius = (3.0 * length).clamp(0.05, 10.0)
+            point, radius = saddle_free_step(problem, point, image, objective, radius)
         else:
             point = _extrapolate(problem, point, image)
     return _collect(whole, problem, ended, iterations, tol, max_iter)
