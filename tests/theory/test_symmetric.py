@@ -122,7 +122,7 @@ def test_the_cubic_term_is_the_third_derivative(n_teacher, n_student, p_0):
     value = free_entropy(problem, a + t * xi)
     for _ in range(3):
         (value,) = torch.autograd.grad(value, t, create_graph=True)
-    cubic = symmetric.cubic_coefficient(problem) * float((xi**3).sum())
+    cubic = symmetric.cubic_coefficient(problem, a) * float((xi**3).sum())
     assert float(value.detach()) / 6 == pytest.approx(cubic, abs=1e-10)
     assert (abs(cubic) > 1e-3) == (n_teacher > 2)
 

@@ -141,13 +141,10 @@ def _resultant_at(target: float, n: int) -> float:
     """A_N(β) at the β with β A_N(β) = target."""
     if math.isinf(target):
         return math.inf
-
-    def resultant(beta: float) -> float:
-        return float(bessel.mean_resultant(torch.tensor(beta, dtype=torch.float64), n))
-
     # β²/(N + β) < β A_N(β) < β brackets the root.
     high = target + math.sqrt(target * (target + n)) + 1.0
-    return resultant(brentq(lambda beta: beta * resultant(beta) - target, 0.0, high, xtol=1e-12))
+    beta = brentq(lambda b: b * float(bessel.mean_resultant(b, n)) - target, 0.0, high, xtol=1e-12)
+    return float(bessel.mean_resultant(beta, n))
 
 
 @dataclass(frozen=True)

@@ -279,8 +279,7 @@ class SaddlePointProblem:
     @cached_property
     def log_ratio(self) -> float:
         """Log Ω_N(β)/Ω_N(0) = β_eff m^{μ* 0}."""
-        beta = torch.tensor(self.beta, dtype=torch.float64)
-        return float(bessel.log_omega_ratio(beta, self.n_features))
+        return float(bessel.log_omega_ratio(self.beta, self.n_features))
 
     @property
     def noise(self) -> float:
@@ -324,21 +323,20 @@ class SaddlePointProblem:
             return
         dropped = self.noise / (2.0 * self.beta_eff)
         if self.beta > MAX_DROPPED * self.n_features:
-            warnings.warn(
+            message = (
                 f"beta = {self.beta:g} is not small against n_features = {self.n_features}: the "
                 "equations drop terms of relative size beta/n_features; lower beta or raise "
-                "n_features",
-                ValidityWarning,
-                stacklevel=4,
+                "n_features"
             )
         elif dropped > MAX_DROPPED:
-            warnings.warn(
+            message = (
                 f"the noise of the examples is not small at upsilon = {self.upsilon:g}, beta = "
                 f"{self.beta:g}: the equations drop terms of relative size {dropped:.2g}; use "
-                "solve_with_noise, lower beta, or raise upsilon or n_features",
-                ValidityWarning,
-                stacklevel=4,
+                "solve_with_noise, lower beta, or raise upsilon or n_features"
             )
+        else:
+            return
+        warnings.warn(message, ValidityWarning, stacklevel=4)
 
 
 def equal_memories(n_student: int) -> Tensor:
@@ -376,7 +374,7 @@ def _check_arrays(problem: SaddlePointProblem) -> None:
             raise ValueError(
                 f"infeasible marginal: {name} must sum to 1, got {float(value.sum()):.12g}"
             )
-    if bool((p_h < 0).any()) or bool((p_h[1:] == 0).any()):
+    if float(p_h[0]) < 0 or bool((p_h[1:] <= 0).any()):
         raise ValueError(
             "infeasible marginal: p_h must be positive for every memory and non-negative for the "
             "uniform component 0; drop memories of weight zero"

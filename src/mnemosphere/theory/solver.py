@@ -87,9 +87,6 @@ class Solution:
         """Order parameters of one start, without the leading dimension."""
         return OrderParameters(self.m[index], self.p[index])
 
-    def __len__(self) -> int:
-        return self.m.shape[0]
-
     def raise_if_failed(self) -> "Solution":
         """Return the solution, or raise an error that says what to try.
 

@@ -208,12 +208,8 @@ def _zeros(function: Callable[[float], float], low: float, high: float) -> list[
     return [_root(function, a, b) for a, b in ends if function(a) * function(b) < 0]
 
 
-def cubic_coefficient(problem: SaddlePointProblem, overlap: float | None = None) -> float:
-    """ϱ β_eff³ s/6, what multiplies the cubic invariant Σ ξ³ in F at the symmetric solution.
-
-    overlap: a, by default that of largest free entropy.
-    """
-    a = symmetric_overlap(problem) if overlap is None else overlap
+def cubic_coefficient(problem: SaddlePointProblem, a: float) -> float:
+    """ϱ β_eff³ s/6, what multiplies the cubic invariant Σ ξ³ in F at the symmetric solution a."""
     return problem.rho * problem.beta_eff**3 * _share(problem, problem.beta_eff * a) / 6.0
 
 
