@@ -27,7 +27,6 @@ from research.pages import (
     open_world,
     pictures,
     prose,
-    robustness,
     stored,
     tables,
 )
@@ -37,8 +36,8 @@ from research.theory import facts
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
-PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
+TABLES = tables.TABLES | field.TABLES | open_world.TABLES | api.TABLES
+PICTURES = pictures.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 
 

@@ -90,7 +90,7 @@ def starts_table() -> Table:
     rows = [r | {"rho": str(r["rho"]).replace("inf", "∞").removesuffix(".0")} for r in run["rows"]]
     columns = {
         "*P*\\* × *P*": "{teacher} × {memories}", "β": "{beta:g}", "ϱ": "{rho}",
-        f"seconds, {run['starts']:,} starts": "{seconds:.1f}", "passes, mean": "{passes:.0f}",
+        f"processor seconds, {run['starts']:,} starts": "{seconds:.1f}", "passes, mean": "{passes:.0f}",
         "most": "{most_passes}",
     }  # fmt: skip
     missed = len(rows) * run["starts"] - sum(r["converged"] for r in rows)

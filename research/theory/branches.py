@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from mnemosphere.theory import OrderParameters, SaddlePointProblem, find_solutions
-from mnemosphere.theory.saddle_point import conjugate
+from mnemosphere.theory.saddle_point import conjugate, free_entropy_at
 from mnemosphere.theory.symmetric import symmetric_overlap
-from mnemosphere.theory.variational import free_entropy_per_example
 from research.plots import theory as pictures
 from research.theory.continuation import Branch, newton, trace_branch
 from research.theory.setting import (
@@ -125,8 +124,8 @@ def coexistence_window(setting: Setting, *, generator: torch.Generator) -> tuple
 
 
 def _per_example(problem: SaddlePointProblem, state: OrderParameters) -> float:
-    m_hat = conjugate(problem, state).m_hat
-    return float(free_entropy_per_example(problem, state.m, m_hat, state.p))
+    c = conjugate(problem, state)
+    return float(free_entropy_at(problem, c, c.x_bar))
 
 
 def trace_branches(

@@ -44,10 +44,10 @@ def newton(
     for iteration in range(max_iter):
         if error <= tol:
             break
-        k, b, scale = stability.linearize(problem, x_bar, p_bar)
+        k, factor, scale = stability.linearize(problem, x_bar, p_bar)
         labels = problem.n_columns > 1
         right = change if labels else change[:size]
-        matrix = torch.eye(len(scale), dtype=scale.dtype) - k @ b
+        matrix = torch.eye(len(scale), dtype=scale.dtype) - k @ factor @ factor.mT
         # Flat directions make the matrix singular: least squares of least norm ignores them.
         solution = torch.linalg.lstsq(
             matrix, (right / scale).unsqueeze(-1), rcond=1e-12, driver="gelsd"

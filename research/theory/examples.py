@@ -62,7 +62,9 @@ def hard_assignments() -> Json:
         start = theory.OrderParameters((x @ centers.T)[None], here.p_h[None, :, None])
         state = theory.solve_saddle_point(here, start, tol=1e-12).raise_if_failed()[0]
         grown, copy = theory.duplicate(here, state, [0])
-        full = stability.jacobian(grown, saddle_point.conjugate(grown, copy).x_bar, copy.p)
+        c = saddle_point.conjugate(grown, copy)
+        k, factor, _ = stability.linearize(grown, c.x_bar, c.p_bar)
+        full = (k @ factor @ factor.T).reshape(3, 5, 3, 5)
         exact = full[[0, 2]][:, :, [0, 2]].reshape(10, 10)
         block = hard_assignment_block(here, state, 0)
         found["distance"].append(float((exact - block).abs().max() / block.abs().max()))

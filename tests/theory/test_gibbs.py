@@ -147,7 +147,7 @@ def test_posterior_by_quadrature():
     start = torch.nn.functional.normalize(torch.randn(n_chains, 2, 2, generator=g).double(), dim=-1)
     p0 = torch.outer(torch.tensor(p_h), torch.tensor(p_q)).double().expand(n_chains, 3, 2)
     state = gibbs.GibbsState(start, p0)
-    data = gibbs.Likelihood(torch.tensor(x), torch.tensor(y), beta)
+    data = gibbs.Likelihood(torch.tensor(x), torch.tensor(y), torch.tensor([beta]).double())
     draws = []
     for _ in range(n_draws):
         state = gibbs.sweep(state, data, class_weight_moves=2, generator=g)

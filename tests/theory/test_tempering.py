@@ -62,7 +62,7 @@ def test_every_rung_is_sampled_exactly():
     torch.testing.assert_close(replicas.last().w, replicas.state.w[len(BETAS) - 1 :: len(BETAS)])
     # Without exchange the chains stay where they start.
     state = start
-    data = gibbs.Likelihood(x, y, BETAS[-1])
+    data = gibbs.Likelihood(x, y, torch.tensor([BETAS[-1]]).double())
     for _ in range(60):
         state = gibbs.sweep(state, data, class_weight_moves=1, generator=seed)
     assert float((state.w[:, 0, 0] > math.cos(1.1)).double().mean()) > 0.9
@@ -74,7 +74,7 @@ def test_memories_of_equal_share_trade_places_with_their_class_weights():
     p = torch.rand(53, 4, 2, generator=seed).double()
     p = p / p.sum(2, keepdim=True) / 4
     x = torch.nn.functional.normalize(torch.randn(17, 5, generator=seed).double(), dim=-1)
-    data = gibbs.Likelihood(x, torch.arange(17) % 2, 6.0)
+    data = gibbs.Likelihood(x, torch.arange(17) % 2, x.new_tensor([6.0]))
     state = gibbs.GibbsState(w, p)
     moved = tempering.exchange_memories(state, data, generator=seed)
     before, after = (

@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from mnemosphere.theory.problem import SaddlePointProblem
-from mnemosphere.theory.saddle_point import OrderParameters, class_weights
+from mnemosphere.theory.saddle_point import OrderParameters, class_weights, shares
 from mnemosphere.theory.solver import NotConvergedError
 
 # Gauss–Hermite nodes in all and along one axis, and the most memories they are accurate for.
@@ -112,17 +112,17 @@ def solve_with_noise(
     q, p = u @ u.T, start.p
     nodes, weight = _grid(problem.n_student - int(float(problem.p_h[0]) == 0.0))
     for i in range(1, max_iter + 1):
-        r, log_norm = _shares(problem, x @ u.T, q, p, nodes)  # (P*, C+1, K, P+1)
-        weighted = problem.targets[..., None, None] * weight[:, None] * r
-        x_bar = weighted[..., 1:].sum((1, 2)).T @ x  # (P, D)
-        noise = rho * s2 * torch.einsum("byki,bykj->ij", weighted[..., 1:], r[..., 1:])
+        r, log_norm = shares(_fields(problem, x @ u.T, q, nodes), p)  # (K, P*, C+1, P+1)
+        weighted = problem.targets[..., None] * weight[:, None, None, None] * r
+        x_bar = weighted[..., 1:].sum((0, 2)).T @ x  # (P, D)
+        noise = rho * s2 * torch.einsum("kbyi,kbyj->ij", weighted[..., 1:], r[..., 1:])
         pull = rho * problem.beta_eff * x_bar
         d = _fluctuation(pull @ pull.T + noise, noise)
         before, u = (u, q, p), d @ pull
-        q, p = u @ u.T + d @ noise @ d, class_weights(problem, weighted.sum((0, 2)).T)
+        q, p = u @ u.T + d @ noise @ d, class_weights(problem, weighted.sum((0, 1)).T)
         change = max(float((a - b).abs().max()) for a, b in zip((u, q, p), before, strict=True))
         if change < tol:
-            energy = rho * float((problem.targets * (log_norm @ weight)).sum())
+            energy = rho * float((problem.targets * torch.einsum("k,kby", weight, log_norm)).sum())
             rest = torch.linalg.solve(d, q - u @ u.T).trace()
             f = 0.5 * float(torch.logdet(d) + rest) + energy
             return NoisySolution(x @ u.T, q, p, f, i)
@@ -182,22 +182,18 @@ def parting_eigenvalues(problem: SaddlePointProblem) -> tuple[float, float]:
     return signal, d * d * rho * s2 * s2 * n_teacher / n_student**2
 
 
-def _shares(
-    problem: SaddlePointProblem, m: Tensor, q: Tensor, p: Tensor, nodes: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Shares r (P*, C+1, K, P+1) at the nodes (K, d) of the noise, and their log norm (P*, C+1, K)."""
+def _fields(problem: SaddlePointProblem, m: Tensor, q: Tensor, nodes: Tensor) -> Tensor:
+    """Fields (K, P*, P) of the memories at the nodes (K, d) of the noise."""
     n, d = nodes.shape[1], len(q)
     # Noise common to all memories changes no share unless there is a uniform component, and
     # adds nothing to the mean of the log norm.
     center = torch.eye(d, dtype=q.dtype) - (1.0 / d if n < d else 0.0)
     values, vectors = torch.linalg.eigh(center @ q @ center)
     root = vectors[:, d - n :] * values[d - n :].clamp_min(0.0).sqrt()  # (P, d)
-    h = problem.beta_eff * m[:, None] + math.sqrt(problem.noise) * (nodes @ root.T)  # (P*, K, P)
-    h = h + 0.5 * problem.noise * (1.0 - q.diagonal()) - problem.log_ratio
-    h = torch.cat([torch.zeros_like(h[..., :1]), h], -1)
-    logits = h[:, None] + torch.log(p).T[None, :, None]  # (P*, C+1, K, P+1)
-    log_norm = torch.logsumexp(logits, -1)
-    return torch.exp(logits - log_norm[..., None]), log_norm
+    noise = math.sqrt(problem.noise) * (nodes @ root.T)  # (K, P)
+    shift = 0.5 * problem.noise * (1.0 - q.diagonal()) - problem.log_ratio
+    fields: Tensor = problem.beta_eff * m + noise[:, None] + shift
+    return fields
 
 
 def _grid(n_axes: int) -> tuple[Tensor, Tensor]:

@@ -154,7 +154,7 @@ class _Landscape:
             )
         self.problem, self.p = problem, p
         self.x = problem.compressed().patterns  # (P*, D)
-        kappa = torch.tensor(problem.upsilon * problem.n_features, dtype=torch.float64)
+        kappa = problem.upsilon * problem.n_features
         resultant = float(bessel.mean_resultant(kappa, problem.n_features))
         self.varsigma = problem.beta_eff / problem.beta
         self.shift = problem.n_features * (resultant - self.varsigma)

@@ -29,19 +29,17 @@ from mnemosphere.numerics import bessel, vmf
 class Likelihood:
     """What the posterior conditions on: x (M, N) unit rows, y (M,) columns of p, and β.
 
-    beta: one number, or (chains,), one for each chain.
+    beta: (chains,), one number for each chain.
     """
 
     x: Tensor
     y: Tensor
-    beta: float | Tensor
+    beta: Tensor
 
-    @cached_property
+    @property
     def slope(self) -> Tensor:
-        """β in the shape (chains or 1, 1, 1)."""
-        return torch.as_tensor(self.beta, dtype=self.x.dtype, device=self.x.device).reshape(
-            -1, 1, 1
-        )
+        """β in the shape (chains, 1, 1)."""
+        return self.beta[:, None, None]
 
     @cached_property
     def log_ratio(self) -> Tensor:
@@ -139,12 +137,11 @@ def move_given_assignments(p: Tensor, counts: Tensor, *, generator: torch.Genera
 def move_given_memories(p: Tensor, h: Tensor, y: Tensor, *, generator: torch.Generator) -> Tensor:
     """One Markov step on p that leaves Π_c Σ_γ p[γ, y_c] exp(h[γ, c]) on its polytope invariant.
 
-    p (chains, P+1, C+1), h (chains, P+1, M), y (M,). Each chain moves one random 2×2 block: row c
-    changes by the factor 1 ± t(e^h[γ, c] − e^h[γ', c])/Σ, its sign set by its class.
+    p (chains, P+1, C+1) with two columns or more, h (chains, P+1, M), y (M,). Each chain moves one
+    random 2×2 block: row c changes by the factor 1 ± t(e^h[γ, c] − e^h[γ', c])/Σ, its sign set by
+    its class.
     """
     n_chains, n_rows, n_cols = p.shape
-    if n_rows < 2 or n_cols < 2:
-        return p
     rows = _pairs(n_chains, n_rows, p.device, generator)[:, 0]  # (chains, 2)
     cols = _pairs(n_chains, n_cols, p.device, generator)[:, 0]
     chain = torch.arange(n_chains, device=p.device)[:, None]

@@ -16,7 +16,7 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel, sphere
-from mnemosphere.theory.problem import SaddlePointProblem
+from mnemosphere.theory.problem import SaddlePointProblem, varsigma
 from mnemosphere.theory.saddle_point import OrderParameters
 
 # Rows of a block of overlaps: 1,000 x 60,000 doubles are half a gigabyte.
@@ -43,14 +43,14 @@ def varsigma_of_noise(upsilon: float) -> float:
     """
     if math.isnan(upsilon) or upsilon <= 0.0:
         raise ValueError(f"upsilon must be positive, got {upsilon}")
-    return 1.0 if math.isinf(upsilon) else 2.0 * upsilon / (math.hypot(2.0 * upsilon, 1.0) + 1.0)
+    return varsigma(2.0 * upsilon)
 
 
-def noise_of_varsigma(varsigma: float) -> float:
+def noise_of_varsigma(value: float) -> float:
     """υ = ς/(1 − ς²), the inverse of `varsigma_of_noise`; infinite at ς = 1."""
-    if not 0.0 < varsigma <= 1.0:
-        raise ValueError(f"varsigma must lie in (0, 1], got {varsigma}")
-    return math.inf if varsigma == 1.0 else varsigma / ((1.0 - varsigma) * (1.0 + varsigma))
+    if not 0.0 < value <= 1.0:
+        raise ValueError(f"varsigma must lie in (0, 1], got {value}")
+    return math.inf if value == 1.0 else value / ((1.0 - value) * (1.0 + value))
 
 
 def from_parameters(params: Parameters, batch: Batch) -> tuple[SaddlePointProblem, OrderParameters]:
@@ -141,13 +141,10 @@ def _resultant_at(target: float, n: int) -> float:
     """A_N(β) at the β with β A_N(β) = target."""
     if math.isinf(target):
         return math.inf
-
-    def resultant(beta: float) -> float:
-        return float(bessel.mean_resultant(torch.tensor(beta, dtype=torch.float64), n))
-
     # β²/(N + β) < β A_N(β) < β brackets the root.
     high = target + math.sqrt(target * (target + n)) + 1.0
-    return resultant(brentq(lambda beta: beta * resultant(beta) - target, 0.0, high, xtol=1e-12))
+    beta = brentq(lambda b: b * float(bessel.mean_resultant(b, n)) - target, 0.0, high, xtol=1e-12)
+    return float(bessel.mean_resultant(beta, n))
 
 
 @dataclass(frozen=True)
@@ -183,9 +180,9 @@ def _estimate(squared: Tensor) -> NoiseEstimate:
             f"rows that should share a direction have mean overlap {mean:.3g}: the noise hides "
             "the signal, or the pairs are wrong"
         )
-    varsigma = min(1.0, math.sqrt(mean))
-    error = float(squared.std()) / math.sqrt(len(squared)) / (2.0 * varsigma)
-    return NoiseEstimate(varsigma, error, noise_of_varsigma(varsigma))
+    root = min(1.0, math.sqrt(mean))
+    error = float(squared.std()) / math.sqrt(len(squared)) / (2.0 * root)
+    return NoiseEstimate(root, error, noise_of_varsigma(root))
 
 
 def suggest_varsigma_from_repeats(first: Tensor, second: Tensor) -> NoiseEstimate:
@@ -210,7 +207,11 @@ def suggest_varsigma_from_repeats(first: Tensor, second: Tensor) -> NoiseEstimat
     >>> mn.theory.suggest_varsigma_from_repeats(data.x, data.x).varsigma
     1.0
     """
-    _check_pair(first, second, "first", "second")
+    if first.ndim != 2 or first.shape != second.shape or first.shape[0] < 2:
+        raise ValueError(
+            "first and second must be matrices of one shape with at least 2 rows, got "
+            f"{tuple(first.shape)} and {tuple(second.shape)}"
+        )
     return _estimate((sphere.project(first) * sphere.project(second)).sum(-1).double())
 
 
@@ -260,11 +261,3 @@ def _cross_overlap(choose: Tensor, measure: Tensor) -> Tensor:
         nearest = overlap.argmax(1)
         parts.append((measure[start : start + _BLOCK] * measure[nearest]).sum(1))
     return torch.cat(parts)
-
-
-def _check_pair(a: Tensor, b: Tensor, name_a: str, name_b: str) -> None:
-    if a.ndim != 2 or a.shape != b.shape or a.shape[0] < 2:
-        raise ValueError(
-            f"{name_a} and {name_b} must be matrices of one shape with at least 2 rows, got "
-            f"{tuple(a.shape)} and {tuple(b.shape)}"
-        )

@@ -27,11 +27,10 @@ class ValidityWarning(UserWarning):
 MAX_DROPPED = 0.1
 
 
-def varsigma(x: Tensor) -> Tensor:
+def varsigma(x: float) -> float:
     """ς(x) = x / (√(x² + 1) + 1), with ς(∞) = 1. Below Eq. (uniform_saddle-point)."""
-    # hypot does not overflow where x² would; ∞/∞ is replaced by the limit.
-    value = x / (torch.hypot(x, torch.ones_like(x)) + 1.0)
-    return torch.where(torch.isinf(x), torch.sign(x), value)
+    # hypot does not overflow where x² would.
+    return 1.0 if math.isinf(x) else x / (math.hypot(x, 1.0) + 1.0)
 
 
 @dataclass(frozen=True)
@@ -149,31 +148,26 @@ class SaddlePointProblem:
         """
         if n_teacher < 1 or n_student < 1:
             raise ValueError(f"need at least one memory each, got {n_teacher} and {n_student}")
-        if labels is not None:
-            if p_q_teacher is not None:
-                raise ValueError("labels fix p_q*: pass one of labels and p_q_teacher")
-            if labels.ndim != 2 or labels.shape[0] != n_teacher:
-                raise ValueError(f"labels must be ({n_teacher}, C+1), got {tuple(labels.shape)}")
-            p_q_teacher = labels.to(torch.float64).mean(0)
-        elif p_q_teacher is None:
-            p_q_teacher = torch.ones(1, dtype=torch.float64)
-        targets = p_q_teacher.to(torch.float64).expand(n_teacher, -1) if labels is None else labels
-        problem = cls(
-            patterns=torch.eye(n_teacher, dtype=torch.float64),
-            targets=targets,
-            p_h=_equal_memories(n_student) if p_h is None else p_h,
-            p_q=p_q_teacher if p_q is None else p_q,
+        if labels is None:
+            shared = torch.ones(1) if p_q_teacher is None else p_q_teacher
+            labels = shared.expand(n_teacher, -1)
+        elif p_q_teacher is not None:
+            raise ValueError("labels fix p_q*: pass one of labels and p_q_teacher")
+        elif labels.ndim != 2 or labels.shape[0] != n_teacher:
+            raise ValueError(f"labels must be ({n_teacher}, C+1), got {tuple(labels.shape)}")
+        return cls._build(
+            torch.eye(n_teacher),
+            labels,
+            n_student,
+            p_h,
+            p_q,
             beta=float(beta),
             rho=float(rho),
             upsilon=float(upsilon),
             n_features=n_features,
             # Vectors with class weights of their own look like clamped ones.
-            uniform_teacher=bool((targets == targets[0]).all()),
+            uniform_teacher=bool((labels == labels[0]).all()),
         )
-        if problem.n_student != n_student:
-            raise ValueError(f"p_h must have {n_student + 1} entries, got {problem.n_student + 1}")
-        problem.warn_if_invalid()
-        return problem
 
     @classmethod
     def clamped(
@@ -222,26 +216,38 @@ class SaddlePointProblem:
         ... ).n_teacher
         2
         """
-        if p_h is None and n_student is None:
-            raise ValueError("the number of memories is unknown: pass n_student or p_h")
-        if targets is None:
-            targets = torch.ones(patterns.shape[0], 1, dtype=torch.float64)
-        if p_h is None:
-            assert n_student is not None
-            p_h = _equal_memories(n_student)
-        elif n_student is not None and p_h.shape[0] != n_student + 1:
-            raise ValueError(f"p_h must have {n_student + 1} entries, got {p_h.shape[0]}")
-        problem = cls(
-            patterns=patterns,
-            targets=targets,
-            p_h=p_h,
-            p_q=targets.to(torch.float64).mean(0) if p_q is None else p_q,
+        return cls._build(
+            patterns,
+            torch.ones(patterns.shape[0], 1) if targets is None else targets,
+            n_student,
+            p_h,
+            p_q,
             beta=float(beta),
             rho=float(rho),
             upsilon=float(upsilon),
             n_features=patterns.shape[1],
             uniform_teacher=False,
         )
+
+    @classmethod
+    def _build(
+        cls,
+        patterns: Tensor,
+        targets: Tensor,
+        n_student: int | None,
+        p_h: Tensor | None,
+        p_q: Tensor | None,
+        **values: Any,
+    ) -> "SaddlePointProblem":
+        """A problem with equal memories and the mean of the targets unless others are given."""
+        if p_h is None:
+            if n_student is None:
+                raise ValueError("the number of memories is unknown: pass n_student or p_h")
+            p_h = equal_memories(n_student)
+        elif n_student is not None and p_h.shape[0] != n_student + 1:
+            raise ValueError(f"p_h must have {n_student + 1} entries, got {p_h.shape[0]}")
+        p_q = targets.to(torch.float64).mean(0) if p_q is None else p_q
+        problem = cls(patterns=patterns, targets=targets, p_h=p_h, p_q=p_q, **values)
         problem.warn_if_invalid()
         return problem
 
@@ -263,7 +269,7 @@ class SaddlePointProblem:
     @cached_property
     def beta_eff(self) -> float:
         """β_eff = ς(2υ) β, float."""
-        return self.beta * float(varsigma(torch.tensor(2.0 * self.upsilon, dtype=torch.float64)))
+        return self.beta * varsigma(2.0 * self.upsilon)
 
     @property
     def gain(self) -> float:
@@ -273,8 +279,7 @@ class SaddlePointProblem:
     @cached_property
     def log_ratio(self) -> float:
         """Log Ω_N(β)/Ω_N(0) = β_eff m^{μ* 0}."""
-        beta = torch.tensor(self.beta, dtype=torch.float64)
-        return float(bessel.log_omega_ratio(beta, self.n_features))
+        return float(bessel.log_omega_ratio(self.beta, self.n_features))
 
     @property
     def noise(self) -> float:
@@ -318,24 +323,24 @@ class SaddlePointProblem:
             return
         dropped = self.noise / (2.0 * self.beta_eff)
         if self.beta > MAX_DROPPED * self.n_features:
-            warnings.warn(
+            message = (
                 f"beta = {self.beta:g} is not small against n_features = {self.n_features}: the "
                 "equations drop terms of relative size beta/n_features; lower beta or raise "
-                "n_features",
-                ValidityWarning,
-                stacklevel=3,
+                "n_features"
             )
         elif dropped > MAX_DROPPED:
-            warnings.warn(
+            message = (
                 f"the noise of the examples is not small at upsilon = {self.upsilon:g}, beta = "
                 f"{self.beta:g}: the equations drop terms of relative size {dropped:.2g}; use "
-                "solve_with_noise, lower beta, or raise upsilon or n_features",
-                ValidityWarning,
-                stacklevel=3,
+                "solve_with_noise, lower beta, or raise upsilon or n_features"
             )
+        else:
+            return
+        warnings.warn(message, ValidityWarning, stacklevel=4)
 
 
-def _equal_memories(n_student: int) -> Tensor:
+def equal_memories(n_student: int) -> Tensor:
+    """p_h (P+1,) of equal memories, without uniform component."""
     p_h = torch.full((n_student + 1,), 1.0 / n_student, dtype=torch.float64)
     p_h[0] = 0.0
     return p_h
@@ -369,7 +374,7 @@ def _check_arrays(problem: SaddlePointProblem) -> None:
             raise ValueError(
                 f"infeasible marginal: {name} must sum to 1, got {float(value.sum()):.12g}"
             )
-    if bool((p_h < 0).any()) or bool((p_h[1:] == 0).any()):
+    if float(p_h[0]) < 0 or bool((p_h[1:] <= 0).any()):
         raise ValueError(
             "infeasible marginal: p_h must be positive for every memory and non-negative for the "
             "uniform component 0; drop memories of weight zero"

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import random_starts
-from mnemosphere.theory.solver import NotConvergedError, solve
+from mnemosphere.theory.solver import solve
 from mnemosphere.theory.teacher_student import sample_soft_labels
 
 
@@ -168,7 +168,7 @@ def solve_random_labels(
         starts = random_starts(problem, n_starts, generator=generator)
         found = solve(problem, starts, tol=tol, max_iter=max_iter)
         if not bool(found.converged.any()):
-            raise NotConvergedError(found.message)
+            found.raise_if_failed()
         best = int(found.objective.masked_fill(~found.converged, -math.inf).argmax())
         m.append(found.m[best])
         p.append(found.p[best])

@@ -10,10 +10,9 @@ z + dz = T(z) + K L y. Here y is what raises the quadratic model most among all 
 
 Valleys bend. A step along the flat directions therefore ends beside the valley floor, and a second
 step in the steep directions alone, with the same factors, leads back to it, or else a plain one.
-Where the free entropy falls, a shorter step is tried: the eigenvectors are what costs.
+Where the free entropy falls, a plain step is taken, and the next one is shorter.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from mnemosphere.theory import stability
 from mnemosphere.theory.problem import SaddlePointProblem
-from mnemosphere.theory.saddle_point import conjugate, free_entropy_at, respond
+from mnemosphere.theory.saddle_point import Point, conjugate, free_entropy_at, respond
 
 # Largest number of unknowns for which a dense eigendecomposition is cheaper than waiting.
 MAX_UNKNOWNS = 300
@@ -32,14 +31,15 @@ _BATCH_ELEMENTS = 1 << 23
 # Directions with |1 − λ| above this are steep.
 _STEEP = 1e-3
 
-# Share of a class weight that a step leaves at least: those that vanish do so by factors.
-KEPT = 1e-3
+# Share of a class weight that a step leaves at least, and the weight below which it takes nothing:
+# those that vanish do so by factors.
+_KEPT, _LEAST = 1e-3, 1e-13
 
-# Steps of how many lengths are tried, and by what factor they shrink.
-_TRIES, _SHORTER = 4, 0.2
+# The radius after a step that succeeds, within limits, and after one that fails, by its length.
+_LONGER, _RADII, _SHORTER = 3.0, (0.05, 10.0), 0.2
 
 # A slope below this is rounding: a saddle met by symmetry is not left.
-_ROUNDING = 1e-14
+_ROUNDING = 1e-11
 
 
 def unknowns(problem: SaddlePointProblem) -> int:
@@ -49,73 +49,46 @@ def unknowns(problem: SaddlePointProblem) -> int:
 
 
 def saddle_free_step(
-    problem: SaddlePointProblem,
-    x_bar: Tensor,
-    p_bar: Tensor,
-    next_x: Tensor,
-    next_p: Tensor,
-    objective: Tensor,
-    radius: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Next (x_bar, p_bar) from (S, P, D) and (S, P+1, C+1), given their images under the map.
+    problem: SaddlePointProblem, point: Point, image: Point, objective: Tensor, radius: Tensor
+) -> tuple[Point, Tensor]:
+    """Next points from S points, given their images under the map, and the next radius (S,).
 
     objective (S,): the free entropy there; radius (S,): the largest |y|, in which class weights
-    count by the square root of p_bar. The last that is returned is |y| (S,).
+    count by the square root of p_bar. Where a step does not raise the free entropy, the next point is
+    the image.
     """
-    # Eigendecompositions of a batch are taken one by one, on one core: each has a part of its own.
-    n_threads = torch.get_num_threads()
-    rows = max(1, _BATCH_ELEMENTS // unknowns(problem) ** 2 // n_threads)
-    rows = min(rows, -(-x_bar.shape[0] // n_threads))
-    all_rows = (x_bar, p_bar, next_x, next_p, objective, radius)
-    batches = zip(*(torch.split(t, rows) for t in all_rows), strict=True)
-    torch.set_num_threads(1)  # of a new thread; they would wait for each other's
-    try:
-        with ThreadPoolExecutor(n_threads) as pool:
-            parts = list(pool.map(lambda batch: _step(problem, *batch), batches))
-    finally:
-        torch.set_num_threads(n_threads)
-    x_new, p_new, length = zip(*parts, strict=True)
-    return torch.cat(x_new), torch.cat(p_new), torch.cat(length)
+    rows = max(1, _BATCH_ELEMENTS // unknowns(problem) ** 2)
+    columns = (*point, *image, objective, radius)
+    batches = zip(*(torch.split(t, rows) for t in columns), strict=True)
+    parts = [_step(problem, batch[:2], batch[2:4], *batch[4:]) for batch in batches]
+    x, p, size = (torch.cat(part) for part in zip(*parts, strict=True))
+    return (x, p), size
 
 
 def _step(
-    problem: SaddlePointProblem,
-    x_bar: Tensor,
-    p_bar: Tensor,
-    next_x: Tensor,
-    next_p: Tensor,
-    objective: Tensor,
-    radius: Tensor,
+    problem: SaddlePointProblem, point: Point, image: Point, objective: Tensor, radius: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    k, factor, scale = stability.linearize(problem, x_bar, p_bar, factor=True)
+    k, factor, scale = stability.linearize(problem, *point)
     middle = factor.mT @ k @ factor
     values, vectors = torch.linalg.eigh((middle + middle.mT) / 2)
     modes = _Modes(problem, 1.0 - values, factor @ vectors, k, scale)
-    image = next_x, next_p
-    slope = modes.slope((x_bar, p_bar), image)
-    x_new, p_new, length = next_x.clone(), next_p.clone(), torch.zeros_like(radius)
-    left = torch.arange(len(radius))
-    for attempt in range(_TRIES):
-        y = _within(slope, modes.stiffness, radius)
-        there = modes.land(image, y)
-        c = conjugate(problem, respond(problem, *there))
-        level, floor = free_entropy_at(problem, c, there[0]), (c.x_bar, c.p_bar)
-        steep = torch.where(modes.stiffness > _STEEP, modes.stiffness, torch.inf)
-        bent = modes.land(floor, modes.slope(there, floor) / steep)
-        c = conjugate(problem, respond(problem, *bent))
-        higher = free_entropy_at(problem, c, bent[0])
-        better = (higher > level)[:, None, None]
-        x_new[left] = torch.where(better, bent[0], floor[0])
-        p_new[left] = torch.where(better, bent[1], floor[1])
-        length[left] = y.norm(dim=1)
-        # Up to rounding: next to a solution the residual decides, not here.
-        failed = torch.maximum(level, higher) < objective - 1e-13 * (1.0 + objective.abs())
-        if attempt + 1 == _TRIES or not bool(failed.any()):
-            break
-        left, image = left[failed], (image[0][failed], image[1][failed])
-        modes, slope, objective = modes.rows(failed), slope[failed], objective[failed]
-        radius = (_SHORTER * y[failed].norm(dim=1)).clamp_min(1e-12)
-    return x_new, p_new, length
+    y = _within(modes.slope(point, image), modes.stiffness, radius)
+    there = modes.land(image, y)
+    c = conjugate(problem, respond(problem, *there))
+    level, floor = free_entropy_at(problem, c, there[0]), (c.x_bar, c.p_bar)
+    steep = torch.where(modes.stiffness > _STEEP, modes.stiffness, torch.inf)
+    bent = modes.land(floor, modes.slope(there, floor) / steep)
+    c = conjugate(problem, respond(problem, *bent))
+    higher = free_entropy_at(problem, c, bent[0])
+    # Up to rounding: next to a solution the residual decides, not here.
+    rises = torch.maximum(level, higher) >= objective - 1e-13 * (1.0 + objective.abs())
+    best, kept = (higher > level)[:, None, None], rises[:, None, None]
+    x, p = (
+        torch.where(kept, torch.where(best, a, b), plain)
+        for a, b, plain in zip(bent, floor, image, strict=True)
+    )
+    length = y.norm(dim=1)
+    return x, p, torch.where(rises, (_LONGER * length).clamp(*_RADII), _SHORTER * length)
 
 
 @dataclass(frozen=True)
@@ -128,19 +101,13 @@ class _Modes:
     k: Tensor
     scale: Tensor
 
-    def rows(self, mask: Tensor) -> "_Modes":
-        return _Modes(
-            self.problem, self.stiffness[mask], self.directions[mask], self.k[mask],
-            self.scale[mask],
-        )  # fmt: skip
-
-    def slope(self, before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> Tensor:
+    def slope(self, before: Point, after: Point) -> Tensor:
         """Lᵀ (T(z) − z) in the eigenvectors (S, R)."""
         change = [(b - a).flatten(1) for a, b in zip(before, after, strict=True)]
         flat = torch.cat(change, 1) if self.problem.n_columns > 1 else change[0]
         return _product(self.directions.mT, flat / self.scale)
 
-    def land(self, after: tuple[Tensor, Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
+    def land(self, after: Point, y: Tensor) -> Point:
         """T(z) + K L y, with class weights that keep a thousandth at least."""
         gained = self.scale * _product(self.k, _product(self.directions, y))
         x, p = after
@@ -148,7 +115,8 @@ class _Modes:
         x_new = x + gained[:, :size].reshape(x.shape)
         if self.problem.n_columns == 1:
             return x_new, p
-        return x_new, torch.maximum(p + gained[:, size:].reshape(p.shape), KEPT * p)
+        least = torch.minimum(p, (_KEPT * p).clamp_min(_LEAST))
+        return x_new, torch.maximum(p + gained[:, size:].reshape(p.shape), least)
 
 
 def _within(slope: Tensor, stiffness: Tensor, radius: Tensor) -> Tensor:

@@ -28,6 +28,8 @@ from torch import Tensor
 from mnemosphere.numerics import polytope
 from mnemosphere.theory.problem import SaddlePointProblem
 
+Point = tuple[Tensor, Tensor]  # x_bar (..., P, D) and p_bar (..., P+1, C+1)
+
 
 @dataclass(frozen=True)
 class OrderParameters:
@@ -70,10 +72,14 @@ def responsibilities(problem: SaddlePointProblem, state: OrderParameters) -> tup
 
     σ_γ(β_eff m + log p_y) of Eq. (saddle-point).
     """
-    h = problem.beta_eff * state.m - problem.log_ratio  # (..., P*, P)
+    return shares(problem.beta_eff * state.m - problem.log_ratio, state.p)
+
+
+def shares(h: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Softmax (..., P*, C+1, P+1) of h + log p for fields h (..., P*, P), and its log norm."""
     h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)  # (..., P*, P+1)
     # A weight of zero is a log of −∞, and a share of exactly zero.
-    log_p = torch.log(state.p).transpose(-1, -2)  # (..., C+1, P+1)
+    log_p = torch.log(p).transpose(-1, -2)  # (..., C+1, P+1)
     logits = h.unsqueeze(-2) + log_p.unsqueeze(-3)  # (..., P*, C+1, P+1)
     log_norm = torch.logsumexp(logits, dim=-1)  # (..., P*, C+1)
     return torch.exp(logits - log_norm.unsqueeze(-1)), log_norm
@@ -130,10 +136,12 @@ def step(problem: SaddlePointProblem, state: OrderParameters) -> OrderParameters
 
 def residual(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """Largest change (...,) of any entry of m or p under one step; 0 at a solution."""
-    after = step(problem, state)
-    return torch.maximum(
-        (after.m - state.m).abs().amax((-1, -2)), (after.p - state.p).abs().amax((-1, -2))
-    )
+    return distance(step(problem, state), state)
+
+
+def distance(a: OrderParameters, b: OrderParameters) -> Tensor:
+    """Largest difference (...,) of any entry of m or p."""
+    return torch.maximum((a.m - b.m).abs().amax((-1, -2)), (a.p - b.p).abs().amax((-1, -2)))
 
 
 def free_entropy_at(problem: SaddlePointProblem, c: Conjugate, x_bar: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import (
     OrderParameters,
     conjugate,
-    mean_memories,
     respond,
     responsibilities,
 )
@@ -103,16 +102,6 @@ def curvature(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     return torch.einsum("...bmn,bj,bl->...mjnl", covariance, x, x)
 
 
-def jacobian(problem: SaddlePointProblem, x_bar: Tensor, p: Tensor) -> Tensor:
-    """∂x_bar'[μ,j]/∂x_bar[ν,k] (P, D, P, D) at fixed p, in closed form. App. fixed-point.
-
-    At any point x_bar (P, D), finite ϱ with its damping ς(2 β_eff ϱ ‖·‖) or ϱ = ∞.
-    """
-    m = problem.patterns @ mean_memories(problem, x_bar).T  # (P*, D) @ (D, P)
-    k = curvature(problem, OrderParameters(m, p))
-    return problem.beta_eff * torch.einsum("mjnl,nlk->mjnk", k, response(problem, x_bar))
-
-
 def antisymmetric_matrix(
     problem: SaddlePointProblem, state: OrderParameters, memory: int
 ) -> Tensor:
@@ -125,7 +114,7 @@ def antisymmetric_matrix(
     c = conjugate(problem, state)
     weighted = problem.patterns * c.m_hat[:, memory, None]  # (P*, D)
     second = problem.patterns.T @ weighted  # (D, P*) @ (P*, D)
-    root = _square_root(response(problem, c.x_bar[memory : memory + 1])[0])
+    root = response(problem, c.x_bar[memory], power=0.5)
     block: Tensor = problem.beta_eff * root @ second @ root
     return block
 
@@ -169,25 +158,24 @@ def split_temperature(problem: SaddlePointProblem, state: OrderParameters) -> Te
 
 
 def linearize(
-    problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor, *, factor: bool = False
+    problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Factors (K, B, scale) of the Jacobian of the full map z = (x_bar, p_bar) → (x_bar', p_bar').
+    """Factors (K, L, scale) of the Jacobian of the full map z = (x_bar, p_bar) → (x_bar', p_bar').
 
-    J = diag(scale) K B diag(1/scale) with K and B (..., Z, Z) symmetric and positive semidefinite,
-    at x_bar (..., P, D) and p_bar (..., P+1, C+1). B takes changes of z to changes of θ = (β_eff w,
-    log p), K takes those back; p_bar is measured in units of its square root, scale = (1, √p_bar),
-    so that class weights near zero do no harm. Z = P D without labels (p is then fixed),
-    P D + (P+1)(C+1) with labels. factor: in the place of B, L (..., Z, R) with B = L Lᵀ.
+    J = diag(scale) K L Lᵀ diag(1/scale) with K (..., Z, Z) symmetric and positive semidefinite and
+    L (..., Z, R), at x_bar (..., P, D) and p_bar (..., P+1, C+1). L Lᵀ takes changes of z to changes
+    of θ = (β_eff w, log p), K takes those back; p_bar is measured in units of its square root,
+    scale = (1, √p_bar), so that class weights near zero do no harm. Z = P D without labels (p is then
+    fixed), P D + (P+1)(C+1) with labels.
     """
     state = respond(problem, x_bar, p_bar)
     batch, size = x_bar.shape[:-2], x_bar.shape[-2:].numel()
     k_x = curvature(problem, state).reshape(*batch, size, size)
-    power = 0.5 if factor else 1.0
-    b_x = problem.beta_eff**power * response(problem, x_bar, power=power)
-    b_x = _block_diagonal(list(b_x.unbind(-3)))
+    l_x = math.sqrt(problem.beta_eff) * response(problem, x_bar, power=0.5)
+    l_x = _block_diagonal(list(l_x.unbind(-3)))
     ones = torch.ones(*batch, size, dtype=x_bar.dtype)
     if problem.n_columns == 1:
-        return k_x, b_x, ones
+        return k_x, l_x, ones
     root = p_bar.clamp_min(1e-300).sqrt().flatten(-2)  # (..., (P+1)(C+1))
     k_xp, k_p = _label_curvature(problem, state)
     k_xp, k_p = k_xp / root.unsqueeze(-2), k_p / root.unsqueeze(-2) / root.unsqueeze(-1)
@@ -199,16 +187,16 @@ def linearize(
     ratio = state.p.flatten(-2) / root
     normal = torch.cat([rows, cols]) * ratio.unsqueeze(-2)  # (..., P+1 + C+1, (P+1)(C+1))
     used = slice(0 if float(problem.p_h[0]) > 0 else 1, None)  # a uniform component without weight
-    if factor and bool((p_bar[..., used, :] > 0).all()):
+    if bool((p_bar[..., used, :] > 0).all()):
         # Its factor is a basis of what is left. One of the constraints follows from the others.
         weights = slice(used.start * n_cols, None)
         basis = torch.linalg.qr(normal[..., used, weights][..., :-1, :].mT, mode="complete").Q
         free = basis[..., n_rows - used.start + n_cols - 1 :]
-        b_p = torch.cat([free.new_zeros(*batch, weights.start, free.shape[-1]), free], -2)
+        l_p = torch.cat([free.new_zeros(*batch, weights.start, free.shape[-1]), free], -2)
     else:
         inside = torch.diag_embed((p_bar.flatten(-2) > 0).to(p_bar.dtype))
-        b_p = inside - torch.linalg.pinv(normal) @ normal  # its own square
-    return k, _block_diagonal([b_x, b_p]), torch.cat([ones, root], -1)
+        l_p = inside - torch.linalg.pinv(normal) @ normal  # its own square
+    return k, _block_diagonal([l_x, l_p]), torch.cat([ones, root], -1)
 
 
 def _label_curvature(problem: SaddlePointProblem, state: OrderParameters) -> tuple[Tensor, Tensor]:
@@ -236,17 +224,12 @@ def _block_diagonal(blocks: list[Tensor]) -> Tensor:
     return whole
 
 
-def _square_root(a: Tensor) -> Tensor:
-    values, vectors = torch.linalg.eigh(a)
-    root: Tensor = (vectors * values.clamp_min(0.0).sqrt()) @ vectors.T
-    return root
-
-
 def spectrum(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """Compute the eigenvalues of the Jacobian of the full map (m, p) → (m, p) at a solution.
 
     They are real and non-negative. Above 1: the solution is not a local maximum of the free entropy.
-    Exactly 1: a flat direction, such as the split of labels among memories that coincide.
+    Exactly 1: a flat direction, such as the split of labels among memories that coincide. Zeros of
+    directions that the marginals of p forbid are left out.
 
     Parameters
     ----------
@@ -257,7 +240,7 @@ def spectrum(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
 
     Returns
     -------
-    tensor of shape (Z,)
+    tensor of shape (R,)
         Eigenvalues, largest first.
 
     Examples
@@ -267,7 +250,6 @@ def spectrum(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """
     reduced = problem.compressed()
     c = conjugate(reduced, state)
-    k, b, _ = linearize(reduced, c.x_bar, c.p_bar)
-    root = _square_root(b)
-    values: Tensor = torch.linalg.eigvalsh(root @ k @ root)
+    k, factor, _ = linearize(reduced, c.x_bar, c.p_bar)
+    values: Tensor = torch.linalg.eigvalsh(factor.mT @ k @ factor)
     return values.flip(0)

@@ -13,17 +13,19 @@ of each on it does not vanish, and the transition is of first order.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 import torch
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import expit, log_expit
 from torch import Tensor
 
-from mnemosphere.numerics import bessel
 from mnemosphere.theory.limits import noise_of_varsigma
 from mnemosphere.theory.problem import SaddlePointProblem, varsigma
+from mnemosphere.theory.saddle_point import OrderParameters, conjugate, free_entropy_at
 
 Order = Literal["continuous", "first order"]
 
@@ -55,40 +57,26 @@ def symmetric_overlaps(problem: SaddlePointProblem) -> list[float]:
     root = math.sqrt(problem.n_teacher)
     p_0 = float(problem.p_h[0])
     if p_0 == 0.0 or math.isinf(problem.rho):
-        return [_varsigma(problem.gain * root / problem.n_student) / root]
+        return [varsigma(problem.gain * root / problem.n_student) / root]
     gain = problem.gain * root / problem.n_student  # z = gain · P s
     slope = problem.beta_eff / root
     shift = problem.log_ratio + math.log(p_0) - math.log1p(-p_0)
 
     def gap(logit: float) -> float:
-        return slope * _varsigma(gain * _sigmoid(logit)) - logit - shift
+        return slope * varsigma(gain * expit(logit)) - logit - shift
 
     def log_steepness(logit: float) -> float:
-        """Log of the derivative of the first term of the gap."""
-        z = gain * _sigmoid(logit)
-        tail = math.log(slope) - math.log(math.hypot(1.0, z))
-        return tail + math.log(_varsigma(z)) + _log_sigmoid(-logit)
-
-    def turn(logit: float) -> float:
-        """Derivative of log_steepness, which changes sign once."""
-        z = gain * _sigmoid(logit)
-        cosh = math.hypot(1.0, z)
-        return _sigmoid(-logit) * (1.0 / cosh - (z / cosh) ** 2) - _sigmoid(logit)
+        """Log of the derivative of the first term of the gap, which has one maximum."""
+        log_z = math.log(gain) + log_expit(logit)
+        cosh = math.hypot(1.0, math.exp(log_z))
+        tail = math.log(slope) - math.log(cosh) - math.log1p(cosh)
+        return float(tail + log_z + log_expit(-logit))
 
     # |first term| ≤ slope, so every root lies within slope of −shift; a margin keeps signs clear.
     low, high = -shift - 1.0, -shift + slope + 1.0
-    edges = [low, high]
-    # Beyond ±700 the exponentials would leave the range of doubles; the steepness is 0 there.
-    left, right = max(low, -700.0), min(high, 700.0)
-    if left < right:
-        peak = left if turn(left) <= 0 else right if turn(right) >= 0 else _root(turn, left, right)
-        if log_steepness(peak) > 0:
-            for a, b in ((left, peak), (peak, right)):
-                if log_steepness(a) * log_steepness(b) < 0:
-                    edges.append(_root(log_steepness, a, b))
-    edges.sort()
+    edges = [low, *_zeros(log_steepness, low, high), high]
     found = [_root(gap, a, b) for a, b in pairwise(edges) if (gap(a) > 0) != (gap(b) > 0)]
-    return [_varsigma(gain * _sigmoid(logit)) / root for logit in found]
+    return [varsigma(gain * expit(logit)) / root for logit in found]
 
 
 def symmetric_overlap(problem: SaddlePointProblem) -> float:
@@ -96,7 +84,13 @@ def symmetric_overlap(problem: SaddlePointProblem) -> float:
 
     All of them: `symmetric_overlaps`.
     """
-    return max(symmetric_overlaps(problem), key=lambda a: _free_entropy(problem, a))
+
+    def level(a: float) -> float:
+        m = torch.full((problem.n_teacher, problem.n_student), a, dtype=torch.float64)
+        c = conjugate(problem, OrderParameters(m, problem.p_h[:, None] * problem.p_q))
+        return float(free_entropy_at(problem, c, c.x_bar))
+
+    return max(symmetric_overlaps(problem), key=level)
 
 
 def symmetric_transitions(
@@ -188,7 +182,7 @@ def symmetric_transition(
 
 
 def _transitions_in_beta(problem: SaddlePointProblem, upper: float) -> list[float]:
-    """Zeros of log[ϱ s (β_eff² − P*)], which is concave in β: bracketed by its maximum."""
+    """Zeros of log[ϱ s (β_eff² − P*)], which is concave in β."""
     ratio = problem.beta_eff / problem.beta  # ς(2υ)
     least = math.sqrt(problem.n_teacher) / ratio
     p_0 = float(problem.p_h[0])
@@ -200,40 +194,22 @@ def _transitions_in_beta(problem: SaddlePointProblem, upper: float) -> list[floa
     def excess(beta: float) -> float:
         here = problem.replace(beta=beta)
         # s may be as small as e^−β: it is kept as a logarithm.
-        log_share = -math.log(problem.n_student) - _softplus(_log_odds(here, 1.0))
+        log_share = log_expit(-_log_odds(here, 1.0)) - math.log(problem.n_student)
         square = (ratio * beta) ** 2 - problem.n_teacher
-        return math.log(problem.rho) + log_share + (math.log(square) if square > 0 else -math.inf)
+        return float(math.log(problem.rho) + log_share + math.log(max(square, 1e-300)))
 
-    def slope(beta: float) -> float:
-        here = problem.replace(beta=beta)
-        resultant = float(bessel.mean_resultant(torch.tensor(beta).double(), here.n_features))
-        square = (ratio * beta) ** 2 - problem.n_teacher
-        return 2.0 * ratio**2 * beta / square - resultant * _sigmoid(_log_odds(here, 1.0))
-
-    low = least * (1.0 + 1e-12)
-    high = 2.0 * least
-    while slope(high) > 0.0:
-        high *= 2.0
-        if high > max(upper, 4.0 * least):
-            break
-    peak = _root(slope, low, high) if slope(high) < 0.0 else high
-    if excess(peak) < 0.0:
-        return []
-    found = [_root(excess, low, peak)] if excess(low) < 0.0 else [least]
-    high = 2.0 * peak
-    while excess(high) > 0.0 and high <= upper:
-        high *= 2.0
-    if excess(high) < 0.0:
-        found.append(_root(excess, peak, high))
-    return found
+    return _zeros(excess, least, upper) if least < upper else []
 
 
-def cubic_coefficient(problem: SaddlePointProblem, overlap: float | None = None) -> float:
-    """ϱ β_eff³ s/6, what multiplies the cubic invariant Σ ξ³ in F at the symmetric solution.
+def _zeros(function: Callable[[float], float], low: float, high: float) -> list[float]:
+    """Where a function with one maximum in [low, high] is zero there: at none or two places."""
+    peak = minimize_scalar(lambda x: -function(x), bounds=(low, high), method="bounded").x
+    ends = ((low, peak), (peak, high))
+    return [_root(function, a, b) for a, b in ends if function(a) * function(b) < 0]
 
-    overlap: a, by default that of largest free entropy.
-    """
-    a = symmetric_overlap(problem) if overlap is None else overlap
+
+def cubic_coefficient(problem: SaddlePointProblem, a: float) -> float:
+    """ϱ β_eff³ s/6, what multiplies the cubic invariant Σ ξ³ in F at the symmetric solution a."""
     return problem.rho * problem.beta_eff**3 * _share(problem, problem.beta_eff * a) / 6.0
 
 
@@ -360,19 +336,6 @@ def _check_symmetric(problem: SaddlePointProblem) -> None:
         raise ValueError("p_q must equal the teacher's p_q*, and all its class weights")
 
 
-def _free_entropy(problem: SaddlePointProblem, a: float) -> float:
-    """f/(ϱ P*) of the symmetric state, up to what labels add to all of them alike."""
-    p_0 = float(problem.p_h[0])
-    field = problem.beta_eff * a - problem.log_ratio
-    value = math.log1p(-p_0) + field
-    if p_0 > 0.0:
-        value = math.log(p_0) + _softplus(value - math.log(p_0))
-    if math.isinf(problem.rho):
-        return value
-    entropy = 0.5 * problem.n_student * math.log1p(-problem.n_teacher * a * a)
-    return value + entropy / (problem.rho * problem.n_teacher)
-
-
 def _log_odds(problem: SaddlePointProblem, exponent: float) -> float:
     """Log of the uniform component's share over the memories', where β_eff m = exponent."""
     p_0 = float(problem.p_h[0])
@@ -383,24 +346,8 @@ def _log_odds(problem: SaddlePointProblem, exponent: float) -> float:
 
 def _share(problem: SaddlePointProblem, exponent: float) -> float:
     """m_hat of one memory when β_eff m = exponent for all."""
-    return _sigmoid(-_log_odds(problem, exponent)) / problem.n_student
+    return float(expit(-_log_odds(problem, exponent))) / problem.n_student
 
 
-def _varsigma(x: float) -> float:
-    return float(varsigma(torch.tensor(x, dtype=torch.float64)))
-
-
-def _sigmoid(x: float) -> float:
-    return math.exp(_log_sigmoid(x))
-
-
-def _log_sigmoid(x: float) -> float:
-    return -_softplus(-x)
-
-
-def _softplus(x: float) -> float:
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
-
-
-def _root(function: object, low: float, high: float) -> float:
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(brentq(function, low, high, xtol=_XTOL, rtol=_RTOL))

@@ -14,6 +14,7 @@ from torch import Tensor
 from mnemosphere.numerics import polytope, sphere, vmf
 from mnemosphere.theory import gibbs, tempering
 from mnemosphere.theory.diagnostics import Estimate, estimate
+from mnemosphere.theory.problem import equal_memories
 
 Align = Literal["chain", "draw", "none"]
 
@@ -366,10 +367,7 @@ def sample_posterior(
     _check_count(n_sweeps, "n_sweeps", 4)
     _check_positive(beta, "beta", "it is the student's inverse temperature")
     x = data.x
-    if p_h is None:
-        p_h = x.new_full((n_memories + 1,), 1 / n_memories)
-        p_h[0] = 0.0
-    p_h = p_h.to(x)
+    p_h = (equal_memories(n_memories) if p_h is None else p_h).to(x)
     p_q = (teacher.p_q if p_q is None else p_q).to(x)
     n_columns = teacher.g.shape[1]
     if tuple(p_h.shape) != (n_memories + 1,) or tuple(p_q.shape) != (n_columns,):
@@ -384,24 +382,18 @@ def sample_posterior(
 
     w = _start(start, teacher, n_chains, n_memories, generator)
     state = gibbs.GibbsState(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
-    likelihood = gibbs.Likelihood(x, data.y, beta)
-    replicas = None
-    if len(ladder) > 0:
-        replicas = tempering.start_replicas(state, x.new_tensor([*ladder, beta]))
+    replicas = tempering.start_replicas(state, x.new_tensor([*ladder, beta]))
     moves = n_memories + n_columns
     trace, class_weights = [], []
     for i in range(n_burn_in + n_sweeps):
-        if replicas is None:
-            state = gibbs.sweep(state, likelihood, class_weight_moves=moves, generator=generator)
-        else:
-            replicas = tempering.tempered_sweep(
-                replicas, x, data.y, parity=i % 2, class_weight_moves=moves, generator=generator
-            )
-            state = replicas.last()
+        replicas = tempering.tempered_sweep(
+            replicas, x, data.y, parity=i % 2, class_weight_moves=moves, generator=generator
+        )
         if i >= n_burn_in:
+            state = replicas.last()
             trace.append(teacher.w @ state.w.mT)  # (P*, N) @ (chains, N, P)
             class_weights.append(state.p)
-    acceptance = None if replicas is None else replicas.acceptance()
+    acceptance = replicas.acceptance() if len(ladder) else None
     return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state, acceptance)
 
 

@@ -70,7 +70,7 @@ def tempered_sweep(
     class_weight_moves: int,
     generator: torch.Generator,
 ) -> Replicas:
-    """One sweep of every replica, one exchange of memories, and of neighbors on the ladder.
+    """One sweep of every replica; on a ladder, one exchange of memories, and one of neighbors.
 
     parity: 0 or 1, which neighbors; alternate it from sweep to sweep.
     """
@@ -78,6 +78,8 @@ def tempered_sweep(
     n_chains = replicas.state.w.shape[0] // len(betas)
     data = Likelihood(x, y, betas.repeat(n_chains))
     state = sweep(replicas.state, data, class_weight_moves=class_weight_moves, generator=generator)
+    if len(betas) == 1:
+        return replace(replicas, state=state)
     state = exchange_memories(state, data, generator=generator)
     return _exchange_neighbors(replace(replicas, state=state), data, parity, generator)
 

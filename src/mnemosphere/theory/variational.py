@@ -34,12 +34,6 @@ def log_likelihood(problem: SaddlePointProblem, m: Tensor, p: Tensor) -> Tensor:
     return (problem.targets * (torch.log(joint) + shift)).sum((-1, -2))
 
 
-def _norm_squared(problem: SaddlePointProblem, m_hat: Tensor) -> Tensor:
-    """‖Σ_b m_hat[b,μ] x_b‖² (..., P); for the uniform teacher Σ_b m_hat²."""
-    x_bar = m_hat.transpose(-1, -2) @ problem.patterns  # (..., P, D)
-    return (x_bar * x_bar).sum(-1)
-
-
 def free_entropy(problem: SaddlePointProblem, m: Tensor, m_hat: Tensor, p: Tensor) -> Tensor:
     """Compute the trial function f(m, m_hat, p) of Eq. (var_free_entropy), differentiable.
 
@@ -69,21 +63,9 @@ def free_entropy(problem: SaddlePointProblem, m: Tensor, m_hat: Tensor, p: Tenso
     torch.Size([20])
     """
     if math.isinf(problem.rho):
-        raise ValueError("f grows with rho, got rho = inf: use free_entropy_per_example")
+        raise ValueError("f grows with rho, got rho = inf: a Solution has f/(rho P*)")
     coupling = (m_hat * m).sum((-1, -2))
-    entropy = 0.5 * eta(problem.gain**2 * _norm_squared(problem, m_hat)).sum(-1)
+    x_bar = m_hat.transpose(-1, -2) @ problem.patterns  # (..., P, D)
+    entropy = 0.5 * eta(problem.gain**2 * (x_bar * x_bar).sum(-1)).sum(-1)
     energy = log_likelihood(problem, m, p)
     return -problem.beta_eff * problem.rho * coupling + entropy + problem.rho * energy
-
-
-def free_entropy_per_example(
-    problem: SaddlePointProblem, m: Tensor, m_hat: Tensor, p: Tensor
-) -> Tensor:
-    """f/(ϱ P*), the limit of log Z/M; at ϱ = ∞ minus the effective loss, Eq. (effective_loss)."""
-    if not math.isinf(problem.rho):
-        return free_entropy(problem, m, m_hat, p) / (problem.rho * problem.n_teacher)
-    # η(x) → x for large x, so ½ η(2 β_eff ϱ s)/ϱ → β_eff s.
-    norm = torch.sqrt(_norm_squared(problem, m_hat)).sum(-1)
-    coupling = (m_hat * m).sum((-1, -2))
-    value = problem.beta_eff * (norm - coupling) + log_likelihood(problem, m, p)
-    return value / problem.n_teacher
