@@ -1,9 +1,11 @@
-"""What the command lines of benchmarks share."""
+"""Options that several benchmarks share."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+
+from mnemosphere.machine import pick_device
 
 OUT = Path("runs") / "benchmarks"
 
@@ -17,3 +19,20 @@ def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
         "--out", "--output", type=Path, default=OUT / f"{name}.json", help="file of the report"
     )
     return made
+
+
+def add_data(made: argparse.ArgumentParser) -> None:
+    """--data."""
+    made.add_argument("--data", type=Path, help="folder with the IDX files")
+
+
+def add_device(made: argparse.ArgumentParser, default: str) -> None:
+    """--device, "auto" already decided."""
+
+    def choose(name: str) -> str:
+        try:
+            return str(pick_device(name))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    made.add_argument("--device", type=choose, default=default, help="auto, cpu or cuda")

@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 from mnemosphere import DAMClassifier, PatchEncoder
 from mnemosphere.data import load
 from mnemosphere.fitted import FittedModel
-from mnemosphere.machine import pick_device
 from mnemosphere.plots import memories
 from mnemosphere.plots.style import figure_style, new_figure
 from research import report
-from research.benchmarks._options import parser
+from research.benchmarks._options import add_data, add_device, parser
 from research.fits import fit_classifier
 
 MEMORIES = (100, 1000)
@@ -157,8 +156,8 @@ def main(argv: list[str]) -> None:
     options.add_argument("--only", choices=[*CASES], help="one data set; by default all")
     options.add_argument("--memories", type=int, nargs="+", default=MEMORIES)
     options.add_argument("--seeds", type=int, default=3)
-    options.add_argument("--device", type=lambda name: str(pick_device(name)), default="auto")
-    options.add_argument("--data", type=Path, help="folder with the IDX files")
+    add_device(options, "auto")
+    add_data(options)
     args = options.parse_args(argv)
     command = report.command_line(["conditional", *argv])
     for name in CASES if args.only is None else [args.only]:

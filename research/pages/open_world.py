@@ -111,9 +111,51 @@ def new_class_table() -> Table:
     return Table(markdown(head, rows), [run])
 
 
+SETS = {
+    "digits": "digits", "banking": "BANKING77, MiniLM", "satellite": "satellite, 6 classes",
+    "olive": "olive oils, 9 classes", "ts_japanesevowels": "Japanese vowels, 9 classes",
+}  # fmt: skip
+
+
+def examples_table() -> Table:
+    """Examples of known classes."""
+    run = read("add_examples")
+    rows = []
+    for name, runs in run["sets"].items():
+        line = [SETS[name], _mean([own["before"] for own in runs])]
+        for count in ("1", "5", "20", "fit again"):
+            after, lost = ([own[count][key] for own in runs] for key in ("after", "lost"))
+            line.append(f"{_mean(after)}, {_mean(lost)}")
+        rows.append(line)
+    head = ["rows", "accuracy before, %", "after one example, and lost", "five", "twenty",
+            "fit again"]  # fmt: skip
+    return Table(f"{markdown(head, rows)}\n\n{source(run)}", [run])
+
+
+def flipped_labels_table() -> Table:
+    """Flipped labels that are ranked first."""
+    run = read("label_issues")
+    rows = []
+    for name, runs in run["sets"].items():
+        found = {key: [own["precision"][key] for own in runs] for key in runs[0]["precision"]}
+        better = [
+            max((own for key, own in found.items() if part in key), key=statistics.fmean)
+            for part in ("same probabilities", "logistic regression")
+        ]
+        rows.append([
+            SETS[name], _mean(found["label_issues"]), *map(_mean, better),
+            _mean([own["suggestion is right"] for own in runs]),
+        ])  # fmt: skip
+    head = ["rows", "`label_issues`, %", "cleanlab, same probabilities",
+            "cleanlab, logistic regression", "suggested class is right, %"]  # fmt: skip
+    return Table(f"{markdown(head, rows)}\n\n{source(run)}", [run])
+
+
 TABLES = {
     "open world known": known_table,
     "open world open": open_table,
     "open world reasons": reasons_table,
     "open world new class": new_class_table,
+    "open world examples": examples_table,
+    "open world flipped labels": flipped_labels_table,
 }
