@@ -27,6 +27,7 @@ from research.pages import (
     open_world,
     pictures,
     prose,
+    robustness,
     stored,
     tables,
 )
@@ -36,8 +37,8 @@ from research.theory import facts
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = tables.TABLES | field.TABLES | open_world.TABLES | api.TABLES
-PICTURES = pictures.PICTURES | field.PICTURES
+TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
+PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
 
 

@@ -1,0 +1,78 @@
+"""Margins of the study of robustness: against samples, planes and the models themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from research.benchmarks import robustness
+from research.pages import robustness as pages
+
+RNG = np.random.default_rng(0)
+
+
+def test_a_linear_margin_is_the_distance_to_the_nearest_plane():
+    coef, intercept = RNG.normal(size=(4, 7)), RNG.normal(size=4)
+    x = RNG.normal(size=(23, 7))
+    found = robustness.linear_margins(coef, intercept, np.arange(4), x)
+    assert (found.label == (x @ coef.T + intercept).argmax(1)).all()
+    for row, label, away in zip(x, found.label, found.certified, strict=True):
+        reached = []
+        for b in set(range(4)) - {label}:
+            step = coef[b] - coef[label]
+            step = step / np.linalg.norm(step)
+            inside = (row + away * (1 - 1e-9) * step) @ coef.T + intercept
+            assert inside.argmax() == label
+            beyond = (row + away * (1 + 1e-9) * step) @ coef.T + intercept
+            reached.append(beyond[b] > beyond[label])
+        assert any(reached)
+
+
+def test_margins_of_the_nearest_row_bracket_the_truth():
+    x, y = RNG.normal(size=(61, 3)), np.arange(61) % 3
+    fresh = RNG.normal(size=(19, 3))
+    found = robustness.nearest_row_margins(x, y, fresh)
+    assert (found.certified <= found.attacked + 1e-9).all()
+    assert (found.certified > 0).all()
+    np.testing.assert_allclose(found.certified, found.attacked, rtol=1e-9)  # all cells were seen
+    change = RNG.normal(size=(307, 1, 3))
+    change /= np.linalg.norm(change, axis=2, keepdims=True)
+    moved = fresh + change * found.certified[:, None] * (1 - 1e-9)
+    nearest = np.linalg.norm(moved[:, :, None] - x, axis=3).argmin(2)
+    assert (y[nearest] == found.label).all()
+    # A dense grid finds no change that is much shorter than the distance to the nearest cell.
+    steps = np.linspace(0.5, 1.2, 29)[:, None, None, None] * found.certified[:, None]
+    there = fresh + change[None] * steps  # (lengths, directions, rows, 3)
+    reached = y[((there[..., None, :] - x) ** 2).sum(-1).argmin(-1)] != found.label
+    shortest = np.where(reached.any(1), steps[:, 0, :, 0], np.inf).min(0)
+    assert (shortest >= found.certified * (1 - 1e-9)).all()
+    assert np.median(shortest / found.certified) < 1.1
+
+
+def test_the_shortest_way_ends_at_the_border():
+    start, end = np.zeros((3, 2)), np.array([[4.0, 0.0], [0.0, 2.0], [0.5, 0.0]])
+    found = robustness.shortest_way(start, end, lambda rows: np.linalg.norm(rows, axis=1) > 1)
+    assert found == pytest.approx([1.0, 1.0, np.inf], rel=1e-5)
+
+
+def test_curves_count_rows_that_are_right_and_far_enough():
+    right = np.array([True, True, False, True])
+    margin = np.array([0.5, 2.0, 9.0, 0.0])
+    assert robustness.accuracy_curve(right, margin, (0.0, 0.5, 1.0)) == [0.5, 0.25, 0.25]
+
+
+def test_each_length_has_the_setting_that_certifies_most_on_the_rows_for_choosing():
+    shared = {
+        "set": "iris",
+        "seed": 0,
+        "method": "joint",
+        "swept": "varsigma",
+        "lengths": [0.0, 1.0],
+    }
+    runs = [
+        {**shared, "value": 0.2, "chosen_by": [0.8, 0.7]},
+        {**shared, "value": 1.0, "chosen_by": [0.9, 0.1]},
+        {**shared, "value": 0.5, "chosen_by": [1.0, 1.0], "swept": "geometry"},
+    ]
+    assert [run["value"] for run in pages.tuned(runs, "joint", 0.0)] == [1.0]
+    assert [run["value"] for run in pages.tuned(runs, "joint", 1.0)] == [0.2]
