@@ -19,7 +19,7 @@ except ImportError:
         "repository"
     )
 
-from mnemosphere.cli.options import commands
+from mnemosphere.cli.options import Command, commands
 from mnemosphere.cli.shell import Shell
 
 __all__ = ["app", "main"]
@@ -47,7 +47,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 for _name, _about, _run in commands():
-    app.command(_name, help=_about)(_run)
+    app.command(_name, help=_about, cls=Command)(_run)
 
 
 def _show_version(value: bool) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from mnemosphere.cli.settings import ESTIMATORS
 from mnemosphere.cli.shell import Terminal
@@ -28,6 +29,7 @@ _KINDS: dict[str, Any] = {
     "text": str, "texts": list[str], "path": Path, "whole": int, "number": float, "flag": bool,
     "picture": StrEnum("Picture", ["memories", "history", "tree"]),
 }  # fmt: skip
+_WIDEST = 34  # columns of a flag in help
 
 
 def names_in(texts: list[str] | None) -> tuple[str, ...]:
@@ -137,3 +139,33 @@ def _show_all(ctx: typer.Context, value: bool) -> None:
 
 
 _HELP_ALL = _parameter("help_all", {"help": "Show all options."}, callback=_show_all, is_eager=True)
+
+
+class Command(TyperCommand):
+    """A command whose help says what one types."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Usage, what it does, an example, arguments and options."""
+        every: list[Any] = [p for p in self.get_params(ctx) if not getattr(p, "hidden", False)]
+        arguments = [p for p in every if p.param_type_name == "argument"]
+        options = [p for p in every if p.param_type_name == "option"]
+        words = [str(p.metavar) if p.required else f"[{p.metavar}]" for p in arguments]
+        formatter.write_usage(ctx.command_path, " ".join([*words, "[OPTIONS]"]))
+        self.format_help_text(ctx, formatter)
+        for title, shown in (("Arguments", arguments), ("Options", options)):
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl([_line(p) for p in shown], col_max=_WIDEST)
+
+
+def _line(parameter: Any) -> tuple[str, str]:
+    """(what one types, what it does) of an argument or an option."""
+    text = parameter.help or ""
+    if parameter.param_type_name == "argument":
+        return parameter.metavar, text
+    default = parameter.show_default
+    if default is True and not (parameter.is_flag or parameter.default in (None, ())):
+        default = str(parameter.default)
+    flags = ", ".join(sorted(parameter.opts, key=len))
+    typed = flags if parameter.is_flag else f"{flags} {parameter.metavar}"
+    return typed, f"{text} (default: {default})" if isinstance(default, str) else text
