@@ -63,6 +63,18 @@ def test_a_table_with_categories_dates_and_missing_values(table, model):
         model.predict(frame[:2].assign(plan="gold"))
 
 
+@pytest.mark.parametrize("normalize", ["standard", "circles"])
+def test_truth_values_and_dates_are_written_as_such(table, normalize):
+    frame, y = table
+    model = small(normalize=normalize).fit(frame, y)
+    why = model.explain(frame[:3]).features(1)
+    k = why.names.index("active")
+    assert {why.written[k], *why.typical[k]} <= {"True", "False", "missing"}
+    strongest = mn.interpret.strongest_features(model.model_, 6).groupby("feature")["value"]
+    assert set(strongest.get_group("active")) == {"True", "False"}
+    assert all(pd.Timestamp(day).year > 2020 for day in strongest.get_group("since"))
+
+
 def test_methods_that_return_rows_take_encoded_ones(table, model):
     frame, _ = table
     numbers = mn.interpret.encode(model.model_, frame[:5])
