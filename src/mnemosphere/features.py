@@ -179,15 +179,18 @@ class Features:
         """Columns of any kind as numbers; rows that are encoded already stay as they are."""
         X = X.to_pandas() if hasattr(X, "to_pandas") else X if is_frame(X) else np.asarray(X)
         _check_shape(X)
-        if is_frame(X):
-            own = [column.name for column in encoding.columns]
-            encoded = own != encoding.names == list(map(str, X.columns))
-        else:
-            encoded = X.shape[1] == len(encoding.names) and X.dtype.kind in "buif"
-        if encoded:
+        plain = not is_frame(X) and X.shape[1] == len(encoding.names) and X.dtype.kind in "buif"
+        if plain or self.is_encoded(X):
             return np.asarray(X, dtype=np.float64)
         validate_data(self._as_estimator(), X, reset=False, skip_check_array=True)
         return encoding(X)
+
+    def is_encoded(self, X: Any) -> bool:
+        """Whether X is a frame of the numbers that columns of any kind become."""
+        if self.encoding is None or not is_frame(X):
+            return False
+        own = [column.name for column in self.encoding.columns]
+        return own != self.names == list(map(str, getattr(X, "column_names", X.columns)))
 
 
 def _are_vectors(X: Any) -> bool:

@@ -205,6 +205,14 @@ def test_following_memories_is_bayes_rule(noisy):
     assert np.array_equal(other.memories_, model.memories_)
 
 
+def test_the_prior_that_a_model_has_changes_nothing(noisy):
+    model, (x, _) = noisy
+    same = with_prior(model, model.class_prior_[:-1])
+    assert same.class_weights_[:, -1].sum() > model.class_prior_[-1] == 0
+    np.testing.assert_allclose(same.class_weights_, model.class_weights_, rtol=1e-12)
+    np.testing.assert_allclose(same.transform(x), model.transform(x), atol=1e-12)
+
+
 def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     names = np.array(["ant", "bee", "cat"])
     model = small(normalize="standard", max_iter=None)

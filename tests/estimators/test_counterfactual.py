@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
@@ -134,6 +135,13 @@ def test_tables_of_categories_dates_and_missing_values(customers, hold):
         assert (found.rows[name][known].astype(str) == rows[name][known].astype(str)).all()
     changed = [{change["feature"] for change in found[k]} for k in range(23)]
     assert set.union(*changed) == set(rows.columns) - set(hold)
+
+
+def test_a_lazy_frame_is_read(customers):
+    model, rows = customers
+    rows = rows.dropna().to_dict("list")
+    found = model.counterfactual(pl.LazyFrame(rows))
+    np.testing.assert_array_equal(found.after, model.counterfactual(pl.DataFrame(rows)).after)
 
 
 @pytest.mark.parametrize("normalize", ["unit", "whitened"])

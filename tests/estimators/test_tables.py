@@ -63,6 +63,43 @@ def test_a_table_with_categories_dates_and_missing_values(table, model):
         model.predict(frame[:2].assign(plan="gold"))
 
 
+@pytest.mark.parametrize("normalize", ["standard", "circles"])
+def test_truth_values_and_dates_are_written_as_such(table, normalize):
+    frame, y = table
+    model = small(normalize=normalize).fit(frame, y)
+    why = model.explain(frame[:3]).features(1)
+    k = why.names.index("active")
+    assert {why.written[k], *why.typical[k]} <= {"True", "False", "missing"}
+    strongest = mn.interpret.strongest_features(model.model_, 6).groupby("feature")["value"]
+    assert set(strongest.get_group("active")) == {"True", "False"}
+    assert all(pd.Timestamp(day).year > 2020 for day in strongest.get_group("since"))
+
+
+def test_methods_that_return_rows_take_encoded_ones(table, model):
+    frame, _ = table
+    numbers = mn.interpret.encode(model.model_, frame[:5])
+    recalled = model.recall(numbers)
+    assert list(recalled) == list(numbers)
+    known = numbers.notna().to_numpy()
+    np.testing.assert_array_equal(recalled.to_numpy()[known], numbers.to_numpy()[known])
+    plain = mn.interpret.decode(model.model_, recalled)["plan"]
+    np.testing.assert_array_equal(plain, model.recall(frame[:5])["plan"])
+    changed = model.counterfactual(numbers)
+    assert list(changed.rows) == list(numbers)
+    np.testing.assert_array_equal(changed.after, model.counterfactual(frame[:5]).after)
+
+
+def test_recall_keeps_the_columns_of_a_frame_whatever_features_are_called():
+    x, y = load_iris(return_X_y=True)
+    frame = pd.DataFrame(x, columns=list("abcd"))
+    model = small().fit(frame, y).model_
+    named = mn.interpret.name_features(model, ["1st", "2nd", "3rd", "4th"])
+    gaps = frame.assign(b=np.nan)[:3]
+    pd.testing.assert_frame_equal(
+        mn.as_estimator(named).recall(gaps), mn.interpret.recall(model, gaps)
+    )
+
+
 def test_missing_values_are_averaged_over_not_guessed(table, model):
     """predict_proba from shares of memories that know only the known features."""
     frame, _ = table

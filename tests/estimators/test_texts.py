@@ -32,7 +32,8 @@ def test_a_model_of_texts_is_the_model_of_their_vectors(model, data):
     plain = small(encoder=None).fit(hashed_words(list(data.x_train)), data.y_train)
     vectors = hashed_words(list(data.x_test))
     wanted = plain.predict_proba(vectors)
-    for X in (data.x_test, list(data.x_test), pd.DataFrame({"message": data.x_test}),
+    encoded = mn.interpret.encode(model.model_, pd.DataFrame({"message": data.x_test}))
+    for X in (encoded, data.x_test, list(data.x_test), pd.DataFrame({"message": data.x_test}),
               pd.DataFrame({"n": 1, "message": data.x_test}), vectors):  # fmt: skip
         np.testing.assert_array_equal(model.predict_proba(X), wanted)
     found = model.predict_proba(torch.from_numpy(vectors))
@@ -41,6 +42,12 @@ def test_a_model_of_texts_is_the_model_of_their_vectors(model, data):
     assert model.n_features_in_ == 1
     assert model.feature_names_in_.tolist() == ["message"]
     assert model.memories_.shape == (20, N_NUMBERS)
+
+
+def test_rows_that_come_back_are_vectors(model, data):
+    frame = pd.DataFrame({"message": data.x_test[:3]})
+    for X in (frame, frame["message"], list(frame["message"])):
+        assert model.recall(X).shape == model.counterfactual(X).rows.shape == (3, N_NUMBERS)
 
 
 def test_texts_stand_behind_memories_and_reasons(model, data):

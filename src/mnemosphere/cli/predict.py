@@ -87,9 +87,9 @@ def _predictions(
         opened.of_rows("--radius")
         proven = interpret.certified_radius(model, rows.x)
         columns |= {"certified_radius": proven.radius, "next_class": proven.other}
-    columns["novelty"] = interpret.novelty(first, rows.x)
+    columns["novelty_score"] = first.novelty_score(rows.x).cpu().numpy()
     if threshold is not None:
-        columns["novel"] = first.novelty_score(rows.x).cpu().numpy() > threshold
+        columns["novel"] = columns["novelty_score"] > threshold
     columns |= deciding(model, rows.x, top) if top else {}
     return pd.DataFrame({k: v for k, v in columns.items() if v is not None}), proba
 

@@ -286,6 +286,8 @@ def written(value: float, kind: str = "number") -> str:
         return "missing"
     if kind == "date" and abs(value) < _DAYS:
         return str(np.datetime64(round(value), "D"))
+    if kind == "boolean":
+        return str(bool(value > 0.5))
     return f"{value:.0f}" if _FOUR_DIGITS <= abs(value) < _WHOLE else f"{value:.4g}"
 
 

@@ -29,7 +29,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.data.encoding import Column, Encoding, is_frame, written
+from mnemosphere.data.encoding import Column, Encoding, collected, is_frame, written
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy, check_whole, row_names
@@ -228,6 +228,7 @@ def counterfactual(
     flavanoids        2.9   2.336   -0.58
     color_intensity  5.85   5.433   -0.18
     """
+    X = collected(X)
     given = model.stored(X).dense()
     stored = model.completed(given)
     x = stored.values.to(stored.device).double()  # (n, N)
@@ -264,14 +265,15 @@ def counterfactual(
     )  # fmt: skip
     after = _shortest(search, rows, switches, max_features)
     after = torch.where(after.isnan(), x, after)
-    framed = model.features.encoding is not None and is_frame(X)
-    written_back = columns.rewrite(X, as_numpy(after)) if framed else after
+    framed = is_frame(X) and model.features.encoder is None
+    numbers = model.features.encoding is None or model.features.is_encoded(X)
+    written_back = columns.rewrite(X, as_numpy(after)) if framed and not numbers else after
     hit = model.log_proba(written_back).argmax(1) == target
     after = torch.where(hit[:, None], after, x)
     moved = changed = as_numpy(after)
-    if framed:
+    if framed and not numbers:
         changed = columns.rewrite(X, moved)
-    elif hasattr(X, "iloc"):
+    elif framed and hasattr(X, "iloc"):
         changed = type(X)(moved, X.index, X.columns)
     return Counterfactual(
         rows=changed,

@@ -232,7 +232,12 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
     n, circles = model.features.n_numbers, model.normalizer.circles
     most = 0 if model.features.encoder is not None else most
     names: Sequence[Any] = model.features.names or range(n)
-    lines = [Line(str(name), slice(i, i + 1)) for i, name in enumerate(names)]
+    values = model.typical_values
+    kinds = ["number"] * n if values is None else model.features.kinds
+    lines = [
+        Line(str(name), slice(i, i + 1), kind)
+        for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
+    ]
     if circles is None:  # without the coordinate that "standard" appends
         w = model.normalizer.pull_back(model.votes.w)[:, :n]
     else:
@@ -241,11 +246,11 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
         square = circles.lengths(model.votes.w).square()
         w = torch.stack([square[:, line.place].sum(1).sqrt() for line in lines], 1)
     order = w.abs().topk(min(most, w.shape[1]), dim=1)  # (P, k)
-    weight, memories = w.gather(1, order.indices).tolist(), model.typical_values
-    memories = model.memories if memories is None else memories
+    weight = w.gather(1, order.indices).tolist()
+    values = model.memories if values is None else values
     return [
-        [(names[j], value, lines[j].written(memories[m]))
-         for j, value in zip(chosen, weight[m], strict=True)]
+        [(names[j], part, lines[j].written(values[m]))
+         for j, part in zip(chosen, weight[m], strict=True)]
         for m, chosen in enumerate(order.indices.tolist())
     ]  # fmt: skip
 

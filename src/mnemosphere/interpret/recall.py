@@ -93,7 +93,8 @@ def recall(
     X = collected(X)
     found, restore = _recall(model, X, y, known, steps, record=False)
     rows = restore(found.x)
-    return _completed(model, X, known, as_numpy(rows)) if is_frame(X) else like(X, rows)
+    framed = is_frame(X) and model.features.encoder is None
+    return _completed(model, X, known, as_numpy(rows)) if framed else like(X, rows)
 
 
 def _completed(model: FittedModel, X: Any, known: Any, found: Floats) -> Any:
@@ -101,11 +102,15 @@ def _completed(model: FittedModel, X: Any, known: Any, found: Floats) -> Any:
     numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
     free = np.isnan(numbers) if known is None else ~np.asarray(known)
     free = free if free.any() else np.ones_like(free)  # nothing was held
-    numbers = fill_missing(np.where(free, np.nan, numbers), found, model.normalizer.kind)
-    frame, new = X.to_pandas() if hasattr(X, "to_pandas") else X.copy(), _table(model, numbers)
+    filled = fill_missing(np.where(free, np.nan, numbers), found, model.normalizer.kind)
+    filled = _whole(model, filled)
+    frame = X.to_pandas() if hasattr(X, "to_pandas") else X.copy()
     encoding = model.features.encoding
-    places: list[slice] = [slice(k, k + 1) for k in range(new.shape[1])]
-    if encoding is not None:
+    if encoding is None or model.features.is_encoded(frame):
+        new = type(frame)(filled, columns=frame.columns)
+        places = [slice(k, k + 1) for k in range(new.shape[1])]
+    else:
+        new = encoding.decode(filled)
         places = [place for column, place in encoding.places() if column.width]
     for place, name in zip(places, new, strict=True):
         cells = free[:, place].any(1)
@@ -115,12 +120,10 @@ def _completed(model: FittedModel, X: Any, known: Any, found: Floats) -> Any:
     return frame
 
 
-def _table(model: FittedModel, numbers: Floats) -> Any:
-    """`decode`, with whole numbers in columns where training had no others."""
+def _whole(model: FittedModel, numbers: Floats) -> Floats:
+    """Numbers (n, N), whole ones in columns where training had no others."""
     seen = model.features.observed
-    if seen is not None:
-        numbers = np.where(seen[2] > 0, np.round(numbers), numbers)
-    return decode(model, numbers)
+    return numbers if seen is None else np.where(seen[2] > 0, np.round(numbers), numbers)
 
 
 def recall_path(
@@ -256,7 +259,7 @@ def sample(
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
     framed = model.features.columns is not None and model.features.encoder is None
-    return _table(model, rows) if framed else rows, labels
+    return decode(model, _whole(model, rows)) if framed else rows, labels
 
 
 def draw(
@@ -294,15 +297,16 @@ def encode(model: FittedModel, X: Any) -> Any:
     Returns
     -------
     pandas.DataFrame or ndarray of shape (n, N)
-        A frame with names of the numbers if X is a frame.
+        A frame with names of the numbers if X is a frame; vectors of texts have none.
 
     Examples
     --------
     >>> mn.interpret.encode(model, X_test).shape
     (60, 4)
     """
+    X = collected(X)
     numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
-    if not is_frame(X):
+    if not is_frame(X) or model.features.encoder is not None:
         return numbers
     pd = need("pandas")
     return pd.DataFrame(numbers, columns=model.features.names, index=getattr(X, "index", None))
