@@ -25,6 +25,7 @@ _SHOWN = 12  # features
 _LEAST = 0.01  # share of a memory that is named
 _TEXTS, _LONGEST = 3, 300  # training rows of a memory, letters of one
 _LINE = 0.17  # inches
+_FAR = 1e9  # standard units: farther points lie at the edge
 
 
 @figure_style()
@@ -69,7 +70,7 @@ def _positions(
 ) -> None:
     y = np.arange(len(shown))
     row, near, far = (
-        np.asarray(values)[shown]
+        np.asarray(values)[shown].clip(-_FAR, _FAR)
         for values in (found.position, found.predicted_position, found.runner_up_position)
     )
     low, high = np.minimum(np.minimum(row, near), far), np.maximum(np.maximum(row, near), far)
