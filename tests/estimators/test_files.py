@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -145,3 +146,59 @@ def test_sparse_batches_stay_sparse(rows):
     )
     model = small(normalize="center").fit(source)
     assert model.score(source) == model.score(sparse.csr_matrix(x), y) > 0.8
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_columns_of_any_kind_are_encoded_as_in_memory(tmp_path, rows, suffix):
+    x, y = rows
+    color = np.array(["red", "green", "blue"])[y]
+    color[::7] = "red"
+    day = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N_ROWS) % 300, unit="D")
+    frame = pd.DataFrame({"a": x[:, 0], "count": y % 2, "color": color, "day": day})
+    path = tmp_path / f"rows{suffix}"
+    table = frame.assign(kind=y)
+    if suffix == ".csv":
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path, row_group_size=100)
+    source = mn.Dataset.open(path, label="kind", memory=MEMORY // 4)
+    assert not source.fits
+    found = small(normalize="standard").fit(source)
+    wanted = small(normalize="standard").fit(frame.astype({"count": float}), y)
+    assert found.model_.features.names == wanted.model_.features.names
+    assert "color=green" in found.model_.features.names
+    proba = np.concatenate(list(found.predict_proba(source)))
+    np.testing.assert_allclose(proba, found.predict_proba(frame), atol=1e-12)
+    np.testing.assert_allclose(found.memories_, wanted.memories_, atol=0.1)
+    assert found.score(source) == pytest.approx(found.score(frame, y))
+
+
+def test_a_category_that_the_sample_lacks_is_unknown(tmp_path, rows, monkeypatch):
+    x, y = rows
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "color": np.array(["red", "blue", "tan"])[y]})
+    frame.loc[N_ROWS - 1, "color"] = "once"
+    frame.assign(kind=y).to_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    source = mn.Dataset.open(tmp_path / "rows.parquet", label="kind", memory=MEMORY // 4)
+    monkeypatch.setattr("mnemosphere.estimators.from_files.SAMPLED", 300)
+    model = small().fit(source)
+    assert [own.categories for own in model.model_.features.lines if own.categories] == [
+        ("blue", "red", "tan")
+    ]
+    with pytest.warns(UserWarning, match="'once' in 'color'"):
+        assert model.score(source) > 0.9
+
+
+def test_missing_values_are_refused_in_training_alone(tmp_path, rows):
+    x, y = rows
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "color": np.array(["red", "blue", "tan"])[y]})
+    frame.assign(kind=y).to_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    model = small().fit(
+        mn.Dataset.open(tmp_path / "rows.parquet", label="kind", memory=MEMORY // 4)
+    )
+    frame.loc[23, "color"] = None
+    frame.assign(kind=y).to_parquet(tmp_path / "gaps.parquet", row_group_size=100)
+    gaps = mn.Dataset.open(tmp_path / "gaps.parquet", label="kind", memory=MEMORY // 4)
+    with pytest.raises(ValueError, match=r"gaps\.parquet: row 23 is NaN in column 'color'"):
+        small().fit(gaps)
+    proba = np.concatenate(list(model.predict_proba(gaps)))
+    np.testing.assert_allclose(proba, model.predict_proba(frame), atol=1e-12)
