@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -202,3 +203,23 @@ def test_missing_values_are_refused_in_training_alone(tmp_path, rows):
         small().fit(gaps)
     proba = np.concatenate(list(model.predict_proba(gaps)))
     np.testing.assert_allclose(proba, model.predict_proba(frame), atol=1e-12)
+
+
+@pytest.mark.parametrize("package", ["pandas", "pyarrow"])
+def test_batches_may_be_frames(rows, package):
+    x, y = rows
+    frame = pd.DataFrame(x, columns=list("abcde"))
+    make = pa.Table.from_pandas if package == "pyarrow" else lambda part: part
+    parts = np.array_split(np.arange(N_ROWS), 9)
+
+    def opened(table):
+        batches = [(make(table.iloc[p]), y[p]) for p in parts]
+        return mn.Dataset.from_batches(batches, memory=MEMORY // 4)
+
+    plain = small().fit(opened(frame))
+    wanted = small().fit(mn.Dataset.from_batches([(x[p], y[p]) for p in parts], memory=MEMORY // 4))
+    np.testing.assert_array_equal(plain.memories_, wanted.memories_)
+    color = np.array(["red", "green", "blue"])[y]
+    model = small().fit(opened(frame.assign(color=color)))
+    assert model.score(opened(frame.assign(color=color))) > 0.9
+    assert "color=red" in model.model_.features.names

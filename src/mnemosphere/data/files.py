@@ -241,7 +241,7 @@ def _columns(batch: Any) -> Any:
     try:
         return np.concatenate([_matrix(column) for column in batch.columns], axis=1)
     except TypeError:
-        return batch.to_pandas()
+        return batch.to_pandas(ignore_metadata=True)  # an index is a column too
 
 
 def _matrix(column: Any) -> NDArray[Any]:
@@ -582,6 +582,10 @@ Chunks = StoredRows | FileRows  # rows that can be looked at in chunks, more tha
 
 def _raw(piece: Piece, number: int) -> RawRows:
     x = piece.x
+    if is_frame(x):
+        x = x.to_pandas() if hasattr(x, "to_pandas") else x
+        if all(getattr(kind, "kind", "O") in "buif" for kind in x.dtypes):
+            x = np.asarray(x, dtype=np.float64)
     if not is_frame(x):
         x = StoredRows.of(x.reshape(len(x), -1) if len(x.shape) > 2 else x, _CPU).values.cpu()
     return RawRows(x, torch.arange(number, number + x.shape[0]), piece.y, piece.weight)
