@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mnemosphere as mn
@@ -146,3 +147,25 @@ def test_a_file_that_one_process_cannot_read_ends_all(folder, tmp_path, what):
     found = run_group(2, lambda _: mn.DAMClassifier(5, normalize="unit", **FAST).fit(rows))
     assert text in str(found[1])
     assert isinstance(found[0], DistributedError)
+
+
+def test_categories_are_the_same_in_all_processes(tmp_path):
+    rng = np.random.default_rng(1)
+    y = np.arange(ROWS) % 3
+    color = np.where(rng.random(ROWS) < 0.8, np.array(["red", "tan", "blue"])[y], "red")
+    frame = pd.DataFrame({"a": y + rng.normal(size=ROWS), "color": color, "kind": y})
+    for k, (first, last) in enumerate(itertools.pairwise(CUTS)):
+        frame[first:last].to_csv(tmp_path / f"{k}.csv", index=False)
+
+    def fit(_: int = 0) -> Any:
+        paths = [str(tmp_path / f"{k}.csv") for k in range(3)]
+        rows = mn.Dataset.open(paths, label="kind", memory=1000)
+        assert not rows.fits
+        model = mn.DAMClassifier(5, normalize="standard", **JOINT).fit(rows)
+        return model.feature_names_in_.tolist(), model.model_.features.names, model.memories_
+
+    alone = fit()
+    assert "color=tan" in alone[1]
+    for found in run_group(2, fit):
+        assert found[:2] == alone[:2]
+        np.testing.assert_allclose(found[2], alone[2], atol=1e-9)

@@ -3,6 +3,8 @@
 import re
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -145,3 +147,64 @@ def test_sparse_batches_stay_sparse(rows):
     )
     model = small(normalize="center").fit(source)
     assert model.score(source) == model.score(sparse.csr_matrix(x), y) > 0.8
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_columns_of_any_kind_are_encoded_as_in_memory(tmp_path, rows, suffix):
+    x, y = rows
+    color = np.array(["red", "green", "blue"])[y]
+    color[::7] = "red"
+    day = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N_ROWS) % 300, unit="D")
+    frame = pd.DataFrame({"a": x[:, 0], "count": y % 2, "color": color, "day": day})
+    path = tmp_path / f"rows{suffix}"
+    table = frame.assign(kind=y)
+    if suffix == ".csv":
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path, row_group_size=100)
+    source = mn.Dataset.open(path, label="kind", memory=MEMORY // 4)
+    assert not source.fits
+    found = small(normalize="standard").fit(source)
+    wanted = small(normalize="standard").fit(frame.astype({"count": float}), y)
+    assert found.model_.features.names == wanted.model_.features.names
+    assert "color=green" in found.model_.features.names
+    proba = np.concatenate(list(found.predict_proba(source)))
+    np.testing.assert_allclose(proba, found.predict_proba(frame), atol=1e-12)
+    np.testing.assert_allclose(found.memories_, wanted.memories_, atol=0.1)
+    assert found.score(source) == pytest.approx(found.score(frame, y))
+
+
+def test_missing_values_are_refused_in_training_alone(tmp_path, rows):
+    x, y = rows
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "color": np.array(["red", "blue", "tan"])[y]})
+    frame.assign(kind=y).to_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    model = small().fit(
+        mn.Dataset.open(tmp_path / "rows.parquet", label="kind", memory=MEMORY // 4)
+    )
+    frame.loc[23, "color"] = None
+    frame.assign(kind=y).to_parquet(tmp_path / "gaps.parquet", row_group_size=100)
+    gaps = mn.Dataset.open(tmp_path / "gaps.parquet", label="kind", memory=MEMORY // 4)
+    with pytest.raises(ValueError, match=r"gaps\.parquet: row 23 is NaN in column 'color'"):
+        small().fit(gaps)
+    proba = np.concatenate(list(model.predict_proba(gaps)))
+    np.testing.assert_allclose(proba, model.predict_proba(frame), atol=1e-12)
+
+
+@pytest.mark.parametrize("package", ["pandas", "pyarrow"])
+def test_batches_may_be_frames(rows, package):
+    x, y = rows
+    frame = pd.DataFrame(x, columns=list("abcde"))
+    make = pa.Table.from_pandas if package == "pyarrow" else lambda part: part
+    parts = np.array_split(np.arange(N_ROWS), 9)
+
+    def opened(table):
+        batches = [(make(table.iloc[p]), y[p]) for p in parts]
+        return mn.Dataset.from_batches(batches, memory=MEMORY // 4)
+
+    plain = small().fit(opened(frame))
+    wanted = small().fit(mn.Dataset.from_batches([(x[p], y[p]) for p in parts], memory=MEMORY // 4))
+    np.testing.assert_array_equal(plain.memories_, wanted.memories_)
+    color = np.array(["red", "green", "blue"])[y]
+    model = small().fit(opened(frame.assign(color=color)))
+    assert model.score(opened(frame.assign(color=color))) > 0.9
+    assert "color=red" in model.model_.features.names

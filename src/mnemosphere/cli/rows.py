@@ -176,7 +176,7 @@ class Rows(tables.Table):
 
     def _held(self, raw: RawRows) -> Rows:
         """Some of the rows of a `Dataset`, held in memory."""
-        x = _ordered(self.x.files.given(raw), self.order)
+        x = _ordered(self.x.files.given(raw).x, self.order)
         if self.id is not None and raw.y is not None:
             y, names = None, np.array([str(name) for name in raw.y.tolist()])
         else:

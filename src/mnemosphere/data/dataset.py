@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import joblib
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from mnemosphere.data.encoding import is_frame
 from mnemosphere.data.files import BatchReader, FileRows, Piece, RawRows, ahead, open_files
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
-from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.tables import MEMORY, Paths
 from mnemosphere.files import checksum
 from mnemosphere.gpu import on_gpu
@@ -71,8 +72,8 @@ class Dataset(ABC):
     ) -> FileDataset:
         """Open files of one kind: Parquet, CSV, .npy, .npz or IDX.
 
-        Folders of images and data sets by their names are opened too. Columns of any kind are taken if
-        all rows fit in `memory`, and encoded as those of a frame; files that do not fit need numbers.
+        Folders of images and data sets by their names are opened too. Columns of any kind are encoded
+        as those of a frame; if rows do not fit in `memory`, a random sample sets the categories.
 
         Parameters
         ----------
@@ -378,13 +379,10 @@ class FileDataset(Dataset):
 
     def __iter__(self) -> Iterator[Piece]:
         """(x, y, weight) of batches in the stored order, as they are stored."""
-        for raw in ahead(self.files.pieces()):
-            x = raw.rows.values
-            found = x if isinstance(x, SparseRows) else x.numpy()
-            yield Piece(found, raw.y, raw.weight)
+        yield from map(self.files.given, ahead(self.files.pieces()))
 
     def read(self) -> Piece:
-        """All rows as stored (a frame if features have names), labels and weights."""
+        """All rows as stored (a frame if columns have names), labels and weights."""
         return self.files.read()
 
     @property
@@ -415,7 +413,9 @@ class FileDataset(Dataset):
         ]
         for raw in ahead(self.files.pieces()):
             told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
-            about.append(checksum(raw.rows.parts(), {"": repr(told)}))
+            frame = joblib.hash(raw.x) if is_frame(raw.x) else None
+            parts = raw.rows.parts() if frame is None else {}
+            about.append(checksum(parts, {"": repr([*told, frame])}))
         return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
 
     def batches(
@@ -541,7 +541,7 @@ def no_labels(n_columns: int) -> LabelWeights:
     """Label weights of zero in so many columns, and the sample weights as they are stored."""
 
     def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
-        none = torch.zeros(1, n_columns, dtype=torch.float64).expand(raw.rows.n_rows, -1)
+        none = torch.zeros(1, n_columns, dtype=torch.float64).expand(len(raw.number), -1)
         return none, stored_weights(raw)
 
     return label
@@ -555,8 +555,7 @@ def stored_weights(raw: RawRows) -> Tensor | None:
 def _pinned(raw: RawRows) -> RawRows:
     """In memory that a GPU copies from without waiting."""
     values = raw.rows.values
-    pinned = values.pin_memory() if values.layout == torch.strided else values
-    return raw._replace(rows=StoredRows(pinned, raw.rows.device, raw.rows.number))
+    return raw._replace(x=values.pin_memory() if values.layout == torch.strided else values)
 
 
 def held_out(targets: Tensor, fraction: float, *, generator: torch.Generator) -> Tensor:

@@ -222,20 +222,26 @@ class Encoding:
 
     def __call__(self, frame: Any) -> NDArray[np.float64]:
         """The frame, or an array of the same columns, as numbers (n, N), NaN where missing."""
-        frame = _pandas(frame, [column.name for column in self.columns])
-        x, strange = np.empty((len(frame), len(self.names))), []
-        if self.is_plain and all(getattr(kind, "kind", "O") in "buif" for kind in frame.dtypes):
-            return np.asarray(frame, dtype=np.float64)  # one column at a time takes longer
-        for k, (column, place) in enumerate(self.places()):
-            if column.width:
-                x[:, place], odd = _encode(column, frame.iloc[:, k])
-                strange += [f"{_cell(value)} in {column.name!r}" for value in odd]
+        x, strange = self.numbers(frame)
         if strange:
             warn_user(
                 "categories that training did not have count as none of those it had: "
                 f"{_some(strange, _SHOWN)}"
             )
         return x
+
+    def numbers(self, frame: Any) -> tuple[NDArray[np.float64], list[str]]:
+        """(the frame as numbers, categories that are not known, for a message)."""
+        frame = _pandas(frame, [column.name for column in self.columns])
+        x, strange = np.empty((len(frame), len(self.names))), []
+        if self.is_plain and all(getattr(kind, "kind", "O") in "buif" for kind in frame.dtypes):
+            # One column at a time takes longer.
+            return np.asarray(frame, dtype=np.float64), []
+        for k, (column, place) in enumerate(self.places()):
+            if column.width:
+                x[:, place], odd = _encode(column, frame.iloc[:, k])
+                strange += [f"{_cell(value)} in {column.name!r}" for value in odd]
+        return x, strange
 
     def decode(self, x: NDArray[Any]) -> Any:
         """Numbers (n, N) as a pandas frame of the user's columns, without those left out."""

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.encoding import check_names, listed
+from mnemosphere.data.encoding import Encoding, check_names, is_frame, listed
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.tables import (
     TABLES,
@@ -31,12 +31,11 @@ from mnemosphere.data.tables import (
     expand,
     read_labels,
     read_table,
-    read_tables,
     readable,
     suffix_of,
 )
 from mnemosphere.machine import need
-from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.sparse_rows import SparseRows, take_rows
 
 _BLOCK_BYTES = 1 << 20
 _UNEVEN = 1.25  # the largest shard of whole blocks, in units of the mean
@@ -60,7 +59,7 @@ def ahead(items: Iterator[_T]) -> Iterator[_T]:
 class Piece(NamedTuple):
     """Rows that follow each other."""
 
-    x: Any  # (n, N): an array, a sparse matrix or a tensor
+    x: Any  # (n, N): a frame, an array, a sparse matrix or a tensor
     y: NDArray[Any] | None = None
     weight: NDArray[Any] | None = None
 
@@ -71,9 +70,7 @@ Apart = tuple[str | None, str | None]  # labels and weights: columns, or files b
 class Reader(ABC):
     """One file, read a block at a time."""
 
-    names: list[str] | None = None  # of the features
-    other: Sequence[str] = ()  # those of them that are not numbers
-    apart: Apart = (None, None)
+    names: list[str] | None = None  # of the columns
     n_features: int
     blocks: list[int]  # rows of each
 
@@ -123,17 +120,16 @@ class _ArrayReader(Reader):
         self._held, labels = None, None
         if suffix_of(path) != ".npy":
             table = read_table(str(path))
-            self._held, labels = np.asarray(table.x), table.y
-            if table.columns:  # texts
-                self.names = self.other = table.columns
+            self._held, labels, self.names = table.x, table.y, table.columns or None
         x = self._values()
         n, self.n_features = len(x), int(np.prod(x.shape[1:]))
         given = zip(apart, (labels, None), strict=True)
         self._beside = [own if name is None else read_labels(Path(name), n) for name, own in given]
-        self._step = max(1, _BLOCK_BYTES // max(1, self.n_features * x.dtype.itemsize))
+        n_bytes = 8 if is_frame(x) else x.dtype.itemsize  # of a number
+        self._step = max(1, _BLOCK_BYTES // max(1, self.n_features * n_bytes))
         self.blocks = [min(self._step, n - first) for first in range(0, n, self._step)]
 
-    def _values(self) -> NDArray[Any]:
+    def _values(self) -> Any:
         """Mapped for a block at a time, since its pages count as memory in use."""
         if self._held is not None:
             return self._held
@@ -142,7 +138,7 @@ class _ArrayReader(Reader):
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
         first = block * self._step
         rows = slice(first, first + self.blocks[block])
-        x = np.empty((self.blocks[block], 0)) if labels_only else np.array(self._values()[rows])
+        x = np.empty((self.blocks[block], 0)) if labels_only else self._values()[rows].copy()
         yield Piece(x, *(None if values is None else values[rows] for values in self._beside))
 
 
@@ -157,7 +153,7 @@ class _ArrowReader(Reader):
 
     def __init__(self, path: Path, apart: Apart, features: list[str] | None) -> None:
         super().__init__(path)
-        self.apart, beside = apart, [name for name in apart if name is not None]
+        self._apart, beside = apart, [name for name in apart if name is not None]
         self._types: dict[str, Any] = {}  # of CSV
         file = self._open()
         schema = _schema(file)
@@ -179,9 +175,8 @@ class _ArrowReader(Reader):
                 else f.type for f in schema
             }  # fmt: skip
             self.blocks = [sum(batch.num_rows for batch in self._open())]
-        self.other = [n for n in self.names if not _holds_numbers(schema.field(n).type)]
         self.n_features = len(self.names)
-        if self.n_rows and not self.other:
+        if self.n_rows:
             full = next(k for k, n in enumerate(self.blocks) if n)
             self.n_features = next(self._read(full, 1, False)).x.shape[1]
 
@@ -196,11 +191,8 @@ class _ArrowReader(Reader):
             else:
                 batches = iter(file)
             for batch in batches:
-                x = np.empty((len(batch), 0))
-                if not labels_only:
-                    columns = [_matrix(batch.column(name), name) for name in self.names]
-                    x = np.concatenate(columns, axis=1)
-                beside = (None if n is None else _values(batch.column(n)) for n in self.apart)
+                x = np.empty((len(batch), 0)) if labels_only else _columns(batch.select(self.names))
+                beside = (None if n is None else _values(batch.column(n)) for n in self._apart)
                 yield Piece(x, *beside)
 
 
@@ -244,34 +236,24 @@ def _values(column: Any) -> NDArray[Any]:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _is_list(kind: Any) -> bool:
-    types = need("pyarrow").types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+def _columns(batch: Any) -> Any:
+    """An array if all columns are numbers, or lists of them; else a frame."""
+    try:
+        return np.concatenate([_matrix(column) for column in batch.columns], axis=1)
+    except TypeError:
+        return batch.to_pandas(ignore_metadata=True)  # an index is a column too
 
 
-def _holds_numbers(kind: Any) -> bool:
-    """Whether a column of this type is numbers, or lists of them."""
-    types = need("pyarrow").types
-    if _is_list(kind):
-        return _holds_numbers(kind.value_type)
-    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind))
-
-
-def _matrix(column: Any, name: str) -> NDArray[Any]:
-    """A column of numbers (n, 1), or of lists of one length (n, L)."""
-    pa, n = need("pyarrow"), len(column)
-    if not _holds_numbers(column.type):
-        raise ValueError(
-            f"column {name!r} holds {column.type}, not numbers: leave it out of features=, or hold "
-            "all rows in memory="
-        )
-    if _is_list(column.type):
-        lengths = set(pa.compute.list_value_length(column).to_pylist())
-        if len(lengths) > 1 or None in lengths:
-            raise ValueError(f"column {name!r} holds lists of unlike lengths: fill them up")
-        return _matrix(column.flatten(), name).reshape(n, -1)
-    if pa.types.is_boolean(column.type):
+def _matrix(column: Any) -> NDArray[Any]:
+    """A column of numbers (n, 1), or of lists of one length (n, L); TypeError for another one."""
+    pa, kind = need("pyarrow"), column.type
+    if pa.types.is_nested(kind) and hasattr(kind, "value_type"):
+        alike = column.cast(pa.list_(kind.value_type, len(column[0])))
+        return _matrix(alike.flatten()).reshape(len(column), -1)
+    if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise TypeError(f"{kind} is no number")
     return _values(column)[:, None]
 
 
@@ -284,7 +266,9 @@ class BatchReader(Reader):
         first = next(iter(self._again()), None)
         if first is None:
             raise ValueError("there are no batches: pass a function that starts anew each time")
-        self.n_features = _stored(_batch(first), 0).rows.n_features
+        x = _raw(_batch(first), 0).x
+        self.names = [str(name) for name in x.columns] if is_frame(x) else None
+        self.n_features = x.shape[1]
         self.blocks = [sum(_batch(b).x.shape[0] for b in self._again())]
 
     def _look(self) -> tuple[int, int]:
@@ -336,21 +320,28 @@ def open_files(
 class RawRows(NamedTuple):
     """Rows as stored, with what is known of them."""
 
-    rows: StoredRows  # they are called by their place in the whole data set
-    y: NDArray[Any] | None
-    weight: NDArray[Any] | None
+    x: Any  # (n, N): a tensor, sparse rows, or a frame of columns that are not encoded yet
+    number: Tensor  # (n,) the place of each row in the whole data set
+    y: NDArray[Any] | None = None
+    weight: NDArray[Any] | None = None
 
     @property
-    def number(self) -> Tensor:
-        """The place of each row in the whole data set, (n,)."""
-        assert self.rows.number is not None
-        return self.rows.number
+    def rows(self) -> StoredRows:
+        """The rows as numbers; ValueError if columns must be encoded first."""
+        x = self.x
+        if is_frame(x):
+            x = torch.from_numpy(np.asarray(x, dtype=np.float64))
+        return StoredRows(x, _CPU, self.number)
 
     def take(self, at: Tensor | slice) -> RawRows:
         """Some of the rows."""
         places = at if isinstance(at, slice) else at.numpy()
+        if is_frame(self.x):
+            x = self.x.iloc[places]
+        else:
+            x = self.x[at] if isinstance(at, slice) else take_rows(self.x, at)
         y, weight = (None if v is None else v[places] for v in (self.y, self.weight))
-        return RawRows(self.rows.take(at), y, weight)
+        return RawRows(x, self.number[at], y, weight)
 
 
 class FileRows:
@@ -365,7 +356,8 @@ class FileRows:
         self.n_features, self.names = first.n_features, first.names
         if len(self.names or ()) != self.n_features:  # a list has one for all its numbers
             self.names = None
-        self.other = sorted({name for reader in self.readers for name in reader.other})
+        self.encoding: Encoding | None = None  # of columns that are not numbers
+        self._gaps = False  # whether values may be missing
         for reader in self.readers:
             if reader.n_rows == 0:
                 raise ValueError(f"{reader.path} has no rows: leave it out")
@@ -423,6 +415,14 @@ class FileRows:
         """The same rows, looked at on a device."""
         return self._changed(device=device)
 
+    def with_gaps(self) -> Self:
+        """The same rows, of which values may be missing."""
+        return self._changed(_gaps=True)
+
+    def encoded(self, encoding: Encoding) -> Self:
+        """The same rows, their columns as numbers."""
+        return self._changed(encoding=encoding, n_features=len(encoding.names))
+
     def _changed(self, **fields: Any) -> Self:
         found = copy.copy(self)
         vars(found).update(noted={}, **fields)
@@ -468,25 +468,40 @@ class FileRows:
             for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
                 if number >= high:
                     break
-                raw = _stored(piece, number)
-                wanted = self.kept[number : number + raw.rows.n_rows] & (raw.number >= low)
+                raw = _raw(piece, number)
+                n = len(raw.number)
+                wanted = self.kept[number : number + n] & (raw.number >= low)
                 own = (wanted & (raw.number < high)).nonzero()[:, 0]
-                number += raw.rows.n_rows
+                number += n
                 own, skip = own[skip:], max(skip - len(own), 0)
-                raw = raw if len(own) == raw.rows.n_rows else raw.take(own)
+                raw = raw if len(own) == n else raw.take(own)
                 for start in range(0, len(own), self.batch_rows):
-                    part = raw.take(slice(start, start + self.batch_rows))
-                    self._check(part)
+                    part = self._checked(raw.take(slice(start, start + self.batch_rows)))
                     if self.watch is not None:
-                        self.watch(part.rows.n_rows)
+                        self.watch(len(part.number))
                     yield part
 
-    def _check(self, raw: RawRows) -> None:
-        """ValueError names the file and the row of a number that is none, or of a bad weight."""
+    def numbers_of(self, raw: RawRows) -> RawRows:
+        """The same rows, encoded if these are."""
+        if self.encoding is None or not is_frame(raw.x):
+            return raw
+        return raw._replace(x=torch.from_numpy(self.encoding.numbers(raw.x)[0]))
+
+    def _checked(self, raw: RawRows) -> RawRows:
+        """The rows, encoded; ValueError names the file and the row of a bad number or weight."""
         path, place = self.where(int(raw.number[0]))
-        here = StoredRows(raw.rows.values, _CPU, raw.number - raw.number[0] + place)
         try:
-            here.check_finite(self.names)
+            found = known = self.numbers_of(raw)
+        except ValueError as error:
+            raise ValueError(f"{path}, rows from {place} on: {error}") from error
+        names = self.names if self.encoding is None else self.encoding.names
+        if is_frame(found.x):
+            rest = found.x.select_dtypes(exclude="number")
+            there = rest.notna().astype("float64").replace(0.0, np.nan)
+            known = raw._replace(x=found.x.assign(**there))
+        here = StoredRows(known.rows.values, _CPU, raw.number - raw.number[0] + place)
+        try:
+            here.check_finite(names, gaps=self._gaps)
         except ValueError as error:
             raise ValueError(f"{path}: {error}".replace(" of X ", " ")) from error
         if raw.weight is not None:
@@ -494,6 +509,7 @@ class FileRows:
             bad = torch.from_numpy(~(np.isfinite(weight) & (weight >= 0))).nonzero()[:1, 0]
             for row in here.call(bad):
                 raise ValueError(f"{path}: row {row} has the weight {weight[int(bad)]}")
+        return found
 
     def batches(self, size: int | None, seed: int | None, start: int = 0) -> Iterator[RawRows]:
         """One pass in batches of at most `size` rows; seed None: in the stored order.
@@ -512,7 +528,7 @@ class FileRows:
         for _ in range(n_before):  # what was drawn for the windows that are left out
             torch.randperm(window, generator=generator)
         for held in _gather(self.pieces(order, skip=n_before * window), window):
-            mixed = torch.randperm(held.rows.n_rows, generator=generator)
+            mixed = torch.randperm(len(held.number), generator=generator)
             for at in mixed.tensor_split(-(-len(mixed) // size))[start:]:
                 yield held.take(at)
             start = 0
@@ -536,35 +552,27 @@ class FileRows:
         return join_rows(found)
 
     def read(self) -> Piece:
-        """All rows (a frame of columns of any kind if they have names), labels and weights."""
-        if self.names is None:
-            raw = next(_gather(self.pieces(), self.n_rows + 1))
-            return Piece(self.given(raw), raw.y, raw.weight)
-        table = read_tables([reader.path for reader in self.readers])
-        first, last = self._range
-        kept = first + self.kept[first:last].nonzero()[:, 0].numpy()
-        label, weight = self.readers[0].apart
-        y = table.y if label is None else table.x[label].to_numpy()
-        each = None if weight is None else table.x[weight].to_numpy()
-        frame = table.finite(self.names).iloc[kept].reset_index(drop=True)
-        numbers = [name for name in frame.columns if name not in self.other]
-        frame = frame.astype(dict.fromkeys(numbers, "float64"))  # they were asked for: no ids
-        return Piece(frame, *(None if v is None else v[kept] for v in (y, each)))
+        """All rows as a user passes them, labels and weights; values may be missing."""
+        return self.given(next(_gather(self.with_gaps().pieces(), self.n_rows + 1)))
 
-    def given(self, raw: RawRows) -> Any:
-        """Rows as a user passes them: sparse, a frame if features have names, or an array."""
-        x = raw.rows.values
-        if isinstance(x, SparseRows):
-            return x.to_scipy()
-        if self.names is None:
-            return x.numpy()
-        return need("pandas").DataFrame(x.numpy(), columns=self.names)
+    def given(self, raw: RawRows) -> Piece:
+        """Rows as a user passes them: sparse, a frame if columns have names, or an array."""
+        x = raw.x
+        if is_frame(x):  # columns were asked for by name: no ids
+            x = x.astype(dict.fromkeys(x.select_dtypes(["integer", "bool"]), "float64"))
+        elif isinstance(x, SparseRows):
+            x = x.to_scipy()
+        elif self.names is None:
+            x = x.numpy()
+        else:
+            x = need("pandas").DataFrame(x.numpy(), columns=self.names, dtype="float64")
+        return Piece(x, raw.y, raw.weight)
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """(places, values in float64 on the device) of all rows, as `Normalizer.fit` takes them."""
         first = 0
         for raw in ahead(self.pieces()):
-            last = first + raw.rows.n_rows
+            last = first + len(raw.number)
             yield slice(first, last), raw.rows.values.to(self.device).double()
             first = last
 
@@ -572,11 +580,15 @@ class FileRows:
 Chunks = StoredRows | FileRows  # rows that can be looked at in chunks, more than once
 
 
-def _stored(piece: Piece, number: int) -> RawRows:
-    x = np.asarray(piece.x, dtype=np.float64) if hasattr(piece.x, "columns") else piece.x
-    rows = StoredRows.of(x.reshape(len(x), -1) if len(x.shape) > 2 else x, _CPU)
-    called = torch.arange(number, number + rows.n_rows)
-    return RawRows(StoredRows(rows.values.cpu(), _CPU, called), piece.y, piece.weight)
+def _raw(piece: Piece, number: int) -> RawRows:
+    x = piece.x
+    if is_frame(x):
+        x = x.to_pandas() if hasattr(x, "to_pandas") else x
+        if all(getattr(kind, "kind", "O") in "buif" for kind in x.dtypes):
+            x = np.asarray(x, dtype=np.float64)
+    if not is_frame(x):
+        x = StoredRows.of(x.reshape(len(x), -1) if len(x.shape) > 2 else x, _CPU).values.cpu()
+    return RawRows(x, torch.arange(number, number + x.shape[0]), piece.y, piece.weight)
 
 
 def _gather(pieces: Iterator[RawRows], n_rows: int) -> Iterator[RawRows]:
@@ -584,7 +596,7 @@ def _gather(pieces: Iterator[RawRows], n_rows: int) -> Iterator[RawRows]:
     held: list[RawRows] = []
     n = 0  # rows held
     for piece in pieces:
-        first, last = 0, piece.rows.n_rows
+        first, last = 0, len(piece.number)
         while n + last - first >= n_rows:
             stop = first + n_rows - n
             yield join_rows([*held, piece.take(slice(first, stop))])
@@ -600,16 +612,18 @@ def join_rows(parts: Sequence[RawRows]) -> RawRows:
     """All rows of the parts, in their order."""
     if len(parts) == 1:
         return parts[0]
-    tables = [p.rows.values for p in parts]
-    sparse = [t for t in tables if isinstance(t, SparseRows)]
-    values = SparseRows.cat(sparse) if sparse else torch.cat(tables)
+    tables = [p.x for p in parts]
+    if is_frame(tables[0]):
+        x = need("pandas").concat(tables, ignore_index=True)
+    else:
+        x = (SparseRows if isinstance(tables[0], SparseRows) else torch).cat(tables)
     number = torch.cat([p.number for p in parts])
     y, weight = (
         None if getattr(parts[0], name) is None
         else np.concatenate([getattr(p, name) for p in parts])
         for name in ("y", "weight")
     )  # fmt: skip
-    return RawRows(StoredRows(values, _CPU, number), y, weight)
+    return RawRows(x, number, y, weight)
 
 
 def _beside(name: str | Sequence[str] | None, files: list[Path]) -> list[str | None]:

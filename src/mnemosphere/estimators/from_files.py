@@ -19,9 +19,10 @@ from mnemosphere.data.dataset import (
     no_labels,
     stored_weights,
 )
+from mnemosphere.data.encoding import is_frame
 from mnemosphere.data.files import FileRows, Piece, RawRows, ahead, join_rows
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.data.rows import merge_copies
 from mnemosphere.estimators import class_training, cluster_training
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.progress import Progress
@@ -89,7 +90,7 @@ class _Count:
     def __call__(self, raw: RawRows) -> None:
         """Take in the labels of these rows."""
         y, number = raw.y, raw.number
-        each = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
+        each = np.ones(len(number)) if raw.weight is None else np.asarray(raw.weight, float)
         if y is None or y.ndim != 1:
             path, _ = self._source.files.where(int(number[0]))
             raise ValueError(
@@ -145,6 +146,14 @@ def learn_files(
         else:
             found, sampled = None, sample_rows(source, seed)
             label, mass = no_labels(1), torch.zeros(1, dtype=torch.float64)
+    names = source.files.names
+    features = Features(source.n_features, None if names is None else tuple(names), owner=owner)
+    if is_frame(sampled.x):
+        features, _ = Features.learn(source.files.given(sampled).x, owner)
+        assert features.encoding is not None
+        source = replace(source, files=source.files.encoded(features.encoding))
+        sampled = source.files.numbers_of(sampled)
+    with progress.scan(source):
         raw = _in_order(sampled, label)
         stored, (targets, weight) = raw.rows.on(device), label(raw)
         on_device = None if weight is None else weight.to(device)
@@ -162,8 +171,6 @@ def learn_files(
             dtype=precision_of(settings["precision"], n_numbers, few),
         )  # fmt: skip
     prepared = Prepared(dataset, normalizer, prepared.choice)
-    names = source.files.names
-    features = Features(source.n_features, None if names is None else tuple(names), owner=owner)
     return Learned(features, stored, weight, classes, prepared, seed, callbacks)
 
 
@@ -186,7 +193,7 @@ def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, T
         each = class_weights(weighting, found.classes, torch.arange(n_classes), found.mass)
 
     def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
-        n = raw.rows.n_rows
+        n = len(raw.number)
         coded = encode(
             raw.y, n, found.classes, unlabeled=settings["unlabeled"], smoothing=smoothing,
             require_label=False, device=_CPU,
@@ -204,7 +211,7 @@ def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, T
 def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
     """Sampled rows in the order that they would have in memory, where few are put in order."""
     rows, *_ = merge_copies(raw.rows, *label(raw))
-    if rows.n_rows < raw.rows.n_rows or rows.number is None:
+    if rows.n_rows < len(raw.number) or rows.number is None:
         return raw
     return raw.take(torch.searchsorted(raw.number, rows.number))
 
@@ -224,24 +231,21 @@ def _of_all_rows(
 
 def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:
     """The rows as the model takes them; ValueError at once if the columns are not its own."""
-    if source.files.other:
-        return iter([source.read()])
-    nothing = StoredRows(torch.full((1, source.n_features), torch.nan), _CPU)
-    model.features.check(source.files.given(RawRows(nothing, None, None)))
-    return (_as_taken(model, source, raw) for raw in ahead(source.files.pieces()))
+    nothing = RawRows(torch.full((1, source.n_features), torch.nan), torch.zeros(1))
+    model.features.check(source.files.given(nothing).x)
+    return (_as_taken(model, source, raw) for raw in ahead(source.files.with_gaps().pieces()))
 
 
 def sample_for(model: FittedModel, source: FileDataset) -> Piece:
-    """A sample of the rows as the model takes them; all of them if they are not all numbers."""
-    if source.files.other:
-        return source.read()
+    """A sample of the rows as the model takes them."""
+    source = replace(source, files=source.files.with_gaps())
     return _as_taken(model, source, sample_rows(source, 0))
 
 
 def _as_taken(model: FittedModel, source: FileDataset, raw: RawRows) -> Piece:
     """As stored, or by their names if columns are encoded."""
-    x = raw.rows if model.features.encoding is None else source.files.given(raw)
-    return Piece(x, raw.y, raw.weight)
+    plain = model.features.encoding is None and not is_frame(raw.x)
+    return Piece(raw.rows, raw.y, raw.weight) if plain else source.files.given(raw)
 
 
 def count_right(model: FittedModel, X: Any, y: Any, weight: NDArray[np.float64] | None) -> Tensor:
