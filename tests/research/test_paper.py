@@ -155,7 +155,7 @@ def test_results_are_complete_say_that_they_are_quick_and_show_the_papers_law(ru
         assert 200 < pixels.shape[0] < 2500
         assert 300 < pixels.shape[1] < 2500
         assert pixels.std() > 0.02
-        # Not only near the borders: the middle is not blank either.
+        # Something is drawn in the middle, not at the borders alone.
         height, width = pixels.shape[:2]
         assert pixels[height // 4 : -height // 4, width // 4 : -width // 4].std() > 0.01
         # The stamp at the bottom is vermillion.
