@@ -230,16 +230,21 @@ class FittedModel:
         """The parameters as training left them: the density, or votes of the conditional likelihood."""
         if self.is_joint:
             return self.density
-        return self.votes.replace(p=without_floor(self.votes.p)).trained()
+        return self.votes.replace(p=without_floor(self.votes.p, self.votes.prior)).trained()
 
-    def with_trained(self, params: Parameters, temperature: float = 1.0) -> Self:
-        """A copy with other trained parameters: what was found by the old ones no longer holds."""
+    def with_trained(self, params: Parameters, counts: Tensor | None = None) -> Self:
+        """A copy with other trained parameters: what was found by the old ones no longer holds.
+
+        counts: as `net_class_weights` takes them.
+        """
         net, prior = None, None if self.is_joint else self.votes.prior
-        if self.is_classifier:
-            net = net_class_weights(params, self.smoothing if self.is_joint else 0.0)
         if self.is_classifier and self.is_joint:
             prior = label_frequencies(params.p_q, self.smoothing)
-        votes = Votes.of(params, net, temperature, prior)
+        if self.is_classifier:
+            assert prior is not None
+            part = self.smoothing if self.is_joint else 0.0
+            net = net_class_weights(params, part, prior, counts)
+        votes = Votes.of(params, net, prior=prior)
         return self.changed(votes, params if self.is_joint else self.density)
 
     def changed(self, votes: Votes, density: Parameters, **kept: Any) -> Self:

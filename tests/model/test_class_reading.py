@@ -14,6 +14,8 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
     best_temperature,
+    label_shares,
+    mean_shares,
     net_class_weights,
     tempered_losses,
 )
@@ -48,7 +50,7 @@ def smoothed(problem):
 def test_any_class_weights_keep_the_weight_of_their_memory(problem, smoothing):
     """Weights that no smoothing made too: entries below its part count as nothing."""
     params = problem(3, memories=13, classes=4, contrast=3.0).params
-    net = net_class_weights(params, smoothing)
+    net = net_class_weights(params, smoothing, params.p.sum(0))
     assert_close(net.sum(1), params.p.sum(1), rtol=1e-13, atol=0)
     expected = params.p.sum(1, keepdim=True).numpy() * net_of_smoothing(params.p.numpy(), smoothing)
     np.testing.assert_allclose(net.numpy(), expected, rtol=1e-12, atol=1e-18)
@@ -66,7 +68,7 @@ def test_counted_labels_are_those_of_the_rows(smoothed):
     prior = torch.cat([prior, torch.zeros(1).double()])
     soft = (rows + 0.02 * prior) / (rows.sum(1, keepdim=True) + 0.02)
     expected = params.p_h[:, None] * ((1 - FLOOR) * soft + FLOOR * prior)
-    net = net_class_weights(params, EPSILON, counts)
+    net = net_class_weights(params, EPSILON, params.p.sum(0), counts)
     assert_close(net, expected, rtol=1e-11, atol=1e-17)
 
 
@@ -100,6 +102,32 @@ def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature)
     assert_close(trained.softmax(1), proba, rtol=1e-8, atol=1e-10)
 
 
+def test_at_a_high_temperature_every_row_gets_the_mean_of_all_rows(problem):
+    case = problem(5, beta=9.0, weighted=True)
+    params, weight = case.params, case.sample_weight
+    p = torch.cat([torch.zeros_like(params.p[:1]), params.p[1:]])  # no uniform component
+    params = params.replace(p=p / p.sum())
+    share = mean_shares(params, params.p, Batch(case.x, case.targets, weight))
+    h = exponents(params, case.x) + params.p.sum(1).log()
+    expected = weight @ h.softmax(1) / weight.sum()
+    assert_close(share[1:], expected[1:], rtol=1e-10, atol=1e-10)
+    votes = Votes.of(params, share=share)
+    soft = params.p / params.p.sum(1, keepdim=True).clamp_min(1e-300)
+    far = log_joint(votes.at(1e7).check(), case.x).softmax(1)
+    assert_close(far, (expected @ soft).expand_as(far), rtol=1e-4, atol=1e-5)
+    there_and_back = log_joint(votes.at(3.7).at(1.0), case.x).softmax(1)
+    assert_close(there_and_back, log_joint(params, case.x).softmax(1), rtol=1e-9, atol=1e-12)
+    # Losses at several temperatures are those of the votes there.
+    rows = Batch(case.x, case.targets)
+    losses = tempered_losses(votes, rows)
+    for k in (0, 9):
+        log_p = log_joint(votes.at(math.exp(LOG_T[k])), case.x)[:, :-1].log_softmax(1)
+        assert_close(
+            torch.from_numpy(losses[:, k]), -(label_shares(case.targets) * log_p).sum(1),
+            rtol=1e-9, atol=1e-9,
+        )  # fmt: skip
+
+
 # The best temperature
 
 
@@ -111,7 +139,7 @@ def case_of(problem, seed, *, varsigma=1.0, flips=0.15, classes=3, **settings):
     own = torch.arange(n + 1) % classes
     params = params.replace(p_h=torch.full((n + 1,), 1 / (n + 1)).double())
     params = with_soft_labels(params, torch.eye(classes + 1).double()[own])
-    params = params.replace(p=net_class_weights(params, EPSILON))
+    params = params.replace(p=net_class_weights(params, EPSILON, params.p.sum(0)))
     index = own[1:][(case.x @ params.w.T).argmax(1)]
     other = torch.randint(classes, index.shape, generator=generator)
     index = torch.where(torch.rand(index.shape, generator=generator) < flips, other, index)

@@ -40,9 +40,10 @@ def labeled(seed, **settings):
 
 def test_memories_start_inside_their_classes():
     batch, y = labeled(1)
-    w, labels = initialize.within_classes(
+    w, labels, classes = initialize.within_classes(
         batch.x, batch.targets, 11, generator=torch.Generator().manual_seed(0)
     )
+    assert_close(labels[:, :-1].argmax(1), classes.argmax(1))
     assert w.shape == (11, 7)
     assert_close(w.norm(dim=1), torch.ones(11).double(), rtol=1e-12, atol=0)
     for own, label in zip(w, labels.argmax(1).tolist(), strict=True):
@@ -60,7 +61,8 @@ def test_each_class_has_some_memories_and_large_ones_more(counts, n, expected):
         len(y), 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
     targets = objectives.soft_labels(y, len(counts), 0.0, dtype=torch.float64)
-    _, labels = initialize.within_classes(x, targets, n, generator=torch.Generator().manual_seed(0))
+    start = initialize.within_classes(x, targets, n, generator=torch.Generator().manual_seed(0))
+    labels = start.labels
     found = labels.argmax(1).bincount(minlength=len(counts)).tolist()
     assert sum(found) == n
     assert min(found) >= 1
@@ -81,10 +83,29 @@ def test_targets_are_net_of_smoothing_and_without_none():
 
 
 def start(batch, memories, seed=0):
-    w, labels = initialize.within_classes(
+    found = initialize.within_classes(
         batch.x, batch.targets, memories, generator=torch.Generator().manual_seed(seed)
     )
-    return start_conditional(w, labels, beta=None)
+    return start_conditional(found, batch.label_mass(), beta=None)
+
+
+def test_a_row_starts_memories_of_all_its_classes_in_proportion():
+    """One row is of three classes at once, and no class is the commonest of the others."""
+    generator = torch.Generator().manual_seed(0)
+    x = sphere.sample_uniform(7, 5, generator=generator, dtype=torch.float64)
+    q = torch.tensor([0.6, 0.3, 0.1, 0.0], dtype=torch.float64).repeat(7, 1)
+    found = initialize.within_classes(x, q, 3, generator=generator, steps=0)
+    assert_close(found.classes.sum(0), torch.ones(3).double())
+    assert_close(found.labels, q[:3])
+    params = start_conditional(found, q.sum(0), beta=None)
+    assert_close(params.p_q[:-1], q[0, :-1], rtol=1e-12, atol=0)
+    assert bool((params.p[1:, :-1] > 0).all())
+    # A row counts by its weight: the memory of the second class points to their weighted mean.
+    q[0] = torch.tensor([0.1, 0.9, 0.0, 0.0], dtype=torch.float64)
+    one = initialize.within_classes(x, q, 3, generator=generator, steps=0)
+    mean = q[:, 1] @ x
+    own = one.w[one.classes.argmax(1) == 1]
+    assert_close(own[0], mean / mean.norm())
 
 
 def test_varsigma_and_the_bessel_functions_do_not_matter():
@@ -156,8 +177,8 @@ def test_sparse_rows_train_as_dense_ones(size, noise):
 
 def test_joint_problems_side_by_side_keep_the_loss_falling():
     batch, _ = labeled(8)
-    w, labels = start_memories(batch, 7, own_labels=True, generator=torch.Generator())
-    first = start_joint(w, labels, batch, varsigma=0.9)
+    found = start_memories(batch, 7, own_labels=True, generator=torch.Generator())
+    first = start_joint(found, batch, varsigma=0.9)
     losses = [
         evaluate(stacked.joint(first, batch, learn_beta=True, max_iter=n), batch, objectives.joint)
         for n in (1, 3, 9)

@@ -36,14 +36,18 @@ from mnemosphere.model import initialize, metric
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
+    label_frequencies,
     label_shares,
+    mean_shares,
     net_class_weights,
     posterior_temperature,
     tempered_losses,
 )
+from mnemosphere.model.initialize import Start
 from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.votes import Mixture, Votes
 from mnemosphere.text import Shown, Table
 from mnemosphere.training import few_labels, stacked
 from mnemosphere.training.adam import Adam
@@ -319,7 +323,7 @@ class Split:
     held: Sample
     seed: int
     placed: dict[str, tuple[Batch, Batch, Tensor]] = field(default_factory=dict)
-    starts: dict[tuple[object, ...], tuple[Tensor, Tensor | None]] = field(default_factory=dict)
+    starts: dict[tuple[object, ...], Start] = field(default_factory=dict)
 
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
         """(fitted rows, held-out rows with a direction, which of those held out these are)."""
@@ -331,8 +335,8 @@ class Split:
             self.placed[kind] = fitted, held.take(some), some
         return self.placed[kind]
 
-    def start(self, candidate: Candidate, fitted: Batch) -> tuple[Tensor, Tensor | None]:
-        """Memories and their labels, the same for both objectives."""
+    def start(self, candidate: Candidate, fitted: Batch) -> Start:
+        """The memories to train from, the same for both objectives."""
         key = candidate.normalize, candidate.n_memories, candidate.unlabeled
         if key not in self.starts:
             self.starts[key] = start_memories(
@@ -473,8 +477,8 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     n_memories, noise, objectives = settings.n_memories, settings.adam.noise, settings.objectives
     n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
     kinds = [settings.normalize] if settings.normalize != "auto" else usable(sample)
-    number = min(FOLDS, max(1, FOLDS * ROWS // max(1, n_labeled)))
-    held = min(n_labeled // FOLDS, HELD)
+    held = min(max(1, n_labeled // FOLDS), HELD)
+    number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
     whole = min(n_labeled - held, MOST_ROWS)
     first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
     most = max(n_classes, 2 * first // 3)
@@ -597,15 +601,12 @@ def evaluate(
 
 
 def _begin(
-    candidate: Candidate, fitted: Batch, memories: tuple[Tensor, Tensor | None],
-    settings: Settings, varsigma: float | None,
+    candidate: Candidate, fitted: Batch, start: Start, settings: Settings, varsigma: float | None,
 ) -> Parameters:  # fmt: skip
-    w, labels = memories
     if candidate.objective == "conditional":
-        assert labels is not None
-        return start_conditional(w, labels, beta=settings.beta)
+        return start_conditional(start, fitted.label_mass(), beta=settings.beta)
     return start_joint(
-        w, labels, fitted, varsigma=varsigma, beta=settings.beta,
+        start, fitted, varsigma=varsigma, beta=settings.beta,
         uniform_weight=settings.uniform_weight,
     )  # fmt: skip
 
@@ -644,10 +645,11 @@ def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[Floats
 
 def _train(
     params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: Settings
-) -> Parameters:
-    """Parameters from which classes are read, of one trial or of several stacked."""
+) -> Mixture:
+    """Parameters, or votes, from which classes are read, of one trial or of several stacked."""
     first, n_rows = trials[0].candidate, rows.x.shape[-2]
     learn_beta, generator = settings.beta is None, torch.Generator().manual_seed(0)
+    frequencies = label_frequencies(rows.label_mass(), settings.smoothing)
     if first.objective == "conditional":
         solver = settings.adam.resolve(n_rows, learn_beta=learn_beta, device=rows.x.device)
         passes = solver.passes(n_rows, first.longer * STEPS // 2)
@@ -656,7 +658,8 @@ def _train(
             solver.scheduled(n_rows, passes), first.noise,
             noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
         )  # fmt: skip
-        return params.replace(p=net_class_weights(params, 0.0))
+        p = net_class_weights(params, 0.0, frequencies)
+        return Votes.of(params, p, share=mean_shares(params, p, rows))
     if first.unlabeled:  # the weights of memories are held, as in the training of the model
         data = ArrayDataset(rows)
         settled = few_labels.settle(params, data, learn_beta=learn_beta, generator=generator)
@@ -666,4 +669,5 @@ def _train(
     else:
         params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=EXACT_STEPS)
         counts = params.p * n_rows
-    return params.replace(p=net_class_weights(params, settings.smoothing, counts))
+    p = net_class_weights(params, settings.smoothing, frequencies, counts)
+    return params.replace(p=p)

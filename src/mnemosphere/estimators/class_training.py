@@ -28,7 +28,13 @@ from mnemosphere.estimators.setup import (
     precision_of,
 )
 from mnemosphere.model import objectives
-from mnemosphere.model.class_reading import best_temperature, label_frequencies, net_class_weights
+from mnemosphere.model.class_reading import (
+    MEAN_OF,
+    best_temperature,
+    label_frequencies,
+    mean_shares,
+    net_class_weights,
+)
 from mnemosphere.model.merge import merge_duplicates
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
@@ -96,6 +102,7 @@ def train(
         "beta": settings.beta, "max_iter": settings.max_iter, "generator": generator,
         "callbacks": callbacks,
     }  # fmt: skip
+    frequencies = label_frequencies(dataset.label_mass(), settings.smoothing)
     joint = candidate.objective == "joint"
     if joint or isinstance(settings.solver, SGD):
         result, counts = fit_joint(
@@ -105,22 +112,24 @@ def train(
             unlabeled=candidate.unlabeled, varsigma=settings.varsigma,
             uniform_weight=settings.uniform_weight, **given,
         )  # fmt: skip
-        p = net_class_weights(result.params, settings.smoothing, counts)
+        p = net_class_weights(result.params, settings.smoothing, frequencies, counts)
     else:
         result = fit_conditional(
             dataset, candidate.n_memories, solver=settings.adam, noise=candidate.noise,
             longer=candidate.longer, **given,
         )  # fmt: skip
-        p = net_class_weights(result.params, 0.0)
-    params = result.params
-    if held is not None and result.status != "interrupted":
-        parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
-        temperature = best_temperature([(params.replace(p=p), part) for part in parts])
+        p = net_class_weights(result.params, 0.0, frequencies)
+    params, share = result.params, None
     if result.lineage is None:
         params, p = merge_duplicates(params, p)
+    if not joint:
+        share = mean_shares(params, p, dataset.sample(MEAN_OF, generator=generator))
+    votes = Votes.of(params, p, prior=frequencies, share=share)
+    if held is not None and result.status != "interrupted":
+        parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
+        temperature = best_temperature([(votes, part) for part in parts])
     density = params if joint else _density(dataset, generator)
-    frequencies = label_frequencies(dataset.label_mass(), settings.smoothing)
-    return Trained(Votes.of(params, p, temperature, frequencies), density, result)
+    return Trained(votes.at(temperature), density, result)
 
 
 def _density(dataset: Dataset, generator: torch.Generator) -> Parameters:

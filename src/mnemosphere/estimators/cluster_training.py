@@ -32,6 +32,7 @@ from mnemosphere.estimators.setup import (
 )
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
+from mnemosphere.model.initialize import Start
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group_memories
@@ -126,7 +127,7 @@ def _memories(
     ).centers  # fmt: skip
     # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
     params = start_joint(
-        w, None, some, varsigma=settings["varsigma"],
+        Start(w), some, varsigma=settings["varsigma"],
         beta=None if settings["beta"] == "learn" else float(settings["beta"]),
         uniform_weight=settings["uniform_weight"] * n_memories / width,
     )  # fmt: skip

@@ -253,8 +253,8 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         held = None if self.beta == "learn" else float(self.beta)
         width = min(self.n_memories, patches.n_rows)
         rows = patches.sample(max(width, initialize.PROBE_ROWS), generator=generator)
-        w = initialize.from_data(rows.x, width, generator=generator)
-        params = start_joint(w, None, rows, varsigma=1.0, beta=held, uniform_weight=1.0)
+        start = initialize.Start(initialize.from_data(rows.x, width, generator=generator))
+        params = start_joint(start, rows, varsigma=1.0, beta=held, uniform_weight=1.0)
         solver = solver_of(self.solver, patches.n_rows, self.beta, patches.device)
         return fit(
             params, patches, solver, rule=objectives.marginal, max_iter=self.max_iter or _PASSES,

@@ -79,11 +79,11 @@ def begin_stream(
     prepared = prepare(own, stored, coded.targets, weight, progress)
     dataset, choice = prepared.dataset, prepared.choice
     assert isinstance(dataset, ArrayDataset)
-    w, labels = start_memories(
+    start = start_memories(
         dataset.rows, choice.candidate.n_memories, own_labels=True, generator=generator
     )
     params = start_joint(
-        w, labels, dataset.rows, varsigma=own.varsigma, beta=own.beta,
+        start, dataset.rows, varsigma=own.varsigma, beta=own.beta,
         uniform_weight=own.uniform_weight, learned_weights=False,
     )  # fmt: skip
     features = replace(features, observed=None)  # later batches may hold other numbers
@@ -150,10 +150,12 @@ def take_in(
     )
     (record,) = result.history
     n_iter = len(model.record.history) + 1
+    seen = dataset.n_rows if model.label_mass is None else float(model.label_mass.sum())
+    counts = step.label_counts(result.state, seen)
     history = [*model.record.history, {**record.as_dict(), "n_iter": n_iter}]
     return (
         model.replace(objective="joint")
-        .with_trained(result.params)
+        .with_trained(result.params, counts)
         .replace(
             lineage=model.lineage,
             stream=replace(stream, state=result.state),

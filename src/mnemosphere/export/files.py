@@ -68,10 +68,10 @@ SettingsCheck = Callable[[str, Mapping[str, Any]], None]  # estimator, settings;
 Tensors = dict[str, Tensor]
 
 FORMAT = "mnemosphere-model"
-VERSION = 6
+VERSION = 7
 _KINDS = {"DAMClassifier": "classifier", "DAMClusterer": "clusterer"}
 _ENCODER, _PIPELINE = "PatchEncoder", "Pipeline"
-_VOTES = ("w", "p", "slope", "offset", "prior")
+_VOTES = ("w", "p", "slope", "offset", "prior", "share")
 # Settings that name things of the machine or the program that trained the model.
 _NOT_SAVED = {"callbacks", "device"}
 _OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Adam)}
@@ -130,6 +130,7 @@ ARRAYS: dict[str, Array] = {
     "slope": Array("", None, low=0),
     "offset": Array("", None),
     "prior": Array("C", None, low=0),
+    "share": Array("Q", None, low=0),
     "label_mass": _optional("C", None, low=0),
     "labels": _optional("rows", "int32", low=0),  # of a clusterer
     "observed": _optional("3 numbers"),

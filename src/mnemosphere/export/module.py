@@ -61,7 +61,7 @@ class DAMModule(nn.Module):
         buffers = dict(self.named_buffers())
         learned = {k[4:]: t for k, t in buffers.items() if k.startswith("row_")}
         w, p, slope, offset, prior = (buffers[name] for name in _VOTES)
-        votes = Votes(w, p, slope, offset, prior, varsigma=self.varsigma)
+        votes = Votes(w, p, slope, offset, prior, p.sum(1), varsigma=self.varsigma)
         unit, lost = Normalizer.of(self.kind, learned).with_gaps(x)
         scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
         alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()

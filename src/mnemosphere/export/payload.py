@@ -77,7 +77,11 @@ def payload(
         "threshold": novelty_threshold(model),
         "floor": _HEADROOM * tiny,
         "votes": votes
-        | {"prior": model.votes.prior.tolist(), "temperature": model.votes.temperature},
+        | {
+            "prior": model.votes.prior.tolist(),
+            "share": model.votes.share.tolist(),
+            "temperature": model.votes.temperature,
+        },
         "density": density | ({"w": None} if model.is_joint else {}),  # those of the votes
         "standing": model.standing.tolist(),
         "xy": map_memories(as_numpy(model.votes.w.double())).round(4).tolist(),

@@ -124,7 +124,8 @@ def with_class_prior(model: FittedModel, prior: Mapping[Any, float] | ArrayLike)
     own = torch.where((old > 0) | (new == 0), votes.p.double().sum(0) * ratio, new)
     p = reweighted(votes.p, own)
     density = change_prior(density, density.p.double().sum(0) * ratio)
-    votes = votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p))
+    share = votes.share * (p.sum(1).to(votes.p) / votes.weights).nan_to_num(0.0)
+    votes = votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p), share=share)
     return model.changed(votes, density)
 
 
@@ -278,7 +279,7 @@ def with_weights(
     """The model with other memories, class weights and frequencies, scaled to sum to 1."""
     prior = model.votes.prior if prior is None else prior
     p, own, prior = (part.double() / part.double().sum() for part in (p, density_p, prior))
-    votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w))
+    votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w), share=p.sum(1).to(w))
     own = own.to(density_w)
     density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
     return model.changed(votes, density, calibration=model.calibration, exemplars=model.exemplars)

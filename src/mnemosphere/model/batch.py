@@ -75,6 +75,12 @@ class Batch:
         """Whether a feature of some row is not known; looked at once."""
         return has_gaps(self.x)
 
+    def label_mass(self) -> Tensor:
+        """Summed label weights (..., C+1), by sample weight."""
+        if self.sample_weight is None:
+            return self.targets.sum(-2)
+        return (self.sample_weight[..., None, :] @ self.targets)[..., 0, :]
+
     def filled(self) -> Self:
         """The same rows with 0 in their gaps, of unit norm."""
         return replace(self, x=fill_neutrally(self.x)) if self.has_gaps else self

@@ -22,30 +22,35 @@ from mnemosphere.model.densities import exponentials
 from mnemosphere.model.gaps import split
 from mnemosphere.model.kernel import exponents
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture, Votes
 
 __all__ = [
-    "LOG_T", "best_temperature", "frequency_part", "label_frequencies", "label_shares",
-    "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
+    "LOG_T", "MEAN_OF", "best_temperature", "frequency_part", "label_frequencies", "label_shares",
+    "mean_shares", "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
     "without_floor",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
 LOG_T = tuple(0.5 * k for k in range(-7, 8))  # of the temperatures at which losses are taken
+MEAN_OF, _LEAST_SHARE = 2000, 1e-9  # rows that mean shares are taken of; the least of one
 _FINE = 241  # temperatures in between
 
 
-def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | None = None) -> Tensor:
+def net_class_weights(
+    params: Parameters, smoothing: float, frequencies: Tensor, counts: Tensor | None = None
+) -> Tensor:
     """P (P+1, C+1) with the part taken off that label smoothing put there; row sums stay p_h.
 
+    frequencies (C+1,): those of the labels, which no soft label is without.
     counts (P+1, C+1): the label weights of the rows that each component answers for, in rows.
     Where they are known, soft labels are theirs: with its row sums held, p may have to give a
     memory classes that none of its rows has. A fiftieth of a row of the prior is added to each.
     """
     p = params.p.double()
     p_h = p.sum(-1, keepdim=True)
-    prior = _of_classes(p.sum(-2, keepdim=True))
+    prior = _of_classes(frequencies.to(p))[..., None, :]
     soft = p / torch.where(p_h > 0, p_h, 1.0) if counts is None else counts.double()
     total = soft.sum(-1, keepdim=True)
     net = (soft - smoothing / p.shape[-1] * total).clamp_min(0.0) / (1 - smoothing)
@@ -62,16 +67,17 @@ def with_floor(soft: Tensor, prior: Tensor) -> Tensor:
     return (1 - _FLOOR) * soft + _FLOOR * _of_classes(prior).to(soft)
 
 
-def without_floor(p: Tensor) -> Tensor:
+def without_floor(p: Tensor, prior: Tensor) -> Tensor:
     """Class weights (P+1, C+1) without what `with_floor` added to their soft labels."""
-    floor = _FLOOR * p.sum(1, keepdim=True) * _of_classes(p.sum(0))
+    floor = _FLOOR * p.sum(1, keepdim=True) * _of_classes(prior)
     return ((p - floor) / (1 - _FLOOR)).clamp_min(0.0)
 
 
 def label_frequencies(mass: Tensor, smoothing: float) -> Tensor:
-    """Class frequencies (C+1,), of sum 1, of summed label weights (C+1,), net of smoothing."""
-    net = (mass.double() - smoothing / len(mass) * mass.double().sum()).clamp_min(0.0)
-    return net / net.sum()
+    """Class frequencies (..., C+1), of sum 1, of summed label weights, net of smoothing."""
+    mass = mass.double()
+    net = (mass - smoothing / mass.shape[-1] * mass.sum(-1, keepdim=True)).clamp_min(0.0)
+    return net / net.sum(-1, keepdim=True)
 
 
 def _of_classes(prior: Tensor) -> Tensor:
@@ -130,11 +136,12 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
     h = exponents(params, x @ params.w.mT.contiguous())  # (B, P+1)
     tiny = torch.finfo(h.dtype).tiny
     prior = params.p.sum(-1)
-    log_prior = prior.log()[..., None, :]  # −inf for a component without weight
+    log_share = params.share.clamp_min(tiny).log()[..., None, :]
+    log_prior = prior.log()[..., None, :] - log_share  # −inf for a component without weight
     labels = params.p[..., :-1] / prior.clamp_min(tiny)[..., None]  # (P+1, C)
     score, losses = torch.empty_like(h), []
     for slope in (math.exp(-log_t) for log_t in LOG_T):
-        torch.add(log_prior, h, alpha=slope, out=score)
+        torch.add(log_share + slope * log_prior, h, alpha=slope, out=score)
         if gaps is not None:
             lift, _ = gaps.over(params, slope)
             score[..., 1:].index_add_(-2, gaps.rows, lift)
@@ -144,6 +151,22 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
         losses.append(-(q * log_p).sum(-1).double())
     found: NDArray[np.float64] = torch.stack(losses, -1).cpu().numpy()
     return found
+
+
+def mean_shares(params: Parameters, p: Tensor, rows: Batch) -> Tensor:
+    """Mean shares (..., P+1) of the components in some of the rows, with class weights p."""
+    n_rows = rows.x.shape[-2]
+    some = torch.arange(0, n_rows, -(-n_rows // MEAN_OF), device=rows.x.device)
+    x = take_rows(rows.x, some) if rows.x.ndim == 2 else rows.x[..., some, :]
+    x, gaps = split(x)
+    h = exponents(params, x @ params.w.mT.contiguous())
+    if gaps is not None:
+        h[..., 1:].index_add_(-2, gaps.rows, gaps.over(params)[0])
+    share = (p.sum(-1).to(h).log()[..., None, :] + h).softmax(-1)
+    weight = rows.sample_weight
+    weight = torch.ones_like(share[..., 0]) if weight is None else weight[..., some]
+    mean = (weight[..., None, :] @ share)[..., 0, :] / weight.sum(-1, keepdim=True)
+    return mean.clamp_min(_LEAST_SHARE)
 
 
 def posterior_temperature(losses: NDArray[np.float64], weight: NDArray[np.float64]) -> float:

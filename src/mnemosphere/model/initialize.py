@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from mnemosphere.model.class_reading import label_shares
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant
 
@@ -12,6 +15,14 @@ from mnemosphere.numerics.bessel import inverse_mean_resultant
 PROBE_ROWS = 2048
 _LEAST_OF_CLASS = 5  # memories of a class before others have more in proportion
 _ROWS_OF_A_MEAN = 32  # enough for a start
+
+
+class Start(NamedTuple):
+    """Memories to train from."""
+
+    w: Tensor  # (P, N) unit rows
+    labels: Tensor | None = None  # (P, C+1) mean labels of the rows of each
+    classes: Tensor | None = None  # (P, C) the class in which each started
 
 
 def class_by_class(targets: Tensor, *, generator: torch.Generator) -> Tensor:
@@ -32,69 +43,82 @@ def class_by_class(targets: Tensor, *, generator: torch.Generator) -> Tensor:
 
 def within_classes(
     x: Tensor, targets: Tensor, n_memories: int, *, generator: torch.Generator, steps: int = 4
-) -> tuple[Tensor, Tensor]:
-    """(memories (P, N), their labels (P, C+1)): spherical k-means among the rows of each class.
+) -> Start:
+    """Spherical k-means among the rows of each class.
 
-    x: (n, N) unit rows without gaps. Each class has at least `_LEAST_OF_CLASS` memories where there
-    are as many for each, and beyond that memories in proportion to its rows. With fewer memories
-    than classes, k-means goes over all rows, and a label is the mean of those of its rows.
+    x: (n, N) unit rows without gaps. A row counts in every class that it has weight for, in proportion.
+    Each class has at least `_LEAST_OF_CLASS` memories where there are as many for each, and beyond
+    that memories in proportion to its rows. With fewer memories than classes, k-means goes over
+    all rows, and classes are those of the labels.
     """
     # One draw for all rows: neither the names nor the order of classes matter.
     order = torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)
-    label = targets.argmax(1).masked_fill_(targets.sum(1) <= 0, targets.shape[1])[order]
-    present, at = (part.tolist() for part in _first_places(label))
-    classes = [y for _, y in sorted(zip(at, present, strict=True)) if y < targets.shape[1]]
-    if n_memories < len(classes) or not classes:
-        groups = [(order, n_memories)]
-    else:
-        rows = [order[label == y] for y in classes]
-        groups = [*zip(rows, _per_class([*map(len, rows)], n_memories), strict=True)]
-    found = [_few_steps(x, targets, own, k, generator, steps) for own, k in groups if k > 0]
-    return torch.cat([w for w, _ in found]), torch.cat([q for _, q in found])
+    targets = targets[order].to(x.dtype)
+    share = label_shares(targets)  # (n, C)
+    outside = (share.sum(1, keepdim=True) <= 0) & (targets.sum(1, keepdim=True) > 0)
+    share = torch.cat([share, outside.to(share)], 1)
+    rows = [of.nonzero()[:, 0] for of in share.T]  # of each column
+    present = sorted((y for y, own in enumerate(rows) if len(own)), key=lambda y: int(rows[y][0]))
+    if n_memories < len(present) or not present:
+        some = slice(_ROWS_OF_A_MEAN * n_memories)
+        w, of = _few_steps(
+            x[order[some]], torch.ones_like(order[some]), n_memories, generator, steps
+        )
+        labels = _mean_labels(of, targets[some])
+        return Start(w, labels, label_shares(labels))
+    mass = [float(share[:, y].sum()) for y in present]
+    found = []
+    for y, k in zip(
+        present, _per_class([len(rows[y]) for y in present], mass, n_memories), strict=True
+    ):
+        own = rows[y][: _ROWS_OF_A_MEAN * k]
+        w, of = _few_steps(x[order[own]], share[own, y], k, generator, steps)
+        column = torch.nn.functional.one_hot(torch.full((k,), y, device=x.device), share.shape[1])
+        found.append((w, _mean_labels(of, targets[own]), column[:, :-1].to(w)))
+    return Start(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
-def _first_places(label: Tensor) -> tuple[Tensor, Tensor]:
-    """(the distinct labels, the place of the first of each)."""
-    values, index = torch.unique(label, return_inverse=True)
-    places = torch.arange(len(label), device=label.device)
-    first = torch.full((len(values),), len(label), device=label.device)
-    return values, first.scatter_reduce(0, index, places, "amin")
+def _mean_labels(of: Tensor, q: Tensor) -> Tensor:
+    """Mean labels (k, C+1) of rows with labels q (n, C+1), by their weights in each cluster (n, k)."""
+    mass = of.sum(0)[:, None]
+    return torch.where(mass > 0, of.T @ q / torch.where(mass > 0, mass, 1.0), q.mean(0))
 
 
-def _per_class(count: list[int], n_memories: int) -> list[int]:
-    """How many memories each class has: a few each, the others in proportion to rows."""
+def _per_class(count: list[int], mass: list[float], n_memories: int) -> list[int]:
+    """How many memories each class has: a few each, the others in proportion to its mass of rows."""
     least = min(_LEAST_OF_CLASS, n_memories // len(count))
     found = [min(least, c) for c in count]
     left = n_memories - sum(found)
-    exact = [own + left * c / sum(count) for own, c in zip(found, count, strict=True)]
+    exact = [own + left * m / sum(mass) for own, m in zip(found, mass, strict=True)]
     found = [int(e) for e in exact]
-    rest = sorted(range(len(count)), key=lambda k: (found[k] - exact[k], -count[k]))
+    rest = sorted(range(len(count)), key=lambda k: (found[k] - exact[k], -mass[k]))
     for k in rest[: n_memories - sum(found)]:
         found[k] += 1
     return found
 
 
 def _few_steps(
-    x: Tensor, targets: Tensor, rows: Tensor, k: int, generator: torch.Generator, steps: int
+    x: Tensor, weight: Tensor, k: int, generator: torch.Generator, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """K-means of some rows from the first k of them, each moved to their mean; mean labels."""
-    own, q = x[rows[: _ROWS_OF_A_MEAN * k]], targets[rows[: _ROWS_OF_A_MEAN * k]]
-    first = from_data(own, k, generator=generator, order=torch.arange(len(own), device=x.device))
-    mean = (torch.ones(1, len(own), dtype=x.dtype, device=x.device) @ own) / len(own)
+    """K-means of weighted rows from the first k of them, each moved to their mean: (w, weights (n, k))."""
+    weight = weight.to(x.dtype)[:, None]
+    first = from_data(x, k, generator=generator, order=torch.arange(len(x), device=x.device))
+    mean = weight.T @ x / weight.sum()
     if k == 1:
-        return _directions(mean), q.mean(0, keepdim=True)
-    w = _directions(first + mean)
+        return _directions(mean, first), weight
+    w = _directions(first + mean, first)
     for _ in range(1 + steps):
-        nearest = (own @ w.T.contiguous()).argmax(1)  # else slow
-        of = torch.nn.functional.one_hot(nearest, k).to(w)  # (n, k)
-        w = _directions(of.T @ own + 1e-3 * w)
-    mass = of.sum(0)[:, None]
-    return w, torch.where(mass > 0, of.T @ q / mass.clamp_min(1), q.mean(0))
+        nearest = (x @ w.T.contiguous()).argmax(1)  # else slow
+        of = weight * torch.nn.functional.one_hot(nearest, k)  # (n, k)
+        w = _directions(of.T @ x + 1e-3 * w, w)
+    return w, of
 
 
-def _directions(x: Tensor) -> Tensor:
+def _directions(x: Tensor, otherwise: Tensor) -> Tensor:
+    """Rows x (k, N) over their norms; the other ones where opposite rows have left nothing."""
     norm = sphere.norms(x, keepdim=True)
-    return x / norm.clamp_min(torch.finfo(x.dtype).tiny)
+    some = norm > 8 * torch.finfo(x.dtype).eps
+    return torch.where(some, x / torch.where(some, norm, 1.0), otherwise)
 
 
 def from_data(

@@ -80,6 +80,11 @@ class Parameters(Components):
         return self.beta_eff
 
     @property
+    def share(self) -> Tensor:
+        """Mean shares of the components: their weights, of a mixture that was trained as a density."""
+        return self.p.sum(-1)
+
+    @property
     def offset(self) -> Tensor:
         """The log of Ω_N(β)/Ω_N(0), which normalizes the density of a memory."""
         return log_omega_ratio(self.beta, self.n_features)

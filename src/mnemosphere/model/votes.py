@@ -4,10 +4,14 @@ Every memory μ, and the uniform component 0 if there is one, votes with its sha
 
     P(y|x) = Σ_γ s_γ(x) g_γy,    s_γ ∝ weight_γ exp(h_γ),    h_μ = slope·⟨w^μ, x⟩ − offset,    h_0 = 0.
 
-The temperature T says how many memories have a say: slope and offset are those of training over T. β suits the
-density of the rows, and that need not suit their classes. Without a uniform component the offset cancels. A
-row without direction gets the class frequencies of the training rows: weights that were trained to tell
-classes apart need not sum to them.
+The temperature T says how many memories have a say. β suits the density of the rows, and that need not suit
+their classes. With m_γ the mean share of a component in the training rows, all that distinguishes a row from
+the average of them is divided by T:
+
+    s_γ ∝ m_γ (weight_γ exp(h_γ)/m_γ)^(1/T)    with weight and h of training.
+
+So at a high temperature every row gets the class frequencies, whatever weights the training has found. Without
+a uniform component the offset cancels. A row without direction gets the class frequencies of the training rows.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from mnemosphere.numerics import sphere
 
 __all__ = ["Mixture", "Votes"]
 
-_TENSORS = ("w", "p", "slope", "offset", "prior")
+_TENSORS = ("w", "p", "slope", "offset", "prior", "share")
 
 
 @dataclass(frozen=True)
@@ -36,23 +40,26 @@ class Votes(Components):
     slope: Tensor  # () of the exponents: the trained one over the temperature
     offset: Tensor  # () of the exponents of memories, against that of the uniform component
     prior: Tensor  # (C+1,) class frequencies, of sum 1
+    share: Tensor  # (P+1,) mean share of each component in the training rows
     temperature: float = 1.0
     varsigma: float = 1.0  # ς of training: slope/ς is the slope of what a row leaves unknown
 
     @classmethod
     def of(
         cls, params: Parameters, p: Tensor | None = None, temperature: float = 1.0,
-        prior: Tensor | None = None,
+        prior: Tensor | None = None, share: Tensor | None = None,
     ) -> Self:  # fmt: skip
         """Votes of trained parameters at a temperature.
 
-        p: class weights in place of theirs; prior: class frequencies, if not the sums of p.
+        p: class weights in place of theirs; prior: class frequencies, if not the sums of p; share: mean shares
+        of the components, if not their weights.
         """
         p = params.p if p is None else p.to(params.p)
         prior = p.sum(-2) if prior is None else (prior / prior.sum()).to(p)
         uniform = p[..., 0, :].sum(-1) > 0
         offset = torch.where(uniform, params.offset, 0.0)
-        votes = cls(params.w, p, params.slope, offset, prior, varsigma=params.varsigma)
+        share = p.sum(-1) if share is None else share.to(p)
+        votes = cls(params.w, p, params.slope, offset, prior, share, varsigma=params.varsigma)
         return votes.at(temperature)
 
     @property
@@ -77,8 +84,15 @@ class Votes(Components):
     def at(self, temperature: float) -> Self:
         """The same votes at another temperature."""
         ratio = self.temperature / temperature
+        p = self.p
+        if not torch.equal(self.weights, self.share):
+            p = p * (self.weights / self.share)[..., None].pow(ratio - 1).nan_to_num(0.0)
+            p = p / p.sum((-2, -1), keepdim=True)
         return self.replace(
-            slope=self.slope * ratio, offset=self.offset * ratio, temperature=float(temperature)
+            p=p,
+            slope=self.slope * ratio,
+            offset=self.offset * ratio,
+            temperature=float(temperature),
         )
 
     def trained(self) -> Parameters:
@@ -106,6 +120,8 @@ class Votes(Components):
         sphere.check(w, "memories")
         if self.prior.shape != p.shape[1:]:
             raise ValueError(f"votes for {p.shape[1]} columns have {len(self.prior)} frequencies")
+        if self.share.shape != p.shape[:1] or not bool(((self.share > 0) | (p.sum(1) == 0)).all()):
+            raise ValueError("votes need a mean share above 0 for each component with weight")
         for part in (p, self.prior):
             if not bool((part >= 0).all()) or not abs(float(part.double().sum()) - 1) <= 1e-3:
                 raise ValueError("class weights and frequencies of votes must be >= 0 and sum to 1")

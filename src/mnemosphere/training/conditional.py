@@ -17,6 +17,7 @@ from torch import Tensor
 from mnemosphere.data.dataset import Dataset
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.class_reading import label_shares
+from mnemosphere.model.initialize import Start
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
@@ -26,22 +27,26 @@ from mnemosphere.training.noise import SphereNoise
 __all__ = ["class_targets", "fit_conditional", "start_conditional"]
 
 START_BETA = 20.0  # moderately soft votes on the unit sphere, whatever its dimension
+START_PART = 0.003  # of the class frequencies in the label of a memory at the start
 SMOOTHING = 0.02  # of labels among the C classes: keeps weights of separable rows finite
 START_ROWS = 50_000  # rows that memories start on
 STEPS = 80  # of Adam; trials of a choice take half of them
 
 
-def start_conditional(w: Tensor, labels: Tensor, *, beta: float | None) -> Parameters:
-    """Memories w (P, N) with labels (P, C+1), each its commonest class alone.
+def start_conditional(start: Start, mass: Tensor, *, beta: float | None) -> Parameters:
+    """Memories of one class each; classes together weigh as much as in the rows.
 
-    With fewer memories than classes each keeps the labels that it has.
+    Steps multiply class weights, and by little: so each memory begins with a small part of every class, and
+    the start knows the class frequencies. mass: label weights of all rows (C+1,).
     """
-    labels = torch.cat([labels[:, :-1], torch.zeros_like(labels[:, -1:])], 1)
-    if len(w) >= labels.shape[1] - 1:
-        labels = torch.nn.functional.one_hot(labels.argmax(1), labels.shape[1]).to(w)
-    p = torch.cat([torch.zeros_like(labels[:1]), labels / labels.sum()])
-    start = torch.as_tensor(START_BETA if beta is None else beta).to(w)
-    return Parameters(w=w, p=p, beta=start, varsigma=1.0, p_h=p.sum(1), p_q=p.sum(0))
+    w, _, classes = start
+    assert classes is not None
+    frequencies = mass[:-1] / mass[:-1].sum()
+    soft = (1 - START_PART) * classes + START_PART * frequencies  # (P, C)
+    p = soft * (frequencies / soft.sum(0).clamp_min(torch.finfo(w.dtype).tiny))
+    p = torch.nn.functional.pad(p, (0, 1, 1, 0))
+    slope = torch.as_tensor(START_BETA if beta is None else beta).to(w)
+    return Parameters(w=w, p=p, beta=slope, varsigma=1.0, p_h=p.sum(1), p_q=p.sum(0))
 
 
 def class_targets(targets: Tensor) -> Tensor:
@@ -73,15 +78,15 @@ def fit_conditional(
     place of that number. beta None: learned.
     """
     rows = dataset.sample(START_ROWS, generator=generator)
-    w, labels = initialize.within_classes(
+    start = initialize.within_classes(
         rows.filled().x, rows.targets, n_memories, generator=generator
     )
     n_rows = dataset.n_rows
     adam = (solver or Adam()).resolve(n_rows, learn_beta=beta is None, device=dataset.device)
     passes = max_iter or adam.passes(n_rows, longer * STEPS)
     result = fit(
-        start_conditional(w, labels, beta=beta), dataset.with_targets(class_targets),
-        adam.scheduled(n_rows, passes), rule=objectives.conditional, max_iter=passes,
+        start_conditional(start, dataset.label_mass().to(start.w), beta=beta),
+        dataset.with_targets(class_targets), adam.scheduled(n_rows, passes), rule=objectives.conditional, max_iter=passes,
         generator=generator, callbacks=callbacks,
         noise=SphereNoise(noise) if noise > 0 else None,
     )  # fmt: skip

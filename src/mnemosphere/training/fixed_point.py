@@ -192,7 +192,7 @@ class FixedPoint(Solver):
         )
         return params, {**state, "row_multipliers": rows, "col_multipliers": cols}
 
-    def label_counts(self, state: SolverState, n_rows: int) -> Tensor:
+    def label_counts(self, state: SolverState, n_rows: float) -> Tensor:
         """Label weights of the rows that each component answers for, (P+1, C+1), in rows."""
         p_bar = state["p_bar"]
         return p_bar * (n_rows / p_bar.sum().clamp_min(torch.finfo(p_bar.dtype).tiny))

@@ -19,6 +19,7 @@ from torch import Tensor
 from mnemosphere.data.dataset import Dataset
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.initialize import Start
 from mnemosphere.model.m_step import share_out, with_labels
 from mnemosphere.model.memory_graph import sharing_temperature
 from mnemosphere.model.objectives import LabelRule
@@ -80,9 +81,9 @@ def fit_joint(
     first = n_memories if growth is None else min(growth, n_memories)
     uniform = usual_uniform_weight(n_memories) if uniform_weight is None else uniform_weight
     rows = dataset.sample(START_ROWS, generator=generator)
-    w, labels = start_memories(rows, first, own_labels=own_labels, generator=generator)
+    start = start_memories(rows, first, own_labels=own_labels, generator=generator)
     params = start_joint(
-        w, labels, rows, varsigma=varsigma, beta=beta,
+        start, rows, varsigma=varsigma, beta=beta,
         uniform_weight=uniform * first / n_memories,  # splitting leaves it alone: right at the end
         learned_weights=learned, mass=dataset.label_mass(),
     )  # fmt: skip
@@ -124,17 +125,16 @@ def usual_uniform_weight(n_memories: int) -> float:
 
 def start_memories(
     rows: Batch, n_memories: int, *, own_labels: bool, generator: torch.Generator
-) -> tuple[Tensor, Tensor | None]:
-    """(memories (P, N), labels): k-means within the classes, or random rows without labels."""
+) -> Start:
+    """K-means within the classes, or random rows without labels."""
     x = rows.filled().x
     if own_labels:
         return initialize.within_classes(x, rows.targets, n_memories, generator=generator)
-    return initialize.from_data(x, n_memories, generator=generator), None
+    return Start(initialize.from_data(x, n_memories, generator=generator))
 
 
 def start_joint(
-    w: Tensor,
-    labels: Tensor | None,
+    start: Start,
     rows: Batch,
     *,
     varsigma: float | None,
@@ -145,13 +145,14 @@ def start_joint(
 ) -> Parameters:
     """Parameters of a joint model to train from.
 
-    w (P, N) with labels (P, C+1); labels None: uninformative class weights. varsigma None:
+    Without labels class weights are uninformative. varsigma None:
     that of `shared_varsigma`. beta None: the one that fits the memories.
     learned_weights: those of memories follow the labels; else they are equal. rows: all of them,
     or a sample; mass: label weights (C+1,) of all rows.
     """
     if varsigma is not None and varsigma < _NO_VARSIGMA:
         raise ValueError(f"varsigma must lie in [{_NO_VARSIGMA}, 1], got {varsigma}")
+    w, labels, _ = start
     x = rows.filled().x
     if varsigma is None:
         varsigma = shared_varsigma(w, x[:_PROBED], beta)
@@ -159,8 +160,7 @@ def start_joint(
     probe = x[: initialize.PROBE_ROWS]
     slope = initialize.estimate_beta(w, probe, varsigma) if beta is None else beta
     if mass is None:
-        weight = rows.sample_weight
-        mass = rows.targets.sum(0) if weight is None else weight @ rows.targets
+        mass = rows.label_mass()
     mass = mass.to(w) + (mass.sum() == 0)  # without labels, every class is as good as any
     uniform = usual_uniform_weight(len(w)) if uniform_weight is None else uniform_weight
     params = from_memories(

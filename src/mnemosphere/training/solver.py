@@ -65,7 +65,7 @@ class Solver(ABC):
         """What is left to do after the last `batch` of a pass over n_rows."""
         return params, state
 
-    def label_counts(self, state: SolverState, n_rows: int) -> Tensor | None:
+    def label_counts(self, state: SolverState, n_rows: float) -> Tensor | None:
         """Label weights of the rows that each component answers for, where the state has them."""
         return None
 

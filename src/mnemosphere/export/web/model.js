@@ -330,9 +330,18 @@ function weights(p, C) {
   return out;
 }
 
+/** Class weights p ((P+1)·C) when the temperature is divided by `ratio`; share: see model/votes.py. */
+function tempered(p, share, ratio, C) {
+  if (ratio === 1) return p;
+  const factor = weights(p, C).map((w, m) => (w > 0 ? (w / share[m]) ** (ratio - 1) : 0));
+  const out = Float64Array.from(p, (v, i) => v * factor[(i / C) | 0]);
+  const total = out.reduce((a, b) => a + b, 0);
+  return out.map((v) => v / total);
+}
+
 /** One set of memories: votes, which decide, and the density; and the knobs that a page can turn. */
 class Model {
-  /** stored: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, varsigma, prior (C+1), temperature }; density { w
+  /** stored: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, varsigma, prior (C+1), share (P+1), temperature }; density { w
       (Q·N), or null for those of the votes, p, slope, offset, varsigma }; standing; floor. */
   constructor(stored, nClasses) {
     this.own = stored.votes;
@@ -354,7 +363,7 @@ class Model {
     const ratio = this.own.temperature / this.temperature;
     this.slope = this.own.slope * ratio;
     this.offset = this.own.offset * ratio;
-    this.p = reweighted(this.own.p, this.nColumns, odds);
+    this.p = reweighted(tempered(this.own.p, this.own.share, ratio, this.nColumns), this.nColumns, odds);
     this.weight = weights(this.p, this.nColumns);
     this.prior = reweighted(this.own.prior, this.nColumns, odds);
     return this;

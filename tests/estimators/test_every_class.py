@@ -1,0 +1,121 @@
+"""Every class keeps its weight: on its own training rows, no model is worse than the class frequencies.
+
+Rows repeat with mixed labels, and in most designs one class is nowhere the commonest.
+"""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mnemosphere as mn
+from mnemosphere import interpret
+
+
+def _tenth():
+    """A tenth of the rows of every cell is of the other class."""
+    return np.repeat([[0, 0], [0, 1], [1, 0], [1, 1.0]], 30, 0), np.arange(120) % 10 // 9
+
+
+def _coin():
+    """Labels by chance in a factorial design of three factors."""
+    cells = np.array(list(itertools.product([0, 1], repeat=3)), float)
+    return np.repeat(cells, 10, 0), np.tile([0, 1], 40)
+
+
+def _levels():
+    """A category of five levels as indicators, four classes that have nothing to do with it."""
+    rng = np.random.default_rng(0)
+    return np.eye(5)[np.arange(120) % 5], rng.permutation(np.repeat([0, 1, 2, 3], [60, 36, 18, 6]))
+
+
+def _few():
+    """Ten distinct rows of eight numbers, each with both labels."""
+    return np.repeat(np.random.default_rng(1).normal(size=(10, 8)), 4, 0), np.tile([0, 0, 0, 1], 10)
+
+
+DESIGNS = {"tenth": _tenth, "coin": _coin, "levels": _levels, "few": _few}
+SETTINGS = {
+    "default": {},
+    "no search": {"search": None},
+    "joint": {"objective": "joint", "search": None},
+    "joint, no smoothing": {"objective": "joint", "search": None, "label_smoothing": 0.0},
+    "fewer memories than classes": {"n_memories": 1, "search": None},
+    "SGD": {"solver": "sgd", "n_memories": 4, "normalize": "standard"},
+    "SGD, conditional": {
+        "solver": "sgd", "n_memories": 4, "objective": "conditional", "normalize": "standard"
+    },
+    "growth": {"growth": 1, "n_memories": 6, "normalize": "standard"},
+    **{kind: {"normalize": kind, "search": None} for kind in ("unit", "center", "whitened", "circles")},
+}  # fmt: skip
+
+
+def check_law(model, X, y, weight=None):
+    """Log-loss at most .02 above that of the frequencies; no class impossible where its rows are."""
+    weight = np.ones(len(y)) if weight is None else weight
+    share = np.bincount(y, weight) / weight.sum()
+    own = model.predict_proba(X)[np.arange(len(y)), y]
+    assert own.min() > 1e-6
+    assert weight @ -np.log(own) / weight.sum() < -share @ np.log(share) + 0.02
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_no_model_is_worse_than_the_class_frequencies(design, setting):
+    X, y = DESIGNS[design]()
+    kind = SETTINGS[setting].get("normalize")
+    if kind in ("unit", "center"):  # a row of one number all over has no direction
+        some = np.ptp(X, 1) > 0
+        X, y = X[some], y[some]
+    for seed in (0, 1):
+        check_law(mn.DAMClassifier(random_state=seed, **SETTINGS[setting]).fit(X, y), X, y)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_streams(design):
+    X, y = (np.concatenate([part] * 5) for part in DESIGNS[design]())
+    order = np.random.default_rng(0).permutation(len(y))
+    model = mn.DAMClassifier(random_state=0, search=None)
+    for part in np.array_split(order, 5):
+        model.partial_fit(X[part], y[part], classes=np.unique(y))
+    check_law(model, X, y)
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_files(tmp_path, design, objective):
+    X, y = DESIGNS[design]()
+    frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
+    frame.assign(y=y).sample(frac=1, random_state=0).to_csv(tmp_path / "rows.csv", index=False)
+    model = mn.DAMClassifier(random_state=0, search=None, objective=objective)
+    check_law(model.fit(mn.Dataset.open(tmp_path / "rows.csv", label="y")), frame, y)
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_soft_labels_and_weights(design, objective):
+    X, y = DESIGNS[design]()
+    cells, index = np.unique(X, axis=0, return_inverse=True)
+    soft = np.zeros((len(cells), y.max() + 1))
+    np.add.at(soft, (index, y), 1.0)
+    settings = {"random_state": 0, "search": None, "objective": objective}
+    total = soft.sum(1)
+    model = mn.DAMClassifier(**settings).fit(cells, soft / total[:, None], sample_weight=total)
+    check_law(model, X, y)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    check_law(mn.DAMClassifier(**settings).fit(X, y, sample_weight=weight), X, y, weight)
+
+
+@pytest.mark.parametrize("settings", [{}, {"search": None}, {"objective": "joint"}])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_radius_is_infinite_only_if_no_row_at_all_gets_another_class(design, settings):
+    X, y = DESIGNS[design]()
+    model = mn.DAMClassifier(random_state=0, **settings).fit(X, y)
+    if not np.isfinite(interpret.certified_radius(model.model_, X).radius).all():
+        far = (
+            np.random.default_rng(0).normal(size=(5000, X.shape[1]))
+            * 10.0 ** np.arange(-2, 3)[:, None, None]
+        )
+        answers = np.concatenate([model.predict(part) for part in far])
+        assert len(np.unique(answers)) == 1
