@@ -105,7 +105,9 @@ class Votes(Components):
             raise ValueError(f"votes must be of one precision and device, got {kinds}")
         sphere.check(w, "memories")
         if self.prior.shape != p.shape[1:]:
-            raise ValueError(f"votes for {p.shape[1]} columns have {len(self.prior)} frequencies")
+            raise ValueError(
+                f"votes for {p.shape[1]} columns have frequencies {tuple(self.prior.shape)}"
+            )
         for part in (p, self.prior):
             if not bool((part >= 0).all()) or not abs(float(part.double().sum()) - 1) <= 1e-3:
                 raise ValueError("class weights and frequencies of votes must be >= 0 and sum to 1")
