@@ -160,7 +160,6 @@ def test_imports_are_at_the_top():
             f"{module.where} imports {name} late" for name in late
             if name.split(".")[0] not in OPTIONAL
             and not name.startswith(NEED_ONE)
-            and "_kernel" not in name  # Triton's
         ]  # fmt: skip
     assert found == []
 

@@ -8,16 +8,22 @@ from typing import ParamSpec
 
 import torch
 
-from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.fitted import FittedModel
 from mnemosphere.model.kernel import log_joint
+from mnemosphere.schema import Array, check_tensors
 
 _PROBED = 8  # memories whose probabilities must be numbers
 _P = ParamSpec("_P")
+_MULTIPLIERS = {
+    "col_multipliers": Array("C"), "row_multipliers": Array("Q"), "passes": Array(low=0),
+}  # fmt: skip
 
 
 def check_model(model: FittedModel) -> FittedModel:
     """The model; ValueError where its parts do not fit together, or its answers are no numbers."""
+    if model.normalizer.kind not in NORMALIZATIONS:
+        raise ValueError(f"normalize is {model.normalizer.kind!r}")
     votes, density, features = model.votes.check(), model.density.check(), model.features
     given, n_classes = model.normalizer, len(model.classes)
     numbers = {name: t.cpu() for name, t in given.to_tensors().items()}
@@ -45,10 +51,43 @@ def check_model(model: FittedModel) -> FittedModel:
         or (model.labels is not None and model.labels.max(initial=0) >= n_classes)
     ):  # fmt: skip
         raise ValueError(f"its labels are none of {n_classes} clusters")
+    _check_parts(model)
     scores = (log_joint(m, m.w[:_PROBED]) for m in (model.precise_votes, votes, density))
     if not all(bool(torch.isfinite(each).all()) for each in scores):
         raise ValueError("probabilities of its own memories are not finite")
     return model
+
+
+def _check_parts(model: FittedModel) -> None:
+    """ValueError unless exemplars, held-out scores, examples and stream are of this model."""
+    votes, density, n_classes = model.votes, model.density, len(model.classes)
+    if model.classes.ndim != 1 or len({*model.classes.tolist()}) < n_classes:
+        raise ValueError("its labels are not different values")
+    if model.is_joint and votes.n_memories != density.n_memories:
+        raise ValueError("its votes and its density have other memories")
+    if model.exemplars is not None and len(model.exemplars.typical) != votes.n_memories:
+        raise ValueError(f"it has typical rows of {len(model.exemplars.typical)} memories")
+    if model.lineage is not None and len(model.lineage.models) != model.lineage.n_levels:
+        raise ValueError("the tree of splits lacks the model of a level")
+    held = model.calibration
+    if held is not None and max(held.predicted.max(initial=-1), held.right.max(initial=-1) - 1) >= (
+        n_classes
+    ):
+        raise ValueError("its held-out rows have classes that it does not know")
+    added = model.examples
+    if added is not None:
+        check_model(added.base)
+        same = added.base.classes.tolist() == model.classes.tolist()
+        if not same or added.columns.max() > n_classes or len(added.texts) != len(added.x):
+            raise ValueError("its examples are none of its classes")
+        if added.x.shape[1] != votes.n_features:
+            raise ValueError(f"its examples have {added.x.shape[1]} coordinates")
+    if model.stream is not None:
+        (P, N), (Q, C), dtype = density.w.shape, density.p.shape, str(density.w.dtype)[6:]
+        sums = {"w_bar": Array("P N", dtype), "p_bar": Array("Q C", dtype, low=0)}
+        check_tensors(model.stream.state, sums | _MULTIPLIERS, {"P": P, "N": N, "Q": Q, "C": C})
+        if not model.stream.late <= {*model.classes.tolist()}:
+            raise ValueError("its stream has classes that it does not know")
 
 
 def checked(edit: Callable[_P, FittedModel]) -> Callable[_P, FittedModel]:

@@ -198,7 +198,9 @@ class FittedEncoder:
 
     def stored(self, X: Any) -> StoredRows:
         """Images as they are stored, (n, pixels), checked."""
-        rows = StoredRows.of(self.features.check(flat_images(X, self.image_shape)[0]), self.device)
+        rows = StoredRows.of(
+            self.features.numbers_of(flat_images(X, self.image_shape)[0]), self.device
+        )
         return rows.check_finite(self.features.names)
 
     def encode(self, images: StoredRows, out: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from dataclasses import dataclass, field
 from numbers import Number
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.encoding import Encoding, collected, is_float, is_frame, written
 from mnemosphere.data.rows import StoredRows, as_given
 from mnemosphere.data.texts import PACKAGED, TextEncoder, texts_of
-from mnemosphere.schema import warn_user
+from mnemosphere.schema import Array, Range, warn_user
 
 _PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -45,14 +45,25 @@ class Line(NamedTuple):
 class Features:
     """Columns as training had them, and the numbers that they become."""
 
-    n_columns: int
+    n_columns: Annotated[int, Range(1)]
     columns: tuple[str, ...] | None = None  # their names, of a frame
     encoding: Encoding | None = None  # of a frame whose columns are not all numbers
     named: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
     owner: str = "DAMClassifier"  # the estimator that messages speak of
     encoder: TextEncoder | None = None  # of texts, which are then the only column
-    # (3, N) least and largest number in training, and 1 if all were whole; None if unknown
-    observed: NDArray[np.float64] | None = field(default=None, compare=False)
+    # least and largest number in training, and 1 if all were whole; None if unknown
+    observed: Annotated[NDArray[np.float64], Array("3 N")] | None = field(
+        default=None, compare=False
+    )
+
+    def check(self) -> Self:
+        """Raise ValueError unless all that names columns names the same; return self."""
+        told = None if self.encoding is None else tuple(c.name for c in self.encoding.columns)
+        if self.columns is not None and len(self.columns) != self.n_columns:
+            raise ValueError(f"it has {len(self.columns)} names for {self.n_columns} features")
+        if told is not None and told != self.columns:
+            raise ValueError("the names of columns and of their encoding differ")
+        return self
 
     @property
     def names(self) -> list[str] | None:
@@ -117,7 +128,7 @@ class Features:
             name = None if _are_vectors(X) else texts_of(X)[1]
             columns = None if name is None else (name,)
             found = cls(1, columns, owner=owner, encoder=TextEncoder.of(encoder))
-            return found, found.check(X)
+            return found, found.numbers_of(X)
         X = as_given(X)
         if isinstance(X, Tensor):
             _check_tensor(X)
@@ -133,7 +144,7 @@ class Features:
         columns = None if names is None else tuple(names.tolist())
         return cls(int(seen.n_features_in_), columns, encoding, owner=owner), rows
 
-    def check(self, X: Any) -> Any:
+    def numbers_of(self, X: Any) -> Any:
         """The numbers of other rows with these columns, as an array, a tensor or sparse rows."""
         if isinstance(X, FileDataset):
             raise TypeError(

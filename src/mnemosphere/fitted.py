@@ -12,11 +12,12 @@ like none of the memories: its class is that of the prior, its novelty 1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
@@ -40,6 +41,7 @@ from mnemosphere.model.scores import Scores
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics.bessel import log_omega
+from mnemosphere.schema import Array, Range
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
@@ -49,6 +51,7 @@ __all__ = [
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
+_LEAST = math.ulp(0.0)  # above 0
 _NAMED = 10  # classes that a model names of itself
 _DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
 
@@ -57,26 +60,42 @@ _DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
 class Calibration:
     """Scores of rows that were not trained on, sorted: rates, coverages, accuracies hold by them."""
 
-    scale: NDArray[np.float64]  # (3,) deviations of the reasons for rejection
-    novelty: NDArray[np.float64]  # (n,) novelty scores
-    rejection: NDArray[np.float64]  # (n,) rejection scores
-    label: NDArray[np.float64]  # (m,) −log P(y|x) of the labels that are known
-    # (n,) places of their predicted classes, in the order of rejection
-    predicted: NDArray[np.int64]
-    right: NDArray[np.int64]  # (n,) whether that is their label, in the same order; −1: no label
-    outside: NDArray[np.float64]  # (k,) rejection scores of rows out of scope
-    temperature: float = 1.0  # at which the scores were taken
+    scale: Annotated[Floats, Array("3", low=_LEAST)]  # deviations of the reasons for rejection
+    novelty: Annotated[Floats, Array("n", wild=True)]  # novelty scores
+    rejection: Annotated[Floats, Array("n", wild=True)]  # rejection scores
+    label: Annotated[Floats, Array("m")]  # −log P(y|x) of the labels that are known
+    # places of their predicted classes, in the order of rejection
+    predicted: Annotated[NDArray[np.int64], Array("n", "int64", low=-1)]
+    # whether that is their label, in the same order; −1: no label
+    right: Annotated[NDArray[np.int64], Array("n", "int64", low=-1)]
+    outside: Annotated[Floats, Array("k", wild=True)]  # rejection scores of rows out of scope
+    temperature: Annotated[float, Range(_LEAST)] = 1.0  # at which the scores were taken
+
+    def check(self) -> Self:
+        """Raise ValueError unless the scores are sorted; return self."""
+        for scores in (self.novelty, self.rejection, self.label, self.outside):
+            if (scores[1:] < scores[:-1]).any():
+                raise ValueError("held-out scores are not sorted")
+        return self
 
 
 @dataclass(frozen=True)
 class Exemplars:
     """The training rows that memories answer for."""
 
-    typical: NDArray[np.int64]  # (P, 3) numbers of rows, most typical first; −1 where there is none
-    support: NDArray[np.float64]  # (P,) summed share in the votes, in units of rows
+    # numbers of rows, most typical first; −1 where there is none
+    typical: Annotated[NDArray[np.int64], Array("P 3", "int64", low=-1)]
+    # summed share in the votes, in units of rows
+    support: Annotated[Floats, Array("P", low=0, nan=True)]
     names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
-    # (P, N) mean numbers of the rows that a memory stands for, by its shares; NaN if there are none
-    means: NDArray[np.float64] | None = None
+    # mean numbers of the rows that a memory stands for, by its shares; NaN if there are none
+    means: Annotated[Floats, Array("P N", nan=True)] | None = None
+
+    def check(self) -> Self:
+        """Raise ValueError unless there is a name for each typical row; return self."""
+        if self.names is not None and self.names.shape != self.typical.shape:
+            raise ValueError(f"row names are of shape {self.names.shape}")
+        return self
 
     @property
     def shown(self) -> NDArray[Any]:
@@ -109,8 +128,8 @@ class Examples:
     """Rows that were added to a model without training, and the model before."""
 
     base: FittedModel
-    x: Tensor  # (m, N) unit rows in double precision
-    columns: NDArray[np.int64]  # (m,) the columns of their classes
+    x: Annotated[Tensor, Array("m N")]  # unit rows in double precision
+    columns: Annotated[NDArray[np.int64], Array("m", "int64", low=0)]  # those of their classes
     texts: list[str | None]  # of m rows
 
 
@@ -123,7 +142,8 @@ class Record:
     status: str = "given"
     converged: bool = False
     search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
-    novelty_spread: float | None = None  # standard deviation of novelty scores of training rows
+    # standard deviation of novelty scores of training rows
+    novelty_spread: Annotated[float, Range(_LEAST, 1e300)] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,18 +200,18 @@ class FittedModel:
       temperature 0.888, calibrated for rejection
     """
 
-    kind: str
+    kind: Literal["classifier", "clusterer"]
     votes: Votes
     density: Parameters
     normalizer: Normalizer
     features: Features
     classes: NDArray[Any]
     calibration: Calibration | None = None
-    smoothing: float = 0.0
-    objective: str = "joint"
+    smoothing: Annotated[float, Range(0, 1)] = 0.0
+    objective: Literal["joint", "conditional"] = "joint"
     learns_beta: bool = True
-    label_mass: Tensor | None = None
-    labels: NDArray[np.int64] | None = None
+    label_mass: Annotated[Tensor, Array("C", None, low=0)] | None = None
+    labels: Annotated[NDArray[np.int64], Array("n", "int64", low=0)] | None = None
     exemplars: Exemplars | None = None
     examples: Examples | None = None
     lineage: Lineage | None = None
@@ -337,7 +357,7 @@ class FittedModel:
         """X as numbers, NaN where a feature is not known; ValueError for anything else."""
         if isinstance(X, StoredRows):  # of a data set that was checked
             return X.on(self.device)
-        stored = StoredRows.of(self.features.check(X), self.device)
+        stored = StoredRows.of(self.features.numbers_of(X), self.device)
         return stored.check_finite(self.features.names, gaps=stored.is_dense)
 
     def completed(self, X: Any) -> StoredRows:

@@ -1,25 +1,39 @@
-"""What a file may hold, said once: each check raises ValueError that names the field; warnings."""
+"""What a file may hold: dataclasses as plain values and tensors, by their annotations; warnings.
+
+`take_apart` and `put_together` know numbers, texts, tensors, arrays, dataclasses, and lists, tuples, sets and
+mappings of them. What a type cannot say stands beside it, as in `Annotated[int, Range(1)]` or `Annotated[Tensor,
+Array("P N")]`, or in a method `check` of the class. Only classes that annotations name are made, and what is not as
+annotated raises ValueError that names the field.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import json
 import math
 import types
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-Check = Callable[[Any, str], None]
+Scalar = bool | int | float | str
+_UNIONS = (Union, types.UnionType)
 _DEEPEST = 32
 _NESTED = frozenset([list, dict])
+_LARGEST = 2**53  # whole number
 _LONGEST = 100_000  # characters of a text
 _SHOWN = 40
 _FLOATS = ("float32", "float64")
+_LABEL_KINDS = "biufUO"
+_MOST_BYTES = 1 << 28  # of an array of labels
 _SHOWN_BY: set[tuple[int, int, str]] = set()  # calls of the user's, and the warning that they gave
 _OURS = {"mnemosphere", "sklearn", "joblib", "torch"}
 
@@ -27,120 +41,182 @@ _OURS = {"mnemosphere", "sklearn", "joblib", "torch"}
 def _refuse(value: Any, name: str, expected: str) -> None:
     got = repr(value)
     got = got if len(got) <= _SHOWN else got[:_SHOWN] + "…"
-    raise ValueError(f"{name} is {got}, expected {expected}")
+    raise ValueError(f"{name or 'header'} is {got}, expected {expected}")
 
 
-# Plain values.
+@dataclass(frozen=True)
+class Range:
+    """A number in [low, high]."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def check(self, value: float, name: str, sizes: Mapping[str, int]) -> None:
+        """Raise ValueError unless the number is so."""
+        if not self.low <= value <= self.high:
+            _refuse(value, name, f"a number from {self.low} to {self.high}")
 
 
-def number(low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> Check:
-    """A number in [low, high]; above: low is left out. Never NaN."""
-
-    def check(value: Any, name: str) -> None:
-        real = type(value) is float or type(value) is int  # no truth value
-        if not real or not low <= value <= high or (above and value == low):
-            _refuse(value, name, f"a number from {low} to {high}")
-
-    return check
+@functools.cache
+def _fields(kind: Any) -> dict[str, Any]:
+    """The annotations of the fields that a file holds."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        f.name: hints[f.name] for f in dataclasses.fields(kind) if f.metadata.get("saved", True)
+    }
 
 
-def whole(low: int = 0, high: int = 2**53) -> Check:
-    """A whole number in [low, high]."""
-
-    def check(value: Any, name: str) -> None:
-        if type(value) is not int or not low <= value <= high:
-            _refuse(value, name, f"a whole number from {low}")
-
-    return check
+def _split(hint: Any) -> tuple[Any, list[Any]]:
+    """(the type, what else is said of it) of an annotation."""
+    kind, *limits = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    return kind, limits
 
 
-def text(value: Any, name: str) -> None:
-    """A text that is not longer than texts are."""
-    if not isinstance(value, str) or len(value) > _LONGEST:
-        _refuse(value, name, "a text")
+def _item_hints(hint: Any, n: int) -> list[Any]:
+    """Annotations of n items of a list, a set or a tuple."""
+    inner = get_args(hint)
+    return list(inner) if get_origin(hint) is tuple and inner[-1] is not ... else [inner[0]] * n
 
 
-def flag(value: Any, name: str) -> None:
-    """True or false."""
-    if not isinstance(value, bool):
-        _refuse(value, name, "true or false")
+def _below(name: str, key: object) -> str:
+    return f"{name}.{key}" if name else str(key)
 
 
-def one_of(*allowed: object) -> Check:
-    """One of these values."""
-
-    def check(value: Any, name: str) -> None:
-        if not any(type(value) is type(one) and value == one for one in allowed):
-            _refuse(value, name, f"one of {allowed}")
-
-    return check
-
-
-def maybe(inner: Check) -> Check:
-    """None, or what `inner` takes."""
-
-    def check(value: Any, name: str) -> None:
-        if value is not None:
-            inner(value, name)
-
-    return check
-
-
-def items(inner: Check, least: int = 0) -> Check:
-    """A list of at least so many of what `inner` takes."""
-
-    def check(value: Any, name: str) -> None:
-        if not isinstance(value, list) or len(value) < least:
-            _refuse(value, name, "a list")
-        try:
-            for item in value:
-                inner(item, name)
-        except ValueError:  # say which
-            for i, item in enumerate(value):
-                inner(item, f"{name}[{i}]")
-
-    return check
+def take_apart(hint: Any, value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
+    """Plain values as JSON holds them; arrays go to `tensors`, by names such as votes.w."""
+    hint, _ = _split(hint)
+    if value is None or isinstance(value, Scalar):
+        return value
+    if get_origin(hint) in _UNIONS:
+        hint = next(kind for kind in get_args(hint) if kind is not types.NoneType)
+        return take_apart(hint, value, tensors, name)
+    if hint == NDArray[Any]:
+        return _labels_out(value)
+    if isinstance(value, Tensor | np.ndarray):
+        tensors[name] = torch.as_tensor(value).detach().cpu()
+        return None
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        parts = {k: (h, getattr(value, k)) for k, h in _fields(hint).items()}
+    elif isinstance(value, dict):
+        inner = Any if hint is Any else get_args(hint)[1]
+        parts = {k: (inner, item) for k, item in value.items()}
+    elif isinstance(value, list | tuple | frozenset):
+        items = sorted(value, key=repr) if isinstance(value, frozenset) else value
+        hints = [Any] * len(value) if hint is Any else _item_hints(hint, len(value))
+        pairs = enumerate(zip(hints, items, strict=True))
+        return [take_apart(h, item, tensors, _below(name, k)) for k, (h, item) in pairs]
+    else:
+        return value.item()  # NumPy's number
+    return {k: take_apart(h, item, tensors, _below(name, k)) for k, (h, item) in parts.items()}
 
 
-def mapping(fields: Mapping[str, Check]) -> Check:
-    """A mapping with these fields and no others."""
-    return lambda value, name: check_fields(value, fields, name)
+def put_together(hint: Any, plain: Any, tensors: Mapping[str, Tensor], name: str = "") -> Any:
+    """Undo `take_apart`; ValueError where something is missing, unknown, or not as annotated."""
+    left = dict(tensors)
+    found = _read(hint, plain, left, name, {})
+    if left:
+        raise ValueError(f"the tensor {min(left)!r} is unknown")
+    return found
 
 
-def check_fields(value: Any, fields: Mapping[str, Check], name: str = "header") -> None:
-    """Raise unless `value` is a mapping with these fields and no others."""
-    if not isinstance(value, dict):
-        _refuse(value, name, "a mapping")
-    for key, check in fields.items():
-        if key not in value:
-            raise ValueError(f"{key!r} is missing in {name}")
-        check(value[key], key)
-    unknown = value.keys() - fields.keys()
-    if unknown:
-        raise ValueError(f"{name} has {min(unknown)!r}, which is unknown")
+def _read(hint: Any, plain: Any, left: dict[str, Tensor], name: str, sizes: dict[str, int]) -> Any:
+    """One value, whose tensors are taken out of `left`; sizes: by the letters of arrays."""
+    kind, limits = _split(hint)
+    found = _value(kind, plain, left, name, sizes)
+    for limit in limits:
+        limit.check(found, name, sizes)
+    return found
 
 
-def scalars(value: Any, name: str) -> None:
-    """A mapping of any names to numbers, texts and truth values."""
-    if not isinstance(value, dict):
-        _refuse(value, name, "a mapping")
-    checks = {str: text, bool: flag}
-    for key, item in value.items():
-        checks.get(type(item), number())(item, f"{name}.{key}")
+def _value(kind: Any, plain: Any, left: dict[str, Tensor], name: str, sizes: dict[str, int]) -> Any:
+    origin = get_origin(kind)
+    if origin in _UNIONS:
+        absent = plain is None and not any(f"{key}.".startswith(f"{name}.") for key in left)
+        if absent and types.NoneType in get_args(kind):
+            return None
+        kinds = [one for one in get_args(kind) if one is not types.NoneType]
+        return _read(
+            next((k for k in kinds if k is type(plain)), kinds[0]), plain, left, name, sizes
+        )
+    if kind is Any:
+        return plain
+    if kind == NDArray[Any]:
+        return _labels_in(plain, name)
+    if kind is Tensor or origin is np.ndarray:
+        if plain is not None or name not in left:
+            raise ValueError(f"the tensor {name!r} is missing")
+        tensor = left.pop(name)
+        return tensor if kind is Tensor else tensor.numpy()
+    if origin is Literal and plain not in get_args(kind):
+        _refuse(plain, name, f"one of {get_args(kind)}")
+    if origin in (list, tuple, frozenset):
+        hints = _item_hints(kind, len(plain)) if isinstance(plain, list) else []
+        if not isinstance(plain, list) or len(hints) != len(plain):
+            _refuse(plain, name, "a list")
+        pairs = enumerate(zip(hints, plain, strict=True))
+        return origin(_read(h, item, left, _below(name, k), sizes) for k, (h, item) in pairs)
+    if origin is dict or dataclasses.is_dataclass(kind):
+        return _mapping(kind, plain, left, name, sizes)
+    return plain if origin is Literal else _scalar(kind, plain, name)
 
 
-def records_of(kind: type) -> Check:
-    """A list of mappings with the fields of a dataclass of numbers and texts, as annotated."""
-    hints = get_type_hints(kind)
-    fields = {field.name: _annotated(hints[field.name]) for field in dataclasses.fields(kind)}
-    return items(mapping(fields))
+def _mapping(
+    kind: Any, plain: Any, left: dict[str, Tensor], name: str, sizes: dict[str, int]
+) -> Any:
+    """A dictionary, or a dataclass, in which letters for sizes are its own."""
+    if not isinstance(plain, dict):
+        _refuse(plain, name, "a mapping")
+    if get_origin(kind) is dict:
+        inner = get_args(kind)[1]
+        return {k: _read(inner, v, left, _below(name, k), sizes) for k, v in plain.items()}
+    hints, own = _fields(kind), {}
+    for key in sorted(plain.keys() ^ hints.keys()):
+        raise ValueError(f"{_below(name, key)!r} is {'missing' if key in hints else 'unknown'}")
+    sizes = {}
+    for key, hint in hints.items():
+        own[key] = _read(hint, plain[key], left, _below(name, key), sizes)
+    found = kind(**own)
+    return found.check() if hasattr(found, "check") else found
 
 
-def _annotated(hint: Any) -> Check:
-    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    (kind,) = (member for member in members if member is not types.NoneType)
-    check = {int: whole(-(2**53)), float: number(), str: text, bool: flag}[kind]
-    return maybe(check) if types.NoneType in members else check
+def _scalar(kind: Any, plain: Any, name: str) -> Any:
+    if kind is float and type(plain) is int and abs(plain) <= _LARGEST:
+        plain = float(plain)
+    if type(plain) is not kind or plain != plain or (kind is int and abs(plain) > _LARGEST):
+        _refuse(plain, name, f"a value of type {kind.__name__}")
+    if kind is str and len(plain) > _LONGEST:
+        _refuse(plain, name, f"at most {_LONGEST} characters")
+    return plain
+
+
+def _labels_out(labels: NDArray[Any]) -> dict[str, Any]:
+    """Labels with what is needed to get the same array back."""
+    values = labels.tolist()
+    if labels.dtype.kind not in _LABEL_KINDS or not all(
+        isinstance(v, Scalar) for v in labels.ravel().tolist()
+    ):
+        raise ValueError(
+            f"labels of dtype {labels.dtype} cannot be saved: use numbers, strings or booleans"
+        )
+    return {"dtype": labels.dtype.str, "values": json.loads(json.dumps(values))}
+
+
+def _labels_in(plain: Any, name: str) -> NDArray[Any]:
+    """Undo `_labels_out`; ValueError where these are no labels."""
+    own = put_together(dict[str, Any], plain, {}, name)
+    told, values = str(own.get("dtype"))[:20], own.get("values")
+    try:
+        dtype, size = np.dtype(own["dtype"]), np.array(values, dtype=object).size
+        if dtype.kind not in _LABEL_KINDS or not 0 <= dtype.itemsize * size <= _MOST_BYTES:
+            raise ValueError
+        labels = np.array(values, dtype=dtype)
+    except (KeyError, MemoryError, OverflowError, SyntaxError, TypeError, ValueError) as error:
+        raise ValueError(f"{name} is no array of dtype {told!r}") from error
+    # The same values and not others that NumPy makes of them.
+    known = all(isinstance(v, Scalar) for v in labels.ravel().tolist())
+    if not (known and labels.ndim and len(own) == 2 and labels.tolist() == values):
+        raise ValueError(f"{name} has values that are not of dtype {told!r}")
+    return labels
 
 
 def check_depth(value: Any) -> None:
@@ -161,7 +237,7 @@ def check_depth(value: Any) -> None:
 class Array:
     """An array of finite numbers: its sizes by letters, its type, its range.
 
-    A letter whose size is not given may have any.
+    A letter whose size is not given has that of the array where it occurs first.
     """
 
     shape: str = ""  # one letter or number per axis, such as "P N" or "P 3"
@@ -169,9 +245,11 @@ class Array:
     low: float = -math.inf
     optional: bool = False
     nan: bool = False  # whether NaN may stand for what is not known
+    wild: bool = False  # whether infinities may be there
 
-    def check(self, tensor: Tensor, name: str, sizes: Mapping[str, int]) -> None:
-        """Raise ValueError unless the tensor is so."""
+    def check(self, array: Tensor | NDArray[Any], name: str, sizes: dict[str, int]) -> None:
+        """Raise ValueError unless the array is so; sizes of new letters are noted."""
+        tensor = torch.as_tensor(array)
         axes, own = self.shape.split(), str(tensor.dtype).removeprefix("torch.")
         kinds = _FLOATS if self.dtype is None else (self.dtype,)
         fits = own in kinds and len(axes) == tensor.ndim
@@ -184,10 +262,11 @@ class Array:
                 f"{name} is {tuple(tensor.shape)} of {own}, expected ({shape}) of "
                 f"{' or '.join(kinds)}"
             )
+        sizes |= dict(zip(axes, tensor.shape, strict=True))
         known = tensor[tensor == tensor] if self.nan else tensor
-        if known.numel() and not (  # NaN is in no range
-            self.low <= float(known.min()) > -math.inf and float(known.max()) < math.inf
-        ):
+        least, most = (float(known.min()), float(known.max())) if known.numel() else (0.0, 0.0)
+        finite = self.wild or (least > -math.inf and most < math.inf)
+        if known.numel() and not (self.low <= least and finite):  # NaN is in no range
             raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
 
 
@@ -196,14 +275,11 @@ def check_tensors(
     arrays: Mapping[str, Array],
     sizes: Mapping[str, int] = types.MappingProxyType({}),
 ) -> None:
-    """Raise ValueError unless these tensors are there, as described, and no others.
-
-    A letter whose size is not given has that of the array where it occurs first.
-    """
+    """Raise ValueError unless these tensors are there, as described, and no others."""
+    known = dict(sizes)
     for name, array in arrays.items():
         if name in tensors:
-            array.check(tensors[name], name, sizes)
-            sizes = dict(zip(array.shape.split(), tensors[name].shape, strict=True)) | {**sizes}
+            array.check(tensors[name], name, known)
         elif not array.optional:
             raise ValueError(f"the tensor {name!r} is missing")
     unknown = tensors.keys() - arrays.keys()

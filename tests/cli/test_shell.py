@@ -3,12 +3,13 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 import mnemosphere
+from mnemosphere.cli import app
 from mnemosphere.cli.shell import describe, printable
 
-COMMANDS = ["demo", "train", "predict", "evaluate", "explain", "cluster", "recall", "plot", "explore",
-            "export"]  # fmt: skip
+COMMANDS = list(typer.main.get_command(app).commands)
 HEAVY = {"torch", "sklearn", "numpy", "pandas", "matplotlib", "scipy"}
 
 

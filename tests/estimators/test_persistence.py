@@ -107,7 +107,7 @@ def test_header_is_readable_by_anyone(saved):
     """Plain JSON in the metadata of a plain safetensors file."""
     with safe_open(saved, framework="np") as file:
         meta = json.loads(file.metadata()["mnemosphere"])
-        assert file.get_tensor("p").shape == (8, len(meta["classes"]["values"]) + 1)
+        assert file.get_tensor("votes.p").shape == (8, len(meta["classes"]["values"]) + 1)
     assert meta["format"] == "mnemosphere-model"
     assert meta["version"] == 7
     assert meta["estimator"] == "DAMClassifier"

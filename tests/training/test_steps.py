@@ -11,6 +11,7 @@ from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.objectives import Unsupervised, joint
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.products import operands
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fit import fit
@@ -99,6 +100,24 @@ def test_replayed_steps_are_the_plain_ones(problem, device, weighted, solver, ru
     for name, tensor in state_a.items():
         torch.testing.assert_close(tensor, state_b[name], rtol=1e-8, atol=1e-11)
     assert float(case.params.beta) == float(params.beta)  # what came in is left alone
+
+
+@pytest.mark.parametrize("solver", CAPTURED)
+def test_replayed_steps_take_bfloat16_operands(problem, device, solver):
+    case = problem(13, rows=101, memories=13)
+    to = {"dtype": torch.float32, "device": torch.device(device)}
+    params, batch = case.params.to(**to), Batch(case.x[:23].to(**to), case.targets[:23].to(**to))
+    found = {}
+    for precision in ("bfloat16", "float32"):
+        for kind in (Steps, CapturedSteps):
+            steps = kind(params, solver.start(params), solver, joint)
+            with operands(precision):
+                for _ in range(2):
+                    steps(batch, 23 / 101, seeded(1))
+            found[precision, kind] = steps.read()[0].w
+    plain, replayed = found["bfloat16", Steps], found["bfloat16", CapturedSteps]
+    torch.testing.assert_close(replayed, plain, rtol=1e-4, atol=1e-5)
+    assert not torch.equal(replayed, found["float32", CapturedSteps])
 
 
 def test_what_was_read_is_not_written_again(problem, device):

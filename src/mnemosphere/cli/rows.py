@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import mnemosphere
-from mnemosphere import schema
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.data import tables
@@ -34,16 +33,16 @@ from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.files import RawRows, ahead, column_names
 from mnemosphere.encoder import image_shape, two_layers
 from mnemosphere.machine import available_memory
-from mnemosphere.schema import warn_user
+from mnemosphere.schema import Range, check_depth, put_together, warn_user
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _MOSTLY = 0.5  # share of missing values from which on the last column is hardly the label
 _MOST_HELD_OUT = 20_000
 # What commands read of the data in the record of a run, where it is there.
 _NOTED = {
-    "name": schema.text, "checksum": schema.text, "label": schema.maybe(schema.text),
-    "test_fraction": schema.number(0, 1), "seed": schema.whole(),
-    "image_shape": schema.maybe(schema.items(schema.whole(1))), "id": schema.maybe(schema.text),
+    "name": str, "checksum": str, "label": str | None, "id": str | None,
+    "test_fraction": Annotated[float, Range(0, 1)], "seed": Annotated[int, Range(0)],
+    "image_shape": list[Annotated[int, Range(1)]] | None,
 }  # fmt: skip
 
 
@@ -483,9 +482,9 @@ def _record(path: Path) -> dict[str, Any]:
         return {}
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        schema.check_depth(record)
-        noted = {k: v for k, v in record.get("data", {}).items() if k in _NOTED}
-        schema.check_fields(noted, {k: _NOTED[k] for k in noted}, "data")
+        check_depth(record)
+        for key, value in record.get("data", {}).items():
+            put_together(_NOTED.get(key, Any), value, {}, key)
     except (AttributeError, RecursionError, ValueError) as error:
         reason = one_line(error)[:200]
         raise ValueError(f"{path} is damaged ({reason}): train again, or move it away") from error

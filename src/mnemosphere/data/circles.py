@@ -17,12 +17,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Annotated, Self
 
 import torch
 from torch import Tensor
 
 from mnemosphere.data.files import Chunks
+from mnemosphere.schema import Array
 
 __all__ = ["Circles"]
 
@@ -37,10 +38,11 @@ _COORDINATES = 512  # of all columns together, at most: two harmonics each are a
 class Circles:
     """Ranks of the values of each column, and how many harmonics it has."""
 
-    knots: Tensor  # (N, K) float64 values, ascending; the last one again if a column has fewer
-    ranks: Tensor  # (N, K) float64 their ranks, in (0, 1)
-    mass: Tensor  # (N, K) float64 shares of the training rows nearest to each knot
-    harmonics: Tensor  # (N,) float64, whole; 0: a constant column
+    # values, ascending; the last one again if a column has fewer
+    knots: Annotated[Tensor, Array("N K")]
+    ranks: Annotated[Tensor, Array("N K")]  # their ranks, in (0, 1)
+    mass: Annotated[Tensor, Array("N K")]  # shares of the training rows nearest to each knot
+    harmonics: Annotated[Tensor, Array("N")]  # whole; 0: a constant column
 
     @classmethod
     def fit(cls, rows: Chunks, weight: Tensor | None = None) -> Self:

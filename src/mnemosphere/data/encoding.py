@@ -18,23 +18,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mnemosphere.machine import need
-from mnemosphere.schema import check_fields, items, one_of, text, warn_user, whole
+from mnemosphere.schema import Range, warn_user
 
 _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out")
 _FORMATS = ("", "decimal comma", "day first", "month first", "year first")
-_FIELDS = {
-    "name": text, "kind": one_of(*_KINDS), "categories": items(text), "rare": items(text),
-    "length": whole(1), "format": one_of(*_FORMATS),
-}  # fmt: skip
-# What a model file holds of an encoding.
-COLUMNS = items(lambda value, name: check_fields(value, _FIELDS, name))
 _BLANKS = ("", "?", "-", ".", "*", "na", "n/a", "nan", "none", "null", "unknown", "missing")
 _FEW_ROWS = 20  # below, a value that occurs once says nothing about its column
 _RARE = 200  # a category is kept that has at least one row in so many
@@ -153,8 +147,14 @@ class Column:
     kind: str
     categories: tuple[str, ...] = ()  # of a category, in order
     rare: tuple[str, ...] = ()  # those that count as none of these, the most frequent first
-    length: int = 1  # of a list
+    length: Annotated[int, Range(1)] = 1  # of a list
     format: str = ""  # how a numeral or a date is written, unless as in Python
+
+    def check(self) -> Self:
+        """Raise ValueError unless kind and format are known ones; return self."""
+        if self.kind not in _KINDS or self.format not in _FORMATS:
+            raise ValueError(f"column {self.name!r} is a {self.kind!r} written as {self.format!r}")
+        return self
 
     @property
     def is_pair(self) -> bool:
@@ -274,16 +274,6 @@ class Encoding:
                     values = np.where(where, values, frame.iloc[:, k].astype(object))
                 frame[frame.columns[k]] = list(values) if column.kind == "list" else values
         return frame
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """As plain values."""
-        return [asdict(column) for column in self.columns]
-
-    @classmethod
-    def from_json(cls, stored: Sequence[dict[str, Any]]) -> Self:
-        """Undo `to_json`."""
-        lists = ("categories", "rare")
-        return cls(tuple(Column(**{**c, **{k: tuple(c[k]) for k in lists}}) for c in stored))
 
 
 def written(value: float, kind: str = "number") -> str:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Annotated, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from mnemosphere.data.encoding import is_missing
 from mnemosphere.machine import how_to_install
+from mnemosphere.schema import Range
 
 PACKAGED = "wordllama"
 _PROBES = (
@@ -38,9 +39,10 @@ class TextEncoder:
     """An encoder as a model knows it."""
 
     name: str
-    n_numbers: int  # of a vector
+    n_numbers: Annotated[int, Range(1)]  # of a vector
     fingerprint: tuple[float, ...]
-    given: Any = field(default=None, compare=False, repr=False)  # as the user passed it
+    # as the user passed it
+    given: Any = field(default=None, compare=False, repr=False, metadata={"saved": False})
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is cached

@@ -232,7 +232,7 @@ def _of_all_rows(
 def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:
     """The rows as the model takes them; ValueError at once if the columns are not its own."""
     nothing = RawRows(torch.full((1, source.n_features), torch.nan), torch.zeros(1))
-    model.features.check(source.files.given(nothing).x)
+    model.features.numbers_of(source.files.given(nothing).x)
     return (_as_taken(model, source, raw) for raw in ahead(source.files.with_gaps().pieces()))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -191,7 +191,12 @@ def begin(
 
 
 def fitted_model(
-    kind: str, settings: Mapping[str, Any], learned: Learned, trained: Trained, X: Any, **more: Any
+    kind: Literal["classifier", "clusterer"],
+    settings: Mapping[str, Any],
+    learned: Learned,
+    trained: Trained,
+    X: Any,
+    **more: Any,
 ) -> FittedModel:
     """The model of a fit, checked, with the training rows that its memories stand for."""
     prepared, result = learned.prepared, trained.result

@@ -1,4 +1,4 @@
-"""Layer −1: what other packages ask of a GPU, and the kernels and graphs that run there."""
+"""Layer −1: what other packages ask of a GPU, and the graphs that run there."""
 
 from __future__ import annotations
 

@@ -26,11 +26,11 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu import fused_pass, on_gpu
+from mnemosphere.gpu import on_gpu
 from mnemosphere.machine import core_cache
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
-from mnemosphere.model.gaps import Gaps, has_gaps, lift_of, split
+from mnemosphere.model.gaps import Gaps, lift_of, split
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product
@@ -42,7 +42,7 @@ from mnemosphere.numerics.bessel import mean_resultant
 # stays in the cache of its core where that is large; in a small one none of enough rows would.
 _CHUNK_ELEMENTS, _CHUNK_ON_GPU = 1 << 20, 1 << 25
 _LARGE_CACHE = 1 << 21  # bytes
-_FEW_MEMORIES = 256  # up to so many, small products are up to four times as fast in that order
+_FEW_MEMORIES = 256  # on a processor; up to so many, products are faster with p transposed
 
 
 def chunk_rows(n_memories: int, device: torch.device) -> int:
@@ -57,10 +57,7 @@ def chunk_rows(n_memories: int, device: torch.device) -> int:
 def chunks(n_rows: int, n_memories: int, device: torch.device) -> Iterator[slice]:
     """Slices that cut n_rows into chunks of bounded size, all about as large."""
     n_chunks = max(1, -(-n_rows // chunk_rows(n_memories, device)))
-    return _cut(n_rows, max(1, -(-n_rows // n_chunks)))
-
-
-def _cut(n_rows: int, step: int) -> Iterator[slice]:
+    step = max(1, -(-n_rows // n_chunks))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
@@ -121,7 +118,6 @@ class _Forward(NamedTuple):
     operand: Tensor  # (B, N) the rows as the large products take them, 0 in their gaps
     gaps: Gaps | None
     expected: Tensor | None  # (R, P) c: the memories expect c·w in the gaps
-    labels: None = None  # no rule was taken at once
 
 
 class _Pass:
@@ -139,40 +135,16 @@ class _Pass:
         self.p = params.p[..., 1:, :]
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
         self.floor = least_density(self.p.dtype)
-        few = not on_device and self.p.shape[-2] <= _FEW_MEMORIES
-        self.p_t = self.p.mT.contiguous() if few else self.p.mT  # (C+1, P)
-        self.fused: fused_pass.FusedPass | None = None
-        if self.narrow and on_device and fused_pass.usable(len(self.p0)):
-            self.fused = fused_pass.FusedPass(
-                params.w, slope, self.p, self.p0, self.log_ratio, self.uniform, self.floor
-            )
-            self.scaled_w = self.fused.w[: params.n_memories].mT  # (N, P)
-            return
-        scaled_w = narrow(params.w, self.beta_eff) if self.narrow else self.beta_eff * params.w
-        self.scaled_w = scaled_w.mT if on_device else scaled_w.mT.contiguous()  # else slow
-        if on_device:
-            self.p_t = self.p.mT.contiguous()  # products with either are twice as fast this way
-            self.p = self.p_t.mT
+        w = self.beta_eff * params.w
+        w = narrow(w) if self.narrow else w
+        self.scaled_w = w.mT if on_device else w.mT.contiguous()  # (N, P); else slow
+        # Products with p and its transpose depend on their strides, up to a factor of four.
+        few = self.p.shape[-2] <= _FEW_MEMORIES
+        self.p_t = self.p.mT.contiguous() if on_device or few else self.p.mT  # (C+1, P)
+        self.p = self.p_t.mT if on_device else self.p
 
-    def chunks(self, n_rows: int) -> Iterator[slice]:
-        """Slices that cut the rows into chunks."""
-        if self.fused is None:
-            return chunks(n_rows, self.w.shape[-2], self.w.device)
-        return _cut(n_rows, self.fused.rows_per_chunk())
-
-    def forward(
-        self, x: Tensor, labeled: Batch | None = None, blend: float | None = None
-    ) -> _Forward | fused_pass.Half:
-        """One chunk; labeled, blend: the rule that kernels of a GPU can take at once."""
-        if self.fused is not None and not has_gaps(x):
-            labels = () if labeled is None else (labeled.targets, labeled.sample_weight, blend)
-            half = self.fused.forward(x, *labels)
-            if half is not None:
-                return half
-        return self.plain(x)
-
-    def plain(self, x: Tensor) -> _Forward:
-        """The same in plain operations."""
+    def forward(self, x: Tensor) -> _Forward:
+        """One chunk of rows."""
         x, gaps = split(x)
         operand = narrow(x) if self.narrow else x
         e = product(operand, self.scaled_w)  # (B, P)
@@ -191,14 +163,8 @@ class _Pass:
         log_joint = joint.log() - h0[..., None]
         return _Forward(e, e0, joint, log_joint, operand, gaps, expected)
 
-    def backward(
-        self, f: _Forward | fused_pass.Half, s: Tensor, ratio: Tensor, w_bar: Tensor
-    ) -> None:
+    def backward(self, f: _Forward, s: Tensor, ratio: Tensor, w_bar: Tensor) -> None:
         """Add to p_bar/p (C+1, P) and w̄ (P, N); e is done with afterwards."""
-        if isinstance(f, fused_pass.Half):
-            assert self.fused is not None
-            self.fused.backward(f, s, ratio, w_bar)
-            return
         add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
         r = f.e.mul_(product(s, self.p_t))  # (B, P)
         rows = f.operand
@@ -221,7 +187,7 @@ class LogJoint:
     def __call__(self, x: Tensor) -> Tensor:
         """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
         run, params = self._run, self._params
-        cuts = list(run.chunks(x.shape[-2]))
+        cuts = list(chunks(x.shape[-2], params.n_memories, params.w.device))
         if params.w.ndim > 2 or len(cuts) == 1:
             return run.forward(x).log_joint
         out = x.new_empty(x.shape[0], params.n_columns)
@@ -273,7 +239,7 @@ def class_shares(
     run = _Pass(params, batch.x)
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
         part = batch.take(rows)
-        f = run.plain(part.x)
+        f = run.forward(part.x)
         _, weights = rule(f.log_joint, part.targets)
         if part.sample_weight is not None:
             weights = weights * part.sample_weight[:, None]
@@ -306,20 +272,16 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     ratio = params.p.new_zeros(run.p.mT.shape)
     loss = torch.zeros_like(params.beta, dtype=torch.float64)
     n_rows = batch.x.shape[-2]
-    for part in [batch] if params.w.ndim > 2 else map(batch.take, run.chunks(n_rows)):
-        f = run.forward(part.x, part, rule.blend)
-        if f.labels is not None:
-            s, losses, uniform = f.labels
-            loss += losses.sum()
-            ratio0 += uniform.sum(0)[:, None]
-        else:
-            row_loss, weights = rule(f.log_joint, part.targets)
-            if part.sample_weight is not None:
-                weights = weights * part.sample_weight[..., None]
-                row_loss = row_loss * part.sample_weight
-            loss += row_loss.sum(-1, dtype=torch.float64)
-            s = weights / f.joint  # (B, C+1)
-            add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
+    cuts = chunks(n_rows, params.n_memories, params.w.device)
+    for part in [batch] if params.w.ndim > 2 else map(batch.take, cuts):
+        f = run.forward(part.x)
+        row_loss, weights = rule(f.log_joint, part.targets)
+        if part.sample_weight is not None:
+            weights = weights * part.sample_weight[..., None]
+            row_loss = row_loss * part.sample_weight
+        loss += row_loss.sum(-1, dtype=torch.float64)
+        s = weights / f.joint  # (B, C+1)
+        add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
         run.backward(f, s, ratio, w_bar)
         del f  # before the next chunk takes its place
     w_bar = w_bar.contiguous()

@@ -24,11 +24,6 @@ class LabelRule(Protocol):
         """Whether the weights are never negative and the loss has an exact lower bound."""
         ...
 
-    @property
-    def blend(self) -> float | None:
-        """λ of `JointConditional`, which GPU kernels know; None for any other rule."""
-        ...
-
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""
         ...
@@ -57,11 +52,6 @@ class JointConditional:
         """Only the joint likelihood has non-negative weights."""
         return self.conditional == 0.0
 
-    @property
-    def blend(self) -> float:
-        """λ."""
-        return self.conditional
-
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""
         given = targets.sum(-1)
@@ -83,7 +73,6 @@ class Marginal:
     """−log P(x): labels, if any, are not looked at."""
 
     supports_fixed_point: ClassVar[bool] = True  # the weights are the predictions
-    blend: ClassVar[None] = None
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""
@@ -100,7 +89,6 @@ class Unsupervised:
     """
 
     supports_fixed_point: ClassVar[bool] = False  # weights can be negative
-    blend: ClassVar[None] = None
     smoothing: float = 0.1
 
     def __post_init__(self) -> None:

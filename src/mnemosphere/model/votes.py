@@ -119,7 +119,9 @@ class Votes(Components):
             raise ValueError(f"votes must be of one precision and device, got {kinds}")
         sphere.check(w, "memories")
         if self.prior.shape != p.shape[1:]:
-            raise ValueError(f"votes for {p.shape[1]} columns have {len(self.prior)} frequencies")
+            raise ValueError(
+                f"votes for {p.shape[1]} columns have frequencies {tuple(self.prior.shape)}"
+            )
         if self.share.shape != p.shape[:1] or not bool(((self.share > 0) | (p.sum(1) == 0)).all()):
             raise ValueError("votes need a mean share above 0 for each component with weight")
         for part in (p, self.prior):
