@@ -138,7 +138,7 @@ USE = {
         lambda c: mn.interpret.name_features(c.model.model_, ["a", "b"]), r"names must have one entry for each of 5 features, got 2"),
     "rejection without held-out rows": (
         lambda c: mn.interpret.is_novel(c.model.model_, c.x),
-        r"not calibrated yet: call calibrate\(X, y\) with held-out rows first",
+        r"not calibrated since fit or the last edit of its votes: call calibrate\(X, y\) with",
     ),
     "too few rows for the rate of rejection": (
         lambda c: mn.interpret.is_novel(mn.interpret.calibrate(c.model.model_, c.x), c.x),

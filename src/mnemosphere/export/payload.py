@@ -169,8 +169,9 @@ def _rows(
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
     known, rejected = model.calibration, None
-    if known is not None and known.rejection.size:
-        rate = max(_REJECTED, 1 / (known.rejection.size + 1))
+    inside = 0 if known is None else int(np.isfinite(known.rejection).sum())
+    if inside:
+        rate = max(_REJECTED, 1 / (inside + 1))
         rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
     labels = None
     if y is not None and model.is_classifier:

@@ -249,7 +249,7 @@ def _edited(model: FittedModel, kept: Tensor, soft: Mapping[int, Tensor]) -> Fit
         w, own = density.w[kept], _settled(density.p, kept, smoothed)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
     edited = with_weights(model, votes.w[kept], p, w, own, prior)
-    return edited.replace(calibration=None, exemplars=behind)
+    return edited.replace(exemplars=behind)
 
 
 def _settled(p: Tensor, kept: Tensor, soft: Mapping[int, Tensor]) -> Tensor:
@@ -281,7 +281,7 @@ def with_weights(
     votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w))
     own = own.to(density_w)
     density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
-    return model.changed(votes, density, calibration=model.calibration, exemplars=model.exemplars)
+    return model.changed(votes, density, exemplars=model.exemplars)
 
 
 def _shared_out(p: Tensor, left: Tensor) -> Tensor:
