@@ -123,7 +123,7 @@ def test_calibrated_again_it_keeps_its_promises(calibrated, edit):
 
 def test_a_new_name_keeps_every_promise(calibrated):
     renamed = mn.as_estimator(interpret.rename_class(calibrated, 0, 9))
-    x, y = rows(50, np.random.default_rng(4))
+    x, _ = rows(50, np.random.default_rng(4))
     before = mn.as_estimator(calibrated)
     for name in ("rate", "accuracy", "per_class"):
         one, two = (PROMISES[name](model, x) for model in (before, renamed))
