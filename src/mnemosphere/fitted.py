@@ -318,9 +318,9 @@ class FittedModel:
         """log_joint of the votes, with all that rows share computed once."""
         return kernel.LogJoint(self.precise_votes)
 
-    def columns_of(self, y: Any) -> Tensor:
-        """The columns of p that these classes, or clusters, have, (n,)."""
-        return class_index(y, self.classes, self.device)[1]
+    def columns_of(self, y: Any, n_rows: int | None = None) -> Tensor:
+        """The columns of p that these classes, or clusters, have, (n,); n_rows: so many must be given."""
+        return class_index(y, self.classes, self.device, n_rows)[1]
 
     def restore(self, points: Tensor) -> Tensor:
         """Points of the sphere (…, M) as rows, in the features' units if possible, (…, N)."""

@@ -48,6 +48,8 @@ def payload(
     share. image_shape: (rows, columns) or (rows, columns, 3), None for tables; "auto": a
     square if rows have no names, no negative numbers and a square number of features.
     """
+    if X is None and y is not None:
+        raise ValueError("y needs the rows that it is about: pass X, too")
     texts = model.features.texts(X)
     chosen = packed = None
     if X is not None:

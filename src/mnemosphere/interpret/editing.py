@@ -138,16 +138,19 @@ def _prior_weights(
                 f"prior must name every class once, {names}, got {list(prior)}: "
                 "weights are relative, so pass all of them"
             )
-        index = as_numpy(model.columns_of(list(prior)))
-        weights = np.empty(len(names))
-        weights[index] = np.array(list(prior.values()), dtype=np.float64)
+        place = as_numpy(model.columns_of(list(prior))).tolist()
+        given: Any = [weight for _, weight in sorted(zip(place, prior.values(), strict=True))]
     else:
-        weights = as_numpy(prior).astype(np.float64)
+        given = prior
+    try:
+        weights = as_numpy(given).astype(np.float64)
+    except (TypeError, ValueError):
+        weights = np.zeros(0)  # not numbers
     if weights.shape != (len(names),) or not (
         np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0
     ):
         raise ValueError(
-            f"prior must be {len(names)} finite weights >= 0, not all 0, got {weights.tolist()}"
+            f"prior must be {len(names)} finite weights >= 0, not all 0, got {given!r:.80}"
         )
     return weights
 
