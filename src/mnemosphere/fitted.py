@@ -124,6 +124,8 @@ class Record:
     converged: bool = False
     search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
     novelty_spread: float | None = None  # standard deviation of novelty scores of training rows
+    # (k,) hashes of some training rows, so that they are not taken for held-out ones
+    trained_rows: NDArray[np.int64] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, repr=False)
@@ -230,7 +232,8 @@ class FittedModel:
         """The parameters as training left them: the density, or votes of the conditional likelihood."""
         if self.is_joint:
             return self.density
-        return self.votes.replace(p=without_floor(self.votes.p)).trained()
+        p = without_floor(self.votes.p)
+        return self.votes.replace(p=p / p.sum()).trained()  # an edit may leave less than the floor
 
     def with_trained(self, params: Parameters, temperature: float = 1.0) -> Self:
         """A copy with other trained parameters: what was found by the old ones no longer holds."""

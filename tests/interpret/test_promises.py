@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+import torch
 
 import mnemosphere as mn
 from mnemosphere import interpret
+from mnemosphere.data.rows import StoredRows, row_sketch, share_known
 from mnemosphere.export.payload import payload
 from quick_models import built
 
@@ -128,6 +131,56 @@ def test_a_new_name_keeps_every_promise(calibrated):
     for name in ("rate", "accuracy", "per_class"):
         one, two = (PROMISES[name](model, x) for model in (before, renamed))
         assert [9 if label == 0 else label for label in one] == two.tolist()
+
+
+# Held-out rows
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "clusters"])
+def test_rows_that_were_trained_on_are_no_held_out_rows(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    (x, y), (other, _) = rows(1500, rng), rows(1500, rng)
+    if kind == "sparse":
+        x, other = (sp.csr_array(np.where(part > -1, part, 0)) for part in (x, other))
+    make = mn.DAMClusterer if kind == "clusters" else mn.DAMClassifier
+    settings = {} if kind == "clusters" else {"search": None, "objective": "joint"}
+    model = make(3, normalize="unit", random_state=0, max_iter=2, **settings).fit(x, y)
+    model.save(tmp_path / "m.safetensors")
+    mixed = sp.vstack([x[:700], other[:800]]) if kind == "sparse" else np.r_[x[:700], other[:800]]
+    for found in (model, mn.load(tmp_path / "m.safetensors")):
+        for trained in (x, x[::-1][:200]):
+            with pytest.warns(UserWarning, match="most of these rows were trained on"):
+                found.calibrate(trained)
+        found.calibrate(other).calibrate(mixed)
+
+
+def test_rows_of_few_kinds_may_be_trained_on_and_held_out():
+    """Rows of a grid repeat: held-out ones are among the training rows, whatever one does."""
+    for n_cells in (7, 100, 1000, 10_000):
+        one, two = (np.random.default_rng(k).integers(n_cells, size=(1000, 1)) for k in range(2))
+        known, held = (StoredRows.of(x * [1.0, 2.0], torch.device("cpu")) for x in (one, two))
+        assert share_known(held, row_sketch(known)) < 0.5
+
+
+# Edits
+
+
+def test_memories_without_class_and_without_floor():
+    """An edit that leaves nothing to share out, and a model whose soft labels fell below the floor."""
+    alone = built(CENTERS[:1], [[0, 0, 0], [1, 1, 0]], beta=12.0).model_
+    once = interpret.relabel_memory(alone, 0, 1)
+    again = interpret.relabel_memory(once, 0, 1)
+    assert mn.as_estimator(again).predict_proba(CENTERS[:1])[0, 1] > 0.99
+    x, y = rows(90, np.random.default_rng(0))
+    labels = np.where(y == 0, mn.OUT_OF_SCOPE, y.astype(str))
+    clf = mn.DAMClassifier(6, objective="conditional", search=None, random_state=0).fit(x, labels)
+    fewer = interpret.without_memories(clf.model_, [0])
+    small = interpret.shrink(fewer, x[y > 0], labels[y > 0], n_memories=3)
+    assert float(small.votes.p.sum()) == pytest.approx(1.0, abs=1e-9)
+    assert mn.as_estimator(small).score(x[y > 0], labels[y > 0]) > 0.5
+    none = interpret.relabel_memory(alone, 0, None)
+    with pytest.raises(ValueError, match="every memory is of none of the classes: relabel one"):
+        interpret.shrink(none, x[y < 2], y[y < 2], n_memories=1)
 
 
 # Thresholds

@@ -100,7 +100,9 @@ def _weights(model: FittedModel, prior: str) -> dict[Any, float]:
     others = {name: part for name, part in frequencies.items() if name not in given}
     left, whole = 1 - math.fsum(given.values()), math.fsum(others.values())
     if others and left < 0:
-        raise ValueError(f"--prior gives some of the classes {1 - left:g} of 1: name all, or give less")
+        raise ValueError(
+            f"--prior gives some of the classes {1 - left:g} of 1: name all, or give less"
+        )
     return given | {name: left * part / (whole or 1.0) for name, part in others.items()}
 
 

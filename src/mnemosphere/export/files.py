@@ -133,6 +133,7 @@ ARRAYS: dict[str, Array] = {
     "label_mass": _optional("C", None, low=0),
     "labels": _optional("rows", "int32", low=0),  # of a clusterer
     "observed": _optional("3 numbers"),
+    "trained_rows": _optional("sketched", "int64"),
 }
 # Tensors of its parts, with names such as density.w; density, normalizer and lineage check their own.
 _HELD_OUT = {
@@ -244,6 +245,8 @@ def _model_out(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
         tensors["labels"] = torch.from_numpy(model.labels.astype(np.int32))
     if features.observed is not None:
         tensors["observed"] = torch.tensor(features.observed)
+    if model.record.trained_rows is not None:
+        tensors["trained_rows"] = torch.from_numpy(model.record.trained_rows)
     parts = {"density": model.density.to_tensors(), "normalizer": model.normalizer.to_tensors()}
     if model.is_joint:  # one set of memories
         del parts["density"]["w"]
@@ -404,7 +407,8 @@ def _model(
         lineage=Lineage.from_tensors(tree) if tree else None,
         stream=_stream(tensors, density, classes.tolist()),
         record=dataclasses.replace(
-            record, search=header["search"], novelty_spread=header["novelty_spread"]
+            record, search=header["search"], novelty_spread=header["novelty_spread"],
+            trained_rows=_arrays(tensors).get("trained_rows"),
         ),
         **trained_with(record.settings | {"objective": header["objective"]}),
     )  # fmt: skip

@@ -183,8 +183,11 @@ def shrink(
     3
     """
     check_whole(n_memories, "n_memories")
+    trained = model.trained
+    if model.is_classifier and not bool(trained.p[:, :-1].any()):
+        raise ValueError("every memory is of none of the classes: relabel one, then shrink")
     rows = model.labeled(X, y)
-    return model.with_trained(merge(model.trained, rows, int(n_memories), model.rule)[0])
+    return model.with_trained(merge(trained, rows, int(n_memories), model.rule)[0])
 
 
 @checked
@@ -291,10 +294,11 @@ def _shared_out(p: Tensor, left: Tensor) -> Tensor:
     """Rows p (k, C+1) with column sums `left`: memories keep their weights if zeros allow it.
 
     Memories of one class each have nothing to share out, so their weights change instead. If a class
-    is left with less than nothing, or without a memory, the rows stay as they are.
+    is left with less than nothing, or without a memory, or the rows have no weight, they stay as they
+    are.
     """
     total = p.sum(0)
-    if bool(((left < 0) | ((total == 0) & (left > 1e-12))).any()):
+    if not bool(total.any()) or bool(((left < 0) | ((total == 0) & (left > 1e-12))).any()):
         return p
     try:
         return polytope.project(p, p.sum(1), left)

@@ -23,7 +23,7 @@ from scipy.stats import beta
 from torch import Tensor
 
 from mnemosphere.checks import checked
-from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.rows import StoredRows, share_known
 from mnemosphere.fitted import Calibration, FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret.recall import draw
 from mnemosphere.labels import Encoded, Labels, row_weights, sample_weights
@@ -34,6 +34,7 @@ NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked fo
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _POINTS = 21  # of a coverage–accuracy curve
+_TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
 _LEAST_ROWS = 20  # labeled rows that set a temperature
 _DRAWN = 1000  # rows that tell how much reasons for rejection vary
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
@@ -56,7 +57,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     model : FittedModel
         A fitted classifier or clusterer.
     X : array-like of shape (n, N)
-        Rows that were not trained on.
+        Rows that were not trained on; if most of them were, a warning says so.
     y : array-like of shape (n,), default None
         Their labels.
     sample_weight : array-like of shape (n,), default None
@@ -74,6 +75,12 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     (60,)
     """
     stored = model.stored(X)
+    sketch = model.record.trained_rows
+    if sketch is not None and share_known(stored, sketch) > _TRAINED:
+        warn_user(
+            "most of these rows were trained on, so that rates, coverages and accuracies will not "
+            "hold for new rows: calibrate with held-out rows"
+        )
     weight = sample_weights(sample_weight, stored.n_rows, stored.device)
     kept = torch.ones(stored.n_rows, dtype=torch.bool) if weight is None else (weight > 0).cpu()
     index, outside = torch.full((stored.n_rows,), -1), torch.zeros_like(kept)
