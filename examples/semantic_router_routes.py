@@ -26,8 +26,9 @@ def classifier(routes):
     return mn.DAMClassifier(encoder=router.encoder, random_state=0).fit(texts, labels)
 
 
-clf = classifier(router.routes).calibrate(bank.x_test, bank.y_test)
+clf = classifier(router.routes)
 clf.add_class(["How do I collect points?", "Do you have a rewards program?"], "rewards")
+clf.calibrate(bank.x_test, bank.y_test)
 asked = [
     "Somebody stole my card",
     "What is the capital of France?",

@@ -28,8 +28,10 @@ for text, answer in zip(
     print(f"{text:45s} {answer}")
 
 # %%
-# Two examples are enough for a new class. Nothing is trained again.
+# Two examples are enough for a new class. Nothing is trained again. The class changes the votes, so
+# rates have to be settled again.
 clf.add_class(["How do I collect points?", "Do you have a rewards program?"], "rewards")
+clf.calibrate(bank.x_test, bank.y_test)
 for text, answer in zip(
     questions, clf.predict_or_reject(questions, rate=0.05), strict=True
 ):

@@ -152,7 +152,8 @@ def ours(data: Split, seed: int) -> tuple[mn.DAMClassifier, dict[str, Answers]]:
     held = fitted.calibration
     scored = fitted.replace(votes=fitted.votes.at(held.temperature))
     reasons = [
-        rejection_reasons(scored, x).cpu().numpy() / held.scale for x in (data.x_dev, data.x_test)
+        rejection_reasons(scored, x)[0].cpu().numpy() / held.scale
+        for x in (data.x_dev, data.x_test)
     ]
     for name, which in SUMS.items():
         found[f"ours, {name}"] = Answers(predicted, *(part[:, which].sum(1) for part in reasons))

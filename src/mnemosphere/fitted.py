@@ -144,6 +144,10 @@ class Record:
     search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
     # standard deviation of novelty scores of training rows
     novelty_spread: Annotated[float, Range(_LEAST, 1e300)] | None = None
+    # (k,) hashes of some training rows, so that they are not taken for held-out ones
+    trained_rows: Annotated[NDArray[np.int64], Array("k", "int64")] | None = field(
+        default=None, compare=False
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -250,7 +254,8 @@ class FittedModel:
         """The parameters as training left them: the density, or votes of the conditional likelihood."""
         if self.is_joint:
             return self.density
-        return self.votes.replace(p=without_floor(self.votes.p, self.votes.prior)).trained()
+        p = without_floor(self.votes.p, self.votes.prior)
+        return self.votes.replace(p=p / p.sum()).trained()  # an edit may leave less than the floor
 
     def with_trained(self, params: Parameters, counts: Tensor | None = None) -> Self:
         """A copy with other trained parameters: what was found by the old ones no longer holds.
@@ -343,9 +348,9 @@ class FittedModel:
         """log_joint of the votes, with all that rows share computed once."""
         return kernel.LogJoint(self.precise_votes)
 
-    def columns_of(self, y: Any) -> Tensor:
-        """The columns of p that these classes, or clusters, have, (n,)."""
-        return class_index(y, self.classes, self.device)[1]
+    def columns_of(self, y: Any, n_rows: int | None = None) -> Tensor:
+        """The columns of p that these classes, or clusters, have, (n,); n_rows: so many must be given."""
+        return class_index(y, self.classes, self.device, n_rows)[1]
 
     def restore(self, points: Tensor) -> Tensor:
         """Points of the sphere (…, M) as rows, in the features' units if possible, (…, N)."""

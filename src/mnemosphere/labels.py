@@ -261,13 +261,14 @@ def _classes(labels: Labels) -> NDArray[Any]:
 
 
 def class_index(
-    y: Any, classes: NDArray[Any] | None, device: torch.device
+    y: Any, classes: NDArray[Any] | None, device: torch.device, n_rows: int | None = None
 ) -> tuple[NDArray[Any], Tensor]:
     """(classes, the index of each label among them); classes None: those found, sorted.
 
-    ValueError names labels that are missing, of unlike types, or not among the classes.
+    ValueError names labels that are missing, of unlike types, or not among the classes, or says that
+    they are not one for each of `n_rows` rows.
     """
-    labels = Labels.of(y, unlabeled=None)
+    labels = Labels.of(y, n_rows, unlabeled=None)
     if classes is None:
         classes = _classes(labels)
     elif labels.outside.any() and OUT_OF_SCOPE not in classes.tolist():

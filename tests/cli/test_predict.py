@@ -52,6 +52,21 @@ def test_prior_is_bayes_rule(run, trained, fresh, kit):
     np.testing.assert_allclose(proba, expected, rtol=1e-9)
 
 
+def test_a_share_of_one_class_leaves_the_rest_to_the_others(run, trained, fresh, kit):
+    _, path = fresh
+    prior = mn.load(trained / "model.safetensors").class_prior_[:3]
+    ant, bee, cat = 0.8, *(0.2 * prior[1:] / prior[1:].sum())
+    asked = ("ant=0.8", f"ant={ant},bee={bee},cat={cat}")
+    one, two = (run("predict", trained, path, "--prior", p, "--json").json for p in asked)
+    got, wanted = (
+        [[row[f"probability_{c}"] for c in kit.classes] for row in found["predictions"]]
+        for found in (one, two)
+    )
+    np.testing.assert_allclose(got, wanted, rtol=1e-9)
+    found = run("predict", trained, path, "--prior", "ant=0.8,bee=0.3", code=2)
+    assert "--prior gives some of the classes 1.1 of 1: name all, or give less" in found.error
+
+
 def test_rejection_at_another_rate(run, trained, fresh, kit):
     table, path = fresh
     rows = run("predict", trained, path, "--reject", "0.4", "--json").json["predictions"]

@@ -138,11 +138,31 @@ USE = {
         lambda c: mn.interpret.name_features(c.model.model_, ["a", "b"]), r"names must have one entry for each of 5 features, got 2"),
     "rejection without held-out rows": (
         lambda c: mn.interpret.is_novel(c.model.model_, c.x),
-        r"not calibrated yet: call calibrate\(X, y\) with held-out rows first",
+        r"not calibrated since fit or the last edit of its votes: call calibrate\(X, y\) with",
     ),
     "too few rows for the rate of rejection": (
-        lambda c: mn.interpret.is_novel(mn.interpret.calibrate(c.model.model_, c.x), c.x),
+        lambda c: mn.interpret.is_novel(mn.interpret.calibrate(c.model.model_, c.x + 1e-3), c.x),
         r"a rate of 0\.01 needs at least 99 held-out rows, got 61: pass more rows or a larger rate",
+    ),
+    "more folds than rows": (
+        lambda c: c.model.label_issues(c.x, c.y, n_folds=10**30),
+        r"n_folds must be at most the 61 rows of X, got 1000000000000000000000000000000",
+    ),
+    "labels of no rows": (
+        lambda c: c.model.explore("never.html", y=c.y.tolist()),
+        r"y needs the rows that it is about: pass X, too",
+    ),
+    "a prior of text": (
+        lambda c: mn.interpret.with_class_prior(c.model.model_, ""),
+        r"prior must be 3 finite weights >= 0, not all 0, got ''",
+    ),
+    "a prior without a number": (
+        lambda c: mn.interpret.with_class_prior(c.model.model_, {0: [1], 1: 2, 2: "x"}),
+        r"prior must be 3 finite weights >= 0, not all 0, got \[\[1\], 2, 'x'\]",
+    ),
+    "too few wanted classes": (
+        lambda c: c.model.counterfactual(c.x[:3], [0, 1]),
+        r"X has 3 rows but y has 2: pass one label per row",
     ),
     "prior of some classes": (
         lambda c: mn.as_estimator(mn.interpret.with_class_prior(c.model.model_, {0: 1.0, 1: 2.0})),

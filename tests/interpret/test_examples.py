@@ -58,6 +58,18 @@ def test_adding_and_removing_leaves_the_same_model(clf, tmp_path):
     assert_same_model(loaded.remove_examples().model_, clf.model_)
 
 
+def test_it_is_the_model_before_whatever_the_wider_one_was_calibrated_with(clf, tmp_path):
+    wider = fresh(clf).add_examples(X[MORE], LABELS[MORE])
+    wider.calibrate(X[NEW[300:]], LABELS[NEW[300:]])
+    assert wider.temperature_ != clf.temperature_
+    wider.save(tmp_path / "m.safetensors")
+    for model in (wider, mn.load(tmp_path / "m.safetensors")):
+        more = FEW[9:11]
+        once = fresh(clf).add_examples(X[MORE], LABELS[MORE]).add_examples(X[more], LABELS[more])
+        assert_same_model(fresh(model).add_examples(X[more], LABELS[more]).model_, once.model_)
+        assert_same_model(model.remove_examples().model_, clf.model_)
+
+
 def test_examples_may_come_in_any_number_of_calls(clf):
     rows = np.append(MORE, FEW[9:11])
     rows = np.append(rows, NEW[Y[NEW] == 7][:2])
@@ -73,9 +85,7 @@ def test_other_edits_make_examples_memories(clf):
     wider = fresh(clf).add_examples(X[MORE], LABELS[MORE])
     with pytest.raises(ValueError, match="row 1 of X is none of the 5 examples"):
         wider.remove_examples(X[[MORE[0], NEW[0]]])
-    wider.calibrate(X[NEW], LABELS[NEW])  # which keeps them
-    held = wider.model_.calibration
-    assert wider.remove_examples(X[MORE[:1]]).model_.calibration is held
+    wider.calibrate(X[NEW], LABELS[NEW]).remove_examples(X[MORE[:1]])  # which keeps them
     wider.rename_class("digit 3", "three")
     with pytest.raises(ValueError, match="has no examples: add_examples adds some"):
         wider.remove_examples()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import binomtest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from sklearn.metrics import adjusted_rand_score, roc_auc_score
 
 import mnemosphere as mn
@@ -129,12 +129,53 @@ def test_rows_out_of_scope_are_of_no_class_and_help_to_reject(names, objective, 
     for model in (told, plain):
         model.calibrate(X[REST], outside[REST])  # rows out of scope are left out
         assert model.model_.calibration.novelty.size == (Y[REST] < 7).sum()
-        found.append(roc_auc_score(Y[REST] > 6, interpret.rejection_score(model.model_, X[REST])))
+        score = np.nan_to_num(interpret.rejection_score(model.model_, X[REST]), posinf=1e9)
+        found.append(roc_auc_score(Y[REST] > 6, score))
     assert found[0] > found[1]
     assert told.predict_proba(X[REST]).shape[1] == 7
     told.save(tmp_path / "m.safetensors")
     again = mn.load(tmp_path / "m.safetensors")
     assert np.array_equal(again.predict_or_reject(X[REST]), told.predict_or_reject(X[REST]))
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_rows_out_of_scope_are_rejected_as_often_as_a_class_is_recognized(objective):
+    x, y = load_wine(return_X_y=True)
+    fit, held, new = (np.arange(len(y)) % 3 == k for k in range(3))
+    settings = {"objective": objective, "search": None, "random_state": 0}
+    plain = mn.DAMClassifier(12, **settings).fit(x[fit], y[fit])
+    for kind in range(3):
+        labels = np.where(y == kind, mn.OUT_OF_SCOPE, y.astype(str))
+        told = mn.DAMClassifier(12, **settings).fit(x[fit], labels[fit])
+        told.calibrate(x[held], labels[held])
+        strange, known = x[new & (y == kind)], x[new & (y != kind)]
+        recall, alike = plain.score(strange, np.full(len(strange), kind)), told.explain(strange)
+        for ask in ({}, {"rate": 0.1}, {"rate": 0.1, "per_class": True}, {"accuracy": 0.6}):
+            rejected = np.equal(told.predict_or_reject(strange, **ask), None)
+            assert rejected.mean() >= recall - 0.05
+            assert rejected[alike.out_of_scope].all()
+            assert np.equal(told.predict_or_reject(known, **ask), None).mean() < 0.25
+        first = alike.out_of_scope.argmax()
+        assert "Like rows known to be out of scope" in alike.remark(first)
+
+
+def test_rows_out_of_scope_from_a_stream_and_from_examples():
+    some = np.where(Y > 7, mn.OUT_OF_SCOPE, Y.astype(str))
+    known = REST[Y[REST] < 8]
+    strange = REST[Y[REST] > 7]
+    settings = {"normalize": "center", "random_state": 0, "search": None}
+    stream = mn.DAMClassifier(60, **settings)
+    for part in np.array_split(FIT, 3):
+        stream.partial_fit(X[part], some[part])
+    taught = fit(known_only(*range(8)), 5, objective="joint")
+    few = FIT[Y[FIT] == 8][:20]
+    taught.add_class(X[few], mn.OUT_OF_SCOPE).add_examples(X[few], [mn.OUT_OF_SCOPE] * len(few))
+    for model, new in ((stream, strange), (taught, strange[Y[strange] == 8])):
+        labels = Y[known] if model is taught else some[known]
+        model.calibrate(X[known], labels)
+        rejected = np.equal(model.predict_or_reject(X[new], accuracy=0.5), None)
+        assert rejected.mean() > 0.7
+        assert np.equal(model.predict_or_reject(X[known], accuracy=0.5), None).mean() < 0.1
 
 
 # Classes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mnemosphere.cli.settings import label_numbers
 from mnemosphere.cli.shell import Terminal, cells
 from mnemosphere.cli.table_writer import table_writer
 from mnemosphere.estimators.progress import Progress
+from mnemosphere.fitted import FittedModel
 from mnemosphere.interpret.explanation import deciding
 from mnemosphere.text import short_text
 
@@ -69,10 +71,7 @@ def _predictions(
     """(a frame with one row per row, the probabilities alone)."""
     model = first = opened.model.model_
     if prior is not None:
-        frequencies = model.votes.prior.tolist()
-        weights = dict(zip(model.classes.tolist(), frequencies, strict=False))
-        weights |= label_numbers(prior, weights, "--prior")
-        model = interpret.with_class_prior(model, weights)
+        model = interpret.with_class_prior(model, _weights(model, prior))
     proba = model.log_proba(rows.x).exp().cpu().numpy()
     found = model.classes[proba.argmax(axis=1)]
     # Novelty and rejection are about the rows that were trained on, whatever classes are expected.
@@ -92,6 +91,19 @@ def _predictions(
         columns["novel"] = columns["novelty_score"] > threshold
     columns |= deciding(model, rows.x, top) if top else {}
     return pd.DataFrame({k: v for k, v in columns.items() if v is not None}), proba
+
+
+def _weights(model: FittedModel, prior: str) -> dict[Any, float]:
+    """The weight of every class: all of them, or shares of some, with what is left for the others."""
+    frequencies = dict(zip(model.classes.tolist(), model.votes.prior.tolist(), strict=False))
+    given = label_numbers(prior, frequencies, "--prior")
+    others = {name: part for name, part in frequencies.items() if name not in given}
+    left, whole = 1 - math.fsum(given.values()), math.fsum(others.values())
+    if others and left < 0:
+        raise ValueError(
+            f"--prior gives some of the classes {1 - left:g} of 1: name all, or give less"
+        )
+    return given | {name: left * part / (whole or 1.0) for name, part in others.items()}
 
 
 def _show(terminal: Terminal, opened: Opened, frame: Any, text: str | None = None) -> None:

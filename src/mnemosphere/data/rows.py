@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
@@ -22,6 +23,8 @@ _KEPT = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
          torch.float16, torch.bfloat16, torch.float32, torch.float64)  # fmt: skip
 _PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number does
 _GAP = 0.123456789  # any number that rows do not hold, in units of the largest of a feature
+_HASHED = 64  # features that tell rows apart
+_SKETCHED = 1000  # rows that tell whether others are among them
 _FEW_NUMBERS = 1_000_000  # up to so many, copies are always merged
 _WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
 
@@ -169,6 +172,42 @@ class StoredRows:
                 f"row {number} of X is {what} in column {where}: drop the row or fill it in"
             )
         return self
+
+
+def row_sketch(rows: StoredRows) -> NDArray[np.int64]:
+    """The smallest hashes of rows that occur once, a uniform sample of them (Bar-Yossef et al. 2002)."""
+    found, counts = np.unique(_hashes(rows), return_counts=True)
+    return found[counts == 1][:_SKETCHED]
+
+
+def share_known(rows: StoredRows, sketch: NDArray[np.int64]) -> float:
+    """The share of rows, estimated, that occur once among those of a sketch.
+
+    Fresh rows hardly do: if rows repeat, a row that occurs once is rarely the one that occurs again.
+    """
+    hashes = _hashes(rows)
+    if len(sketch) == _SKETCHED:  # others with such hashes are none of the rows
+        hashes = hashes[hashes <= sketch[-1]]
+    return float(np.isin(hashes, sketch).mean()) if len(hashes) else 0.0
+
+
+def _hashes(rows: StoredRows) -> NDArray[np.int64]:
+    """A number for each row, (n,), of at most 64 of its features in single precision, or all if sparse."""
+    if rows.is_dense:
+        some = rows.values[:, :: -(-rows.n_features // _HASHED)]
+        rows = StoredRows(some, rows.device)
+    generator = torch.Generator().manual_seed(_PROJECTION_SEED)
+    key = torch.randint(-(1 << 62), 1 << 62, (rows.n_features,), generator=generator)
+    key = (2 * key + 1).to(rows.device)  # sums of products wrap around
+
+    def bits(values: Tensor) -> Tensor:
+        return (values.nan_to_num(_GAP).float() + 0.0).view(torch.int32).long()  # −0 is 0
+
+    return np.concatenate([
+        (x.sum_rows(bits(x.value) * key[x.column]) if isinstance(x, SparseRows)
+         else (bits(x) * key).sum(1)).cpu().numpy()
+        for _, x in rows.chunks()
+    ])  # fmt: skip
 
 
 def _least(x: Tensor) -> Tensor:

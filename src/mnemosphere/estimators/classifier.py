@@ -268,7 +268,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             be larger than memory.
         y : array-like of shape (n,) or (n, C), default None
             Labels of any type, or soft labels with row sums at most 1. Rows with the label
-            `mnemosphere.OUT_OF_SCOPE` belong to no class: rows like them are rejected.
+            `mnemosphere.OUT_OF_SCOPE` belong to no class: `predict_or_reject` rejects rows that are
+            more like them than like any class.
         sample_weight : array-like of shape (n,), default None
             Weights of the rows; None: all 1.
 
@@ -417,8 +418,10 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
         A row is rejected if it resembles no memory, is undecided between classes, or has no class far
         ahead: more than a share `rate` of the rows that `calibrate` was given, or more than `accuracy`
-        allows. With probability `confidence_level` over draws of the labeled rows of `calibrate`, an
-        answer to a new row of their kind is right with probability at least `accuracy`.
+        allows. With probability `confidence_level` over draws of the labeled rows of `calibrate`, there
+        is an error, or an answer to a new row of their kind is right with probability at least
+        `accuracy`. Rows more like those labeled `OUT_OF_SCOPE` in training than like any class are always
+        rejected; rates and accuracies are about the others.
 
         Parameters
         ----------
@@ -589,8 +592,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def add_class(self, X: ArrayLike, label: object) -> Self:
         """Add a class from a few rows of it, without training.
 
-        Five rows are enough. The other classes keep their memories. Call `calibrate` again for exact
-        rates.
+        Five rows are enough. The other classes keep their memories. Call `calibrate` again before rows are
+        rejected.
 
         Parameters
         ----------
@@ -651,7 +654,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         DAMClassifier
-            The estimator itself; without all of them, bitwise the model before.
+            The estimator itself; without all of them, bitwise the model before, with the calibration that
+            it had then.
 
         Examples
         --------

@@ -128,6 +128,8 @@ def label_issues(
     else:
         features, stored = model.features, model.stored(X)
         stored = stored.dense() if model.normalizer.kind in DENSE else stored
+    if n_folds > stored.n_rows:
+        raise ValueError(f"n_folds must be at most the {stored.n_rows} rows of X, got {n_folds}")
     coded = encode(
         y, stored.n_rows, None, unlabeled=settings["unlabeled"],
         smoothing=trained_with(settings)["smoothing"], require_label=True, device=stored.device,

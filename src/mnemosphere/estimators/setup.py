@@ -19,7 +19,7 @@ from mnemosphere.checks import check_model
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import SCALED, Normalizer
 from mnemosphere.data.prepare import warn_set_aside
-from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.rows import StoredRows, row_sketch
 from mnemosphere.estimators.choice import SOLVERS, Geometry, Sample
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
@@ -202,7 +202,7 @@ def fitted_model(
     prepared, result = learned.prepared, trained.result
     model = sound(FittedModel(
         kind, trained.votes, trained.density, prepared.normalizer, learned.features,
-        learned.classes, record=_record(settings, result, prepared.choice.trials),
+        learned.classes, record=_record(settings, learned, result),
         lineage=result.lineage, **(trained_with(settings) | more),
     ))  # fmt: skip
     exemplars = find_exemplars(
@@ -211,9 +211,7 @@ def fitted_model(
     return model.replace(exemplars=with_texts(exemplars, learned.features.texts(X)))
 
 
-def _record(
-    settings: Mapping[str, Any], result: FitResult, search: Sequence[dict[str, Any]]
-) -> Record:
+def _record(settings: Mapping[str, Any], learned: Learned, result: FitResult) -> Record:
     """How training went; a warning if it ended too early."""
     history, status = result.history, result.status
     losses = [record.loss for record in history if record.phase == history[-1].phase][-2:]
@@ -226,7 +224,10 @@ def _record(
                 ConvergenceWarning,
             )
     passes = [record.as_dict() for record in history]
-    return Record(kept_settings(settings), passes, status, status in _ENDED, list(search))
+    return Record(
+        kept_settings(settings), passes, status, status in _ENDED,
+        list(learned.prepared.choice.trials), trained_rows=row_sketch(learned.stored),
+    )  # fmt: skip
 
 
 def sound(model: FittedModel) -> FittedModel:

@@ -48,6 +48,8 @@ def payload(
     share. image_shape: (rows, columns) or (rows, columns, 3), None for tables; "auto": a
     square if rows have no names, no negative numbers and a square number of features.
     """
+    if X is None and y is not None:
+        raise ValueError("y needs the rows that it is about: pass X, too")
     texts = model.features.texts(X)
     chosen = packed = None
     if X is not None:
@@ -173,8 +175,9 @@ def _rows(
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
     known, rejected = model.calibration, None
-    if known is not None and known.rejection.size:
-        rate = max(_REJECTED, 1 / (known.rejection.size + 1))
+    inside = 0 if known is None else int(np.isfinite(known.rejection).sum())
+    if inside:
+        rate = max(_REJECTED, 1 / (inside + 1))
         rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
     labels = None
     if y is not None and model.is_classifier:

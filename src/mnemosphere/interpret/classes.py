@@ -1,7 +1,6 @@
 """Classes added, removed, merged and renamed, examples of classes added and removed: no training.
 
-Held-out scores stay as they are, so rates and coverages are about the rows and classes of before:
-`calibrate` again to include the change.
+All but a new name changes the votes, so held-out scores are dropped: `calibrate` again.
 """
 
 from __future__ import annotations
@@ -152,7 +151,8 @@ def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
     Returns
     -------
     FittedModel
-        The model without them; without all of them, bitwise the model before.
+        The model without them; without all of them, bitwise the model before, with the calibration
+        that it had then.
 
     Raises
     ------
@@ -187,14 +187,10 @@ def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
 
 
 def _base(model: FittedModel) -> FittedModel:
-    """The model without its examples, at the present calibration."""
+    """The model before its examples, with the present names and settings."""
     if model.examples is None:
         return model
-    base = model.examples.base
-    return base.replace(
-        votes=base.votes.at(model.votes.temperature), calibration=model.calibration,
-        features=model.features, record=model.record,
-    )  # fmt: skip
+    return model.examples.base.replace(features=model.features, record=model.record)
 
 
 def _with_examples(added: Examples) -> FittedModel:
@@ -399,7 +395,13 @@ def rename_class(model: FittedModel, label: object, into: object) -> FittedModel
     >>> mn.interpret.rename_class(model, 2, 7).classes
     array([0, 1, 7])
     """
-    return merge_classes(model, [label], into)
+    renamed, held = merge_classes(model, [label], into), model.calibration
+    if held is None:
+        return renamed
+    now = model.classes.tolist()
+    now[int(model.columns_of([label])[0])] = into
+    place = np.append(renamed.columns_of(now).cpu(), -1)  # −1: of no class
+    return renamed.replace(calibration=replace(held, predicted=place[held.predicted]))
 
 
 def hide_class(model: FittedModel, label: object) -> FittedModel:
@@ -433,11 +435,6 @@ def _map_classes(
     if into is not None:
         table[moved, into] = 1.0
     table = table[:, np.append(order, len(classes))].to(model.device)
-    held = model.calibration
-    if held is not None:  # the places of classes; those of none are −1
-        named = as_numpy(table)[:, :-1]
-        place = np.append(np.where(named.any(1), named.argmax(1), -1)[:-1], -1)
-        held = replace(held, predicted=place[held.predicted])
     mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
     votes, density = model.votes, model.density
     return with_weights(
@@ -447,4 +444,4 @@ def _map_classes(
         density.w,
         density.p.double() @ table,
         votes.prior.double() @ table,
-    ).replace(classes=classes[order], label_mass=mass, calibration=held)
+    ).replace(classes=classes[order], label_mass=mass)

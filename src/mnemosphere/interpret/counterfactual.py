@@ -255,7 +255,7 @@ def counterfactual(
     if y is None:
         target = order[:, min(1, proba.shape[1] - 1)]
     else:
-        target = model.columns_of(y if np.ndim(y) else [y]).expand(len(x))
+        target = model.columns_of(y, len(x)) if np.ndim(y) else model.columns_of([y]).expand(len(x))
     if max_features is not None:
         check_whole(max_features, "max_features", 1)
     search = _Search(model.precise_votes, model.normalizer.to(x.device))

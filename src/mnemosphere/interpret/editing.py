@@ -139,16 +139,19 @@ def _prior_weights(
                 f"prior must name every class once, {names}, got {list(prior)}: "
                 "weights are relative, so pass all of them"
             )
-        index = as_numpy(model.columns_of(list(prior)))
-        weights = np.empty(len(names))
-        weights[index] = np.array(list(prior.values()), dtype=np.float64)
+        place = as_numpy(model.columns_of(list(prior))).tolist()
+        given: Any = [weight for _, weight in sorted(zip(place, prior.values(), strict=True))]
     else:
-        weights = as_numpy(prior).astype(np.float64)
+        given = prior
+    try:
+        weights = as_numpy(given).astype(np.float64)
+    except (TypeError, ValueError):
+        weights = np.zeros(0)  # not numbers
     if weights.shape != (len(names),) or not (
         np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0
     ):
         raise ValueError(
-            f"prior must be {len(names)} finite weights >= 0, not all 0, got {weights.tolist()}"
+            f"prior must be {len(names)} finite weights >= 0, not all 0, got {given!r:.80}"
         )
     return weights
 
@@ -181,8 +184,11 @@ def shrink(
     3
     """
     check_whole(n_memories, "n_memories")
+    trained = model.trained
+    if model.is_classifier and not bool(trained.p[:, :-1].any()):
+        raise ValueError("every memory is of none of the classes: relabel one, then shrink")
     rows = model.labeled(X, y)
-    return model.with_trained(merge(model.trained, rows, int(n_memories), model.rule)[0])
+    return model.with_trained(merge(trained, rows, int(n_memories), model.rule)[0])
 
 
 @checked
@@ -250,7 +256,7 @@ def _edited(model: FittedModel, kept: Tensor, soft: Mapping[int, Tensor]) -> Fit
         w, own = density.w[kept], _settled(density.p, kept, smoothed)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
     edited = with_weights(model, votes.w[kept], p, w, own, prior)
-    return edited.replace(calibration=None, exemplars=behind)
+    return edited.replace(exemplars=behind)
 
 
 def _settled(p: Tensor, kept: Tensor, soft: Mapping[int, Tensor]) -> Tensor:
@@ -282,17 +288,18 @@ def with_weights(
     votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w), share=p.sum(1).to(w))
     own = own.to(density_w)
     density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
-    return model.changed(votes, density, calibration=model.calibration, exemplars=model.exemplars)
+    return model.changed(votes, density, exemplars=model.exemplars)
 
 
 def _shared_out(p: Tensor, left: Tensor) -> Tensor:
     """Rows p (k, C+1) with column sums `left`: memories keep their weights if zeros allow it.
 
     Memories of one class each have nothing to share out, so their weights change instead. If a class
-    is left with less than nothing, or without a memory, the rows stay as they are.
+    is left with less than nothing, or without a memory, or the rows have no weight, they stay as they
+    are.
     """
     total = p.sum(0)
-    if bool(((left < 0) | ((total == 0) & (left > 1e-12))).any()):
+    if not bool(total.any()) or bool(((left < 0) | ((total == 0) & (left > 1e-12))).any()):
         return p
     try:
         return polytope.project(p, p.sum(1), left)

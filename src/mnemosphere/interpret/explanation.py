@@ -21,6 +21,7 @@ from mnemosphere.interpret.feature_contributions import (
     Source,
     feature_contributions,
 )
+from mnemosphere.interpret.rejection import is_out_of_scope
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
@@ -115,6 +116,9 @@ class Explanation(Shown):
         Share of the uniform component.
     frequencies_decide : ndarray of bool of shape (n,)
         Whether the class is the most frequent one, with probabilities within 0.1 of the class frequencies.
+    out_of_scope : ndarray of bool of shape (n,)
+        Whether the row is more like rows labeled `OUT_OF_SCOPE` than like any class, so that
+        `predict_or_reject` gives it none.
     soft_label : ndarray of shape (n, k, C+1)
         Soft labels of the memories; the last column is "none of them".
     n_alike : ndarray of int of shape (n, k)
@@ -147,6 +151,7 @@ class Explanation(Shown):
     overlap: NDArray[Any]
     uniform_share: NDArray[Any]
     frequencies_decide: NDArray[np.bool_]
+    out_of_scope: NDArray[np.bool_]
     soft_label: NDArray[Any]
     n_alike: NDArray[np.int64]
     patterns: NDArray[Any] = field(repr=False)
@@ -280,7 +285,9 @@ class Explanation(Shown):
         return f"{name}: {first}{after}"
 
     def remark(self, row: int) -> str:
-        """What a reader has to know first if no memory or no feature decided; else empty."""
+        """What a reader has to know first, if no class or no memory decided, say; else empty."""
+        if self.out_of_scope[row]:
+            return "Like rows known to be out of scope, more than like any class: it is rejected."
         if self.frequencies_decide[row]:
             if self.uniform_share[row] > _HALF:
                 return "No memory resembles this row: class frequencies decide."
@@ -467,6 +474,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         overlap=as_numpy((exact @ votes.w.double().T).gather(1, nearest)),
         uniform_share=voted.uniform,
         frequencies_decide=voted.undecided,
+        out_of_scope=is_out_of_scope(model, given),
         soft_label=as_numpy(_soft_labels(model, seen, lost, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],

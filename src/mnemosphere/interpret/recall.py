@@ -176,9 +176,7 @@ def _recall(
     """(the descent, what turns its points into rows)."""
     x, values, mask = _start(model, X, known)
     held = None if mask is None else model.normalizer.per_coordinate(mask)
-    index = None if y is None else model.columns_of(y)
-    if index is not None and index.shape[0] != x.shape[0]:
-        raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: one per row")
+    index = None if y is None else model.columns_of(y, x.shape[0])
     metric = model.normalizer.metric
     found = descend(
         model.density, x, class_index=index, known=held, steps=steps, record=record,

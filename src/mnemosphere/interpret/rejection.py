@@ -6,7 +6,9 @@ class is far ahead of an average one (the centered largest logit is low, as in H
 2022). The rejection score is the sum of all, each in units of its standard deviation: of novelty
 among training rows, of the others among rows drawn from the model. Scores are taken at the
 temperature that the model had before `calibrate`: they depend on no held-out row but their own, so
-those of held-out rows and of new rows are exchangeable.
+those of held-out rows and of new rows are exchangeable. A row that is more like rows known to be out
+of scope than like any class has an infinite score: it is always rejected, and promises are about
+the other rows.
 A study of texts and images compares it with parts of it (docs/open-world.md).
 """
 
@@ -21,7 +23,7 @@ from scipy.stats import beta
 from torch import Tensor
 
 from mnemosphere.checks import checked
-from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.rows import StoredRows, share_known
 from mnemosphere.fitted import Calibration, FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret.recall import draw
 from mnemosphere.labels import Encoded, Labels, row_weights, sample_weights
@@ -32,6 +34,7 @@ NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked fo
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _POINTS = 21  # of a coverage–accuracy curve
+_TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
 _LEAST_ROWS = 20  # labeled rows that set a temperature
 _DRAWN = 1000  # rows that tell how much reasons for rejection vary
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
@@ -54,7 +57,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     model : FittedModel
         A fitted classifier or clusterer.
     X : array-like of shape (n, N)
-        Rows that were not trained on.
+        Rows that were not trained on; if most of them were, a warning says so.
     y : array-like of shape (n,), default None
         Their labels.
     sample_weight : array-like of shape (n,), default None
@@ -72,6 +75,12 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     (60,)
     """
     stored = model.stored(X)
+    sketch = model.record.trained_rows
+    if sketch is not None and share_known(stored, sketch) > _TRAINED:
+        warn_user(
+            "most of these rows were trained on, so that rates, coverages and accuracies will not "
+            "hold for new rows: calibrate with held-out rows"
+        )
     weight = sample_weights(sample_weight, stored.n_rows, stored.device)
     kept = torch.ones(stored.n_rows, dtype=torch.bool) if weight is None else (weight > 0).cpu()
     index, outside = torch.full((stored.n_rows,), -1), torch.zeros_like(kept)
@@ -93,17 +102,18 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     def scores_of(some: Tensor) -> tuple[StoredRows, NDArray[Any], NDArray[Any]]:
         """(rows, their novelty, their rejection scores)."""
         own = stored.take(some.to(stored.device))
-        reasons = as_numpy(rejection_reasons(scored, own))
-        return own, reasons[:, 0], (reasons / scale).sum(1)
+        novelty, score = _scores(scored, own, scale)
+        return own, as_numpy(novelty), as_numpy(score)
 
     own, novelty, score = scores_of(rows)
     index, log_p = index[rows], scored.log_proba(own).cpu()
     known, best, order = index >= 0, log_p.argmax(1), np.argsort(score, kind="stable")
     right = torch.where(known, (best == index).long(), -1)
+    predicted = np.where(np.isinf(score), -1, as_numpy(best))
     others = outside.nonzero()[:, 0]
     found = Calibration(
         scale, np.sort(novelty), score[order], np.sort(as_numpy(-log_p[known, index[known]])),
-        as_numpy(best)[order], as_numpy(right)[order],
+        predicted[order], as_numpy(right)[order],
         np.sort(scores_of(others)[2]) if len(others) else np.zeros(0), fitted,
     )  # fmt: skip
     return model.replace(calibration=found)
@@ -139,7 +149,7 @@ def _scale(model: FittedModel) -> NDArray[np.float64]:
     exchangeable with those of new rows.
     """
     rows, _ = draw(model, _DRAWN, None, torch.Generator().manual_seed(0))
-    reasons = as_numpy(rejection_reasons(model, StoredRows.of(rows, model.device)))
+    reasons = as_numpy(rejection_reasons(model, StoredRows.of(rows, model.device))[0])
     scale = np.array([_deviation(part) for part in reasons.T])
     scale[0] = model.record.novelty_spread or scale[0]
     return scale
@@ -158,10 +168,13 @@ def _deviation(scores: Floats) -> float:
 
 
 def held_out(model: FittedModel) -> Calibration:
-    """The scores of held-out rows; ValueError before `calibrate`."""
+    """The scores of held-out rows; ValueError before `calibrate`, and after an edit of the votes."""
     found = model.calibration
     if found is None:
-        raise ValueError("not calibrated yet: call calibrate(X, y) with held-out rows first")
+        raise ValueError(
+            "not calibrated since fit or the last edit of its votes: call calibrate(X, y) with "
+            "held-out rows"
+        )
     return found
 
 
@@ -187,7 +200,7 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     Raises
     ------
     ValueError
-        If the rows are too few for this rate.
+        If a score is NaN, or the rows are too few for this rate.
 
     Examples
     --------
@@ -196,6 +209,7 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     """
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")
+    scores = _numbers(scores)
     rank = _rank(rate, scores.size)
     if rank < 1:
         raise ValueError(
@@ -203,6 +217,15 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
             f"{scores.size}: pass more rows or a larger rate"
         )
     return float(np.sort(scores)[-rank]) + _margin(scores)
+
+
+def _numbers(scores: Any) -> NDArray[np.float64]:
+    """Scores as an array (n,); ValueError if one is NaN."""
+    found = np.asarray(scores, dtype=np.float64)
+    if found.ndim != 1 or np.isnan(found).any():
+        got = f"shape {found.shape}" if found.ndim != 1 else f"{np.isnan(found).sum()} NaN"
+        raise ValueError(f"scores must be one number per row, got {got}: drop rows without score")
+    return found
 
 
 def _rank(rate: float, n_scores: int) -> int:
@@ -220,9 +243,10 @@ def accuracy_threshold(
     and Pearson 1934). Sets are tested in a fixed sequence (Angelopoulos et al. 2021): an eighth, a
     quarter, half and all of the n rows, each at an eighth of the risk 1 − confidence_level; then from
     those that pass, one row more at a time, at half of the risk, up to the first that fails. With
-    probability `confidence_level` over draws of the held-out rows, the accuracy among new rows with
-    scores up to the threshold is at least `accuracy`, whatever the distribution, provided that it
-    falls below `accuracy` once, not several times, as more rows are answered.
+    probability `confidence_level` over draws of the held-out rows, there is an error or the accuracy
+    among new rows with scores up to the threshold is at least `accuracy`, whatever the
+    distribution, provided that it falls below `accuracy` once as more rows are answered. If it falls
+    below it D times, the risk is at most (1 + D)/2 times as large.
 
     Parameters
     ----------
@@ -243,7 +267,7 @@ def accuracy_threshold(
     Raises
     ------
     ValueError
-        If these rows do not support this accuracy.
+        If a score is NaN, or these rows do not support this accuracy.
 
     Examples
     --------
@@ -254,11 +278,15 @@ def accuracy_threshold(
     for name, value in (("accuracy", accuracy), ("confidence_level", confidence_level)):
         if not 0 < value < 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {value}")
-    if not len(scores):
-        raise ValueError(_NO_LABELS)
+    scores, right = _numbers(scores), np.asarray(right)
+    if right.shape != scores.shape or not np.isin(right, (0, 1)).all():
+        raise ValueError(
+            f"right must be {len(scores)} truth values, one per score, got shape {right.shape} of "
+            f"{right.dtype}"
+        )
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
-    hits = np.append(0, np.cumsum(np.asarray(right, dtype=np.int64)[order]))
+    hits = np.append(0, np.cumsum(right.astype(np.int64)[order]))
     limits = np.append(ordered - _margin(scores), np.inf)  # of the first k rows, k = 0 to n
     answered = np.searchsorted(ordered, limits, side="right")
 
@@ -345,8 +373,9 @@ def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool
     return found
 
 
-def rejection_reasons(model: FittedModel, X: Any) -> Tensor:
-    """Novelty score, doubt, and how little the best class is ahead of an average one, (n, 3).
+def rejection_reasons(model: FittedModel, X: Any) -> tuple[Tensor, Tensor]:
+    """(Novelty score, doubt, and how little the best class is ahead of an average one, (n, 3);
+    which rows are more like rows known to be out of scope than like any class, (n,)).
 
     "None of them" counts in the doubt.
     """
@@ -354,7 +383,26 @@ def rejection_reasons(model: FittedModel, X: Any) -> Tensor:
     log_p = (joint - joint.logsumexp(1, keepdim=True)).clamp_min(_IMPOSSIBLE)
     best = log_p[:, :-1].amax(1)
     reasons = model.novelty_score(X), -best, log_p[:, :-1].mean(1) - best
-    return torch.stack(reasons, 1)
+    return torch.stack(reasons, 1), _outside(model, joint)
+
+
+def _outside(model: FittedModel, joint: Tensor) -> Tensor:
+    """Which rows have more votes for none of the classes than for any, (n,)."""
+    return (joint[:, -1] > joint[:, :-1].amax(1)) & model.is_classifier
+
+
+def _scores(model: FittedModel, X: Any, scale: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
+    """(novelty scores, rejection scores), (n,) each."""
+    reasons, outside = rejection_reasons(model, X)
+    total = (reasons / torch.from_numpy(scale).to(model.device)).sum(1)
+    return reasons[:, 0], total.masked_fill(outside, torch.inf)
+
+
+def is_out_of_scope(model: FittedModel, X: Any) -> NDArray[np.bool_]:
+    """Which rows are more like rows known to be out of scope than like any class, (n,)."""
+    held = model.calibration
+    scored = model if held is None else _at(model, held.temperature)
+    return as_numpy(_outside(model, scored.class_log_joint(X)))
 
 
 def rejection_score(model: FittedModel, X: Any) -> Floats:
@@ -371,7 +419,7 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     -------
     ndarray of shape (n,)
         The sum of the reasons (novelty, doubt, no class ahead), each divided by its standard
-        deviation.
+        deviation; infinite for rows more like those labeled `OUT_OF_SCOPE` than like any class.
 
     Examples
     --------
@@ -379,9 +427,7 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     (60,)
     """
     held = held_out(model)
-    scale = torch.from_numpy(held.scale).to(model.device)
-    reasons = rejection_reasons(_at(model, held.temperature), X)
-    found: Floats = like(X, (reasons / scale).sum(1))
+    found: Floats = like(X, _scores(_at(model, held.temperature), X, held.scale)[1])
     return found
 
 
@@ -395,6 +441,9 @@ def is_rejected(
     per_class: bool = False,
 ) -> NDArray[np.bool_]:
     """Decide which rows are rejected, by their rejection scores and those of held-out rows.
+
+    Rows more like those labeled `OUT_OF_SCOPE` in training than like any class are always rejected.
+    Rates and accuracies are about the others.
 
     Parameters
     ----------
@@ -443,19 +492,23 @@ def predict_and_reject(
     """
     held = held_out(model)
     limit: Any
+    inside = np.isfinite(held.rejection)
     if accuracy is not None and (rate is not None or per_class):
         raise ValueError("accuracy takes no rate and no per_class: pass one of them")
     stored = model.stored(X)
     scored = _at(model, held.temperature)
     best = as_numpy(scored.log_proba(stored).argmax(1))
     if accuracy is not None:
-        known = held.right >= 0
-        scores = np.append(held.rejection[known], held.outside)
-        right = np.append(held.right[known], np.zeros(len(scores) - known.sum()))
+        if not (held.right >= 0).any():
+            raise ValueError(_NO_LABELS)
+        known, outside = inside & (held.right >= 0), held.outside[np.isfinite(held.outside)]
+        scores = np.append(held.rejection[known], outside)
+        right = np.append(held.right[known], np.zeros_like(outside))
         limit = accuracy_threshold(scores, right, accuracy, confidence_level)
-        return best, as_numpy(rejection_score(model, stored)) > limit
+        score = as_numpy(rejection_score(model, stored))
+        return best, (score > limit) | np.isinf(score)
     rate = _RATE if rate is None else rate
-    limit = rejection_threshold(held.rejection, rate)
+    limit = rejection_threshold(held.rejection[inside], rate)
     if per_class:
         limit = np.full(len(model.classes), limit)
         for k in range(len(limit)):
