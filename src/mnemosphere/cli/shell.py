@@ -17,6 +17,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from mnemosphere.text import printable
+
 UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 _HINTS = {
     errno.EACCES: "check its permissions, or choose another place",
@@ -172,15 +174,6 @@ class Terminal:
             from mnemosphere.files import to_json
 
             typer.echo(to_json(content))
-
-
-def printable(text: str, keep: str = "") -> str:
-    r"""Text that a terminal cannot take for a command: what is not printable becomes \x.."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
-    )
 
 
 def cell(value: Any) -> str:
