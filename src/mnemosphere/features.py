@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
-from torch import Tensor, sparse_csr, strided
+from torch import Tensor, int64, sparse_csr, strided
 
 from mnemosphere.data.dataset import FileDataset
-from mnemosphere.data.encoding import Encoding, collected, is_float, is_frame, written
+from mnemosphere.data.encoding import Encoding, collected, is_float, is_frame, rounded, written
 from mnemosphere.data.rows import StoredRows, as_given
 from mnemosphere.data.texts import PACKAGED, TextEncoder, texts_of
 from mnemosphere.schema import Array, Range, warn_user
@@ -132,11 +132,14 @@ class Features:
         X = as_given(X)
         if isinstance(X, Tensor):
             _check_tensor(X)
+            _warn_rounded(X)
             return cls(int(X.shape[1]), owner=owner), X
         encoding = _learn_columns(X) if encoded and is_frame(X) else None
         seen = _kind(owner)()
         if encoding is None:
             rows = _check_table(X, seen, reset=True)
+            if not is_frame(X):
+                _warn_rounded(rows)
         else:
             validate_data(seen, X, reset=True, skip_check_array=True)
             rows = encoding(X)
@@ -226,6 +229,15 @@ def _learn_columns(frame: Any) -> Encoding | None:
     if not encoding.names:
         raise ValueError(f"no column of X is left to learn from: {'; '.join(notes)}")
     return None if encoding.is_plain else encoding
+
+
+def _warn_rounded(X: Any) -> None:
+    """Warn of whole numbers in a dense table that double precision cannot tell apart."""
+    plain = isinstance(X, Tensor) and X.dtype == int64 and X.layout == strided
+    table = X.cpu().numpy() if plain else X
+    if isinstance(table, np.ndarray):
+        for note in rounded(enumerate(table.T)):
+            warn_user(note)
 
 
 def _check_tensor(X: Tensor) -> None:

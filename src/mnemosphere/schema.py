@@ -13,6 +13,7 @@ import functools
 import inspect
 import json
 import math
+import sys
 import types
 import warnings
 from collections.abc import Mapping
@@ -285,6 +286,48 @@ def check_tensors(
     unknown = tensors.keys() - arrays.keys()
     if unknown:
         raise ValueError(f"the tensor {min(unknown)!r} is unknown")
+
+
+# Arguments.
+
+
+def check_arguments(package: dict[str, Any]) -> None:
+    """Let the functions of a package's `__all__` refuse arguments of other classes than annotated.
+
+    Of parameters that are annotated by a class of ours, or by a tensor; package: its globals.
+    """
+    for name in package["__all__"]:
+        if inspect.isfunction(package[name]):
+            package[name] = found = _with_checks(package[name])
+            setattr(sys.modules[found.__module__], found.__name__, found)  # one function, one name
+
+
+def _with_checks(function: Callable[..., Any]) -> Callable[..., Any]:
+    names = list(inspect.signature(function).parameters)
+
+    @functools.cache
+    def expected() -> dict[str, tuple[type, ...]]:
+        hints = ((name, get_type_hints(function)[name]) for name in names)
+        found = {name: get_args(h) if isinstance(h, types.UnionType) else (h,) for name, h in hints}
+        return {name: kinds for name, kinds in found.items() if all(map(_is_own, kinds))}
+
+    @functools.wraps(function)
+    def run(*args: Any, **more: Any) -> Any:
+        given = dict(zip(names, args, strict=False)) | more
+        for name, kinds in expected().items():
+            if name in given and not isinstance(given[name], kinds):
+                told = " or ".join(kind.__name__ for kind in kinds if kind is not types.NoneType)
+                got = type(given[name]).__name__
+                advice = ": fit it and pass its model_" if hasattr(given[name], "fit") else ""
+                raise TypeError(f"{name} is of type {got}, expected {told}{advice}")
+        return function(*args, **more)
+
+    return run
+
+
+def _is_own(kind: Any) -> bool:
+    own = isinstance(kind, type) and kind.__module__.partition(".")[0] in ("mnemosphere", "torch")
+    return own or kind is types.NoneType
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 _ALL_SHOWN = 50  # features that are shown even if their names say nothing
@@ -31,9 +31,18 @@ class Shown(ABC):
     def _repr_html_(self) -> str:
         """The same for a notebook, of the first few rows."""
         return "".join(
-            f"<p>{escape(part)}</p>" if isinstance(part, str) else html_table(part)
+            f"<p>{escape(printable(part))}</p>" if isinstance(part, str) else html_table(part)
             for part in self.parts(_WIDTH_HTML, _FIRST)
         )
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""A text whose signs all show: others, which may command a terminal or turn a line, are \x.."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def cell_len(text: str) -> int:
@@ -87,12 +96,13 @@ def short_text(text: str | None, most: int = 60) -> str:
 
 def html_table(rows: Sequence[Mapping[str, str]]) -> str:
     """The same for a notebook."""
-    heads = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row.values()) + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{heads}</tr>{body}</table>"
+
+    def line(tag: str, cells: Iterable[str]) -> str:
+        shown = (f"<{tag}>{escape(printable(cell))}</{tag}>" for cell in cells)
+        return f"<tr>{''.join(shown)}</tr>"
+
+    body = "".join(line("td", row.values()) for row in rows)
+    return f"<table>{line('th', rows[0])}{body}</table>"
 
 
 def readable(names: list[str]) -> bool:

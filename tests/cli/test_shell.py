@@ -27,15 +27,21 @@ def run(*words):
         return stop.code
 
 assert not any(run(*words) for words in (["--help"], ["--version"], ["train", "--help"]))
-heavy = {HEAVY!r} & set(sys.modules)
-assert not heavy, heavy
+assert not {HEAVY!r} & set(sys.modules)
+for words in (["train", "no.csv"], ["predict", "no", "digits"], ["predict", ".", ""]):
+    assert run(*words) == 2
+assert {HEAVY!r} & set(sys.modules) <= {{"numpy"}}
 read, write = os.pipe()
 os.close(read)
 os.dup2(write, 1)
 sys.exit(run("train", "--help"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (141, "")
+    assert done.returncode == 141
+    missing, no_model, empty = done.stderr.splitlines()
+    assert missing.startswith("error: no file no.csv, and no data set of that name: check the path")
+    assert no_model == "error: no model file at no: check the path"
+    assert empty == "error: an argument is empty: give a file, a folder or a name"
     assert f"mnemosphere {mnemosphere.__version__}\n" in done.stdout
 
 

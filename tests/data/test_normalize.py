@@ -217,3 +217,24 @@ def test_differentiable():
     for kind in ("center", "unit", "standard"):
         normalizer = Normalizer.fit(kind, stored(table("float64")))
         assert torch.autograd.gradcheck(lambda z, f=normalizer: f(z)[0], (x,), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["center", "unit"])
+def test_shares_of_the_norm_are_those_of_known_values(kind):
+    """Columns that hardly a row has, or none: what fills them is rounding, and has no share."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(61, 11)) + 3.0
+    x[2:, 5:7] = np.nan
+    x[:, 7:] = np.nan
+    energy = Normalizer.fit(kind, stored(x)).energy
+    unit, lost = Normalizer(kind)(torch.from_numpy(x[2:, :5]))
+    assert not lost.any()
+    assert energy.sum() == pytest.approx(1, abs=1e-12)
+    assert (energy[7:] < 1e-15).all()
+    ratio = unit.square().mean(0)
+    torch.testing.assert_close(energy[:5] / energy[0], ratio / ratio[0], rtol=0.3, atol=0)
+    only = np.full((1, 11), np.nan)
+    only[0, 8:10] = 1.0, 2.0
+    placed, lost = Normalizer(kind, energy=energy).with_gaps(torch.from_numpy(only))
+    assert not lost.any()
+    assert 0 < placed.nan_to_num(0.0).norm() < 1e-6

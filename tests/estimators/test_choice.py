@@ -120,3 +120,13 @@ def test_rows_of_unlike_units_have_no_direction():
 
     assert kinds(x) == ["unit", "center", "standard", "whitened", "circles"]
     assert kinds(x * [1, 1, 1, 1e4, 1e4]) == ["standard", "whitened", "circles"]
+
+
+@pytest.mark.parametrize("known", [1, 2])
+def test_columns_with_one_or_two_known_values(known):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 30))
+    y = (X[:, 0] > 0).astype(int)
+    X[known:, 20:] = np.nan
+    model = DAMClassifier(normalize="center", search=None, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from scipy import sparse
 
 import mnemosphere as mn
@@ -55,6 +56,12 @@ def test_full_passes_are_those_in_memory(source, rows, kind):
         wanted = getattr(other, name)
         np.testing.assert_allclose(getattr(one, name), wanted, rtol=0, atol=1e-10, err_msg=name)
     assert one.score(source) == other.score(*rows)
+
+
+def test_few_rows_of_files_are_not_worth_a_gpu(source, rows, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for given in ((source,), rows):
+        assert small(max_iter=1).fit(*given).model_.device.type == "cpu"
 
 
 def test_batches_are_as_good_as_in_memory(source, rows, model):

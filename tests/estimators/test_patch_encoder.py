@@ -264,8 +264,9 @@ def test_blurred_pictures_by_loops():
 @pytest.fixture(scope="module")
 def digit_encoder(images):
     model = mn.PatchEncoder(
-        n_memories=64, n_patches=20_000, max_iter=5, precision="float32", random_state=0
-    )
+        n_memories=64, n_patches=20_000, max_iter=5, precision="float32", random_state=0,
+        device="cpu",
+    )  # fmt: skip
     return model.fit(images.x_train[:300])
 
 
@@ -291,8 +292,9 @@ def test_pictures_of_encoded_digits_are_the_digits(digit_encoder, images):
 
 def small_classifier():
     return small(
-        n_memories=20, normalize="center", varsigma=0.15, solver=mn.FixedPoint(100), max_iter=5
-    )
+        n_memories=20, normalize="center", varsigma=0.15, solver=mn.FixedPoint(100), max_iter=5,
+        device="cpu",
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+import mnemosphere as mn
 from mnemosphere import DAMClassifier, DAMClusterer
 from mnemosphere.data import load
+from mnemosphere.estimators.setup import device_of
 
 GIVEN = {"objective": "conditional", "max_iter": 5, "normalize": "unit", "varsigma": 0.3,
          "random_state": 0, "device": "cuda" if torch.cuda.is_available() else "cpu"}  # fmt: skip
@@ -58,3 +60,28 @@ def test_defaults_fit_on_a_gpu(n_rows, objective):
     model = DAMClassifier(objective=objective, device="cuda", random_state=0)
     model.fit(data.x_train[:n_rows], data.y_train[:n_rows])
     assert model.score(data.x_test, data.y_test) > 0.75
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_a_model_of_a_gpu_says_the_same_on_a_processor(tmp_path, objective):
+    data = load("digits")
+    model = DAMClassifier(20, objective=objective, device="cuda", max_iter=3, random_state=0)
+    model.fit(data.x_train, data.y_train).save(tmp_path / "m.safetensors")
+    loaded = mn.load(tmp_path / "m.safetensors")
+    for name in ("w", "p"):
+        there = getattr(model.model_.votes, name)
+        assert there.is_cuda
+        assert torch.equal(getattr(loaded.model_.votes, name), there.cpu())
+    wanted = model.predict_proba(data.x_test)
+    np.testing.assert_allclose(loaded.predict_proba(data.x_test), wanted, rtol=0, atol=1e-9)
+
+
+def test_auto_is_a_gpu_for_many_numbers_only_wherever_rows_come_from(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    small, large = np.zeros((3, 7)), np.zeros((150_000, 7), dtype=np.uint8)
+    for rows, kind in ((small, "cpu"), (large, "cuda")):
+        np.save(tmp_path / "x.npy", rows)
+        for given in (rows, torch.from_numpy(rows), mn.Dataset.open(tmp_path / "x.npy")):
+            assert device_of(given, "auto").type == kind
+        assert device_of(rows, "cpu").type == "cpu"

@@ -115,3 +115,13 @@ def test_batches_of_one_class_each_are_learned():
         assert np.isfinite(model.memories_).all()
     x, y = rows([0, 1, 2, 3], 300, 99)
     assert model.score(x, y) > 0.9
+
+
+def test_a_new_class_is_learned_from_rows_with_gaps():
+    model = mn.DAMClassifier(8, varsigma=0.8, normalize="unit", random_state=0, device="cpu")
+    for phase in ([0, 1], [0, 1], [2], [1, 2]):
+        x, y = rows(phase, 30, phase[0])
+        x[1:, -1] = np.nan
+        model.partial_fit(x, y, classes=["a", "b", "c"])
+    x, y = rows([2], 50, 5)
+    assert model.score(x, y) > 0.9

@@ -13,6 +13,7 @@ from sklearn.model_selection import cross_val_score
 import mnemosphere as mn
 import quick_models
 from mnemosphere.data.prepare import on_sphere
+from mnemosphere.features import Features
 from mnemosphere.model.gaps import overlaps
 
 pytestmark = pytest.mark.usefixtures("quick_choice")
@@ -164,6 +165,21 @@ def test_equal_rows_with_missing_values_count_as_weights(table):
     weight = np.where(np.arange(N) < 9, 2.0, 1.0)
     weighted = small().fit(frame, y, sample_weight=weight)
     np.testing.assert_allclose(twice.memories_, weighted.memories_, rtol=1e-9)
+
+
+def test_whole_numbers_that_double_precision_cannot_tell_apart():
+    rng = np.random.default_rng(0)
+    x = np.c_[2**60 + rng.integers(0, 3, 40), rng.integers(0, 9, 40)]
+    told = r"column {} of X has whole numbers beyond 2\^53, of which some that differ become equal"
+    for given, name in (
+        (x, 0), (x.tolist(), 0), (torch.from_numpy(x), 0), (x.astype(np.uint64), 0),
+        (pd.DataFrame(x, columns=["a", "b"]), "'a'"),
+    ):  # fmt: skip
+        with pytest.warns(UserWarning, match=told.format(name)):
+            Features.learn(given, "DAMClassifier")
+    for fine in (x % 2**53, x >> 7 << 8):  # distinct ones stay so
+        for given in (fine, pd.DataFrame(fine, columns=["a", "b"])):
+            Features.learn(given, "DAMClassifier")
 
 
 LABELS = {

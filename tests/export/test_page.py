@@ -14,6 +14,7 @@ import mnemosphere as mn
 from mnemosphere.export import payload
 from mnemosphere.export.page import write_page
 from mnemosphere.model.kernel import log_joint
+from mnemosphere.text import html_table
 from quick_models import small
 
 assert_close = functools.partial(np.testing.assert_allclose, rtol=0)
@@ -284,6 +285,9 @@ def test_names_are_text_whatever_they_say(browser, tmp_path):
     assert browser.evaluate("document.images.length") == 0
     assert silent(browser)
     assert browser.evaluate("data.classes").count("NaN") == 1
+    told = browser.evaluate("document.body.innerText")
+    assert "\u202e" not in told
+    assert r"\u202e gnirts" in told
     titles = browser.evaluate("[...document.querySelectorAll('[title]')].map((e) => e.title)")
     assert any(t.startswith("<img src=x onerror") for t in titles)
 
@@ -298,3 +302,16 @@ def test_a_page_that_answers_otherwise_than_python_says_so(browser, wine_model, 
         line = "document.getElementById('check')"
         assert browser.evaluate(f"!{line}.hidden") is shown
         assert ("does not answer as Python did" in browser.evaluate(f"{line}.innerText")) is shown
+
+
+def test_signs_that_do_not_show_are_written_out(tmp_path):
+    """In pages, notebooks and cards as in a terminal: none can turn the line of a name."""
+    turned = "\u202ecod.exe\u2066\u200f"
+    write_page(tmp_path / "p.html", {"classes": [turned], "rows": {"texts": ["one\ntwo\u202e"]}})
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    content = json.loads(re.search(r'id="payload"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    shown = r"\u202ecod.exe\u2066\u200f"
+    assert content == {"classes": [shown], "rows": {"texts": ["one\ntwo\\u202e"]}}
+    assert html_table([{turned: turned}]) == (
+        f"<table><tr><th>{shown}</th></tr><tr><td>{shown}</td></tr></table>"
+    )

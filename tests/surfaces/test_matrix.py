@@ -70,9 +70,11 @@ def check_fit(f, _):
 
 
 def check_file(f, _):
+    """Loaded on a processor; a model that was trained there answers bitwise identically."""
     loaded = mn.load(file_of(f))
-    found = loaded.predict_proba(f.x_test)
-    np.testing.assert_array_equal(np.asarray(torch.as_tensor(found).cpu()), f.proba())
+    moved = {step.model_.device.type for step in (f.model, f.rows.encoder) if step} != {"cpu"}
+    most = 0.0 if not moved else 1e-9 if f.rows.encoder is None else 1e-4
+    np.testing.assert_allclose(as_array(loaded.predict_proba(f.x_test)), f.proba(), 0, most)
 
 
 def check_graph(f, _):

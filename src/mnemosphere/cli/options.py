@@ -92,6 +92,7 @@ def _command(name: str, about: Mapping[str, Any]) -> Callable[..., None]:
     def run(ctx: typer.Context, **given: Any) -> None:
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise ValueError("commands are one process each: drop torchrun, or use it in Python")
+        _check_inputs(ctx, given)
         asked = {key: given.pop(key) for key in shared}
         typed = {key: asked[key] for key in settings if asked[key] is not None}
         del given["help_all"]
@@ -104,6 +105,20 @@ def _command(name: str, about: Mapping[str, Any]) -> Callable[..., None]:
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     run.__signature__ = inspect.Signature([context, *own, _HELP_ALL])  # type: ignore[attr-defined]
     return run
+
+
+def _check_inputs(ctx: typer.Context, given: Mapping[str, Any]) -> None:
+    """Raise if what shall be read is not there, before a command imports anything heavy."""
+    from mnemosphere.data.tables import expand  # NumPy is not for --help
+
+    if "" in ctx.meta["mnemosphere.arguments"]:
+        raise ValueError("an argument is empty: give a file, a folder or a name")
+    for name in ("data", "test", "novel"):
+        if given.get(name):
+            expand(given[name])
+    model = given.get("model")
+    if model is not None and not model.exists():
+        raise ValueError(f"no model file at {model}: check the path")
 
 
 def _parameter(name: str, about: Mapping[str, Any], **more: Any) -> inspect.Parameter:

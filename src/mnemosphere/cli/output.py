@@ -52,6 +52,9 @@ class Folder:
 
     def __init__(self, path: Path, *, overwrite: bool, resume: bool = False) -> None:
         self.shown, self.path, self._resume = path, path.resolve(), resume
+        self.trained = False  # whether a failure from here on is not one of training
+        if not self.path.name:
+            raise ValueError(f"{path} is the root of all folders: choose another with --out")
         self.draft = self.path.with_name(f"{self.path.name}.partial")
         self._lock = self.path.with_name(f".{self.path.name}.lock")
         if self._lock.exists():
@@ -113,7 +116,7 @@ class Folder:
 
     @contextmanager
     def writing(self) -> Iterator[Path]:
-        """The draft, which goes away where something fails before a checkpoint."""
+        """The draft, which goes away if something fails; an interrupted training stays."""
         with self._alone():
             if not self._resume:
                 shutil.rmtree(self.draft, ignore_errors=True)
@@ -121,8 +124,9 @@ class Folder:
             try:
                 yield self.draft
             except BaseException as error:
+                failed = self.trained and isinstance(error, Exception)
                 stored = self.draft.glob(f"{CHECKPOINT}*")
-                if self._resume or any(path.suffix != ".run" for path in stored):
+                if self._resume or (not failed and any(path.suffix != ".run" for path in stored)):
                     error.add_note(f"{self.shown}.partial keeps what was trained")
                 else:
                     shutil.rmtree(self.draft, ignore_errors=True)

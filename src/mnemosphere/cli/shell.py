@@ -17,8 +17,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from mnemosphere.text import printable
+
 UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 _HINTS = {
+    errno.EACCES: "check its permissions, or choose another place",
+    errno.EPERM: "check its permissions, or choose another place",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f), or choose another place",
     errno.ENOENT: "check the path",
     errno.ENOSPC: "free some space or choose another place",
     errno.EDQUOT: "free some space or choose another place",
@@ -103,7 +108,7 @@ def describe(error: Exception) -> tuple[str, int]:
         text = " ".join(error.format_message().split()) + hint
     elif isinstance(error, OSError) and error.errno is not None:
         where = "" if error.filename is None else f"{error.filename}: "
-        hint = _HINTS.get(error.errno, "check its permissions, or choose another place")
+        hint = _HINTS.get(error.errno, "choose another place")
         text = f"{where}{error.strerror or error}: {hint}"
     elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         text = "not enough memory: use fewer --memories, fewer rows or --device cpu"
@@ -169,15 +174,6 @@ class Terminal:
             from mnemosphere.files import to_json
 
             typer.echo(to_json(content))
-
-
-def printable(text: str, keep: str = "") -> str:
-    r"""Text that a terminal cannot take for a command: what is not printable becomes \x.."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
-    )
 
 
 def cell(value: Any) -> str:

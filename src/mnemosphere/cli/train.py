@@ -212,13 +212,14 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
 
 
 def interrupted(opened: Opened, folder: Folder, again: str) -> None:
-    """Save the model so far, and leave, if Ctrl-C has ended its training."""
+    """Save the model so far, and leave, if Ctrl-C has ended its training; else it is over."""
     if opened.model.status_ == "interrupted":
         save(opened.whole, opened.path)
         raise Interrupted(
             f"interrupted after {opened.model.n_iter_} passes: the model so far is in "
             f"{folder.shown}.partial, go on with{again}"
         )
+    folder.trained = True
 
 
 def write(

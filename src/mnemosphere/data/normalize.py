@@ -361,7 +361,8 @@ class Normalizer:
 def _energy(normalizer: Normalizer, rows: Chunks, weight: Tensor | None) -> Tensor | None:
     """Mean squares (N,) of the coordinates of unit rows, as far as these are known, of sum 1.
 
-    From the first rows, a few chunks of them: it is an average. None of sparse rows.
+    From the first rows, a few chunks of them: it is an average. None of sparse rows. A feature that
+    no row has gets next to nothing, not 0: a row that has nothing else still has a direction.
     """
     energy, total = (
         torch.zeros(rows.n_features, dtype=torch.float64, device=rows.device) for _ in range(2)
@@ -380,10 +381,12 @@ def _energy(normalizer: Normalizer, rows: Chunks, weight: Tensor | None) -> Tens
         unit = normalizer(normalizer.fill(x, gaps))[0]
         # Of k known features, a unit row has 1/k of its square in each, where others have 1/N.
         unit = unit * (~gaps).sum(1, keepdim=True).double().sqrt()
+        unit = torch.where(gaps, torch.nan, unit)  # what is filled in is 0 up to rounding
         energy += squares(unit, torch.ones_like(energy), torch.zeros_like(energy), each)
         total += counts(x, each)
     energy = energy / total.clamp_min(torch.finfo(total.dtype).tiny)
-    return energy / energy.sum().clamp_min(torch.finfo(energy.dtype).tiny)
+    energy = energy / energy.sum().clamp_min(torch.finfo(energy.dtype).tiny)
+    return energy.clamp_min(torch.finfo(energy.dtype).eps)
 
 
 def _extreme(norm: Tensor) -> bool:

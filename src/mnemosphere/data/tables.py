@@ -47,7 +47,7 @@ X_KEYS, Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", 
 
 
 def expand(paths: Paths) -> list[Path]:
-    """The files that paths and patterns name."""
+    """The files that paths and patterns name, and data sets by their names; all are there."""
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     files: list[Path] = []
     for path in map(str, given):
@@ -55,10 +55,20 @@ def expand(paths: Paths) -> list[Path]:
         found = sorted(glob.glob(path, recursive=True)) if pattern else [path]
         if not found:
             raise ValueError(f"no file matches {path!r}: check the pattern")
+        for name in found:
+            _check_exists(name)
         files += map(Path, found)
     if not files:
         raise ValueError("no files: pass a path, a list of paths or a pattern")
     return files
+
+
+def _check_exists(source: str) -> None:
+    if source not in NAMES and not Path(source).exists():
+        raise ValueError(
+            f"no file {source}, and no data set of that name: check the path, or try one of "
+            f"{', '.join(NAMES)}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +128,7 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
         return _named(source).take(slice(max_rows))
     if path.is_dir():
         return _from_folder(path).take(slice(max_rows))
-    if not path.exists():
-        raise FileNotFoundError(
-            f"no file {path}, and no data set of that name: check the path, or try one of "
-            f"{', '.join(NAMES)}"
-        )
+    _check_exists(source)
     suffix = suffix_of(path)
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")

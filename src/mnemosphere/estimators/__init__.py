@@ -5,6 +5,7 @@ from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.label_issues import LabelIssues
 from mnemosphere.estimators.patches import PatchEncoder
 from mnemosphere.estimators.saving import as_estimator, load, save
+from mnemosphere.schema import check_arguments
 
 __all__ = [
     "DAMClassifier",
@@ -15,3 +16,5 @@ __all__ = [
     "load",
     "save",
 ]
+
+check_arguments(globals())

@@ -26,11 +26,17 @@ from mnemosphere.data.rows import merge_copies
 from mnemosphere.estimators import class_training, cluster_training
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.setup import FEW_NUMBERS, Learned, Prepared, begin, precision_of
+from mnemosphere.estimators.setup import (
+    FEW_NUMBERS,
+    Learned,
+    Prepared,
+    begin,
+    device_of,
+    precision_of,
+)
 from mnemosphere.features import Features
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
-from mnemosphere.machine import pick_device
 from mnemosphere.model.objectives import soft_labels
 from mnemosphere.training.distributed import current, process_group
 
@@ -138,7 +144,7 @@ def learn_files(
     labeled: for a classifier; a clusterer looks at no labels.
     """
     seed, callbacks = begin(settings, owner, source, progress)
-    device, n_numbers = pick_device(settings["device"]), source.n_rows * source.n_features
+    device, n_numbers = device_of(source, settings["device"]), source.n_rows * source.n_features
     with progress.scan(source):
         if labeled:
             found, sampled = _scan_and_sample(source, settings["unlabeled"], seed)

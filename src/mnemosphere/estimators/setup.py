@@ -88,9 +88,8 @@ def learn_features(
     """(the columns of training rows, the rows as numbers on the device), checked."""
     if isinstance(X, FileDataset):
         raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
-    place = device_of(X, device)
     features, rows = Features.learn(X, owner, encoded=encoded, encoder=encoder)
-    stored = StoredRows.of(rows, place)
+    stored = StoredRows.of(rows, device_of(rows, device))
     stored.check_finite(features.names, gaps=stored.is_dense and encoded)
     if not stored.is_dense or not encoded:
         return features, stored
@@ -102,12 +101,15 @@ def learn_features(
     return replace(features, observed=observed), stored
 
 
-def device_of(X: Any, setting: str) -> torch.device:
-    """Where to train: "auto" is where a tensor X lies, else a GPU if there is one and X is large."""
-    if isinstance(X, Tensor) and on_gpu(X) and setting == "auto":
-        return X.device
-    few = math.prod(getattr(X, "shape", (math.inf,))) < _WORTH_A_GPU
-    return torch.device("cpu") if few and setting == "auto" else pick_device(setting)
+def device_of(rows: Any, setting: str) -> torch.device:
+    """Where to train: "auto" is where a tensor lies, else a GPU if there is one and rows are many."""
+    if setting != "auto":
+        return pick_device(setting)
+    if isinstance(rows, Tensor) and on_gpu(rows):
+        return rows.device
+    files = isinstance(rows, FileDataset)
+    shape = (rows.n_rows, rows.n_features) if files else rows.shape
+    return pick_device("auto") if math.prod(shape) >= _WORTH_A_GPU else torch.device("cpu")
 
 
 def precision_of(setting: str, n_numbers: int, few: int = FEW_NUMBERS) -> torch.dtype:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mnemosphere.export.facts import facts
 from mnemosphere.fitted import FittedModel
+from mnemosphere.text import printable
 
 _NAMED = 60  # classes that are named
 _USE = """## Use
@@ -127,8 +128,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _text(value: str, limit: int = 120) -> str:
     """A user's name on one line that Markdown takes for text."""
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in
-                   " ".join(str(value).split()))  # fmt: skip
+    text = printable(" ".join(str(value).split()))
     text = text if len(text) <= limit else text[: limit - 1] + "…"
     for sign, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(sign, safe)

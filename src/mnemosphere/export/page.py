@@ -11,6 +11,7 @@ from typing import Any
 from mnemosphere.export.payload import payload
 from mnemosphere.files import plain, write_atomically
 from mnemosphere.fitted import FittedModel
+from mnemosphere.text import printable
 
 
 def explore(
@@ -43,13 +44,23 @@ def explore(
 def write_page(path: Path, content: dict[str, Any]) -> None:
     """Write the page that shows a payload, atomically."""
     # In ASCII, and without the signs that could end the script element it lies in.
-    text = json.dumps(plain(content, finite=True), allow_nan=False, separators=(",", ":"))
+    shown = _printable(plain(content, finite=True))
+    text = json.dumps(shown, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     page = _part("template.html")
     for name in ("style.css", "model.js", "page.js", "views.js"):
         page = page.replace(f"/*{name.partition('.')[0]}*/", _part(name), 1)
     write_atomically(path, page.replace("/*payload*/", text, 1).encode())
+
+
+def _printable(value: Any) -> Any:
+    """All texts as a terminal would show them, lines apart."""
+    if isinstance(value, dict):
+        return {key: _printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_printable(item) for item in value]
+    return printable(value, keep="\n\t") if isinstance(value, str) else value
 
 
 def _part(name: str) -> str:

@@ -46,6 +46,7 @@ from mnemosphere.interpret.rejection import (
     rejection_score,
     rejection_threshold,
 )
+from mnemosphere.schema import check_arguments
 
 __all__ = [
     "Certificate", "CertifiedRadius", "ClassificationReport", "Counterfactual", "DecisionSummary",
@@ -59,3 +60,5 @@ __all__ = [
     "remove_examples", "rename_class", "sample", "score_samples", "shrink", "strongest_features",
     "with_class_prior", "without_memories",
 ]  # fmt: skip
+
+check_arguments(globals())

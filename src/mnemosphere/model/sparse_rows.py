@@ -175,9 +175,9 @@ class SparseRows(Tensor):
 
     def _coo(self) -> Tensor:
         at = torch.stack([self.row, self.column])
-        return torch.sparse_coo_tensor(
-            at, self.value, tuple(self.shape), is_coalesced=True, check_invariants=False
-        )
+        # Not by `check_invariants=False`: torch 2.11 and 2.12 warn before they read it.
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+            return torch.sparse_coo_tensor(at, self.value, tuple(self.shape), is_coalesced=True)
 
     # What torch's own functions come to.
 

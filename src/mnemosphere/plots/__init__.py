@@ -11,6 +11,7 @@ from mnemosphere.plots.output import save  # noqa: E402
 from mnemosphere.plots.predictions import confusion_matrix  # noqa: E402
 from mnemosphere.plots.recall import recall_strips  # noqa: E402
 from mnemosphere.plots.style import figure_style  # noqa: E402
+from mnemosphere.schema import check_arguments  # noqa: E402
 
 __all__ = [
     "confusion_matrix",
@@ -22,3 +23,5 @@ __all__ = [
     "save",
     "search",
 ]
+
+check_arguments(globals())

@@ -1,6 +1,7 @@
 """Layer 1: statistical mechanics of the model, in float64."""
 
 from mnemosphere.model.splits import JointSplit, joint_split
+from mnemosphere.schema import check_arguments
 from mnemosphere.theory.diagnostics import Estimate
 from mnemosphere.theory.example_noise import (
     NoisySolution,
@@ -52,3 +53,5 @@ __all__ = [
     "suggest_varsigma_from_repeats", "symmetric_overlaps", "symmetric_transition",
     "symmetric_transitions", "transition_order", "varsigma_of_noise",
 ]  # fmt: skip
+
+check_arguments(globals())

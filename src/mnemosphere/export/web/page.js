@@ -47,7 +47,7 @@ function short(name, limit = 28) {
     text = `${Array.from(text).slice(0, limit - 1 - tail).join("")}…${Array.from(whole.slice(-2 * tail)).slice(-tail).join("")}`;
   }
   // Signs that turn the direction of writing must not reach beyond the name.
-  return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(text) ? `\u2068${text}\u2069` : text;
+  return /[\u0590-\u08ff]/.test(text) ? `\u2068${text}\u2069` : text;
 }
 
 const className = (y, limit = 28) => (y === nClasses ? "none of them" : data.kind === "clusterer" ? `cluster ${data.classes[y]}` : short(data.classes[y], limit));
