@@ -38,6 +38,7 @@ from research.theory.options import (
     read_labels,
 )
 from research.theory.study import Begin, study_command
+from research.theory.weak import study_weak_teachers
 
 
 @study_command("phase-diagram")
@@ -266,6 +267,28 @@ def spectrum(
     ]
     data = asdict(found) | {"rho": "inf" if math.isinf(rho) else rho}
     study.finish(data, found.draw(), *lines)
+
+
+@study_command("weak-teachers")
+def weak_teachers(
+    begin: Begin,
+    rho: Rho = 2.0,
+    beta_eff: Annotated[float, typer.Option(help="β_eff of the student.")] = 3.0,
+    memories: Annotated[list[int] | None, typer.Option(help="P = P*, repeated.")] = None,
+    features: Features = 1000,
+    many: Annotated[int, typer.Option(help="P = P* of the last map.", min=2)] = 10,
+    teachers: Annotated[int, typer.Option(help="For each point.", min=2)] = 6,
+    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps after a burn-in of half.", min=4)] = 200,
+    grid: Annotated[int, typer.Option(help="Points along each axis of the map.", min=2)] = 60,
+) -> None:
+    """Compare teachers of β* = b√N with theory; map where noise parts memories before the signal."""
+    study = begin({"rho": rho, "beta_eff": beta_eff, "teachers": teachers, "sweeps": sweeps})
+    with study.work("sampling") as step:
+        found = study_weak_teachers(
+            rho=rho, beta_eff=beta_eff, memories=memories or [1, 2, 3], n_features=features, many=many,
+            teachers=teachers, sweeps=sweeps, grid=grid, generator=study.generator, progress=step,
+        )  # fmt: skip
+    study.finish(asdict(found), found.draw())
 
 
 @study_command("examples", picture=False)
