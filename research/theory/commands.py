@@ -20,6 +20,7 @@ from research.theory import (
     trace_branches,
     trace_hierarchy,
 )
+from research.theory.branches import ladder
 from research.theory.examples import examples
 from research.theory.options import (
     BETA_RANGE,
@@ -238,6 +239,29 @@ def free_entropy(
             progress=step,
         )
     study.finish(asdict(found), found.draw_free_entropy(), *_events(found.bifurcations))
+
+
+@study_command("solutions", picture=False)
+def solutions(
+    begin: Begin,
+    teacher: Teachers = 3,
+    memories: Memories = 3,
+    beta: Beta = 4.0,
+    rho: Rho = 2.0,
+    upsilon: Upsilon = 1.0,
+    features: Features = 1000,
+    starts: Annotated[int, typer.Option(help="Starts of the solver.", min=2)] = 600,
+) -> None:
+    """List all solutions with their indices, and check by their sum that none is missing."""
+    setting = Setting(teacher, memories, beta, rho, upsilon, n_features=features)
+    study = begin(asdict(setting) | {"starts": starts})
+    with study.work("solving"):
+        found = ladder(setting.problem(), starts, generator=study.generator)
+    total = sum((-1) ** row["index"] * row["copies"] for row in found)
+    told = (
+        f"{len(found)} solutions; copies counted by (−1)^index add up to {total}, all of them to 1"
+    )
+    study.finish({"solutions": found, "sum": total}, None, told)
 
 
 @study_command("spectrum")

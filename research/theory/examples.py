@@ -9,8 +9,8 @@ from scipy.optimize import brentq
 
 from mnemosphere import theory
 from mnemosphere.theory import saddle_point, stability
+from mnemosphere.theory.newton import newton
 from research.report import Json
-from research.theory import continuation
 
 _F64 = torch.float64
 _IDLE = 0.45  # a memory whose overlaps with the two vectors differ by less is idle
@@ -81,10 +81,8 @@ def finite_rho() -> Json:
         )  # fmt: skip
         starts = theory.random_starts(here, 1, generator=torch.Generator().manual_seed(3))
         solved = theory.solve_saddle_point(here, starts, tol=1e-7).raise_if_failed()[0]
-        grown, copy = theory.duplicate(
-            here, continuation.newton(here, solved, tol=1e-15).state, [0]
-        )
-        twins = continuation.newton(grown, copy).state
+        grown, copy = theory.duplicate(here, newton(here, solved, tol=1e-15).state, [0])
+        twins = newton(grown, copy).state
         found["beta_eff"] = here.beta_eff
         found["missed"].append(float(saddle_point.residual(grown, copy)))
         found["eigenvalue"].append(float(stability.antisymmetric_spectrum(grown, twins, 0)[0]))

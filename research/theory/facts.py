@@ -13,7 +13,8 @@ from research.report import STORED, Json
 Facts = dict[str, str]
 
 
-def _study(name: str) -> Json:
+def study(name: str) -> Json:
+    """A stored study."""
     content: Json = json.loads((STORED / "theory" / f"{name}.json").read_text(encoding="utf-8"))
     return content
 
@@ -31,16 +32,16 @@ def _listed(values: list[str]) -> str:
 
 def _bifurcation() -> Facts:
     events = {
-        (name, kind): place for name, kind, place in _study("bifurcation")["data"]["bifurcations"]
+        (name, kind): place for name, kind, place in study("bifurcation")["data"]["bifurcations"]
     }
     return {
-        "fold": f"{events['broken', 'end']:.4f}",
+        "fold": f"{events['broken (a)', 'end']:.4f}",
         "line": f"{events['symmetric', 'crossing']:.4f}",
     }
 
 
 def _free_entropy() -> Facts:
-    curves = {curve["name"]: curve for curve in _study("free-entropy")["data"]["curves"]}
+    curves = {curve["name"]: curve for curve in study("free-entropy")["data"]["curves"]}
     beta = np.asarray(curves["broken"]["beta"])
     symmetric = np.interp(beta, curves["symmetric"]["beta"], curves["symmetric"]["free_entropy"])
     gap = np.asarray(curves["broken"]["free_entropy"]) - symmetric
@@ -49,14 +50,14 @@ def _free_entropy() -> Facts:
 
 
 def _spectrum() -> Facts:
-    data = _study("spectrum")["data"]
+    data = study("spectrum")["data"]
     values = np.asarray(data["eigenvalues"])
     closed = np.asarray(data["antisymmetric"]).ravel()
     return {"distance": _power(float(np.abs(closed[:, None] - values).min(1).max()))}
 
 
 def _examples() -> Facts:
-    data = _study("examples")["data"]
+    data = study("examples")["data"]
     finite, window, branches = data["finite rho"], data["window"], data["branches"]
     found = {
         "hard": _listed([f"{d:.2g}" if d > 1e-4 else _power(d) for d in data["hard"]["distance"]]),

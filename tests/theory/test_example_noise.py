@@ -165,8 +165,8 @@ def test_three_memories_that_fit_noise_have_the_overlap_of_samples():
     problem = weak(3, 3, 0.5, 3.0, 2.0, 1000)
     found = theory.solve_with_noise(problem, aligned(problem))
     assert float(found.m.mean()) == pytest.approx(0.0972, abs=1e-4)
+    many = weak(6, 6, 0.5, 3.0, 2.0, 1000)
     with pytest.raises(ValueError, match="nodes, 1048576 are allowed: lower beta"):
-        many = weak(6, 6, 0.5, 3.0, 2.0, 1000)
         theory.solve_with_noise(many, aligned(many))
 
 
