@@ -220,6 +220,24 @@ def test_without_noise_the_eigenvalue_is_that_of_the_papers_transition():
         assert noise < 1e-6
 
 
+def test_near_a_transition_little_noise_moves_overlaps_far_and_a_warning_says_so():
+    b, n = math.sqrt(1.75 / (2 * 0.02)), 10**6  # terms of relative size 0.02 are dropped
+    problem = weak(2, 2, b, 1.75, 2.0, n)
+    assert problem.noise / (2 * problem.beta_eff) == pytest.approx(0.02, rel=1e-3)
+    start = aligned(problem)
+    plain = theory.solve_saddle_point(problem, OrderParameters(start.m[None], start.p[None])).m[0]
+    noisy = theory.solve_with_noise(problem, start).m
+    assert plain[0].sort().values.tolist() == pytest.approx([0.500, 0.649], abs=1e-3)
+    assert noisy[0].sort().values.tolist() == pytest.approx([0.420, 0.699], abs=2e-3)
+    with pytest.warns(
+        theory.ValidityWarning, match="a transition at a distance of 0.012 multiplies"
+    ):
+        problem.warn_if_invalid()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weak(2, 2, b, 1.3, 2.0, n).warn_if_invalid()  # away from it, fewer dropped
+
+
 def test_problems_it_cannot_solve_are_refused():
     problem = weak(2, 2, 2.0, 3.0, 2.0, 1000)
     with pytest.raises(ValueError, match="finite rho"):
