@@ -6,8 +6,9 @@ import json
 from functools import cache
 
 import numpy as np
+from scipy.stats import ttest_rel
 
-from research.pages.stored import FINISHED_FACTS
+from research.pages.stored import FINISHED_FACTS, read
 from research.report import STORED, Json
 
 Facts = dict[str, str]
@@ -76,7 +77,33 @@ def _examples() -> Facts:
     return found
 
 
+def _holm(p: list[float], level: float = 0.05) -> list[bool]:
+    """Which of several tests stand at this level for all together."""
+    found, ranked = [False] * len(p), sorted(range(len(p)), key=p.__getitem__)
+    for k, i in enumerate(ranked):
+        if p[i] > level / (len(p) - k):
+            break
+        found[i] = True
+    return found
+
+
+def _splitting() -> Facts:
+    """Splitting against each rival: paired t tests over seeds, Holm over the settings."""
+    losses: dict[tuple[str, int, str], dict[str, list[float]]] = {}
+    for run in sorted(read("splitting")["runs"], key=lambda run: int(run["seed"])):
+        setting = losses.setdefault((run["set"], run["width"], run["mode"]), {})
+        setting.setdefault(run["way"], []).append(run["loss"])
+    found = {"settings": str(len(losses))}
+    for rival in ("noise", "annealing", "k-means"):
+        tests = [ttest_rel(own["splitting"], own[rival]) for own in losses.values()]
+        stands = _holm([float(test.pvalue) for test in tests])
+        ahead = [float(t.statistic) < 0 for t, clear in zip(tests, stands, strict=True) if clear]
+        found[f"against {rival}"] = f"{sum(ahead)} to {len(ahead) - sum(ahead)}"
+    return found
+
+
 _FACTS = {
+    "splitting": _splitting,
     "bifurcation": _bifurcation,
     "free-entropy": _free_entropy,
     "spectrum": _spectrum,

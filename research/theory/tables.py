@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from research.pages.stored import Table, table
-from research.theory.facts import study
+from research.theory import facts
 
 
 def _memory(column: list[float]) -> str:
@@ -14,7 +14,7 @@ def _memory(column: list[float]) -> str:
 
 def solutions_table() -> Table:
     """The whole ladder at P = P* = 3."""
-    run = study("solutions")
+    run = facts.study("solutions")
     rows = [
         row | {"columns": ", ".join(dict.fromkeys(_memory(c) for c in sorted(row["m"], reverse=True)))}
         for row in run["data"]["solutions"]
@@ -28,7 +28,7 @@ def solutions_table() -> Table:
 
 def weak_table() -> Table:
     """Weak teachers: theory and samples."""
-    run = study("weak-teachers")
+    run = facts.study("weak-teachers")
     columns = {
         "*P* = *P*\\*": "{memories}", "*b*": "{b:g}", "own overlap, paper": "{paper:.3f}",
         "with noise": "{theory:.3f}", "sampled from the teacher": "{sampled:.3f} ± {error:.3f}",
