@@ -30,11 +30,11 @@ from research.pages import (
     robustness,
     stored,
     tables,
+    theory,
 )
 from research.paper import page as reproduced
 from research.report import ROOT, STORED
 from research.theory import facts
-from research.theory import tables as theory_tables
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
@@ -44,7 +44,7 @@ TABLES = (
     | open_world.TABLES
     | robustness.TABLES
     | api.TABLES
-    | theory_tables.TABLES
+    | theory.TABLES
 )
 PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"

@@ -226,7 +226,9 @@ class WeakTeachers:
             (0.75, better, 0, "impossible"),
         )
         for low, high, k, name in regions:
-            ax.fill_between(self.b_many, low, high, color=_SHADES[k], label=name)
+            ax.fill_between(
+                self.b_many, low, high, facecolor=_SHADES[k], edgecolor="#DDDDDD", label=name
+            )
         ax.plot(
             self.b_many, exists, ":", color="black", label="parted solutions exist from here on"
         )
