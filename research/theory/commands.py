@@ -21,6 +21,7 @@ from research.theory import (
     trace_hierarchy,
 )
 from research.theory.branches import ladder
+from research.theory.edge import study_edge_kernels
 from research.theory.examples import examples
 from research.theory.options import (
     BETA_RANGE,
@@ -311,6 +312,24 @@ def weak_teachers(
         found = study_weak_teachers(
             rho=rho, beta_eff=beta_eff, memories=memories or [1, 2, 3], n_features=features, many=many,
             teachers=teachers, sweeps=sweeps, grid=grid, generator=study.generator, progress=step,
+        )  # fmt: skip
+    study.finish(asdict(found), found.draw())
+
+
+@study_command("edge-kernels")
+def edge_kernels(
+    begin: Begin,
+    rho: Rho = 2.0,
+    start: Annotated[float, typer.Option(help="Overlap of a start with its pattern.")] = 0.8,
+    features: Features = 16,
+    starts: Annotated[int, typer.Option(help="Starts of recall for each point.", min=2)] = 64,
+) -> None:
+    """Study kernels with an edge: where memories part, in which order, and how much recall holds."""
+    study = begin({"rho": rho, "start": start, "features": features, "starts": starts})
+    with study.work("solving and recalling") as step:
+        found = study_edge_kernels(
+            rho=rho, start=start, n_features=features, n_starts=starts, generator=study.generator,
+            progress=step,
         )  # fmt: skip
     study.finish(asdict(found), found.draw())
 
