@@ -210,7 +210,9 @@ class EdgeKernels:
                     label="parted solutions from here on")  # fmt: skip
         ax.axvline(2, color="#777777", linestyle=":")
         ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
+        ax.set_yscale("log", base=2)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter("{x:g}")
         ax.set_xlabel("exponent $m$")
         ax.set_ylabel(r"$\beta_e$")
         ax.legend(fontsize=8)
