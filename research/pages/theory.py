@@ -34,13 +34,30 @@ def weak_table() -> Table:
         "with noise": "{theory:.3f}", "sampled from the teacher": "{sampled:.3f} ± {error:.3f}",
         "from random starts": "{random:.3f} ± {random_error:.3f}",
         "mean of all overlaps, with noise": "{theory_mean:.3f}",
-        "sampled": "{sampled_mean:.3f} ± {mean_error:.3f}",
         "sampled less theory, each teacher": "{excess:.3f} ± {excess_error:.3f}",
     }  # fmt: skip
-    return table(columns, run["data"]["points"], run)
+    return table(columns, [row for row in run["data"]["points"] if row["memories"] > 1], run)
+
+
+def edge_table() -> Table:
+    """Order of the transition against m."""
+    run = facts.study("edge-kernels")
+    rows = [
+        row | {"m": str(row["m"]).removesuffix(".0").replace("inf", "∞"),
+               **{key: f"{row[key]:.3f}" if row[key] else "never" for key in ("line", "end", "jump")}}
+        for row in run["data"]["orders"] if row["memories"] == 3
+    ]  # fmt: skip
+    columns = {
+        "*m*": "{m}",
+        "unstable from β<sub>e</sub>": "{line}",
+        "parted from": "{end}",
+        "jump": "{jump}",
+    }
+    return table(columns, rows, run)
 
 
 TABLES: dict[str, Callable[[], Table]] = {
     "solutions": solutions_table,
     "beyond weak": weak_table,
+    "beyond edge": edge_table,
 }

@@ -71,6 +71,13 @@ def _examples() -> Facts:
         "f_1": f"{branches['f_1']:.1f}",
         "balance": f"{branches['balance']:.0f}",
     }
+    noise = data["noise"]
+    found |= {
+        "factor": f"{noise['one']['factor']:.3f}", "one": f"{noise['one']['overlap']:.3f}",
+        "parting": _listed([f"{v:.3g}" for v in noise["parting"]]),
+        "misled": f"{noise['misled'][0][0]:.3f}", "dropped": f"{noise['near']['dropped']:.2f}",
+        **{f"near {key}": _listed([f"{v:.3f}" for v in noise["near"][key]]) for key in ("paper", "noise")},
+    }  # fmt: skip
     thresholds = data["tricritical"]
     for size, rho in zip(thresholds["memories"], thresholds["rho"], strict=True):
         found[f"tricritical {size}"] = f"{rho:.3f}"
@@ -102,7 +109,19 @@ def _splitting() -> Facts:
     return found
 
 
+def _edge() -> Facts:
+    data = study("edge-kernels")["data"]
+    found = {f"split {row['m']}": f"{row['beta']:.4f}" for row in data["splits"]}
+    gaps = [
+        abs(p["shares"] - np.interp(p["temperature"], curve["temperature"], curve["shares"]))
+        for curve in data["curves"] for p in data["points"]
+        if p["a"] == curve["a"] and p["temperature"] >= 1.5
+    ]  # fmt: skip
+    return found | {"gap": f"{max(gaps):.3f}", "bound": f"{max(data['curves'][0]['shares']):.2f}"}
+
+
 _FACTS = {
+    "edge": _edge,
     "splitting": _splitting,
     "bifurcation": _bifurcation,
     "free-entropy": _free_entropy,

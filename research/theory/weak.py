@@ -42,11 +42,23 @@ def problem_of(
         )  # fmt: skip
 
 
-def _with_noise(problem: theory.SaddlePointProblem) -> torch.Tensor:
-    """Overlaps (P*, P) from a start with one memory near each vector of the teacher."""
+def aligned(problem: theory.SaddlePointProblem) -> theory.OrderParameters:
+    """A start with one memory near each vector of the teacher."""
     m = 0.05 + 0.85 * torch.eye(problem.n_teacher, problem.n_student, dtype=torch.float64)
-    start = theory.OrderParameters(m, problem.p_h[:, None] * problem.p_q)
-    return theory.solve_with_noise(problem, start, tol=1e-7).m
+    return theory.OrderParameters(m, problem.p_h[:, None] * problem.p_q)
+
+
+def with_noise(problem: theory.SaddlePointProblem) -> torch.Tensor:
+    """Overlaps (P*, P), with the noise of the examples."""
+    return theory.solve_with_noise(problem, aligned(problem), tol=1e-7).m
+
+
+def without_noise(problem: theory.SaddlePointProblem) -> torch.Tensor:
+    """Overlaps (P*, P) by the paper's equations."""
+    start = aligned(problem)
+    return theory.solve_saddle_point(
+        problem, theory.OrderParameters(start.m[None], start.p[None])
+    ).m[0]
 
 
 def _own(m: torch.Tensor) -> float:
@@ -56,11 +68,12 @@ def _own(m: torch.Tensor) -> float:
 def overlaps(n: int, b: float, beta_eff: float, rho: float, n_features: int) -> dict[str, float]:
     """Overlaps by the paper's equations, and by those with noise."""
     problem = problem_of(n, n, b=b, beta_eff=beta_eff, rho=rho, n_features=n_features)
-    m = 0.05 + 0.85 * torch.eye(n, dtype=torch.float64)
-    start = theory.OrderParameters(m[None], (problem.p_h[:, None] * problem.p_q)[None])
-    noisy = _with_noise(problem)
-    return {"paper": _own(theory.solve_saddle_point(problem, start).m[0]), "theory": _own(noisy),
-            "theory_mean": float(noisy.mean())}  # fmt: skip
+    noisy = with_noise(problem)
+    return {
+        "paper": _own(without_noise(problem)),
+        "theory": _own(noisy),
+        "theory_mean": float(noisy.mean()),
+    }
 
 
 def sampled(
@@ -75,7 +88,7 @@ def sampled(
     problem = problem_of(n, n, b=b, beta_eff=beta_eff, rho=rho, n_features=n_features)
     teacher = theory.sample_teacher(n, n_features, upsilon=problem.upsilon, generator=generator)
     data = theory.sample_data(teacher, rho, generator=generator)
-    expected = _with_noise(problem.replace(patterns=teacher.w, uniform_teacher=False))
+    expected = with_noise(problem.replace(patterns=teacher.w, uniform_teacher=False))
     if n == 1:
         total = data.x.sum(0)
         length = bessel.mean_resultant(problem.beta * total.norm(), n_features)
