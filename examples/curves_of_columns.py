@@ -1,7 +1,7 @@
 """A table as curves: one memory per class, one function per column
 
 With `normalize="circles"` a memory is a sum of functions of single columns. With one memory per class
-the whole model is a handful of curves, as in a generalized additive model. Penguins again: an
+the log-odds of memories are a handful of curves, as in a generalized additive model. Penguins again: an
 island, four measurements, the sex if it is known.
 """
 
@@ -32,5 +32,5 @@ mn.plots.memory_curves(clf.model_).savefig("curves.png")
 print(clf.memory_table()[["label", "features"]].to_string())
 
 # %%
-# The contributions of columns to a prediction add up exactly. A missing value contributes nothing.
+# The contributions of columns to a prediction add up exactly. A missing value has no part, and scales the others.
 print(clf.explain(X_test[X_test.isna().any(axis=1)][:1]))

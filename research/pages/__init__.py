@@ -30,6 +30,7 @@ from research.pages import (
     robustness,
     stored,
     tables,
+    theory,
 )
 from research.paper import page as reproduced
 from research.report import ROOT, STORED
@@ -37,7 +38,14 @@ from research.theory import facts
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
+TABLES = (
+    tables.TABLES
+    | field.TABLES
+    | open_world.TABLES
+    | robustness.TABLES
+    | api.TABLES
+    | theory.TABLES
+)
 PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
 

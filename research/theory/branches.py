@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import torch
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
+from torch import Tensor
 
 from mnemosphere.theory import OrderParameters, SaddlePointProblem, find_solutions
+from mnemosphere.theory.newton import newton
 from mnemosphere.theory.saddle_point import conjugate, free_entropy_at
 from mnemosphere.theory.symmetric import symmetric_overlap
 from research.plots import theory as pictures
-from research.theory.continuation import Branch, newton, trace_branch
+from research.report import Json
+from research.theory.continuation import Branch, trace_branch
 from research.theory.setting import (
     Setting,
     StepDone,
@@ -100,6 +104,26 @@ def _resample(
 ) -> NDArray[np.float64]:
     """Values between a curve's own points; NaN outside them."""
     return np.interp(beta, curve.beta, values, left=np.nan, right=np.nan)
+
+
+def orbit(m: Tensor) -> int:
+    """How many matrices arise from overlaps (P*, P) by permuting teachers and memories."""
+    rows, columns = (list(permutations(range(n))) for n in m.shape)
+    near = (m * 1e5).round().to(torch.int64)
+    return len({tuple(near[list(r)][:, list(c)].flatten().tolist()) for r in rows for c in columns})
+
+
+def ladder(problem: SaddlePointProblem, n_starts: int, *, generator: torch.Generator) -> list[Json]:
+    """All solutions found, from the maximum to the symmetric one, with index and number of copies.
+
+    −F rises to the edge of the balls of memories, so the sum of (−1)^index over all solutions is 1 (Morse): a
+    list for which it is not has gaps.
+    """
+    return [
+        {"m": s.m.T.sort(1, descending=True).values.tolist(), "free_entropy": s.free_entropy, "index": s.index,
+         "leading": s.leading_eigenvalue, "copies": orbit(s.m), "groups": len(s.symmetry.groups)}
+        for s in find_solutions(problem, n_starts, generator=generator)
+    ]  # fmt: skip
 
 
 def coexistence_window(setting: Setting, *, generator: torch.Generator) -> tuple[float, float]:

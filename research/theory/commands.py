@@ -20,6 +20,8 @@ from research.theory import (
     trace_branches,
     trace_hierarchy,
 )
+from research.theory.branches import ladder
+from research.theory.edge import study_edge_kernels
 from research.theory.examples import examples
 from research.theory.options import (
     BETA_RANGE,
@@ -38,6 +40,7 @@ from research.theory.options import (
     read_labels,
 )
 from research.theory.study import Begin, study_command
+from research.theory.weak import study_weak_teachers
 
 
 @study_command("phase-diagram")
@@ -239,6 +242,29 @@ def free_entropy(
     study.finish(asdict(found), found.draw_free_entropy(), *_events(found.bifurcations))
 
 
+@study_command("solutions", picture=False)
+def solutions(
+    begin: Begin,
+    teacher: Teachers = 3,
+    memories: Memories = 3,
+    beta: Beta = 4.0,
+    rho: Rho = 2.0,
+    upsilon: Upsilon = 1.0,
+    features: Features = 1000,
+    starts: Annotated[int, typer.Option(help="Starts of the solver.", min=2)] = 600,
+) -> None:
+    """List all solutions with their indices, and check by their sum that none is missing."""
+    setting = Setting(teacher, memories, beta, rho, upsilon, n_features=features)
+    study = begin(asdict(setting) | {"starts": starts})
+    with study.work("solving"):
+        found = ladder(setting.problem(), starts, generator=study.generator)
+    total = sum((-1) ** row["index"] * row["copies"] for row in found)
+    told = (
+        f"{len(found)} solutions; copies counted by (−1)^index add up to {total}, all of them to 1"
+    )
+    study.finish({"solutions": found, "sum": total}, None, told)
+
+
 @study_command("spectrum")
 def spectrum(
     begin: Begin,
@@ -266,6 +292,46 @@ def spectrum(
     ]
     data = asdict(found) | {"rho": "inf" if math.isinf(rho) else rho}
     study.finish(data, found.draw(), *lines)
+
+
+@study_command("weak-teachers")
+def weak_teachers(
+    begin: Begin,
+    rho: Rho = 2.0,
+    beta_eff: Annotated[float, typer.Option(help="β_eff of the student.")] = 3.0,
+    memories: Annotated[list[int] | None, typer.Option(help="P = P*, repeated.")] = None,
+    features: Features = 1000,
+    many: Annotated[int, typer.Option(help="P = P* of the last map.", min=2)] = 10,
+    teachers: Annotated[int, typer.Option(help="For each point.", min=2)] = 6,
+    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps after a burn-in of half.", min=4)] = 200,
+    grid: Annotated[int, typer.Option(help="Points along each axis of the map.", min=2)] = 60,
+) -> None:
+    """Compare teachers of β* = b√N with theory; map where noise parts memories before the signal."""
+    study = begin({"rho": rho, "beta_eff": beta_eff, "teachers": teachers, "sweeps": sweeps})
+    with study.work("sampling") as step:
+        found = study_weak_teachers(
+            rho=rho, beta_eff=beta_eff, memories=memories or [1, 2, 3], n_features=features, many=many,
+            teachers=teachers, sweeps=sweeps, grid=grid, generator=study.generator, progress=step,
+        )  # fmt: skip
+    study.finish(asdict(found), found.draw())
+
+
+@study_command("edge-kernels")
+def edge_kernels(
+    begin: Begin,
+    rho: Rho = 2.0,
+    start: Annotated[float, typer.Option(help="Overlap of a start with its pattern.")] = 0.8,
+    features: Features = 16,
+    starts: Annotated[int, typer.Option(help="Starts of recall for each point.", min=2)] = 64,
+) -> None:
+    """Study kernels with an edge: where memories part, in which order, and how much recall holds."""
+    study = begin({"rho": rho, "start": start, "features": features, "starts": starts})
+    with study.work("solving and recalling") as step:
+        found = study_edge_kernels(
+            rho=rho, start=start, n_features=features, n_starts=starts, generator=study.generator,
+            progress=step,
+        )  # fmt: skip
+    study.finish(asdict(found), found.draw())
 
 
 @study_command("examples", picture=False)

@@ -9,8 +9,9 @@ from scipy.optimize import brentq
 
 from mnemosphere import theory
 from mnemosphere.theory import saddle_point, stability
+from mnemosphere.theory.newton import newton
 from research.report import Json
-from research.theory import continuation
+from research.theory import weak
 
 _F64 = torch.float64
 _IDLE = 0.45  # a memory whose overlaps with the two vectors differ by less is idle
@@ -81,10 +82,8 @@ def finite_rho() -> Json:
         )  # fmt: skip
         starts = theory.random_starts(here, 1, generator=torch.Generator().manual_seed(3))
         solved = theory.solve_saddle_point(here, starts, tol=1e-7).raise_if_failed()[0]
-        grown, copy = theory.duplicate(
-            here, continuation.newton(here, solved, tol=1e-15).state, [0]
-        )
-        twins = continuation.newton(grown, copy).state
+        grown, copy = theory.duplicate(here, newton(here, solved, tol=1e-15).state, [0])
+        twins = newton(grown, copy).state
         found["beta_eff"] = here.beta_eff
         found["missed"].append(float(saddle_point.residual(grown, copy)))
         found["eigenvalue"].append(float(stability.antisymmetric_spectrum(grown, twins, 0)[0]))
@@ -150,6 +149,22 @@ def branch_levels() -> Json:
     return {"gap": gap, "f_1": deficit, "balance": deficit / gap}
 
 
+def noise() -> Json:
+    """Noise of the examples: one memory, memories that noise parts first, and overlaps near a transition."""
+    rho, n = 2.0, 10**6
+    one = weak.overlaps(1, 1.0, 3.0, rho, n)
+    misled = weak.problem_of(2, 2, b=1.0, beta_eff=3.0, rho=rho, n_features=n)
+    b = math.sqrt(1.75 / (2 * 0.02))  # drops terms of relative size 0.02
+    near = weak.problem_of(2, 2, b=b, beta_eff=1.75, rho=rho, n_features=n)
+    return {
+        "one": {"factor": one["paper"] / math.sqrt(1.0 + 1.0 / rho), "overlap": one["theory"]},
+        "parting": theory.parting_eigenvalues(misled), "misled": weak.with_noise(misled).tolist(),
+        "near": {"dropped": near.noise / (2 * near.beta_eff),
+                 "paper": weak.without_noise(near)[0].tolist(),
+                 "noise": weak.with_noise(near)[0].tolist()},
+    }  # fmt: skip
+
+
 def examples() -> Json:
     """All of them."""
     return {
@@ -158,4 +173,5 @@ def examples() -> Json:
         "window": window(),
         "tricritical": tricritical(),
         "branches": branch_levels(),
+        "noise": noise(),
     }

@@ -27,11 +27,11 @@ from mnemosphere.theory import (
     spectrum,
     split_temperature,
 )
+from mnemosphere.theory.newton import newton
 from mnemosphere.theory.saddle_point import conjugate, mean_memories, residual
 from mnemosphere.theory.stability import antisymmetric_matrix, antisymmetric_spectrum
 from research.plots import theory as pictures
 from research.plots.axes import plain_log
-from research.theory.continuation import newton
 from research.theory.setting import StepDone, no_progress
 
 _TOGETHER = 1e-4  # memories whose overlaps differ by less coincide

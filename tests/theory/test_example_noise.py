@@ -3,8 +3,12 @@
 import math
 import warnings
 
+import numpy as np
 import pytest
 import torch
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import expit
 
 from draws import generator
 from mnemosphere import theory
@@ -114,15 +118,56 @@ def test_weak_teachers_agree_with_gibbs_sampling(case):
 
 
 @pytest.mark.parts("n_memories")
-@pytest.mark.parametrize(("n_memories", "b", "rho"), [(2, 1.5, 2.0), (3, 1.6, 1.5), (4, 2.0, 0.8)])
+@pytest.mark.parametrize(
+    ("n_memories", "b", "rho"),
+    [(2, 1.5, 2.0), (2, 6.0, 0.01), (3, 1.6, 1.5), (3, 5.0, 0.02), (4, 2.0, 0.8)],
+)
 def test_at_the_teachers_temperature_two_students_agree_as_student_and_teacher_do(
     n_memories, b, rho
 ):
-    """Nishimori's identity: with β = β* the teacher is one more draw from the posterior."""
+    """Nishimori's identity: with β = β* the teacher is one more draw from the posterior.
+
+    The noise of a field is b: at b = 6 shares are steps, and an integral that misses them breaks it.
+    """
     problem = weak(n_memories, n_memories, b, b * b, rho, 10**8)
     found = theory.solve_with_noise(problem, aligned(problem))
-    torch.testing.assert_close(found.q, found.m, rtol=0, atol=1e-4)
-    assert float(found.m[0, 0] - found.m[0, 1]) > 0.3
+    torch.testing.assert_close(found.q, found.m, rtol=0, atol=5e-7)
+    assert float(found.m[0, 0] - found.m[0, 1]) > 0.2
+
+
+@pytest.mark.parametrize(("b", "overlap"), [(0.5, 0.170), (0.7, 0.231)])
+def test_two_memories_that_fit_noise_solve_the_scalar_equations(b, overlap):
+    """At β_eff/b = 6 the shares are steps; SciPy integrates them."""
+    rho, beta_eff = 2.0, 3.0
+    problem = weak(2, 2, b, beta_eff, rho, 1000)
+    found = theory.solve_with_noise(problem, aligned(problem))
+    (same, other), s2 = found.q[0].tolist(), problem.noise
+    slope = math.sqrt(2.0 * s2 * (same - other))
+
+    def inner(xi):
+        return expit(slope * xi) ** 2 * math.exp(-xi * xi / 2) / math.sqrt(2 * math.pi)
+
+    edge = np.array([-1, 1]) * 20 / slope
+    square = quad(inner, -12, 12, points=edge, epsabs=1e-12, limit=400)[0]  # E r², and E r = ½
+    own, common = 2 * rho * s2 * (2 * square - 0.5), rho * s2  # of 2 teachers, along (1, ∓1)
+
+    def excess(scale):
+        return 0.5 / (scale + own) + 0.5 / (scale + common) - (1.0 - same)
+
+    scale = brentq(excess, -min(own, common) + 1e-9, 1e6, xtol=1e-14)
+    m = rho * beta_eff / (scale + common) / 2
+    assert float(found.m.mean()) == pytest.approx(m, abs=1e-7)
+    assert (same - other) == pytest.approx(own / (scale + own) ** 2, abs=1e-6)
+    assert m == pytest.approx(overlap, abs=5e-4)
+
+
+def test_three_memories_that_fit_noise_have_the_overlap_of_samples():
+    problem = weak(3, 3, 0.5, 3.0, 2.0, 1000)
+    found = theory.solve_with_noise(problem, aligned(problem))
+    assert float(found.m.mean()) == pytest.approx(0.0972, abs=1e-4)
+    many = weak(6, 6, 0.5, 3.0, 2.0, 1000)
+    with pytest.raises(ValueError, match="nodes, 1048576 are allowed: lower beta"):
+        theory.solve_with_noise(many, aligned(many))
 
 
 def contrasts(problem):
@@ -134,16 +179,34 @@ def contrasts(problem):
 def test_memories_part_where_an_eigenvalue_exceeds_one():
     for b, rho in ((1.0, 1.8), (1.0, 2.2), (1.3, 0.6), (1.3, 0.8)):
         problem = weak(2, 2, b, b * b, rho, 10**8)
-        signal, noise = theory.parting_eigenvalues(problem)
+        signal, noise, parted = theory.parting_eigenvalues(problem)
         assert signal == pytest.approx(rho * b**4 / 2, rel=1e-3)
         assert noise == pytest.approx(rho * b**4 / 2, rel=1e-3)
         towards, apart = contrasts(problem)
-        assert (towards > 1e-3) == (apart > 1e-3) == (signal > 1)
-    overfitting = weak(2, 2, 0.8, 2.4, 2.0, 10**8)  # β far above β*
-    signal, noise = theory.parting_eigenvalues(overfitting)
-    assert noise > signal
-    towards, apart = contrasts(overfitting)
-    assert abs(towards) < 1e-3 < 0.3 < apart
+        assert (towards > 1e-3) == (apart > 1e-3) == (signal > 1) == (parted > 1)
+
+
+@pytest.mark.parametrize("n_memories", [2, 3])
+def test_after_noise_has_parted_memories_the_third_eigenvalue_decides(n_memories):
+    def at(b):
+        return weak(n_memories, n_memories, b, 3.0, 2.0, 10**8)
+
+    line = brentq(lambda b: theory.parting_eigenvalues(at(b))[2] - 1.0, 0.8, 1.6)
+    for b, found in ((0.95 * line, False), (1.05 * line, True)):
+        signal, noise, parted = theory.parting_eigenvalues(at(b))
+        assert min(signal, noise) > 5  # at the symmetric state both are unstable on both sides
+        assert (parted > 1) == found
+        towards, apart = contrasts(at(b))
+        assert (towards > 1e-3) == found
+        assert apart > 0.5
+
+
+def test_an_unstable_signal_alone_does_not_find_the_teacher():
+    problem = weak(2, 2, 1.0, 3.0, 2.0, 10**8)
+    signal, noise, parted = theory.parting_eigenvalues(problem)
+    assert (signal, noise, parted) == pytest.approx((16.1, 259, 0.910), rel=2e-3)
+    found = theory.solve_with_noise(problem, aligned(problem))
+    torch.testing.assert_close(found.m, torch.full((2, 2), 0.312).double(), rtol=0, atol=5e-4)
 
 
 def test_without_noise_the_eigenvalue_is_that_of_the_papers_transition():
@@ -152,9 +215,27 @@ def test_without_noise_the_eigenvalue_is_that_of_the_papers_transition():
             n_teacher, n_student, beta=5.0, rho=rho, upsilon=1.0, n_features=10**9
         )
         line = theory.symmetric_transition(problem, "beta")
-        signal, noise = theory.parting_eigenvalues(problem.replace(beta=line))
-        assert signal == pytest.approx(1.0, abs=1e-6)
+        signal, noise, parted = theory.parting_eigenvalues(problem.replace(beta=line))
+        assert signal == parted == pytest.approx(1.0, abs=1e-6)
         assert noise < 1e-6
+
+
+def test_near_a_transition_little_noise_moves_overlaps_far_and_a_warning_says_so():
+    b, n = math.sqrt(1.75 / (2 * 0.02)), 10**6  # terms of relative size 0.02 are dropped
+    problem = weak(2, 2, b, 1.75, 2.0, n)
+    assert problem.noise / (2 * problem.beta_eff) == pytest.approx(0.02, rel=1e-3)
+    start = aligned(problem)
+    plain = theory.solve_saddle_point(problem, OrderParameters(start.m[None], start.p[None])).m[0]
+    noisy = theory.solve_with_noise(problem, start).m
+    assert plain[0].sort().values.tolist() == pytest.approx([0.500, 0.649], abs=1e-3)
+    assert noisy[0].sort().values.tolist() == pytest.approx([0.420, 0.699], abs=2e-3)
+    with pytest.warns(
+        theory.ValidityWarning, match="a transition at a distance of 0.012 multiplies"
+    ):
+        problem.warn_if_invalid()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weak(2, 2, b, 1.3, 2.0, n).warn_if_invalid()  # away from it, fewer dropped
 
 
 def test_problems_it_cannot_solve_are_refused():

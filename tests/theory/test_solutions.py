@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from torch.autograd.functional import hessian, jacobian
 
 from draws import generator
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solutions
 from mnemosphere.theory.problem import SaddlePointProblem
+from research.theory.branches import orbit
 
 
 def uniform(n_teacher, n_student, beta=10.0, **marginals):
@@ -26,6 +28,33 @@ def test_two_memories_have_a_symmetric_and_a_broken_solution():
     assert symmetric.symmetry.specialization == (None, None)
     assert symmetric.symmetry.groups == ((0, 1),)
     assert sum(s.count for s in found) == 60
+
+
+def test_three_memories_on_three_teachers_have_six_solutions_and_no_more():
+    problem = uniform(3, 3, beta=4.0)
+    found = solutions.find_solutions(problem, 120, generator=generator())
+    assert [s.index for s in found] == [0, 1, 2, 3, 3, 4]
+    columns = [found[i].m.T.sort(1).values.sort(0).values for i in (2, 3)]
+    chain = [[0.240, 0.521, 0.576], [0.307, 0.521, 0.588], [0.307, 0.576, 0.588]]
+    ring = [[0.278, 0.565, 0.565]] * 3
+    for m, expected in zip(columns, (chain, ring), strict=True):
+        torch.testing.assert_close(m, torch.tensor(expected).double(), rtol=0, atol=1e-3)
+    for s in found:
+        # The index is that of the free entropy over the memories, by autograd.
+        x_bar = sp.conjugate(problem, s.state).x_bar
+        w = sp.mean_memories(problem, x_bar)
+
+        def value(w, p=s.p):
+            entropy = 0.5 * torch.log1p(-(w * w).sum(1)).sum()
+            log_norm = torch.logsumexp(problem.beta_eff * w.T + p[1:, 0].log(), 1)
+            return entropy + problem.rho * log_norm.sum()
+
+        curvature = torch.linalg.eigvalsh(hessian(value, w).reshape(9, 9))
+        assert int((curvature > 1e-9).sum()) == s.index
+        assert float(jacobian(value, w).abs().max()) < 1e-8
+    # Morse: over all stationary points in a ball, with −F rising to its edge, (−1)^index sums to 1.
+    assert sum((-1) ** s.index * orbit(s.m) for s in found) == 1
+    assert [orbit(s.m) for s in found] == [6, 9, 18, 6, 9, 1]
 
 
 def test_more_memories_than_teachers():

@@ -12,8 +12,8 @@ from draws import generator, unit_rows
 from mnemosphere.numerics import bessel
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, stability
+from mnemosphere.theory.newton import newton
 from mnemosphere.theory.problem import SaddlePointProblem
-from research.theory.continuation import newton
 from research.theory.examples import hard_assignments
 
 INF = math.inf

@@ -646,6 +646,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def remove_examples(self, X: ArrayLike | None = None) -> Self:
         """Remove rows that `add_examples` added.
 
+        That undoes an edit. Rows of the training set stay in what was learned from them.
+
         Parameters
         ----------
         X : array-like of shape (n, N), default None

@@ -141,6 +141,8 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
 def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
     """Remove rows that `add_examples` added.
 
+    That undoes an edit. Rows of the training set stay in what was learned from them.
+
     Parameters
     ----------
     model : FittedModel

@@ -16,7 +16,7 @@ own, m_y is that of all memories with any of it.
 
 On circles a memory is a function of each column rather than a row that could occur. There the average
 training row takes the place of (m_a + m_b)/2: a column contributes as much as it differs from its
-average, and one that is missing contributes nothing. The parts of all coordinates of a column, and
+average, and one that is missing has no part, but scales the others. The parts of all coordinates of a column, and
 of all numbers of a category, are added.
 """
 
@@ -86,7 +86,7 @@ class FeatureContributions(Shown):
         Names of the memories.
     value : ndarray of shape (N,)
         The row as given, NaN for a category. For a missing value it is NaN, and the other numbers are
-        about the value that the memories expect; with normalize="circles" it contributes nothing.
+        about the value that the memories expect; with normalize="circles" it has no part.
     written : list of N str
         The values as text.
     typical : list of N pairs of str

@@ -17,7 +17,6 @@ s → 0 leaves q = u uᵀ and Eq. (saddle-point). docs/theory-derivations.md has
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from scipy.optimize import brentq
 from torch import Tensor
@@ -26,8 +25,8 @@ from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import OrderParameters, class_weights, shares
 from mnemosphere.theory.solver import NotConvergedError
 
-# Gauss–Hermite nodes in all and along one axis, and the most memories they are accurate for.
-_NODES, _NODES_PER_AXIS, _MAX_MEMORIES = 8192, 41, 6
+# The integral over the noise: digits (natural), where normal variables are cut off, most nodes.
+_DIGITS, _CUT, _MAX_NODES = 20.0, 6.5, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def solve_with_noise(
     Parameters
     ----------
     problem : SaddlePointProblem
-        The equations, with finite ϱ and at most 6 memories.
+        The equations, with finite ϱ and few memories: the integral over the noise has as many dimensions.
     start : OrderParameters
         Overlaps m (P*, P) and class weights p (P+1, C+1), such as a solution without noise.
     tol : float, default 1e-9
@@ -102,17 +101,15 @@ def solve_with_noise(
     >>> bool(found.m[0].max() < state.m[0].max())
     True
     """
-    if math.isinf(problem.rho) or problem.n_student > _MAX_MEMORIES:
-        raise ValueError(
-            f"need finite rho and at most {_MAX_MEMORIES} memories, got rho = {problem.rho:g} and "
-            f"{problem.n_student} memories: pass a smaller problem"
-        )
+    if math.isinf(problem.rho):
+        raise ValueError("need finite rho, got inf: solve_saddle_point has the limit")
     x, rho, s2 = problem.compressed().patterns, problem.rho, problem.noise
     u = torch.linalg.lstsq(x, start.m).solution.T  # (P, D), m = x uᵀ
     q, p = u @ u.T, start.p
-    nodes, weight = _grid(problem.n_student - int(float(problem.p_h[0]) == 0.0))
     for i in range(1, max_iter + 1):
-        r, log_norm = shares(_fields(problem, x @ u.T, q, nodes), p)  # (K, P*, C+1, P+1)
+        noise, weight = _field_noise(problem, q)  # (K, P), (K,)
+        h = problem.beta_eff * (x @ u.T) + noise[:, None] - problem.log_ratio
+        r, log_norm = shares(h + 0.5 * s2 * (1.0 - q.diagonal()), p)  # (K, P*, C+1, P+1)
         weighted = problem.targets[..., None] * weight[:, None, None, None] * r
         x_bar = weighted[..., 1:].sum((0, 2)).T @ x  # (P, D)
         noise = rho * s2 * torch.einsum("kbyi,kbyj->ij", weighted[..., 1:], r[..., 1:])
@@ -131,17 +128,22 @@ def solve_with_noise(
     )
 
 
-def parting_eigenvalues(problem: SaddlePointProblem) -> tuple[float, float]:
-    """Compute how fast the memories of the symmetric state part, with the noise of the examples.
+def parting_eigenvalues(problem: SaddlePointProblem) -> tuple[float, float, float]:
+    """Compute how fast memories part along the teacher's contrasts and along the noise of the examples.
 
     At the symmetric state the contrasts of a memory fluctuate with the variance d, and
 
         signal = d ϱ β_eff²/P,     noise = d² ϱ s⁴ P*/P²,     s² = β²(1 − ς²)/N.
 
-    If the first exceeds 1, memories part towards the teacher's; if only the second does, they part
-    along the noise of the examples, and overlap equally with every memory of the teacher. With s = 0 the first is
-    1 at β_eff² = P* + P/ϱ, the paper's transition. A student with β = β* and P = P* has d = 1 and
-    both are ϱb⁴/P*, b² = β*²/N.
+    It is stable if neither exceeds 1. If the second does, memories first part along the noise: two draws of
+    a memory agree, and its overlaps with the teacher's are still equal. There
+
+        parted = d ϱ β_eff² (1/P − κ),     κ = (E|r|² − 1/P)/(P − 1),
+
+    with r the shares of a row, sharper as κ grows. They part towards the teacher's if this exceeds 1, and
+    it may be below 1 though `signal` is far above. Without parting along the noise, it is `signal`. With
+    s = 0 that is 1 at β_eff² = P* + P/ϱ, the paper's transition. A student with β = β* and P = P* has d = 1, and
+    signal and noise are ϱb⁴/P*, b² = β*²/N.
 
     Parameters
     ----------
@@ -151,13 +153,15 @@ def parting_eigenvalues(problem: SaddlePointProblem) -> tuple[float, float]:
     Returns
     -------
     signal : float
-        Eigenvalue towards the teacher's memories.
+        Eigenvalue towards the teacher's memories, at the symmetric state.
     noise : float
-        Eigenvalue along the noise.
+        Eigenvalue along the noise, at the symmetric state.
+    parted : float
+        Eigenvalue towards the teacher's memories, after parting along the noise as far as it goes.
 
     Examples
     --------
-    >>> mn.theory.parting_eigenvalues(problem)[0] > 1  # two memories part
+    >>> mn.theory.parting_eigenvalues(problem)[2] > 1  # two memories part
     True
     """
     n_teacher, n_student, rho = problem.n_teacher, problem.n_student, problem.rho
@@ -167,44 +171,80 @@ def parting_eigenvalues(problem: SaddlePointProblem) -> tuple[float, float]:
             "need a uniform teacher, equal memories without a uniform component and finite rho"
         )
     s2 = problem.noise
-    noise = rho * s2 * n_teacher / n_student  # what the sum of the memories sees
-    pull = n_teacher * (rho * problem.beta_eff / n_student) ** 2 + noise / n_student
+    common_noise = rho * s2 * n_teacher / n_student  # what the sum of the memories sees
+    pull = n_teacher * (rho * problem.beta_eff / n_student) ** 2 + common_noise / n_student
 
-    def excess(log_d: float) -> float:
-        """Mean squared length of a memory at contrast variance d, less 1."""
-        d = math.exp(log_d)
-        common = d / (1.0 + d * noise)
-        return pull * common**2 + d * (1.0 - 1.0 / n_student) + common / n_student - 1.0
+    def variance(own_noise: float) -> float:
+        """The d at which memories have length 1, if their contrasts see this noise."""
 
-    bound = math.log(n_student / max(n_student - 1, 0.5)) + 40.0
-    d = math.exp(brentq(excess, -bound, bound, xtol=1e-14))
+        def excess(log_d: float) -> float:
+            d = math.exp(log_d)
+            common = 1.0 / (1.0 / d - own_noise + common_noise)
+            contrasts = (d + d * d * own_noise) * (1.0 - 1.0 / n_student)
+            return pull * common**2 + contrasts + common / n_student - 1.0
+
+        bound = math.log(n_student / max(n_student - 1, 0.5)) + 40.0
+        return math.exp(brentq(excess, -bound, bound, xtol=1e-14))
+
+    def sharpness(q: float) -> float:
+        """κ at this variance q of the contrasts between two draws."""
+        contrast = torch.eye(n_student, dtype=torch.float64) - 1.0 / n_student
+        h, weight = _field_noise(problem, q * contrast)
+        square = float(weight @ torch.softmax(h, 1).square().sum(1))
+        return (square - 1.0 / n_student) / (n_student - 1)
+
+    def growth(log_q: float) -> float:
+        """Contrasts after a step relative to those before, logarithm."""
+        own_noise = rho * s2 * n_teacher * sharpness(math.exp(log_q))
+        return math.log(variance(own_noise) ** 2 * own_noise) - log_q
+
+    d, kappa = variance(0.0), 0.0
     signal = d * rho * problem.beta_eff**2 / n_student
-    return signal, d * d * rho * s2 * s2 * n_teacher / n_student**2
+    noise = d * d * rho * s2 * s2 * n_teacher / n_student**2
+    if noise > 1.0 and n_student > 1:
+        # Growth falls from the eigenvalue at q = 0 to below 1 at the largest q.
+        small, most = math.log(1e-9), math.log(n_student / (n_student - 1))
+        if growth(small) > 0.0:
+            kappa = sharpness(math.exp(brentq(growth, small, most, xtol=1e-12)))
+            d = variance(rho * s2 * n_teacher * kappa)
+    return signal, noise, d * rho * problem.beta_eff**2 * (1.0 / n_student - kappa)
 
 
-def _fields(problem: SaddlePointProblem, m: Tensor, q: Tensor, nodes: Tensor) -> Tensor:
-    """Fields (K, P*, P) of the memories at the nodes (K, d) of the noise."""
-    n, d = nodes.shape[1], len(q)
+def _field_noise(problem: SaddlePointProblem, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Values (K, P) of s q^½ ξ, ξ ~ N(0, 1), and their weights (K,): a trapezoidal rule per axis."""
     # Noise common to all memories changes no share unless there is a uniform component, and
     # adds nothing to the mean of the log norm.
-    center = torch.eye(d, dtype=q.dtype) - (1.0 / d if n < d else 0.0)
+    even = float(problem.p_h[0]) == 0.0
+    center = torch.eye(len(q), dtype=q.dtype) - (1.0 / len(q) if even else 0.0)
     values, vectors = torch.linalg.eigh(center @ q @ center)
-    root = vectors[:, d - n :] * values[d - n :].clamp_min(0.0).sqrt()  # (P, d)
-    noise = math.sqrt(problem.noise) * (nodes @ root.T)  # (K, P)
-    shift = 0.5 * problem.noise * (1.0 - q.diagonal()) - problem.log_ratio
-    fields: Tensor = problem.beta_eff * m + noise[:, None] + shift
-    return fields
+    root = math.sqrt(problem.noise) * vectors * values.clamp_min(0.0).sqrt()  # (P, axes)
+    root = root[:, int(even) :]
+    others = root if even else torch.cat([root, torch.zeros_like(root[:1])])
+    spread = (others.amax(0) - others.amin(0)).tolist()  # largest difference of two fields, per ξ
+    axes = [torch.arange(-n, n + 1, dtype=q.dtype) * (_CUT / n) for n in map(_half_nodes, spread)]
+    n_nodes = math.prod(map(len, axes))
+    if n_nodes > _MAX_NODES:
+        raise ValueError(
+            f"{problem.n_student} memories with noise {math.sqrt(problem.noise):.2g} of their fields need "
+            f"{n_nodes:.1e} nodes, {_MAX_NODES} are allowed: lower beta or take fewer memories"
+        )
+    if not axes:
+        return q.new_zeros(1, len(q)), q.new_ones(1)
+    nodes = torch.cartesian_prod(*axes).reshape(-1, len(axes))
+    square = (nodes * nodes).sum(1)
+    inside = square <= _CUT**2
+    weight = torch.exp(-0.5 * square[inside])
+    return nodes[inside] @ root.T, weight / weight.sum()
 
 
-def _grid(n_axes: int) -> tuple[Tensor, Tensor]:
-    """Nodes (K, axes) and weights (K,) of Gauss and Hermite for standard normal variables."""
-    if n_axes == 0:
-        return torch.zeros(1, 0, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    n_nodes = min(_NODES_PER_AXIS, int(_NODES ** (1.0 / n_axes)))
-    node, weight = (torch.from_numpy(v) for v in np.polynomial.hermite_e.hermegauss(n_nodes))
-    nodes = torch.cartesian_prod(*[node] * n_axes).reshape(-1, n_axes)
-    weights = torch.cartesian_prod(*[weight / weight.sum()] * n_axes).reshape(-1, n_axes)
-    return nodes, weights.prod(1)
+def _half_nodes(slope: float) -> int:
+    """Nodes on one side of an axis along which two fields differ by slope·ξ at most.
+
+    Shares have poles at the distance d = π/slope from the axis. Shifting the contour by a ≤ d bounds the
+    error of spacing h by exp(a²/2 − 2πa/h).
+    """
+    a = min(math.pi / max(slope, 1e-300), math.sqrt(2.0 * _DIGITS))
+    return math.ceil(_CUT * (_DIGITS + a * a / 2.0) / (2.0 * math.pi * a))
 
 
 def _fluctuation(second: Tensor, noise: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from mnemosphere.numerics import bessel, sphere
 class ValidityWarning(UserWarning):
     """The parameters leave the regime β ≪ N, β(1 − ς²) ≪ 2Nς in which the equations were derived.
 
+    Near a transition the second ratio counts 1/|1 − λ| times, λ the largest eigenvalue of the symmetric state.
+
     Examples
     --------
     >>> issubclass(mn.theory.ValidityWarning, UserWarning)
@@ -315,28 +317,39 @@ class SaddlePointProblem:
         return self.replace(patterns=triangle.T.contiguous())
 
     def warn_if_invalid(self) -> None:
-        """Warn (ValidityWarning) outside β ≪ N and s² ≪ 2β_eff, s² the noise of a field.
+        """Warn (ValidityWarning) outside β ≪ N and s² ≪ 2β_eff |1 − λ|, s² the noise of a field.
 
         With ϱ = υ = ∞ the equations are Eq. (stationarity), which holds at any β: no warning.
         """
         if math.isinf(self.rho) and math.isinf(self.upsilon):
             return
         dropped = self.noise / (2.0 * self.beta_eff)
+        distance = min(1.0, abs(1.0 - self._parting()))
         if self.beta > MAX_DROPPED * self.n_features:
             message = (
                 f"beta = {self.beta:g} is not small against n_features = {self.n_features}: the "
                 "equations drop terms of relative size beta/n_features; lower beta or raise "
                 "n_features"
             )
-        elif dropped > MAX_DROPPED:
+        elif dropped > MAX_DROPPED * distance:
+            near = f", and a transition at a distance of {distance:.2g} multiplies them"
             message = (
                 f"the noise of the examples is not small at upsilon = {self.upsilon:g}, beta = "
-                f"{self.beta:g}: the equations drop terms of relative size {dropped:.2g}; use "
+                f"{self.beta:g}: the equations drop terms of relative size {dropped:.2g}"
+                f"{near if distance < 1.0 else ''}; use "
                 "solve_with_noise, lower beta, or raise upsilon or n_features"
             )
         else:
             return
         warnings.warn(message, ValidityWarning, stacklevel=4)
+
+    def _parting(self) -> float:
+        """λ = β_eff a, with which memories of the symmetric state part; 0 where it has no closed form."""
+        equal = float(self.p_h[0]) == 0.0 and bool((self.p_h[1:] == self.p_h[1]).all())
+        if not self.uniform_teacher or not equal or min(self.n_teacher, self.n_student) == 1:
+            return 0.0
+        root = math.sqrt(self.n_teacher)
+        return self.beta_eff * varsigma(self.gain * root / self.n_student) / root
 
 
 def equal_memories(n_student: int) -> Tensor:

@@ -6,9 +6,19 @@ import torch
 from torch import Tensor
 
 from mnemosphere.theory import stability
+from mnemosphere.theory.newton import newton
 from mnemosphere.theory.problem import SaddlePointProblem
-from mnemosphere.theory.saddle_point import OrderParameters, random_starts
+from mnemosphere.theory.saddle_free import MAX_UNKNOWNS, unknowns
+from mnemosphere.theory.saddle_point import (
+    OrderParameters,
+    conjugate,
+    free_entropy_at,
+    random_starts,
+)
 from mnemosphere.theory.solver import solve
+
+# Eigenvalues of the Jacobian this little above 1 are flat directions.
+_FLAT = 1e-7
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,8 @@ class DistinctSolution:
         Which memories coincide.
     leading_eigenvalue : float
         Largest eigenvalue of the Jacobian of the full map.
+    index : int
+        Directions in which the free entropy rises; 0 for a local maximum.
     count : int
         Starts that ended here.
 
@@ -73,6 +85,7 @@ class DistinctSolution:
     free_entropy: float
     symmetry: Symmetry
     leading_eigenvalue: float
+    index: int
     count: int
 
     @property
@@ -83,7 +96,7 @@ class DistinctSolution:
     @property
     def stable(self) -> bool:
         """Whether it is a local maximum of the free entropy, bool; flat directions are allowed."""
-        return self.leading_eigenvalue <= 1.0 + 1e-7
+        return self.index == 0
 
 
 def classify(state: OrderParameters, *, tol: float = 1e-5) -> Symmetry:
@@ -202,8 +215,10 @@ def find_solutions(
 ) -> list[DistinctSolution]:
     """Find distinct solutions from random starts, highest free entropy first.
 
-    Half of the starts are generic and end in local maxima of the free entropy. The other half tie groups
-    of memories and teachers together and also find saddles. Starts that do not converge are left out.
+    A third of the starts climb to local maxima of the free entropy. A third tie groups of memories and
+    teachers together, and climb to saddles too. The last third follow Newton's method to the solution nearby,
+    whatever its index; with labels, which leave flat directions, and in large problems they climb as well.
+    Starts that do not converge are left out.
 
     Parameters
     ----------
@@ -238,19 +253,30 @@ def find_solutions(
     """
     if n_starts < 2:
         raise ValueError(f"n_starts must be at least 2, got {n_starts}")
-    generic = random_starts(problem, n_starts - n_starts // 2, generator=generator)
-    tied = structured_starts(problem, n_starts // 2, generator=generator)
+    by_newton = problem.n_columns == 1 and unknowns(problem) <= MAX_UNKNOWNS
+    n_near = n_starts // 3 if by_newton else 0
+    n_tied = (n_starts - n_near) // 2
+    generic = random_starts(problem, n_starts - n_near - n_tied, generator=generator)
+    tied = structured_starts(problem, n_tied, generator=generator)
     starts = OrderParameters(torch.cat([generic.m, tied.m]), torch.cat([generic.p, tied.p]))
-    found = solve(problem, starts, tol=tol, max_iter=max_iter)
-    if not bool(found.converged.any()):
-        found.raise_if_failed()
-    good = torch.nonzero(found.converged).flatten()
-    marks = signature(problem, OrderParameters(found.m[good], found.p[good]))
+    climbed = solve(problem, starts, tol=tol, max_iter=max_iter)
+    states = [climbed[i] for i in torch.nonzero(climbed.converged).flatten().tolist()]
+    if n_near:
+        near = random_starts(problem, n_near, generator=generator)
+        reached = [
+            newton(problem, OrderParameters(*pair)) for pair in zip(near.m, near.p, strict=True)
+        ]
+        states += [found.state for found in reached if found.residual <= tol]
+    if not states:
+        climbed.raise_if_failed()
+    batch = OrderParameters(torch.stack([s.m for s in states]), torch.stack([s.p for s in states]))
+    c = conjugate(problem, batch)
+    value = free_entropy_at(problem, c, c.x_bar)
+    marks = signature(problem, batch)
     # Greedy grouping in order of free entropy: the signature is compared with each group's first.
-    order = torch.argsort(found.objective[good], descending=True, stable=True)
     first: list[int] = []
     counts: list[int] = []
-    for i in order.tolist():
+    for i in torch.argsort(value, descending=True, stable=True).tolist():
         if first:
             gap = (marks[first] - marks[i]).abs().amax(1)
             nearest = int(gap.argmin())
@@ -260,12 +286,13 @@ def find_solutions(
         first.append(i)
         counts.append(1)
     distinct = []
-    for j, count in zip(good[first].tolist(), counts, strict=True):
-        leading = float(stability.spectrum(problem, found[j])[0])
+    for i, count in zip(first, counts, strict=True):
+        eigenvalues = stability.spectrum(problem, states[i])
+        index = int((eigenvalues > 1.0 + _FLAT).sum())
         distinct.append(
             DistinctSolution(
-                problem, found.m[j], found.m_hat[j], found.p[j], float(found.objective[j]),
-                classify(found[j]), leading, count,
+                problem, states[i].m, c.m_hat[i], states[i].p, float(value[i]), classify(states[i]),
+                float(eigenvalues[0]), index, count,
             )
         )  # fmt: skip
     return distinct

@@ -176,7 +176,7 @@ def start_joint(
 
 
 def shared_varsigma(w: Tensor, x: Tensor, beta: float | None) -> float:
-    """The ς at which P^0.18 of the memories w (P, N) share a row of x."""
+    """The ς at which P^0.18 of the memories w (P, N) share a row of x; the exponent is a fit."""
     overlap = x @ w.T
     beta_eff = sharing_temperature(overlap, float(len(w) ** _SHARING))
     if beta is not None:

@@ -6,6 +6,7 @@ import torch
 from draws import generator
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, symmetric
+from mnemosphere.theory.newton import newton
 from mnemosphere.theory.problem import SaddlePointProblem
 from research.theory import continuation as ct
 
@@ -62,7 +63,7 @@ def test_newton_finds_the_saddle_that_the_solver_leaves():
     nudged = sp.OrderParameters(
         near.m + 1e-3 * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), near.p
     )
-    refined = ct.newton(problem, nudged)
+    refined = newton(problem, nudged)
     assert refined.converged
     torch.testing.assert_close(refined.state.m, near.m, rtol=0, atol=1e-10)
     climbed = solver.solve(

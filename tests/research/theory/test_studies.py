@@ -8,8 +8,8 @@ import pytest
 from draws import generator
 from mnemosphere import theory
 from mnemosphere.theory import symmetric
+from mnemosphere.theory.newton import newton
 from research import theory as studies
-from research.theory import continuation
 
 
 def test_two_memories_break_where_the_line_says():
@@ -133,7 +133,7 @@ def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
     )
     direction = x.sum(0) / x.sum(0).norm()
     m = (x @ direction)[:, None].expand(-1, 4)
-    state = continuation.newton(problem, theory.OrderParameters(m, problem.p_h[:, None])).state
+    state = newton(problem, theory.OrderParameters(m, problem.p_h[:, None])).state
     assert float(theory.spectrum(problem, state)[0]) == pytest.approx(1.0, abs=1e-8)
 
 

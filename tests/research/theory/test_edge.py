@@ -1,0 +1,129 @@
+"""Kernels with an edge, against quadrature, autograd and sampling."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.special import gammaln
+from torch.autograd.functional import hessian
+
+from draws import generator
+from mnemosphere import theory
+from mnemosphere.numerics import bessel
+from research.theory import edge
+
+INF = math.inf
+
+
+@pytest.mark.parametrize(
+    ("n", "beta", "m"), [(3, 2.0, 1.0), (11, 3.0, 7.0), (11, 7.0, 7.0), (67, 30.0, 13.0), (67, 5.0, 2.5)]
+)  # fmt: skip
+def test_normalization_is_the_mean_over_the_sphere(n, beta, m):
+    constant = math.exp(gammaln(n / 2) - gammaln((n - 1) / 2)) / math.sqrt(math.pi)
+
+    def density(t):
+        return constant * (1 - t * t) ** ((n - 3) / 2) * max(0.0, 1 - beta / m * (1 - t)) ** m
+
+    mean = quad(density, max(-1.0, 1 - m / beta), 1.0, epsabs=0, epsrel=1e-11, limit=400)[0]
+    assert edge.log_normalization(n, beta, m) == pytest.approx(math.log(mean), abs=1e-9)
+
+
+def test_many_powers_are_the_exponential():
+    exponential = edge.log_normalization(64, 30.0, INF)
+    assert exponential == pytest.approx(float(bessel.log_omega_ratio(30.0, 64)) - 30.0, abs=1e-10)
+    gap = edge.log_normalization(64, 30.0, 4096.0) - exponential
+    assert gap == pytest.approx(-0.04109, abs=5e-6)
+    assert edge.damping(1e9, 0.7) == pytest.approx(theory.varsigma_of_noise(0.7), abs=1e-8)
+    assert edge.damping(0.7, 0.7) == pytest.approx(math.sqrt(0.7 / 1.7))
+
+
+def test_damping_is_the_mean_overlap_of_draws():
+    n, a, b = 20_000, 0.6, 0.9
+    # d log Z/dβ at fixed β/m is no mean overlap; that with all weight at the maximum of the integrand is.
+    t = np.linspace(1 - a / b + 1e-6, 1 - 1e-6, 200_001)
+    log = (n - 3) / 2 * np.log1p(-t * t) + a * n * np.log(1 - b / a * (1 - t))
+    weight = np.exp(log - log.max())
+    assert (weight @ t) / weight.sum() == pytest.approx(edge.damping(a, b), abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("m", "expected"), [(2.0, 3.5653), (4.0, 2.9995), (16.0, 2.6805), (64.0, 2.6111), (INF, 2.5887)]
+)  # fmt: skip
+def test_copies_of_a_memory_between_two_patterns_part_at_the_split(m, expected):
+    angle = 0.6
+    beta = edge.split_of_two(angle, m)
+    assert beta == pytest.approx(expected, abs=5e-5)
+    x = torch.tensor([[math.cos(angle), math.sin(angle)], [math.cos(angle), -math.sin(angle)]])
+    x, w = x.double(), torch.tensor([1.0, 0.0]).double()
+    r = torch.full((2,), 0.5).double()
+    if m < INF:
+        assert edge.split_excess(x, r, w, beta, m) == pytest.approx(1.0)
+
+    def gain(turn, beta):
+        """Log-likelihood of two copies turned apart."""
+        copies = (
+            torch.stack([torch.cos(turn), torch.sin(turn)]),
+            torch.stack([torch.cos(turn), -torch.sin(turn)]),
+        )
+        t = x @ torch.stack(copies).T
+        log = beta * (t - 1) if math.isinf(m) else m * torch.log(1 - beta / m * (1 - t))
+        return torch.logsumexp(log, 1).sum()
+
+    for factor, sign in ((0.99, -1), (1.01, 1)):
+        second = hessian(lambda turn, f=factor: gain(turn, f * beta), torch.zeros(()).double())
+        assert math.copysign(1, float(second)) == sign
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 2.5), (3, 4.0), (3, 16.0), (3, INF)])
+def test_the_symmetric_state_turns_unstable_at_the_line_and_its_cubic_term_is_as_derived(n, m):
+    rho = 2.0
+    line = edge.stability_line(n, n, rho, m)
+    for factor, unstable in ((0.98, False), (1.02, True)):
+        w = edge.solve(torch.full((1, n, n), 0.4).double(), factor * line, rho, m)[0]
+        curve = hessian(lambda w, f=factor: edge.free_entropy(w, f * line, rho, m), w)
+        assert bool(torch.linalg.eigvalsh(curve.reshape(n * n, -1))[-1] > 0) == unstable
+    w = edge.solve(torch.full((1, n, n), 0.4).double(), line, rho, m)[0]
+    g = line / (1 + line * float(w[0, 0]) / m)
+    contrast = torch.tensor([2.0, -1.0, -1.0] if n == 3 else [1.0, -1.0]).double()
+    xi, h = torch.outer(contrast, contrast), 0.002
+    values = [float(edge.free_entropy(w + k * h * xi, line, rho, m)) for k in (-2, -1, 1, 2)]
+    third = (values[3] - 2 * values[2] + 2 * values[1] - values[0]) / (2 * h**3)
+    derived = rho / n * (1 - 1 / m) * (1 - 2 / m) * g**3 * float((xi**3).sum())
+    assert third == pytest.approx(derived, rel=2e-3, abs=1e-3)
+
+
+def test_the_line_of_many_powers_is_the_papers_and_two_powers_never_part():
+    problem = theory.SaddlePointProblem.uniform(
+        3, 3, beta=4.0, rho=2.0, upsilon=1.0, n_features=1000
+    )
+    line = theory.symmetric_transition(problem, "beta") * theory.varsigma_of_noise(1.0)
+    assert edge.stability_line(3, 3, 2.0, 1e9) == pytest.approx(line, rel=1e-8)
+    w = torch.rand(50, 3, 3, dtype=torch.float64, generator=generator())
+    for beta_e in (5.0, 100.0):
+        parted = edge.solve(0.5 * w, beta_e, 2.0, 2.0)
+        assert float((parted.amax((1, 2)) - parted.amin((1, 2))).max()) < 1e-6
+
+
+def test_a_pattern_with_half_of_the_shares_is_kept_up_to_the_capacity():
+    n, start = 16, 0.8
+    for m, temperature in ((INF, 1.5), (8.0, 1.5)):
+        beta = n / temperature
+        alpha = edge.capacity(n, beta, m, start, power=1)
+        kept, ended = edge.measured_capacity(
+            n, beta, m, start, alphas=np.arange(0.2, 0.56, 0.05), n_starts=64, generator=generator()
+        )
+        assert kept == pytest.approx(alpha, abs=0.04)
+        assert ended > kept
+    assert edge.capacity(n, 4 * n, 8.0, start, power=1) == 0.0  # the start lies beyond the edge
+
+
+def test_a_pattern_alone_in_its_cap_is_an_exact_fixed_point():
+    w = torch.eye(5).double()[:3]
+    x = torch.tensor([[0.9, 0.1, 0.1, 0.4, 0.0]]).double()
+    x = x / x.norm()
+    found = edge.recall(x, w, beta=8.0, m=2.0, n_steps=1)  # the cap of w ends at the overlap 0.75
+    torch.testing.assert_close(found, w[:1], rtol=0, atol=0)
+    outside = -w[:1]
+    torch.testing.assert_close(edge.recall(outside, w, 8.0, 2.0), outside, rtol=0, atol=0)
