@@ -177,7 +177,8 @@ class StoredRows:
 def row_sketch(rows: StoredRows) -> NDArray[np.int64]:
     """The smallest hashes of rows that occur once, a uniform sample of them (Bar-Yossef et al. 2002)."""
     found, counts = np.unique(_hashes(rows), return_counts=True)
-    return found[counts == 1][:_SKETCHED]
+    once: NDArray[np.int64] = found[counts == 1][:_SKETCHED]
+    return once
 
 
 def share_known(rows: StoredRows, sketch: NDArray[np.int64]) -> float:

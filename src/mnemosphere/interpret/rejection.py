@@ -391,7 +391,7 @@ def _outside(model: FittedModel, joint: Tensor) -> Tensor:
     return (joint[:, -1] > joint[:, :-1].amax(1)) & model.is_classifier
 
 
-def _scores(model: FittedModel, X: Any, scale: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
+def _scores(model: FittedModel, X: Any, scale: NDArray[np.floating[Any]]) -> tuple[Tensor, Tensor]:
     """(novelty scores, rejection scores), (n,) each."""
     reasons, outside = rejection_reasons(model, X)
     total = (reasons / torch.from_numpy(scale).to(model.device)).sum(1)
