@@ -27,6 +27,7 @@ from torch import Tensor
 
 Scalar = bool | int | float | str
 _UNIONS = (Union, types.UnionType)
+_ARRAYS = (np.ndarray, get_origin(NDArray[Any]))  # NumPy 2.5: an alias of its own
 _DEEPEST = 32
 _NESTED = frozenset([list, dict])
 _LARGEST = 2**53  # whole number
@@ -143,7 +144,7 @@ def _value(kind: Any, plain: Any, left: dict[str, Tensor], name: str, sizes: dic
         return plain
     if kind == NDArray[Any]:
         return _labels_in(plain, name)
-    if kind is Tensor or origin is np.ndarray:
+    if kind is Tensor or origin in _ARRAYS:
         if plain is not None or name not in left:
             raise ValueError(f"the tensor {name!r} is missing")
         tensor = left.pop(name)

@@ -99,7 +99,11 @@ def test_a_row_starts_memories_of_all_its_classes_in_proportion():
     assert_close(found.labels, q[:3])
     params = start_conditional(found, q.sum(0), beta=None)
     assert_close(params.p_q[:-1], q[0, :-1], rtol=1e-12, atol=0)
-    assert bool((params.p[1:, :-1] > 0).all())
+    assert bool((params.p[1:, :-1] > 0).sum(1).eq(1).all())
+    few = start_conditional(
+        found._replace(classes=found.classes[:, [0, 0, 1]]), q.sum(0), beta=None
+    )
+    assert_close(few.p_q[:-1], q[0, :-1], rtol=1e-12, atol=0)
     # A row counts by its weight: the memory of the second class points to their weighted mean.
     q[0] = torch.tensor([0.1, 0.9, 0.0, 0.0], dtype=torch.float64)
     one = initialize.within_classes(x, q, 3, generator=generator, steps=0)

@@ -27,7 +27,6 @@ from mnemosphere.training.noise import SphereNoise
 __all__ = ["class_targets", "fit_conditional", "start_conditional"]
 
 START_BETA = 20.0  # moderately soft votes on the unit sphere, whatever its dimension
-START_PART = 0.003  # of the class frequencies in the label of a memory at the start
 SMOOTHING = 0.02  # of labels among the C classes: keeps weights of separable rows finite
 START_ROWS = 50_000  # rows that memories start on
 STEPS = 80  # of Adam; trials of a choice take half of them
@@ -36,14 +35,14 @@ STEPS = 80  # of Adam; trials of a choice take half of them
 def start_conditional(start: Start, mass: Tensor, *, beta: float | None) -> Parameters:
     """Memories of one class each; classes together weigh as much as in the rows.
 
-    Steps multiply class weights, and by little: so each memory begins with a small part of every class, and
-    the start knows the class frequencies. mass: label weights of all rows (C+1,).
+    Steps multiply class weights, and by little, so the start knows the class frequencies; a class without a
+    memory of its own is shared by all. mass: label weights of all rows (C+1,).
     """
     w, _, classes = start
     assert classes is not None
     frequencies = mass[:-1] / mass[:-1].sum()
-    soft = (1 - START_PART) * classes + START_PART * frequencies  # (P, C)
-    p = soft * (frequencies / soft.sum(0).clamp_min(torch.finfo(w.dtype).tiny))
+    soft = torch.where(classes.sum(0) > 0, classes, 1.0)  # (P, C)
+    p = soft * (frequencies / soft.sum(0))
     p = torch.nn.functional.pad(p, (0, 1, 1, 0))
     slope = torch.as_tensor(START_BETA if beta is None else beta).to(w)
     return Parameters(w=w, p=p, beta=slope, varsigma=1.0, p_h=p.sum(1), p_q=p.sum(0))
