@@ -69,10 +69,10 @@ def _check_parts(model: FittedModel) -> None:
         raise ValueError(f"it has typical rows of {len(model.exemplars.typical)} memories")
     if model.lineage is not None and len(model.lineage.models) != model.lineage.n_levels:
         raise ValueError("the tree of splits lacks the model of a level")
+    if model.label_mass is not None and model.label_mass.shape != votes.prior.shape:
+        raise ValueError(f"label_mass is of {model.label_mass.numel()} classes")
     held = model.calibration
-    if held is not None and max(held.predicted.max(initial=-1), held.right.max(initial=-1) - 1) >= (
-        n_classes
-    ):
+    if held is not None and held.predicted.max(initial=-1) >= n_classes:
         raise ValueError("its held-out rows have classes that it does not know")
     added = model.examples
     if added is not None:

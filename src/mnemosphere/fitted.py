@@ -72,7 +72,9 @@ class Calibration:
     temperature: Annotated[float, Range(_LEAST)] = 1.0  # at which the scores were taken
 
     def check(self) -> Self:
-        """Raise ValueError unless the scores are sorted; return self."""
+        """Raise ValueError unless scores are sorted, and rows right or wrong; return self."""
+        if self.right.max(initial=-1) > 1:
+            raise ValueError("held-out rows are neither right nor wrong")
         for scores in (self.novelty, self.rejection, self.label, self.outside):
             if (scores[1:] < scores[:-1]).any():
                 raise ValueError("held-out scores are not sorted")

@@ -95,7 +95,8 @@ def take_apart(hint: Any, value: Any, tensors: dict[str, Tensor], name: str = ""
     if hint == NDArray[Any]:
         return _labels_out(value)
     if isinstance(value, Tensor | np.ndarray):
-        tensors[name] = torch.as_tensor(value).detach().cpu()
+        own = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+        tensors[name] = own.detach().cpu()
         return None
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         parts = {k: (h, getattr(value, k)) for k, h in _fields(hint).items()}

@@ -122,6 +122,7 @@ def shifted(name, change):
         (lambda t: {"color": t["votes.p"]}, "'color' is unknown"),
         (lambda t: {"normalizer.mean": t["votes.p"]}, "mean is .* expected"),
         (shifted("label_mass", lambda m: -m), "label_mass has numbers that are not finite or"),
+        (shifted("label_mass", lambda m: m[1:]), "label_mass is of 3 classes"),
         (shifted("exemplars.typical", lambda t: t[:-1]), r"exemplars.support is \(7,\) of float64"),
         (shifted("exemplars.typical", lambda t: t.double()), "expected .* of int64"),
         (
