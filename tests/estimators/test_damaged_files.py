@@ -188,7 +188,7 @@ def model_of(kind):
     given = {"objective": "joint", "varsigma": 0.9, "max_iter": 2, "random_state": 0}
     if kind == "classifier":
         model = mn.DAMClassifier(7, growth=3, normalize="standard", **given)
-        return model.fit(x, np.array(["ant", "bee", "wasp"])[y]).calibrate(x), x
+        return model.fit(x, np.array(["ant", "bee", "wasp"])[y]).calibrate(x + 1e-3), x
     if kind == "sgd":
         return mn.DAMClassifier(5, **given | {"solver": mn.SGD(batch_size=16)}).fit(x, y), x
     if kind == "clusterer":

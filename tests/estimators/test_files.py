@@ -75,6 +75,7 @@ def test_batches_are_as_good_as_in_memory(source, rows, model):
     assert model.support_.sum() == pytest.approx(inside.support_.sum(), rel=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:most of these rows were trained on")
 def test_answers_batch_by_batch(source, rows, model):
     x = rows[0]
     for name in ("predict", "predict_proba", "novelty_score"):

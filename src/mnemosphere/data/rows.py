@@ -176,9 +176,9 @@ class StoredRows:
 
 def row_sketch(rows: StoredRows) -> NDArray[np.int64]:
     """The smallest hashes of rows that occur once, a uniform sample of them (Bar-Yossef et al. 2002)."""
-    found, counts = np.unique(_hashes(rows), return_counts=True)
-    once: NDArray[np.int64] = found[counts == 1][:_SKETCHED]
-    return once
+    hashes, counts = np.unique(_hashes(rows), return_counts=True)
+    found: NDArray[np.int64] = hashes[counts == 1][:_SKETCHED]
+    return found
 
 
 def share_known(rows: StoredRows, sketch: NDArray[np.int64]) -> float:
