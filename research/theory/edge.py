@@ -51,14 +51,6 @@ def damping(a: float, b: float) -> float:
     return (-rest + math.sqrt(rest * rest + 4 * b * b * (1 + 1 / a))) / (2 * b * (1 + 1 / a))
 
 
-def split_excess(x: Tensor, r: Tensor, w: Tensor, beta: float, m: float) -> float:
-    """β(1 − 1/m) λ_max(Σ r k⁻² x_⊥ x_⊥ᵀ)/|Σ r k⁻¹ x| of rows x (n, N) with shares r (n,): above 1 copies of w part."""
-    k = 1 - beta / m * (1 - x @ w)
-    across = x - (x @ w)[:, None] * w
-    widest = torch.linalg.eigvalsh((r / k**2 * across.T) @ across)[-1]
-    return float(beta * (1 - 1 / m) * widest / ((r / k) @ x).norm())
-
-
 def split_of_two(angle: float, m: float) -> float:
     """β at which a memory between two patterns at ±angle splits."""
     c, s = math.cos(angle), math.sin(angle)

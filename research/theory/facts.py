@@ -117,7 +117,7 @@ def _edge() -> Facts:
         for curve in data["curves"] for p in data["points"]
         if p["a"] == curve["a"] and p["temperature"] >= 1.5
     ]  # fmt: skip
-    return found | {"gap": f"{max(gaps):.3f}", "bound": f"{max(data['curves'][0]['shares']):.2f}"}
+    return found | {"gap": f"{max(gaps):.3f}"}
 
 
 _FACTS = {

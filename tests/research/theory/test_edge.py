@@ -56,10 +56,7 @@ def test_copies_of_a_memory_between_two_patterns_part_at_the_split(m, expected):
     beta = edge.split_of_two(angle, m)
     assert beta == pytest.approx(expected, abs=5e-5)
     x = torch.tensor([[math.cos(angle), math.sin(angle)], [math.cos(angle), -math.sin(angle)]])
-    x, w = x.double(), torch.tensor([1.0, 0.0]).double()
-    r = torch.full((2,), 0.5).double()
-    if m < INF:
-        assert edge.split_excess(x, r, w, beta, m) == pytest.approx(1.0)
+    x = x.double()
 
     def gain(turn, beta):
         """Log-likelihood of two copies turned apart."""

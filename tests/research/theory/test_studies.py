@@ -13,7 +13,7 @@ from research import theory as studies
 
 
 def test_two_memories_break_where_the_line_says():
-    setting = studies.Setting(2, 2, rho=1.3)
+    setting = studies.Setting(2, 2, rho=1.3, n_features=10_000)
     x, beta = [0.3, 0.7, 1.5], [2.0, 4.0, 7.0]
     found = studies.map_phases(setting, "upsilon", x, beta, generator=generator())
     # β_eff² = P* + P/ϱ, written out anew.
