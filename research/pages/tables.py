@@ -98,6 +98,18 @@ def starts_table() -> Table:
     return table(columns, rows, run, more=f"; {words}")
 
 
+def trust_table() -> Table:
+    """Trials of each promise, and the defects that they found."""
+    run = read("trust")
+    columns = {
+        "tried": "{what}",
+        "suite": "`{suite}`",
+        "trials": "{trials:,}",
+        "defects": "{defects}",
+    }
+    return table(columns, run["rows"], run)
+
+
 TABLES: dict[str, Callable[[], Table]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
@@ -105,4 +117,5 @@ TABLES: dict[str, Callable[[], Table]] = {
     "word counts": word_counts_table,
     "ranks": ranks_table,
     "starts": starts_table,
+    "trust": trust_table,
 }
