@@ -100,6 +100,18 @@ def starts_table() -> Table:
     return table(columns, shown, run, more=f"; {words}")
 
 
+def trust_table() -> Table:
+    """Trials of each promise, and the defects that they found."""
+    run = read("trust")
+    columns = {
+        "tried": "{what}",
+        "suite": "`{suite}`",
+        "trials": "{trials:,}",
+        "defects": "{defects}",
+    }
+    return table(columns, run["rows"], run)
+
+
 TABLES: dict[str, Callable[[], Table]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
@@ -107,4 +119,5 @@ TABLES: dict[str, Callable[[], Table]] = {
     "word counts": word_counts_table,
     "ranks": ranks_table,
     "starts": starts_table,
+    "trust": trust_table,
 }
