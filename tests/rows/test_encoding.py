@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from mnemosphere.base.schema import put_together, take_apart
 from mnemosphere.rows.encoding import Encoding
 
 N = 41
@@ -96,8 +97,8 @@ def test_the_way_back_and_the_model_file(learned):
     assert back["active"].tolist() == given["active"].tolist()
     utc = given["since"].dt.tz_convert("UTC").dt.tz_localize(None)
     assert (back["since"].to_numpy() == utc.to_numpy()).all()
-    stored = json.loads(json.dumps(encoding.to_json()))
-    assert Encoding.from_json(stored) == encoding
+    stored = json.loads(json.dumps(take_apart(Encoding, encoding, {})))
+    assert put_together(Encoding, stored, {}) == encoding
 
 
 def test_other_frames_and_plain_ones():
@@ -148,7 +149,8 @@ def written(values):
     """(the column that these texts become, the notes, the numbers)."""
     frame = pd.DataFrame({"v": values})
     encoding, notes = Encoding.fit(frame)
-    assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
+    stored = json.loads(json.dumps(take_apart(Encoding, encoding, {})))
+    assert put_together(Encoding, stored, {}) == encoding
     return encoding.columns[0], notes, encoding(frame)[:, 0] if encoding.names else None
 
 
