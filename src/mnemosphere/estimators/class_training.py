@@ -123,7 +123,7 @@ def train(
     if result.lineage is None:
         params, p = merge_duplicates(params, p)
     if not joint:
-        share = mean_shares(params, p, dataset.sample(MEAN_OF, generator=generator))
+        share = mean_shares(params, p, dataset.sample(MEAN_OF, generator=generator), frequencies)
     votes = Votes.of(params, p, prior=frequencies, share=share)
     if held is not None and result.status != "interrupted":
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
