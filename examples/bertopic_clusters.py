@@ -15,7 +15,7 @@ from umap import UMAP
 
 import mnemosphere as mn
 
-bank = mn.data.load("banking-small")  # questions of ten intents, which are not shown
+bank = mn.load_data("banking-small")  # questions of ten intents, which are not shown
 texts, intents = np.r_[bank.x_train, bank.x_test], np.r_[bank.y_train, bank.y_test]
 encoder = load_model("cpu")
 vectors = encoder.encode(texts.tolist())

@@ -17,7 +17,7 @@ print(clf.certify(flowers, species).counts)
 
 # %%
 # Three memories are enough for three compact species. Ten digits are written in more than ten ways:
-data = mn.data.load("digits")
+data = mn.load_data("digits")
 clf = mn.DAMClassifier(15, normalize="center", **settings).fit(
     data.x_train, data.y_train
 )

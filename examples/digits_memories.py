@@ -6,7 +6,7 @@ A memory has as many numbers as a row, so memories of images are images.
 import mnemosphere as mn
 from mnemosphere.plots.fitted import memories_of
 
-data = mn.data.load("digits")  # 8×8 pixels, from scikit-learn
+data = mn.load_data("digits")  # 8×8 pixels, from scikit-learn
 clf = mn.DAMClassifier(
     n_memories=30,
     objective="joint",

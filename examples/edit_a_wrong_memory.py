@@ -10,7 +10,7 @@ import numpy as np
 
 import mnemosphere as mn
 
-data = mn.data.load("digits")
+data = mn.load_data("digits")
 X, y = data.x_train, data.y_train.copy()
 ones = np.flatnonzero(y == 1)
 styles = mn.DAMClusterer(2, n_memories=2, normalize="center", random_state=0).fit(

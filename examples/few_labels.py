@@ -8,7 +8,7 @@ import numpy as np
 import mnemosphere as mn
 from mnemosphere.plots.fitted import memories_of
 
-data = mn.data.load("digits")
+data = mn.load_data("digits")
 X, y = data.x_train, data.y_train
 settings = {
     "objective": "joint",

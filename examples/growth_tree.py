@@ -6,7 +6,7 @@ Training starts with four memories. Those that are saddles of the loss split in 
 import mnemosphere as mn
 from mnemosphere.plots.fitted import tree_of
 
-data = mn.data.load("digits")
+data = mn.load_data("digits")
 clf = mn.DAMClassifier(
     16,
     growth=4,

@@ -8,7 +8,7 @@ import numpy as np
 
 import mnemosphere as mn
 
-data = mn.data.load("digits")
+data = mn.load_data("digits")
 known = data.y_train < 8  # 8 and 9 are not seen in training
 settings = {
     "objective": "joint",

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 
 import mnemosphere as mn
 
-data = mn.data.load("digits")
+data = mn.load_data("digits")
 settings = {"objective": "conditional", "random_state": 0}
 pixels = mn.DAMClassifier(40, normalize="center", **settings).fit(
     data.x_train, data.y_train

@@ -8,7 +8,7 @@ import numpy as np
 import mnemosphere as mn
 from mnemosphere.plots.fitted import recall_of
 
-data = mn.data.load("mnist-small")
+data = mn.load_data("mnist-small")
 clf = mn.DAMClassifier(
     300, objective="joint", varsigma=0.8, normalize="center", random_state=0
 ).fit(data.x_train, data.y_train)

@@ -12,7 +12,7 @@ from semantic_router.encoders import LocalEncoder
 
 import mnemosphere as mn
 
-bank = mn.data.load("banking-small")
+bank = mn.load_data("banking-small")
 routes = [
     Route(name=name, utterances=bank.x_train[bank.y_train == name].tolist())
     for name in np.unique(bank.y_train)

@@ -14,7 +14,7 @@ from transformers import ProgressCallback
 
 import mnemosphere as mn
 
-bank = mn.data.load("banking-small")
+bank = mn.load_data("banking-small")
 rank = np.array([np.sum(bank.y_train[:k] == c) for k, c in enumerate(bank.y_train)])
 few, rest = rank < 8, rank >= 8  # eight texts per class to train on, 22 to test on
 texts, labels = bank.x_train[few].tolist(), bank.y_train[few].tolist()

@@ -6,7 +6,7 @@ offline: `pip install '.[text]'`.
 
 import mnemosphere as mn
 
-bank = mn.data.load("banking-small")
+bank = mn.load_data("banking-small")
 clf = mn.DAMClassifier(encoder="wordllama", random_state=0).fit(
     bank.x_train, bank.y_train
 )

@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere import DAMClassifier
-from mnemosphere.data import (
-    ArrayDataset,
-    NamedData,
-    Normalizer,
-    StoredRows,
-    prepare,
-)
-from mnemosphere.data.windows import Windows
+from mnemosphere.geometry import place
+from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.images.windows import Windows
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
 from mnemosphere.numerics import sphere
+from mnemosphere.rows.named import NamedData
+from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import SGD, FitResult, FixedPoint, Solver, fit, grow, latent
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import validate
 
 SMOOTHING = 0.1
@@ -42,7 +40,7 @@ def unit_rows(
 ) -> Tensor:
     """Images (n, N) on the sphere: minus the row mean, over the row norm."""
     stored = StoredRows.of(images, torch.device(device))
-    return prepare.on_sphere(stored, Normalizer("center"), dtype)[0]
+    return place.on_sphere(stored, Normalizer("center"), dtype)[0]
 
 
 def on_sphere(

@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 
 import mnemosphere
-from mnemosphere import machine
-from mnemosphere.files import write_atomically
+from mnemosphere.base import machine
+from mnemosphere.base.files import write_atomically
 from research.shell import plain
 
 ROOT = Path(__file__).parents[1]

@@ -18,11 +18,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.estimators import choice
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.dataset import ArrayDataset
 
 # The same examples on every machine: a red test here is red everywhere.
 settings.register_profile("mnemosphere", deadline=None, derandomize=True, max_examples=40)

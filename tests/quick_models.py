@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 import mnemosphere as mn
-from mnemosphere.data.normalize import Normalizer
-from mnemosphere.features import Features
-from mnemosphere.fitted import FittedModel, Record
+from mnemosphere.fitted.model import FittedModel, Record
+from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
+from mnemosphere.rows.features import Features
 
 
 def small(**settings):

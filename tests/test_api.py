@@ -28,7 +28,7 @@ from research.pages.api import FOLDER, Public, public
 
 griffe = pytest.importorskip("griffe")
 
-MODULES = (mn.interpret, mn.export, mn.data, mn.plots, mn.theory)
+MODULES = (mn.interpret, mn.export, mn.plots, mn.theory)
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

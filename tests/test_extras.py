@@ -8,7 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from mnemosphere.machine import how_to_install
+from mnemosphere.base.machine import how_to_install
 
 ROOT = Path(__file__).parents[1]
 BLOCK = """

@@ -20,21 +20,16 @@ import mnemosphere
 ROOT = Path(mnemosphere.__file__).parent
 PACKAGE = "mnemosphere"
 LAYERS = {
-    "schema": -2,
-    "files": -1,
-    "machine": -1,
-    "text": -1,
+    "base": -2,
     "gpu": -1,  # plain tensors
     "numerics": 0,
     "model": 1,
     "theory": 1.5,
-    "data": 2,
+    "rows": 2,
+    "geometry": 2.2,
     "training": 2.5,
-    "labels": 2.6,
-    "features": 2.6,
     "fitted": 2.7,
-    "checks": 2.75,  # what every fitted model passes
-    "encoder": 2.8,
+    "images": 2.8,
     "plots": 2.9,  # arrays or a fitted model in
     "interpret": 3,
     "export": 3.1,
@@ -45,14 +40,13 @@ LAYERS = {
 }
 # Nothing imports theory but the names of the package.
 USES_THEORY = {"theory", "__init__"}
-CORE = {"schema", "files", "machine", "gpu", "numerics", "model", "theory", "data", "training"}
+CORE = {"base", "gpu", "numerics", "model", "theory", "geometry", "training"}
 NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
-LAZY = {"data/named.py"}  # may import the above inside functions
 # Imports inside functions: packages that need not be installed, and modules that need one of them.
 OPTIONAL = {"matplotlib", "onnx", "pandas", "PIL", "pyarrow", "rich", "typer", "wordllama"}
 NEED_ONE = "mnemosphere.plots"
 # Needed before it is known whether torch, or what is large in scikit-learn, is.
-START = {"machine.py", "data/named.py"}
+START = {"base/machine.py", "rows/named.py"}
 FITTED = ("interpret/", "export/", "estimators/", "plots/")
 # Underscores that are part of a public protocol, of named tuples and of scikit-learn.
 PROTOCOL = {"_replace", "_asdict", "_fields", "_make", "_parameter_constraints"}
@@ -123,7 +117,7 @@ def test_imports_go_down_only():
             if up or theory:
                 found.append(f"{module.name} imports {target}")
         if layer in CORE:
-            outside = {name.split(".")[0] for name in module.imports(lazy=module.where not in LAZY)}
+            outside = {name.split(".")[0] for name in module.imports()}
             found += [f"{module.name} imports {top}" for top in sorted(outside & NOT_IN_CORE)]
     assert found == []
 

@@ -37,7 +37,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path, project):
         assert packed.testzip() is None
     about = {name for name in names if name.split("/")[0].endswith(".dist-info")}
     assert names - about == below("src/mnemosphere")
-    assert {"mnemosphere/py.typed", "mnemosphere/data/embedded/mnist-small.npz"} <= names
+    assert {"mnemosphere/py.typed", "mnemosphere/rows/embedded/mnist-small.npz"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in about)
     assert metadata["Requires-Python"] == project["requires-python"]
     needed = {line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mnemosphere.machine import pick_device
+from mnemosphere.base.machine import pick_device
 
 OUT = Path("runs") / "benchmarks"
 

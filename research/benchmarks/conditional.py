@@ -22,9 +22,8 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mnemosphere import DAMClassifier, PatchEncoder
-from mnemosphere.data import load
-from mnemosphere.fitted import FittedModel
+from mnemosphere import DAMClassifier, PatchEncoder, load_data
+from mnemosphere.fitted.model import FittedModel
 from mnemosphere.plots import memories
 from mnemosphere.plots.style import figure_style, new_figure
 from research import report
@@ -55,7 +54,7 @@ Rows = tuple[torch.Tensor, NDArray[Any]]  # on the device, and their classes
 
 def open_rows(data: str, directory: Path | None, device: str) -> tuple[Rows, Rows]:
     """(training, test) rows on the device."""
-    raw = load(data, directory=directory)
+    raw = load_data(data, directory=directory)
     parts = [(raw.x_train, raw.y_train), (raw.x_test, raw.y_test)]
     train, test = ((torch.from_numpy(x).to(device), y) for x, y in parts)
     return train, test
@@ -127,7 +126,7 @@ def summary(fits: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def gallery() -> Figure:
     """25 of 200 memories of each objective from the same start, with the class they stand for."""
-    raw = load("mnist-small")
+    raw = load_data("mnist-small")
     shown = np.arange(0, 200, 8)  # 25 of them, whichever they are
     with figure_style():
         figure = new_figure(8.4, 4.9)

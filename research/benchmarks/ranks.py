@@ -22,10 +22,10 @@ from typing import Any
 
 import torch
 
-from mnemosphere.data import ArrayDataset
 from mnemosphere.model import Batch, Parameters, from_memories, objectives
 from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint, distributed, fit
+from mnemosphere.training.dataset import ArrayDataset
 from research import report
 from research.benchmarks._options import parser
 

@@ -28,7 +28,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 import mnemosphere as mn
-from mnemosphere.data import load
+from mnemosphere import load_data
 from research import report
 from research.benchmarks._options import add_data, parser
 from research.field import sets
@@ -110,7 +110,7 @@ def open_set(name: str, n_rows: int, seed: int, folder: Path | None, most: int) 
         z = (table.x - mean) / np.where(scale > 0, scale, 1.0)
         return Rows(kind, z[learned], table.y[learned], z[some], table.y[some])
     if kind == "image":
-        data = load(name, folder / name if folder is not None else None)
+        data = load_data(name, folder / name if folder is not None else None)
         parts = (data.x_train, data.y_train, data.x_test, data.y_test)
     else:
         assert folder is not None

@@ -25,8 +25,8 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from typer.testing import CliRunner
 
+from mnemosphere import load_data
 from mnemosphere.cli import app
-from mnemosphere.data import load
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def messy(folder: Path) -> None:
 
 def embeddings(folder: Path) -> None:
     """Questions to a bank with a vector each (latent semantics): a list column of Parquet."""
-    bank = load("banking-small")
+    bank = load_data("banking-small")
     counts = TfidfVectorizer(sublinear_tf=True).fit_transform(bank.x_train)
     vectors = TruncatedSVD(48, random_state=0).fit_transform(counts)
     table = {"text": list(bank.x_train), "vector": vectors.tolist(), "topic": list(bank.y_train)}

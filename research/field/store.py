@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mnemosphere.files import write_atomically
+from mnemosphere.base.files import write_atomically
 from research import report
 from research.report import Json
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from mnemosphere import (
     DAMClassifier,
     PatchEncoder,
-    data,
     explain_images,
     load,
+    load_data,
     memory_pictures,
     plots,
 )
@@ -48,7 +48,7 @@ def explanation() -> Figure:
 
 def lineage() -> Figure:
     """Four memories grown to 24, level by level."""
-    raw = data.load("mnist-small")
+    raw = load_data("mnist-small")
     model = DAMClassifier(
         24, growth=4, objective="joint", normalize="center", varsigma=0.8, random_state=0
     ).fit(raw.x_train, raw.y_train)
@@ -57,7 +57,7 @@ def lineage() -> Figure:
 
 def samples() -> Figure:
     """Rows drawn from a model, with their classes."""
-    raw = data.load("mnist-small")
+    raw = load_data("mnist-small")
     model = DAMClassifier(
         300, objective="joint", normalize="center", varsigma=0.8, random_state=0
     ).fit(raw.x_train, raw.y_train)
@@ -71,7 +71,7 @@ def samples() -> Figure:
 
 def two_layers(folder: Path) -> None:
     """Ten memories of a second layer, an image in doubt and a mistake."""
-    raw = data.load("mnist-small")
+    raw = load_data("mnist-small")
     layers = make_pipeline(
         PatchEncoder(random_state=0, n_patches=100_000),
         DAMClassifier(100, normalize="unit", objective="conditional", random_state=0),
@@ -89,7 +89,7 @@ def two_layers(folder: Path) -> None:
 
 def demo_pictures(folder: Path) -> None:
     """A picture that the demo writes, its confusions, and the mistake it is most sure of."""
-    raw = data.load("mnist-small")
+    raw = load_data("mnist-small")
     with tempfile.TemporaryDirectory() as made:
         CliRunner().invoke(app, ["demo", "--out", f"{made}/demo"], catch_exceptions=False)
         shutil.copy(Path(made, "demo", "explanation.png"), folder)
@@ -106,7 +106,7 @@ def demo_pictures(folder: Path) -> None:
 
 def texts_page(path: Path) -> None:
     """The page of a model of texts with a rejected question, as Chromium shows it."""
-    bank = data.load("banking-small")
+    bank = load_data("banking-small")
     model = DAMClassifier(encoder="wordllama", random_state=0).fit(bank.x_train, bank.y_train)
     model.calibrate(bank.x_test, bank.y_test)
     rows = [*bank.x_test, "What is the capital of France?", "Where is my pizza?"]

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.files import write_atomically
+from mnemosphere.base.files import write_atomically
 from mnemosphere.model import Batch, Parameters, log_joint
 from mnemosphere.training import Callback, FitResult
 from mnemosphere.training import Run as Fit

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from mnemosphere.base.machine import pick_device
 from mnemosphere.cli.shell import BAD_INPUT, UNEXPECTED, Interrupted, describe
-from mnemosphere.machine import pick_device
 from research import paper
 from research.paper import experiment as experiments
 from research.paper.experiment import Experiment, MissingPackageError, Reporter

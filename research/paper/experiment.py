@@ -23,11 +23,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.data import NamedData, load
-from mnemosphere.machine import pick_device
+from mnemosphere import load_data
+from mnemosphere.base.machine import pick_device
 from mnemosphere.model import Batch
 from mnemosphere.plots import save
 from mnemosphere.plots.style import VERMILLION, root_figure
+from mnemosphere.rows.named import NamedData
 from mnemosphere.training import Callback, Checkpoint
 from mnemosphere.training import Run as Fit
 from research import report as reports
@@ -196,7 +197,7 @@ def reproduce(
     report = silent if report is None else report
     report("reading the data")
     loaded = {
-        name: load(EMBEDDED[name] if quick else name, directory=directory)
+        name: load_data(EMBEDDED[name] if quick else name, directory=directory)
         for name in experiment.datasets
         if not quick or name in EMBEDDED
     }

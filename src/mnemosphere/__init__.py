@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnemosphere import data, export, interpret, plots, theory
-    from mnemosphere.data.dataset import Dataset
+    from mnemosphere import export, interpret, plots, theory
     from mnemosphere.estimators import (
         DAMClassifier,
         DAMClusterer,
@@ -16,10 +15,12 @@ if TYPE_CHECKING:
         save,
     )
     from mnemosphere.export import to_onnx
-    from mnemosphere.fitted import FittedModel
+    from mnemosphere.fitted.model import FittedModel
     from mnemosphere.interpret import explain_images, memory_pictures
-    from mnemosphere.labels import OUT_OF_SCOPE
+    from mnemosphere.rows.labels import OUT_OF_SCOPE
+    from mnemosphere.rows.named import NamedData, load_data
     from mnemosphere.training import SGD, Adam, Callback, Checkpoint, FixedPoint
+    from mnemosphere.training.dataset import Dataset
 
 __all__ = [
     "OUT_OF_SCOPE",
@@ -33,14 +34,15 @@ __all__ = [
     "FittedModel",
     "FixedPoint",
     "LabelIssues",
+    "NamedData",
     "PatchEncoder",
     "__version__",
     "as_estimator",
-    "data",
     "explain_images",
     "export",
     "interpret",
     "load",
+    "load_data",
     "memory_pictures",
     "plots",
     "save",
@@ -51,12 +53,13 @@ __version__ = "0.3.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
-    "Dataset": "data.dataset",
+    "Dataset": "training.dataset",
     **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
     **dict.fromkeys(("LabelIssues", "as_estimator", "load", "save"), "estimators"),
     **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),
-    "FittedModel": "fitted",
-    "OUT_OF_SCOPE": "labels",
+    "FittedModel": "fitted.model",
+    "OUT_OF_SCOPE": "rows.labels",
+    **dict.fromkeys(("NamedData", "load_data"), "rows.named"),
     "to_onnx": "export",
     **dict.fromkeys(("SGD", "Adam", "Callback", "Checkpoint", "FixedPoint"), "training"),
 }

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 import mnemosphere as mn
-from mnemosphere.data.completion import fill_missing
+from mnemosphere.geometry.completion import fill_missing
 
 
 def test_missing_values_of_a_table_are_completed_and_the_rest_stays(run, tmp_path, trained, kit):
@@ -29,7 +29,7 @@ def test_hidden_halves_of_images(run, tmp_path, digits):
     rows = ["--row", "test-3", "--row", "test-9"]
     arguments = ["recall", digits, "digits", "--hide", "bottom", *rows]
     found = run(*arguments, "--json").json
-    data = mn.data.load("digits")
+    data = mn.load_data("digits")
     x = data.x_test[[3, 9]]
     completed = np.array(found["completed"])
     np.testing.assert_allclose(completed[:, :32], x[:, :32])

@@ -6,7 +6,7 @@ import pytest
 
 from mnemosphere.cli import rows as module
 from mnemosphere.cli.options import Columns
-from mnemosphere.data.tables import Table
+from mnemosphere.rows.tables import Table
 
 
 def choose(given, labels=True, **columns):

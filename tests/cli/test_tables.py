@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mnemosphere import machine
+from mnemosphere.base import machine
 from mnemosphere.cli.table_writer import table_writer, write_table
-from mnemosphere.data.tables import read_table
+from mnemosphere.rows.tables import read_table
 
 # Spreadsheets' mark and line ends, a blank first line, pandas' column of counts, a name over two
 # lines, a blank line, a line of commas, no end of line at the end.

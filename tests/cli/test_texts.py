@@ -25,7 +25,7 @@ def write(path, **columns):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, call):
     """tickets.csv, new.csv, and a run on the first."""
-    path, d = tmp_path_factory.mktemp("texts"), mn.data.load("banking-small")
+    path, d = tmp_path_factory.mktemp("texts"), mn.load_data("banking-small")
     write(path / "tickets.csv", number=range(300), message=d.x_train, intent=d.y_train)
     write(path / "new.csv", message=NEW)
     call("train", path / "tickets.csv", "--text", "message", "--label", "intent", *ENCODER, *FAST,
@@ -48,7 +48,7 @@ def test_explain_shows_the_texts_behind_the_decision(run, folder):
     assert 'line 2 "Somebody stole my card": lost_or_stolen_card' in " ".join(told.split())
     assert "training rows like these memories" in told
     found = run("explain", folder / "run", folder / "new.csv", *ENCODER, "--json").json
-    known = {" ".join(text.split())[:200] for text in mn.data.load("banking-small").x_train}
+    known = {" ".join(text.split())[:200] for text in mn.load_data("banking-small").x_train}
     rows = [text for memory in found["rows"][0]["memories"] for text in memory["typical_rows"]]
     assert rows
     assert {*rows} <= known

@@ -65,12 +65,12 @@ def fitted(data: Rows) -> mn.DAMClassifier:
 
 
 @pytest.fixture(scope="session")
-def images() -> mn.data.NamedData:
-    return mn.data.load("mnist-small")
+def images() -> mn.NamedData:
+    return mn.load_data("mnist-small")
 
 
 @pytest.fixture(scope="session")
-def image_model(images: mn.data.NamedData) -> mn.DAMClassifier:
+def image_model(images: mn.NamedData) -> mn.DAMClassifier:
     """A model of half of mnist-small, its choices made: fitted once for all tests."""
     model = mn.DAMClassifier(
         200, objective="joint", normalize="center", varsigma=0.23, random_state=0
@@ -79,7 +79,7 @@ def image_model(images: mn.data.NamedData) -> mn.DAMClassifier:
 
 
 @pytest.fixture(scope="session")
-def grown(images: mn.data.NamedData) -> mn.DAMClassifier:
+def grown(images: mn.NamedData) -> mn.DAMClassifier:
     """A model of images grown from 5 to 23 memories."""
     model = mn.DAMClassifier(
         23,

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 import mnemosphere as mn
-from mnemosphere.files import read_tensors
+from mnemosphere.base.files import read_tensors
 from mnemosphere.training.checkpoint import VERSION
 from runs import Break
 

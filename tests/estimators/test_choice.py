@@ -10,8 +10,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from mnemosphere import DAMClassifier
-from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.choice import Sample, splits, usable
+from mnemosphere.rows.stored import StoredRows
 
 
 def rings(n, seed):

@@ -11,9 +11,9 @@ from sklearn.datasets import load_iris, load_wine, make_blobs
 from sklearn.metrics import adjusted_rand_score, jaccard_score
 
 import mnemosphere as mn
-from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.cluster_selection import agreement, choose
 from mnemosphere.estimators.progress import Progress
+from mnemosphere.rows.stored import StoredRows
 from quick_clusters import blobs, small
 
 N_ROWS, K = 53, 4

@@ -19,7 +19,7 @@ from safetensors import safe_open
 from sklearn.pipeline import make_pipeline
 
 import mnemosphere as mn
-from mnemosphere.files import write_tensors
+from mnemosphere.base.files import write_tensors
 from problems import Case, campaign
 from quick_models import assert_same_model, small
 

@@ -10,9 +10,9 @@ import torch
 from scipy import sparse
 
 import mnemosphere as mn
-from mnemosphere.data.dataset import FileDataset
-from mnemosphere.data.files import FileRows
 from mnemosphere.estimators import progress
+from mnemosphere.rows.streams import FileRows
+from mnemosphere.training.dataset import FileDataset
 from quick_models import small
 
 pytestmark = pytest.mark.usefixtures("quick_choice")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import mnemosphere as mn
-from mnemosphere.labels import class_index, class_weights, encode
+from mnemosphere.rows.labels import class_index, class_weights, encode
 from quick_models import small
 
 NAN = float("nan")

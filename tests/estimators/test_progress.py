@@ -12,11 +12,11 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import mnemosphere as mn
-from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators import progress
 from mnemosphere.estimators.choice import Sample, Settings, choose
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.model.objectives import soft_labels
+from mnemosphere.rows.stored import StoredRows
 
 
 @pytest.fixture

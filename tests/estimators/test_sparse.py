@@ -6,8 +6,9 @@ import torch
 from scipy import sparse
 
 import mnemosphere as mn
-from mnemosphere.data import Normalizer, StoredRows
+from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.rows.stored import StoredRows
 from quick_models import small
 
 pytestmark = pytest.mark.usefixtures("quick_choice")

@@ -12,9 +12,9 @@ from sklearn.model_selection import cross_val_score
 
 import mnemosphere as mn
 import quick_models
-from mnemosphere.data.prepare import on_sphere
-from mnemosphere.features import Features
+from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model.gaps import overlaps
+from mnemosphere.rows.features import Features
 
 pytestmark = pytest.mark.usefixtures("quick_choice")
 

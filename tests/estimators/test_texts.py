@@ -20,7 +20,7 @@ def small(**more):
 
 @pytest.fixture(scope="module")
 def data():
-    return mn.data.load("banking-small")
+    return mn.load_data("banking-small")
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def digits() -> Any:
-    return mn.data.load("mnist-small")
+    return mn.load_data("mnist-small")
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import mnemosphere as mn
+from mnemosphere.base.text import html_table
 from mnemosphere.export import payload
 from mnemosphere.export.page import write_page
 from mnemosphere.model.kernel import log_joint
-from mnemosphere.text import html_table
 from quick_models import small
 
 assert_close = functools.partial(np.testing.assert_allclose, rtol=0)

@@ -17,7 +17,7 @@ SHOWN = "[...document.querySelectorAll('#texts .text-row q')].map((q) => q.textC
 
 @pytest.fixture(scope="module")
 def texts():
-    d = mn.data.load("banking-small")
+    d = mn.load_data("banking-small")
     model = small(n_memories=20, varsigma=0.5, encoder=hashed_words).fit(d.x_train, d.y_train)
     return model.calibrate(d.x_test), [*d.x_test, *ODD], [*d.y_test, "?", "?"]
 
@@ -38,7 +38,7 @@ def test_the_payload_has_texts_and_rejections(texts):
     wanted = mn.interpret.is_rejected(model.model_, x, 0.05)
     assert found["rows"]["rejected"] == wanted.tolist()
     assert wanted[-1]
-    known = {" ".join(text.split())[:200] for text in mn.data.load("banking-small").x_train}
+    known = {" ".join(text.split())[:200] for text in mn.load_data("banking-small").x_train}
     assert all(found["typical"])
     assert {text for line in found["typical"] for text in line} <= known
 

@@ -9,8 +9,8 @@ import torch
 
 import mnemosphere as mn
 from mnemosphere import interpret
-from mnemosphere.data.rows import StoredRows, row_sketch, share_known
 from mnemosphere.export.payload import payload
+from mnemosphere.rows.stored import StoredRows, row_sketch, share_known
 from quick_models import built
 
 N, FRESH, HELD = 5, 20_000, 1999

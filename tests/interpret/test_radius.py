@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import mnemosphere as mn
-from mnemosphere.data.normalize import Normalizer
-from mnemosphere.features import Features
-from mnemosphere.fitted import FittedModel
+from mnemosphere.fitted.model import FittedModel
+from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.interpret.radius import Bound, input_radius
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
+from mnemosphere.rows.features import Features
 
 CASES = {
     "max_examples": 20, "deadline": None, "derandomize": True,

@@ -5,7 +5,6 @@ import itertools
 import pytest
 import torch
 
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.duplicate import duplicate
@@ -13,6 +12,7 @@ from mnemosphere.model.kernel import evaluate, log_joint
 from mnemosphere.model.merge import alike, merge, merge_duplicates
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 

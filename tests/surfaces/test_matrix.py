@@ -18,8 +18,8 @@ import mnemosphere as mn
 from browser import Browser, find_chromium
 from commands import caller
 from mnemosphere.cli import app
-from mnemosphere.data.rows import StoredRows
 from mnemosphere.export import model_card
+from mnemosphere.rows.stored import StoredRows
 from surfaces.kinds import KINDS, SLOW, Fitted
 
 PAGE = Path(__file__).parents[2] / "docs" / "surfaces.md"

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import objectives
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.noise import SphereNoise

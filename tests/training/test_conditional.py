@@ -7,7 +7,6 @@ import torch
 from scipy.sparse import csr_matrix
 from torch.testing import assert_close
 
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import evaluate, log_joint
@@ -17,6 +16,7 @@ from mnemosphere.numerics import sphere
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import class_targets, start_conditional
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.joint import start_joint, start_memories
 

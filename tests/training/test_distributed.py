@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.data import ArrayDataset
 from mnemosphere.model import from_memories, initialize, objectives
 from mnemosphere.model.curvature import Krylov, Nearest
 from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint, distributed, fit, grow
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.growth import Splitting
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.memory_graph import share_graph
 from mnemosphere.model.parameters import from_memories
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.few_labels import (
     PHASE,
     SHARED_BY,

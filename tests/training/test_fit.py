@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint, log_joint_differentiable
@@ -19,6 +18,7 @@ from mnemosphere.model.m_step import displacement
 from mnemosphere.numerics import sphere
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.noise import SphereNoise

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from fixed_points import assert_feasible, crowd
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.m_step import displacement, maximize_bound
 from mnemosphere.model.objectives import joint, marginal
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import polytope, sphere
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 

@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Nearest
@@ -16,6 +15,7 @@ from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics import sphere
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import Splitting, grow
 from mnemosphere.training.sgd import SGD

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from draws import blobs, generator
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import group, share_graph
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.training import latent
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 
 N, C = 5, 3

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.objectives import Unsupervised, joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import operands
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 from mnemosphere.training.noise import SphereNoise

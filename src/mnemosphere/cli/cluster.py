@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.metrics import adjusted_rand_score
 
 from mnemosphere import plots
+from mnemosphere.base.text import short_text
 from mnemosphere.cli import report
 from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
@@ -18,10 +19,9 @@ from mnemosphere.cli.settings import build, settings_of
 from mnemosphere.cli.shell import Terminal, cells, command_line
 from mnemosphere.cli.table_writer import table_writer
 from mnemosphere.cli.train import fit, interrupted
-from mnemosphere.data.texts import PACKAGED
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.plots.fitted import memories_of
-from mnemosphere.text import short_text
+from mnemosphere.rows.texts import PACKAGED
 
 _LABELS = 3  # that are named of a cluster
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mnemosphere.base.files import write_atomically
 from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import check_file
 from mnemosphere.cli.rows import measured
 from mnemosphere.export import model_card, to_onnx
-from mnemosphere.files import write_atomically
 
 
 def run(request: Request, model: Path, data: str | None, out: Path) -> None:

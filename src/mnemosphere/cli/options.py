@@ -109,7 +109,7 @@ def _command(name: str, about: Mapping[str, Any]) -> Callable[..., None]:
 
 def _check_inputs(ctx: typer.Context, given: Mapping[str, Any]) -> None:
     """Raise if what shall be read is not there, before a command imports anything heavy."""
-    from mnemosphere.data.tables import expand  # NumPy is not for --help
+    from mnemosphere.rows.tables import expand  # NumPy is not for --help
 
     if "" in ctx.meta["mnemosphere.arguments"]:
         raise ValueError("an argument is empty: give a file, a folder or a name")

@@ -134,7 +134,7 @@ class Folder:
 
     def finish(self, results: Mapping[str, Any]) -> str:
         """Write the results and let the folder appear under its name; what was written, in words."""
-        from mnemosphere.files import to_json, write_atomically
+        from mnemosphere.base.files import to_json, write_atomically
 
         for path in self.draft.glob(f"{CHECKPOINT}*"):
             path.unlink()

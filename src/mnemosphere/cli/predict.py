@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mnemosphere import interpret
+from mnemosphere.base.text import short_text
 from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import TABLES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
@@ -18,9 +19,8 @@ from mnemosphere.cli.settings import label_numbers
 from mnemosphere.cli.shell import Terminal, cells
 from mnemosphere.cli.table_writer import table_writer
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.fitted import FittedModel
+from mnemosphere.fitted.model import FittedModel
 from mnemosphere.interpret.explanation import deciding
-from mnemosphere.text import short_text
 
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 _OF_TEXT = ("prediction", "probability", "novel")  # shown beside it

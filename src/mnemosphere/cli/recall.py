@@ -16,11 +16,11 @@ from mnemosphere.cli.output import PICTURES, TABLES, check_file
 from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import cells
 from mnemosphere.cli.table_writer import write_table
-from mnemosphere.data.completion import fill_missing
-from mnemosphere.data.rows import StoredRows
-from mnemosphere.fitted import as_numpy
+from mnemosphere.fitted.model import as_numpy
+from mnemosphere.geometry.completion import fill_missing
 from mnemosphere.interpret import decode, encode, recall_path
 from mnemosphere.plots.fitted import recall_of
+from mnemosphere.rows.stored import StoredRows
 
 _SHOWN, _DRAWN = 10, 6
 _HALVES = ("top", "bottom", "left", "right")

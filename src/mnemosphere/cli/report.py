@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
+from mnemosphere.base.machine import device_name, versions
+from mnemosphere.base.text import short_text
 from mnemosphere.cli.rows import Rows
 from mnemosphere.cli.shell import Terminal
 from mnemosphere.estimators.remarks import no_better_than_chance
 from mnemosphere.interpret import ClassificationReport, classification_report, evaluate
-from mnemosphere.machine import device_name, versions
-from mnemosphere.text import short_text
 
 _WORST = 10
 _TRIALS = 5  # of the search that are shown

@@ -25,15 +25,17 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import mnemosphere
+from mnemosphere.base.limits import Range, check_depth
+from mnemosphere.base.machine import available_memory
+from mnemosphere.base.schema import put_together
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import MODEL, RESULTS
-from mnemosphere.data import tables
-from mnemosphere.data.dataset import Dataset, held_out
-from mnemosphere.data.encoding import listed as quoted
-from mnemosphere.data.files import RawRows, ahead, column_names
-from mnemosphere.encoder import image_shape, two_layers
-from mnemosphere.machine import available_memory
-from mnemosphere.schema import Range, check_depth, put_together, warn_user
+from mnemosphere.images.encoder import image_shape, two_layers
+from mnemosphere.rows import tables
+from mnemosphere.rows.encoding import listed as quoted
+from mnemosphere.rows.streams import RawRows, ahead, column_names
+from mnemosphere.training.dataset import Dataset, held_out
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _MOSTLY = 0.5  # share of missing values from which on the last column is hardly the label

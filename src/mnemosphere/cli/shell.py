@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from mnemosphere.text import printable
+from mnemosphere.base.text import printable
 
 UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 _HINTS = {
@@ -158,7 +158,7 @@ class Terminal:
     def table(self, rows: Sequence[Mapping[str, str]], title: str = "") -> None:
         """Rows for people, in columns, or where these do not fit, one below the other."""
         if rows and not self.json_only:
-            from mnemosphere.text import format_table
+            from mnemosphere.base.text import format_table
 
             cells = [{printable(k): printable(str(v)) for k, v in row.items()} for row in rows]
             self.say(*([title] if title else []), format_table(cells, self.width))
@@ -171,7 +171,7 @@ class Terminal:
     def result(self, content: Mapping[str, Any]) -> None:
         """The result for machines, if that is what was asked for."""
         if self.json_only:
-            from mnemosphere.files import to_json
+            from mnemosphere.base.files import to_json
 
             typer.echo(to_json(content))
 
@@ -180,7 +180,7 @@ def cell(value: Any) -> str:
     """A value for people: numbers short, nothing for None."""
     if value is None or value != value:
         return ""
-    from mnemosphere.data.encoding import written
+    from mnemosphere.rows.encoding import written
 
     return written(value) if isinstance(value, float) else str(value)
 

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from mnemosphere.files import writing
-from mnemosphere.machine import need
+from mnemosphere.base.files import writing
+from mnemosphere.base.machine import need
 
 
 def write_table(table: Any, path: Path) -> None:

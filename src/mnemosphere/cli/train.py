@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from mnemosphere import PatchEncoder, plots
+from mnemosphere.base.files import write_atomically
+from mnemosphere.base.machine import pick_device
 from mnemosphere.cli import report
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
@@ -28,16 +30,14 @@ from mnemosphere.cli.rows import (
 )
 from mnemosphere.cli.settings import build, read_config, settings_of, to_toml
 from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
-from mnemosphere.data.texts import PACKAGED
 from mnemosphere.estimators import save
 from mnemosphere.estimators.from_files import scan
 from mnemosphere.estimators.progress import size_of
 from mnemosphere.estimators.remarks import check_worth_it
-from mnemosphere.files import write_atomically
 from mnemosphere.interpret import name_rows
-from mnemosphere.machine import pick_device
 from mnemosphere.plots.curves import learning_curves
 from mnemosphere.plots.fitted import memories_of
+from mnemosphere.rows.texts import PACKAGED
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.few_labels import PHASE
 

@@ -1,11 +1,11 @@
 """scikit-learn estimators: each holds a fitted model and delegates to functions of it."""
 
+from mnemosphere.base.schema import check_arguments
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.label_issues import LabelIssues
 from mnemosphere.estimators.patches import PatchEncoder
 from mnemosphere.estimators.saving import as_estimator, load, save
-from mnemosphere.schema import check_arguments
 
 __all__ = [
     "DAMClassifier",

@@ -26,14 +26,14 @@ from sklearn.utils._set_output import _SetOutputMixin
 from torch import Tensor
 
 from mnemosphere import interpret
-from mnemosphere.data.dataset import FileDataset
 from mnemosphere.estimators import saving
 from mnemosphere.estimators.choice import SearchTable
 from mnemosphere.estimators.from_files import batches_for, sample_for
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import explore
-from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
+from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
+from mnemosphere.training.dataset import FileDataset
 from mnemosphere.training.distributed import process_group
 
 Answer = TypeVar("Answer")

@@ -26,12 +26,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.normalize import DENSE, Normalizer
-from mnemosphere.data.prepare import on_sphere
-from mnemosphere.data.rows import StoredRows
+from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.fitted import trained_with
+from mnemosphere.fitted.model import trained_with
+from mnemosphere.geometry.normalize import DENSE, Normalizer
+from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model import initialize, metric
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
@@ -48,10 +47,11 @@ from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture, Votes
-from mnemosphere.text import Shown, Table
+from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import few_labels, stacked
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import STEPS, class_targets, start_conditional
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Dataset
-from mnemosphere.data.rows import StoredRows, in_order, merge_copies
 from mnemosphere.estimators import choice
 from mnemosphere.estimators.choice import Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
@@ -39,9 +37,11 @@ from mnemosphere.model.merge import merge_duplicates
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
 from mnemosphere.model.votes import Votes
+from mnemosphere.rows.stored import StoredRows, in_order, merge_copies
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.conditional import fit_conditional
+from mnemosphere.training.dataset import ArrayDataset, Dataset
 from mnemosphere.training.distributed import current
 from mnemosphere.training.joint import fit_joint
 from mnemosphere.training.sgd import SGD

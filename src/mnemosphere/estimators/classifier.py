@@ -14,9 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from mnemosphere import interpret
-from mnemosphere.data.dataset import ArrayDataset, FileDataset
-from mnemosphere.data.normalize import NORMALIZATIONS
-from mnemosphere.data.rows import StoredRows
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.choice import SOLVERS, Settings
 from mnemosphere.estimators.class_training import prepare, train
@@ -45,15 +43,17 @@ from mnemosphere.estimators.streaming import (
     take_in_labeled,
     with_new_classes,
 )
-from mnemosphere.fitted import FittedModel, Floats, like, trained_with
+from mnemosphere.fitted.model import FittedModel, Floats, like, trained_with
+from mnemosphere.geometry.normalize import NORMALIZATIONS
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.rejection import novelty_spread, predict_and_reject
-from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights, sample_weights
 from mnemosphere.model.products import operands
-from mnemosphere.schema import warn_user
+from mnemosphere.rows.labels import OUT_OF_SCOPE, Encoded, encode, row_weights, sample_weights
+from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.dataset import ArrayDataset, FileDataset
 from mnemosphere.training.distributed import process_group
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD

@@ -22,17 +22,17 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
-from mnemosphere.data.prepare import on_sphere
-from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.choice import Floats, SearchTable, directed
 from mnemosphere.estimators.progress import Progress
+from mnemosphere.geometry.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group, share_graph
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
+from mnemosphere.rows.stored import StoredRows
 
 FACTOR = 3  # rows grow by it from the first look to the last, candidates shrink by it
 NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29)

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, FileDataset
-from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators.choice import Sample, SearchTable
 from mnemosphere.estimators.cluster_selection import (
     MEMORIES,
@@ -37,8 +35,10 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group_memories
 from mnemosphere.model.votes import Votes
+from mnemosphere.rows.stored import StoredRows, merge_copies
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.dataset import ArrayDataset, FileDataset
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit, validate
 from mnemosphere.training.fixed_point import FixedPoint

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from mnemosphere.data.dataset import ArrayDataset, FileDataset
-from mnemosphere.data.normalize import NORMALIZATIONS
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.cluster_training import prepare, train
 from mnemosphere.estimators.from_files import gathered, learn_files
@@ -22,14 +21,15 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import Learned, begin, fitted_model, learn_features, sound
 from mnemosphere.estimators.streaming import take_in
-from mnemosphere.fitted import FittedModel, Floats, as_numpy
+from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
+from mnemosphere.geometry.normalize import NORMALIZATIONS
 from mnemosphere.interpret import score_samples
-from mnemosphere.labels import sample_weights
 from mnemosphere.model import objectives
 from mnemosphere.model.products import operands
-from mnemosphere.schema import warn_user
+from mnemosphere.rows.labels import sample_weights
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.dataset import ArrayDataset, FileDataset
 from mnemosphere.training.distributed import process_group
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD

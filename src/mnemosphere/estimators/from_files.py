@@ -12,17 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.dataset import (
-    SAMPLED,
-    FileDataset,
-    LabelWeights,
-    no_labels,
-    stored_weights,
-)
-from mnemosphere.data.encoding import is_frame
-from mnemosphere.data.files import FileRows, Piece, RawRows, ahead, join_rows
-from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.rows import merge_copies
 from mnemosphere.estimators import class_training, cluster_training
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.progress import Progress
@@ -34,10 +23,21 @@ from mnemosphere.estimators.setup import (
     device_of,
     precision_of,
 )
-from mnemosphere.features import Features
-from mnemosphere.fitted import FittedModel, as_numpy
-from mnemosphere.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
+from mnemosphere.fitted.model import FittedModel, as_numpy
+from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.model.objectives import soft_labels
+from mnemosphere.rows.encoding import is_frame
+from mnemosphere.rows.features import Features
+from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
+from mnemosphere.rows.stored import merge_copies
+from mnemosphere.rows.streams import FileRows, Piece, RawRows, ahead, join_rows
+from mnemosphere.training.dataset import (
+    SAMPLED,
+    FileDataset,
+    LabelWeights,
+    no_labels,
+    stored_weights,
+)
 from mnemosphere.training.distributed import current, process_group
 
 _CPU = torch.device("cpu")

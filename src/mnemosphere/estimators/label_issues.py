@@ -14,20 +14,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.data.normalize import DENSE
-from mnemosphere.data.rows import StoredRows
+from mnemosphere.base.files import plain
+from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators import class_training
 from mnemosphere.estimators.choice import Candidate, Choice, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import learn_features
-from mnemosphere.features import Features
-from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel, as_numpy, check_whole, trained_with
-from mnemosphere.interpret.exemplars import find_exemplars
+from mnemosphere.fitted.exemplars import find_exemplars
+from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, trained_with
+from mnemosphere.geometry.normalize import DENSE
 from mnemosphere.interpret.recall import draw_seed
-from mnemosphere.labels import Encoded, encode
 from mnemosphere.model.products import operands
-from mnemosphere.text import Shown, Table
+from mnemosphere.rows.features import Features
+from mnemosphere.rows.labels import Encoded, encode
+from mnemosphere.rows.stored import StoredRows
 
 _SHOWN = 20  # rows of a printed table
 

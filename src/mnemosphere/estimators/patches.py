@@ -15,15 +15,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from mnemosphere.data.windows import PatchDataset
-from mnemosphere.encoder import (
-    FittedEncoder,
-    flat_images,
-    image_shape,
-    patch_layer,
-    wide,
-    windows_of,
-)
 from mnemosphere.estimators import saving
 from mnemosphere.estimators.base import CONSTRAINTS, COUNT, TRAINED, fitted_attribute
 from mnemosphere.estimators.progress import Progress
@@ -35,7 +26,16 @@ from mnemosphere.estimators.setup import (
     precision_of,
     solver_of,
 )
-from mnemosphere.fitted import Floats, Record, as_numpy, like
+from mnemosphere.fitted.model import Floats, Record, as_numpy, like
+from mnemosphere.images.encoder import (
+    FittedEncoder,
+    flat_images,
+    image_shape,
+    patch_layer,
+    wide,
+    windows_of,
+)
+from mnemosphere.images.windows import PatchDataset
 from mnemosphere.model import initialize, objectives
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import FitResult, fit

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mnemosphere.data.dataset import FileDataset
-from mnemosphere.machine import need
+from mnemosphere.base.machine import need
 from mnemosphere.training.callbacks import Callback, Run
+from mnemosphere.training.dataset import FileDataset
 from mnemosphere.training.distributed import current
 
 if TYPE_CHECKING:

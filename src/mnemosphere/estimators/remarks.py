@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from mnemosphere.data.encoding import listed
+from mnemosphere.rows.encoding import listed
 
 _FEW_ROWS = 20  # below, nothing is remarkable
 _MANY_NUMBERS, _ROWS_EACH = 30, 5  # numeric classes above, of fewer rows each: measurements

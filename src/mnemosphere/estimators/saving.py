@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import files
-from mnemosphere.fitted import FittedModel
+from mnemosphere.fitted.model import FittedModel
 
 __all__ = ["as_estimator", "load", "register", "save"]
 

@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from mnemosphere.checks import check_model
-from mnemosphere.data.dataset import ArrayDataset, FileDataset
-from mnemosphere.data.normalize import SCALED, Normalizer
-from mnemosphere.data.prepare import warn_set_aside
-from mnemosphere.data.rows import StoredRows, row_sketch
+from mnemosphere.base.files import checksum
+from mnemosphere.base.machine import check_memory, pick_device
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.choice import SOLVERS, Geometry, Sample
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
-from mnemosphere.features import Features
-from mnemosphere.files import checksum
-from mnemosphere.fitted import FittedModel, Record, trained_with
+from mnemosphere.fitted.checks import check_model
+from mnemosphere.fitted.exemplars import find_exemplars, with_texts
+from mnemosphere.fitted.model import FittedModel, Record, trained_with
+from mnemosphere.geometry.normalize import SCALED, Normalizer
+from mnemosphere.geometry.place import warn_set_aside
 from mnemosphere.gpu import on_gpu
-from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
-from mnemosphere.machine import check_memory, pick_device
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
-from mnemosphere.schema import warn_user
+from mnemosphere.rows.features import Features
+from mnemosphere.rows.stored import StoredRows, row_sketch
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.dataset import ArrayDataset, FileDataset
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult
 from mnemosphere.training.fixed_point import FixedPoint

@@ -11,23 +11,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
-from mnemosphere.data.encoding import listed
-from mnemosphere.data.rows import StoredRows
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.class_training import prepare
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import kept_settings
-from mnemosphere.features import Features
-from mnemosphere.fitted import FittedModel, Record, Stream, trained_with
+from mnemosphere.fitted.model import FittedModel, Record, Stream, trained_with
 from mnemosphere.interpret.classes import extend
 from mnemosphere.interpret.recall import draw_seed
-from mnemosphere.labels import Encoded, Labels
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.prior import with_class_prior
 from mnemosphere.model.votes import Votes
-from mnemosphere.schema import warn_user
+from mnemosphere.rows.encoding import listed
+from mnemosphere.rows.features import Features
+from mnemosphere.rows.labels import Encoded, Labels
+from mnemosphere.rows.stored import StoredRows
+from mnemosphere.training.dataset import ArrayDataset, StreamedBatch
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import start_joint, start_memories

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from mnemosphere.base.text import printable
 from mnemosphere.export.facts import facts
-from mnemosphere.fitted import FittedModel
-from mnemosphere.text import printable
+from mnemosphere.fitted.model import FittedModel
 
 _NAMED = 60  # classes that are named
 _USE = """## Use

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from mnemosphere.data.rows import StoredRows
-from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel
+from mnemosphere.base.files import plain
+from mnemosphere.base.machine import versions
+from mnemosphere.fitted.model import FittedModel
 from mnemosphere.interpret.decision import DecisionSummary
 from mnemosphere.interpret.evaluation import evaluate
 from mnemosphere.interpret.rejection import novelty_threshold
-from mnemosphere.labels import Labels
-from mnemosphere.machine import versions
+from mnemosphere.rows.labels import Labels
+from mnemosphere.rows.stored import StoredRows
 
 
 def show(value: object) -> str:

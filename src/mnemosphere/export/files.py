@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.checks import check_model
-from mnemosphere.encoder import FittedEncoder, patch_layer, windows_of
-from mnemosphere.files import join_prefixes, plain, read_tensors, strip_prefix, write_tensors
-from mnemosphere.fitted import FittedModel
-from mnemosphere.schema import Scalar, put_together, take_apart
+from mnemosphere.base.files import join_prefixes, plain, read_tensors, strip_prefix, write_tensors
+from mnemosphere.base.schema import Scalar, put_together, take_apart
+from mnemosphere.fitted.checks import check_model
+from mnemosphere.fitted.model import FittedModel
+from mnemosphere.images.encoder import FittedEncoder, patch_layer, windows_of
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint

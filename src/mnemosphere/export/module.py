@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from mnemosphere.data.normalize import Normalizer
-from mnemosphere.fitted import FittedModel
+from mnemosphere.fitted.model import FittedModel
+from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.votes import Votes
 

@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.circles import Circles
-from mnemosphere.data.windows import FLAT
-from mnemosphere.encoder import FittedEncoder, PatchLayer, fitted_parts
-from mnemosphere.files import write_atomically
-from mnemosphere.fitted import FittedModel
+from mnemosphere.base.files import write_atomically
+from mnemosphere.base.machine import need
+from mnemosphere.fitted.model import FittedModel
+from mnemosphere.geometry.circles import Circles
+from mnemosphere.images.encoder import FittedEncoder, PatchLayer, fitted_parts
+from mnemosphere.images.windows import FLAT
 from mnemosphere.interpret.rejection import novelty_threshold
-from mnemosphere.machine import need
 from mnemosphere.model.retrieval import largest_novelty_score
 from mnemosphere.model.votes import Mixture
 

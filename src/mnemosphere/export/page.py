@@ -8,10 +8,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from mnemosphere.base.files import plain, write_atomically
+from mnemosphere.base.text import printable
 from mnemosphere.export.payload import payload
-from mnemosphere.files import plain, write_atomically
-from mnemosphere.fitted import FittedModel
-from mnemosphere.text import printable
+from mnemosphere.fitted.model import FittedModel
 
 
 def explore(

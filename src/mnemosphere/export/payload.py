@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
-from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.interpret.radius import certified_radius
 from mnemosphere.interpret.rejection import is_rejected, novelty_threshold
-from mnemosphere.labels import Labels
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
+from mnemosphere.rows.labels import Labels
+from mnemosphere.rows.stored import StoredRows
 
 _PROVEN = 1e8  # rows times memories times features up to which radii take seconds
 _LEAST_PIXELS = 36

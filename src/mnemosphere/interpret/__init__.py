@@ -1,5 +1,7 @@
 """Functions of a fitted model, and of rows: reasons, counterfactuals, memories, edits, recall."""
 
+from mnemosphere.base.schema import check_arguments
+from mnemosphere.fitted.exemplars import name_features, name_rows
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.classes import (
     add_class,
@@ -25,15 +27,10 @@ from mnemosphere.interpret.evaluation import (
     classification_report,
     evaluate,
 )
-from mnemosphere.interpret.exemplars import (
-    memory_table,
-    name_features,
-    name_rows,
-    strongest_features,
-)
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
 from mnemosphere.interpret.feature_contributions import FeatureContributions
 from mnemosphere.interpret.images import ImageExplanation, explain_images, memory_pictures
+from mnemosphere.interpret.memory_table import memory_table, strongest_features
 from mnemosphere.interpret.radius import CertifiedRadius, certified_radius
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
 from mnemosphere.interpret.rejection import (
@@ -46,7 +43,6 @@ from mnemosphere.interpret.rejection import (
     rejection_score,
     rejection_threshold,
 )
-from mnemosphere.schema import check_arguments
 
 __all__ = [
     "Certificate", "CertifiedRadius", "ClassificationReport", "Counterfactual", "DecisionSummary",

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mnemosphere.fitted import FittedModel, check_whole
+from mnemosphere.fitted.model import FittedModel, check_whole
 from mnemosphere.model.certificates import Certificate
 from mnemosphere.model.certificates import certify as certify_rows
 from mnemosphere.training.conditional import class_targets

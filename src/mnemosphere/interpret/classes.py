@@ -17,16 +17,16 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
-from mnemosphere.checks import checked
-from mnemosphere.fitted import Examples, FittedModel, Floats, as_numpy
+from mnemosphere.fitted.checks import checked
+from mnemosphere.fitted.exemplars import row_texts
+from mnemosphere.fitted.model import Examples, FittedModel, Floats, as_numpy
 from mnemosphere.interpret.editing import directed, rows_of, with_weights
-from mnemosphere.interpret.exemplars import row_texts
-from mnemosphere.labels import OUT_OF_SCOPE, Labels
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import label_frequencies
 from mnemosphere.model.kernel import exponents, log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.numerics import sphere
+from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels
 
 _NEW_MEMORIES = 5
 _FOLDS = 5

@@ -29,13 +29,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.data.encoding import Column, Encoding, collected, is_frame, written
-from mnemosphere.data.normalize import Normalizer
-from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel, as_numpy, check_whole, row_names
+from mnemosphere.base.files import plain
+from mnemosphere.base.text import Shown, Table
+from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
+from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.model.kernel import chunks, log_joint_differentiable
 from mnemosphere.model.votes import Votes
-from mnemosphere.text import Shown, Table
+from mnemosphere.rows.encoding import Column, Encoding, collected, is_frame, written
 
 _FARTHEST = 20.0  # standard units that a feature may be changed by
 _STARTS = 4  # memories of the wanted class that are tried

@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.base.text import Shown, Table
+from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.model.kernel import chunks
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
-from mnemosphere.text import Shown, Table
 
 MOST = 0.9  # of the vote
 LITTLE = 0.1  # by which memories may move probabilities where class frequencies decide

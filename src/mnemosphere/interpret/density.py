@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mnemosphere.fitted import FittedModel, Floats, like
+from mnemosphere.fitted.model import FittedModel, Floats, like
 
 
 def score_samples(model: FittedModel, X: Any) -> Floats:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import silhouette_score
 from torch import Tensor
 
-from mnemosphere.fitted import FittedModel, as_numpy, check_whole
+from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model.kmeans import Partition, spherical_kmeans
 

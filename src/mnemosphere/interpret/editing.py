@@ -16,9 +16,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.checks import checked
-from mnemosphere.data.prepare import on_sphere
-from mnemosphere.fitted import FittedModel, as_numpy, check_whole
+from mnemosphere.fitted.checks import checked
+from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole
+from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model.class_reading import with_floor
 from mnemosphere.model.merge import merge
 from mnemosphere.model.prior import reweighted

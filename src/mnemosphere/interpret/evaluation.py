@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.base.text import Shown, Table
+from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.interpret.decision import Spread, spread, summarize
-from mnemosphere.labels import OUT_OF_SCOPE, Labels
-from mnemosphere.text import Shown, Table
+from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels
 
 _BINS = 15  # of confidence, equally wide
 REJECTED = "rejected"

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.prepare import on_sphere
-from mnemosphere.data.rows import StoredRows
-from mnemosphere.files import plain
-from mnemosphere.fitted import FittedModel, as_numpy, check_whole, row_names
+from mnemosphere.base.files import plain
+from mnemosphere.base.text import Shown, Table, readable, short_text
+from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
+from mnemosphere.geometry.place import on_sphere
 from mnemosphere.interpret.decision import spread
 from mnemosphere.interpret.feature_contributions import (
     FeatureContributions,
@@ -26,7 +26,7 @@ from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.text import Shown, Table, readable, short_text
+from mnemosphere.rows.stored import StoredRows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure

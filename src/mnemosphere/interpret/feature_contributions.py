@@ -30,16 +30,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.encoding import written
-from mnemosphere.data.normalize import Normalizer
-from mnemosphere.features import Line
-from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.base.text import Shown, Table
+from mnemosphere.fitted.model import FittedModel, as_numpy
+from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
-from mnemosphere.text import Shown, Table
+from mnemosphere.rows.encoding import written
+from mnemosphere.rows.features import Line
 
 Floats = NDArray[np.float64]
 _RANK, _STANDARD = "rank among training rows", "standard units"

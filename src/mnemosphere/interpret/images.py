@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from mnemosphere.encoder import FittedEncoder, as_plane, two_layers, wide
-from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.fitted.model import FittedModel, as_numpy
+from mnemosphere.images.encoder import FittedEncoder, as_plane, two_layers, wide
 from mnemosphere.interpret.explanation import Explanation, explain
 from mnemosphere.interpret.feature_contributions import coordinates
 

@@ -27,13 +27,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.circles import Circles
-from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.prepare import unit_chunks
-from mnemosphere.fitted import FittedModel, as_numpy, row_names
+from mnemosphere.base.text import Shown, Table
+from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
+from mnemosphere.geometry.circles import Circles
+from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry.place import unit_chunks
 from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.votes import Votes
-from mnemosphere.text import Shown, Table
 
 _HALVINGS = 45  # of π: the angle is found to 1e-13
 _LARGEST = 700.0  # exponent: weights of 1e-290 and more times exp of it exceed 1

@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from mnemosphere.data.completion import fill_missing
-from mnemosphere.data.encoding import collected, is_frame
-from mnemosphere.data.prepare import on_sphere
-from mnemosphere.data.rows import StoredRows
-from mnemosphere.fitted import FittedModel, Floats, as_numpy, check_whole, like
-from mnemosphere.machine import need
+from mnemosphere.base.machine import need
+from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, check_whole, like
+from mnemosphere.geometry.completion import fill_missing
+from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
+from mnemosphere.rows.encoding import collected, is_frame
+from mnemosphere.rows.stored import StoredRows
 
 
 @dataclass(frozen=True)

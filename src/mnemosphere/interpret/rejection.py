@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
-from mnemosphere.checks import checked
-from mnemosphere.data.rows import StoredRows, share_known
-from mnemosphere.fitted import Calibration, FittedModel, Floats, as_numpy, like
+from mnemosphere.base.warnings import warn_user
+from mnemosphere.fitted.checks import checked
+from mnemosphere.fitted.model import Calibration, FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret.recall import draw
-from mnemosphere.labels import Encoded, Labels, row_weights, sample_weights
 from mnemosphere.model.class_reading import best_temperature
-from mnemosphere.schema import warn_user
+from mnemosphere.rows.labels import Encoded, Labels, row_weights, sample_weights
+from mnemosphere.rows.stored import StoredRows, share_known
 
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them

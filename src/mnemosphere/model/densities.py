@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from mnemosphere.base.machine import POWERS_OF_2_ARE_FAST, SUBNORMALS_ARE_SLOW
 from mnemosphere.gpu import on_gpu
-from mnemosphere.machine import POWERS_OF_2_ARE_FAST, SUBNORMALS_ARE_SLOW
 
 __all__ = ["exponentials", "least_density"]
 

@@ -26,8 +26,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from mnemosphere.base.machine import core_cache
 from mnemosphere.gpu import on_gpu
-from mnemosphere.machine import core_cache
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, lift_of, split

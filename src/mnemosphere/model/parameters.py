@@ -11,10 +11,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mnemosphere.files import strip_prefix
+from mnemosphere.base.files import strip_prefix
+from mnemosphere.base.schema import Array
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import log_omega_ratio
-from mnemosphere.schema import Array
 
 
 @dataclass(frozen=True)

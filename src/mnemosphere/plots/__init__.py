@@ -1,9 +1,10 @@
 """Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
-from mnemosphere.machine import need
+from mnemosphere.base.machine import need
 
 need("matplotlib")  # says how to install it
 
+from mnemosphere.base.schema import check_arguments  # noqa: E402
 from mnemosphere.plots.curves import novelty_histogram, search  # noqa: E402
 from mnemosphere.plots.functions import memory_curves  # noqa: E402
 from mnemosphere.plots.gallery import memories  # noqa: E402
@@ -11,7 +12,6 @@ from mnemosphere.plots.output import save  # noqa: E402
 from mnemosphere.plots.predictions import confusion_matrix  # noqa: E402
 from mnemosphere.plots.recall import recall_strips  # noqa: E402
 from mnemosphere.plots.style import figure_style  # noqa: E402
-from mnemosphere.schema import check_arguments  # noqa: E402
 
 __all__ = [
     "confusion_matrix",

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
-from mnemosphere.fitted import FittedModel
+from mnemosphere.base.text import readable
+from mnemosphere.fitted.model import FittedModel
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.features import memory_texts
 from mnemosphere.plots.functions import memory_curves, representative
@@ -19,7 +20,6 @@ from mnemosphere.plots.gallery import counted, memories, memory_lines
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.recall import recall_strips
 from mnemosphere.plots.style import category_colors
-from mnemosphere.text import readable
 
 Shape = tuple[int, ...] | None
 _CURVES = 8  # memories in one panel

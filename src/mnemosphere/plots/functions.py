@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
-from mnemosphere.features import Line
-from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import as_indices
 from mnemosphere.plots.style import GREY, category_colors, figure_style, new_figure, plain
+from mnemosphere.rows.features import Line
 
 _PANELS, _COLUMNS = 12, 4
 _TAILS = 0.01  # of the training rows on either side that an axis may leave out

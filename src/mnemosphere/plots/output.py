@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from mnemosphere.files import write_atomically
+from mnemosphere.base.files import write_atomically
 from mnemosphere.plots.style import figure_style, root_figure
 
 # None removes a field that would carry the time or the version: same data, same bytes.

@@ -1,7 +1,7 @@
 """Layer 1: statistical mechanics of the model, in float64."""
 
+from mnemosphere.base.schema import check_arguments
 from mnemosphere.model.splits import JointSplit, joint_split
-from mnemosphere.schema import check_arguments
 from mnemosphere.theory.diagnostics import Estimate
 from mnemosphere.theory.example_noise import (
     NoisySolution,

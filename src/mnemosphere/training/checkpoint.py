@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mnemosphere.files import (
+from mnemosphere.base.files import (
     join_prefixes,
     read_tensors,
     remove_leftovers,

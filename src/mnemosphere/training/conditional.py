@@ -14,13 +14,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.initialize import Start
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.dataset import Dataset
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.noise import SphereNoise
 

@@ -14,12 +14,12 @@ from dataclasses import replace
 
 import torch
 
-from mnemosphere.data.dataset import Dataset
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import share_graph, spread_labels
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.dataset import Dataset
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 

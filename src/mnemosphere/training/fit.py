@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from mnemosphere.data.dataset import Dataset
-from mnemosphere.files import checksum
+from mnemosphere.base.files import checksum
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
@@ -21,6 +20,7 @@ from mnemosphere.training.callbacks import (
     Run,
     SplitRecord,
 )
+from mnemosphere.training.dataset import Dataset
 from mnemosphere.training.distributed import current, process_group
 from mnemosphere.training.group_pass import GroupSteps, share_run
 from mnemosphere.training.lineage import Lineage

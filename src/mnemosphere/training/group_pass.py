@@ -7,11 +7,11 @@ from dataclasses import fields, replace
 
 import torch
 
-from mnemosphere.data.dataset import Cursor, Dataset, Part
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.training import distributed
 from mnemosphere.training.callbacks import Run
+from mnemosphere.training.dataset import Cursor, Dataset, Part
 from mnemosphere.training.distributed import Group
 from mnemosphere.training.solver import SolverState
 from mnemosphere.training.steps import CHANGING, Steps

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Curvature, CurvatureMethod, Nearest
@@ -25,6 +24,7 @@ from mnemosphere.model.kernel import evaluate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, SplitRecord
+from mnemosphere.training.dataset import Dataset
 from mnemosphere.training.distributed import current, process_group
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.lineage import Lineage

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.initialize import Start
@@ -27,6 +26,7 @@ from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training import few_labels
 from mnemosphere.training.callbacks import Callback, PassRecord
+from mnemosphere.training.dataset import Dataset
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 from mnemosphere.training.growth import grow

@@ -9,10 +9,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.files import strip_prefix
+from mnemosphere.base.files import strip_prefix
+from mnemosphere.base.schema import Array, check_tensors
 from mnemosphere.model.curvature import Curvature
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.schema import Array, check_tensors
 
 _NODES = {
     "level": Array("n", "int64", low=0),

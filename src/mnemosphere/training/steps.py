@@ -9,7 +9,6 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Cursor, Dataset
 from mnemosphere.gpu.captured import Captured
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
@@ -18,6 +17,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows, inference
 from mnemosphere.training.callbacks import Callback, Pass, Run
+from mnemosphere.training.dataset import ArrayDataset, Cursor, Dataset
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 

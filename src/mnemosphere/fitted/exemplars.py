@@ -1,0 +1,178 @@
+"""The training rows that each memory answers for, and names of rows and features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from mnemosphere.fitted.checks import checked
+from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy
+from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry.place import on_sphere
+from mnemosphere.model import kernel
+from mnemosphere.model.gaps import overlaps
+from mnemosphere.model.scores import Scores
+from mnemosphere.model.votes import Votes
+from mnemosphere.rows.stored import StoredRows
+
+_MOST_ROWS = 8000
+TYPICAL = 3
+_LETTERS = 200  # of the name of a row
+_MEANS = 200  # features of rows whose means are kept: tables that people read have fewer
+_DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
+
+
+def find_exemplars(
+    votes: Votes,
+    normalizer: Normalizer,
+    stored: StoredRows,
+    sample_weight: Tensor | None = None,
+    n_rows: int = 0,
+) -> Exemplars:
+    """One forward pass over at most 8,000 rows, evenly spaced; labels are not looked at.
+
+    Typical rows of a memory are those of its largest share in the votes, to three digits, and among
+    them of the largest overlap. A row of which it has less than 0.0005 does not count.
+    n_rows: of the data set that these rows are a sample of.
+    """
+    votes = votes.precise
+    larger = max(1.0, n_rows / stored.n_rows)
+    weight = torch.ones(stored.n_rows) if sample_weight is None else sample_weight.cpu()
+    total, kept = float(weight.double().sum()), (weight > 0).nonzero()[:, 0]
+    if len(kept) > _MOST_ROWS:
+        kept = kept[torch.linspace(0, len(kept) - 1, _MOST_ROWS, dtype=torch.float64).long()]
+    if len(kept) < stored.n_rows:
+        stored, weight = stored.take(kept), weight[kept]
+    x, lost = on_sphere(stored, normalizer, votes.w.dtype)
+    place = (~lost).nonzero()[:, 0]
+    nobody = np.full((votes.n_memories, TYPICAL), -1)
+    if place.shape[0] == 0:
+        return Exemplars(nobody, np.zeros(votes.n_memories))
+    x = x if place.shape[0] == x.shape[0] else x[place]
+    weight = weight[place.cpu()].to(x.device, torch.float64)
+    support = torch.zeros(votes.n_memories, dtype=torch.float64, device=x.device)
+    best = x.new_full((TYPICAL, votes.n_memories), -1.0)
+    values = None
+    if stored.is_dense and stored.n_features <= _MEANS:
+        values = stored.values.to(x.device)[place].double()
+        sums = torch.zeros(2, votes.n_memories, values.shape[1], dtype=torch.float64).to(x.device)
+    number = torch.full_like(best, -1, dtype=torch.long)
+    scores = Scores(votes, None, len(x))
+    for rows in kernel.chunks(len(x), votes.n_memories, x.device):
+        overlap = overlaps(votes, x[rows])
+        share = scores.of_overlaps(overlap, rows).softmax(1)[:, 1:]  # (B, P)
+        support += weight[rows] @ share.double()
+        if values is not None:
+            part = (share.double() * weight[rows, None]).T  # (P, B)
+            known = ~values[rows].isnan()
+            sums += torch.stack([part @ values[rows].nan_to_num(0.0), part @ known.double()])
+        digits = (share * _DIGITS).round()
+        score = torch.where(digits > 0, digits + 0.4 * overlap, -1.0)
+        here, order = score.topk(min(TYPICAL, len(score)), dim=0)
+        names = torch.cat([number, order + rows.start])
+        best, order = torch.cat([best, here]).topk(TYPICAL, dim=0)
+        number = names.gather(0, order)
+    number = torch.where(best > 0, number, -1)
+    found = nobody.copy()
+    taken = number.T.cpu()
+    found[(taken >= 0).numpy()] = stored.call(place.cpu()[taken[taken >= 0]])
+    # Where only some rows were looked at, or some have no direction, they stand for all.
+    scale = larger * total / float(weight.sum())
+    means = None
+    if values is not None:
+        means = as_numpy(sums[0] / sums[1])
+        means[~np.isfinite(means)] = np.nan  # no row, or a sum beyond all numbers
+    return Exemplars(found, (support * scale).cpu().numpy(), means=means)
+
+
+@checked
+def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> FittedModel:
+    """Name the training rows; explanations, tables, pages and model files show the names.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A model that `fit` made.
+    names : array-like of str of shape (n,), or mapping of int to str
+        One name for each row of X in the order of `fit`, or names by number, at least for
+        `typical_rows_`. Names are cut after 200 letters.
+
+    Returns
+    -------
+    FittedModel
+        The model with names.
+
+    Examples
+    --------
+    >>> named = mn.interpret.name_rows(model, [f"wine {k}" for k in X_train.index])
+    >>> named.exemplars.names[0, 0].startswith("wine")
+    True
+    """
+    if model.exemplars is None:
+        raise ValueError("no rows stand behind the memories of this model: fit it first")
+    typical = model.exemplars.typical
+    if isinstance(names, Mapping):
+        found = _names_of(typical, names)
+    else:
+        given = np.array([str(name)[:_LETTERS] for name in as_numpy(names)], dtype=object)
+        if given.ndim != 1 or len(given) <= typical.max():
+            raise ValueError(
+                f"names has {len(given)} entries, but row {typical.max()} was trained on: pass "
+                "one per row of X, as it was given to fit"
+            )
+        found = np.where(typical < 0, "", given[typical])
+    return model.replace(exemplars=replace(model.exemplars, names=found))
+
+
+def with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
+    """Typical rows by their texts, if the rows that they were found among are texts."""
+    return behind if texts is None else replace(behind, names=row_texts(texts, behind.typical))
+
+
+def row_texts(texts: list[str | None], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """The texts of these rows, each on one line and cut; "" for row −1."""
+    named = {k: " ".join((texts[k] or "").split()) for k in rows.ravel().tolist() if k >= 0}
+    return _names_of(rows, named)
+
+
+def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[Any]:
+    """(P, 3) what these rows are called."""
+    told = [str(names.get(k, ""))[:_LETTERS] for k in typical.ravel().tolist()]
+    return np.array(told, dtype=object).reshape(typical.shape)
+
+
+@checked
+def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
+    """Name the features of arrays, sparse matrices and tensors, which have no names of their own.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    names : array-like of str of shape (N,)
+        Such as `vectorizer.get_feature_names_out()`.
+
+    Returns
+    -------
+    FittedModel
+        The model with names, which explanations, tables, pages and model files show.
+
+    Examples
+    --------
+    >>> named = mn.interpret.name_features(model, list("abcd"))
+    >>> mn.interpret.explain(named, X_test[:1]).features().names[:2]
+    ['a', 'b']
+    """
+    given = tuple(str(name) for name in as_numpy(names).tolist())
+    if len(given) != model.features.n_numbers:
+        raise ValueError(
+            f"names must have one entry for each of {model.features.n_numbers} features, got "
+            f"{len(given)}"
+        )
+    return model.replace(features=replace(model.features, named=given))

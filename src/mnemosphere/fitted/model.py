@@ -1,0 +1,538 @@
+"""A fitted model: one frozen value, and the way of a row through it.
+
+`fit` makes a `FittedModel`, model files hold one, and predictions, explanations and exports are
+functions of one and of rows. A row goes through
+
+    X → numbers (checked, encoded) → unit rows (normalizer) → votes: classes, shares of memories
+                                                             → density: novelty, samples, recall
+
+chunk by chunk. A row without direction (all missing, all zeros, or constant where rows are centered) is
+like none of the memories: its class is that of the prior, its novelty 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from numbers import Integral
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.base.limits import Range
+from mnemosphere.base.schema import Array
+from mnemosphere.geometry.completion import fill_missing
+from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry.place import on_sphere, unit_chunks, warn_set_aside
+from mnemosphere.model import kernel, objectives, retrieval
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import label_frequencies, net_class_weights, without_floor
+from mnemosphere.model.gaps import has_gaps
+from mnemosphere.model.merge import alike
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.scores import Scores
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.votes import Votes
+from mnemosphere.numerics.bessel import log_omega
+from mnemosphere.rows.features import Features
+from mnemosphere.rows.labels import Encoded, class_index, encode, row_weights, sample_weights
+from mnemosphere.rows.stored import StoredRows
+from mnemosphere.training.lineage import Lineage
+from mnemosphere.training.solver import SolverState
+
+__all__ = [
+    "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Stream", "as_numpy",
+    "check_whole", "dense_parts", "like", "row_names",
+]  # fmt: skip
+
+Floats = NDArray[np.floating[Any]]
+_LEAST = math.ulp(0.0)  # above 0
+_NAMED = 10  # classes that a model names of itself
+_DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Scores of rows that were not trained on, sorted: rates, coverages, accuracies hold by them."""
+
+    scale: Annotated[Floats, Array("3", low=_LEAST)]  # deviations of the reasons for rejection
+    novelty: Annotated[Floats, Array("n", wild=True)]  # novelty scores
+    rejection: Annotated[Floats, Array("n", wild=True)]  # rejection scores
+    label: Annotated[Floats, Array("m")]  # −log P(y|x) of the labels that are known
+    # places of their predicted classes, in the order of rejection
+    predicted: Annotated[NDArray[np.int64], Array("n", "int64", low=-1)]
+    # whether that is their label, in the same order; −1: no label
+    right: Annotated[NDArray[np.int64], Array("n", "int64", low=-1)]
+    outside: Annotated[Floats, Array("k", wild=True)]  # rejection scores of rows out of scope
+    temperature: Annotated[float, Range(_LEAST)] = 1.0  # at which the scores were taken
+
+    def check(self) -> Self:
+        """Raise ValueError unless scores are sorted, and rows right or wrong; return self."""
+        if self.right.max(initial=-1) > 1:
+            raise ValueError("held-out rows are neither right nor wrong")
+        for scores in (self.novelty, self.rejection, self.label, self.outside):
+            if (scores[1:] < scores[:-1]).any():
+                raise ValueError("held-out scores are not sorted")
+        return self
+
+
+@dataclass(frozen=True)
+class Exemplars:
+    """The training rows that memories answer for."""
+
+    # numbers of rows, most typical first; −1 where there is none
+    typical: Annotated[NDArray[np.int64], Array("P 3", "int64", low=-1)]
+    # summed share in the votes, in units of rows
+    support: Annotated[Floats, Array("P", low=0, nan=True)]
+    names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
+    # mean numbers of the rows that a memory stands for, by its shares; NaN if there are none
+    means: Annotated[Floats, Array("P N", nan=True)] | None = None
+
+    def check(self) -> Self:
+        """Raise ValueError unless there is a name for each typical row; return self."""
+        if self.names is not None and self.names.shape != self.typical.shape:
+            raise ValueError(f"row names are of shape {self.names.shape}")
+        return self
+
+    @property
+    def shown(self) -> NDArray[Any]:
+        """Names of the typical rows of each memory, or their numbers, (P, 3)."""
+        return self.typical if self.names is None else self.names
+
+    def as_lists(self) -> list[list[Any]]:
+        """The same without places where there is no row."""
+        return [[row for row in line if row not in (-1, "")] for line in self.shown.tolist()]
+
+    def take(self, memories: NDArray[np.int64]) -> Exemplars:
+        """Those of some memories; −1: of a new one, without typical rows."""
+        new = (memories < 0)[:, None]
+        names = None if self.names is None else np.where(new, "", self.names[memories])
+        support = np.where(new[:, 0], 0.0, self.support[memories])
+        means = None if self.means is None else np.where(new, np.nan, self.means[memories])
+        return Exemplars(np.where(new, -1, self.typical[memories]), support, names, means)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What `partial_fit` goes on from."""
+
+    state: SolverState
+    late: frozenset[Any] = frozenset()  # classes that appeared after the first batch
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows that were added to a model without training, and the model before."""
+
+    base: FittedModel
+    x: Annotated[Tensor, Array("m N")]  # unit rows in double precision
+    columns: Annotated[NDArray[np.int64], Array("m", "int64", low=0)]  # those of their classes
+    texts: list[str | None]  # of m rows
+
+
+@dataclass(frozen=True)
+class Record:
+    """How the model came about."""
+
+    settings: dict[str, Any] = field(default_factory=dict)  # of the estimator
+    history: list[dict[str, Any]] = field(default_factory=list)  # one dict per pass
+    status: str = "given"
+    converged: bool = False
+    search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
+    # standard deviation of novelty scores of training rows
+    novelty_spread: Annotated[float, Range(_LEAST, 1e300)] | None = None
+    # (k,) hashes of some training rows, so that they are not taken for held-out ones
+    trained_rows: Annotated[NDArray[np.int64], Array("k", "int64")] | None = field(
+        default=None, compare=False
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class FittedModel:
+    """A fitted model as one frozen value: what `fit` makes and model files hold.
+
+    An estimator holds it as `model_`. Functions of `interpret` and `export` take it; those that change a
+    model return another one. `mn.as_estimator(model)` makes an estimator of it.
+
+    Attributes
+    ----------
+    kind : str
+        "classifier" or "clusterer".
+    votes : Votes
+        What decides: memories w (P, N), class weights p (P+1, C+1), slope, offset and temperature.
+    density : Parameters
+        Whether a row is known, and what a row looks like: a mixture on the sphere. A joint model was
+        trained as this mixture, and its votes have the same memories.
+    normalizer : Normalizer
+        How raw rows become unit rows.
+    features : Features
+        Names, kinds and encoding of the columns.
+    classes : ndarray of shape (C,)
+        Labels, or numbers of clusters.
+    calibration : Calibration or None
+        Scores of held-out rows.
+    smoothing : float
+        ε of the soft labels in training.
+    objective : str
+        "joint" or "conditional".
+    learns_beta : bool
+        Whether β was learned.
+    label_mass : tensor of shape (C+1,) or None
+        Summed label weights of the training rows.
+    labels : ndarray of int of shape (n,) or None
+        Clusters of the training rows.
+    exemplars : Exemplars or None
+        Typical training rows and support of each memory.
+    examples : Examples or None
+        Rows that `add_examples` added, and the model before.
+    lineage : Lineage or None
+        The tree of splits.
+    stream : Stream or None
+        What `partial_fit` continues from.
+    record : Record
+        Settings, history, status and trials of the search.
+
+    Examples
+    --------
+    >>> model
+    FittedModel: a classifier, converged after 8 passes
+      3 classes: 0, 1, 2
+      6 memories of 4 features, objective='joint', normalize='standard'
+      temperature 0.888, calibrated for rejection
+    """
+
+    kind: Literal["classifier", "clusterer"]
+    votes: Votes
+    density: Parameters
+    normalizer: Normalizer
+    features: Features
+    classes: NDArray[Any]
+    calibration: Calibration | None = None
+    smoothing: Annotated[float, Range(0, 1)] = 0.0
+    objective: Literal["joint", "conditional"] = "joint"
+    learns_beta: bool = True
+    label_mass: Annotated[Tensor, Array("C", None, low=0)] | None = None
+    labels: Annotated[NDArray[np.int64], Array("n", "int64", low=0)] | None = None
+    exemplars: Exemplars | None = None
+    examples: Examples | None = None
+    lineage: Lineage | None = None
+    stream: Stream | None = None
+    record: Record = Record()
+
+    def __repr__(self) -> str:
+        passes, names = len(self.record.history), map(str, self.classes[:_NAMED].tolist())
+        more = ", …" if len(self.classes) > _NAMED else ""
+        groups = "classes" if self.is_classifier else "clusters"
+        return (
+            f"FittedModel: a {self.kind}, {self.record.status} after {passes} passes\n"
+            f"  {len(self.classes)} {groups}: {', '.join(names)}{more}\n"
+            f"  {self.n_memories} memories of {self.features.n_columns} features, "
+            f"objective={self.objective!r}, normalize={self.normalizer.kind!r}\n"
+            f"  temperature {self.votes.temperature:.3g}, "
+            f"{'not ' if self.calibration is None else ''}calibrated for rejection"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is cached
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields replaced."""
+        return replace(self, **changes)
+
+    # What was trained.
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether votes and density have the same memories, trained by their likelihood, bool."""
+        return self.objective == "joint"
+
+    @property
+    def trained(self) -> Parameters:
+        """The parameters as training left them: the density, or votes of the conditional likelihood."""
+        if self.is_joint:
+            return self.density
+        p = without_floor(self.votes.p, self.votes.prior)
+        return self.votes.replace(p=p / p.sum()).trained()  # an edit may leave less than the floor
+
+    def with_trained(self, params: Parameters, counts: Tensor | None = None) -> Self:
+        """A copy with other trained parameters: what was found by the old ones no longer holds.
+
+        counts: as `net_class_weights` takes them.
+        """
+        net, prior = None, None if self.is_joint else self.votes.prior
+        if self.is_classifier and self.is_joint:
+            prior = label_frequencies(params.p_q, self.smoothing)
+        if self.is_classifier:
+            assert prior is not None
+            part = self.smoothing if self.is_joint else 0.0
+            net = net_class_weights(params, part, prior, counts)
+        votes = Votes.of(params, net, prior=prior)
+        return self.changed(votes, params if self.is_joint else self.density)
+
+    def changed(self, votes: Votes, density: Parameters, **kept: Any) -> Self:
+        """A copy with other parameters, without all that was found by the old ones but is not kept."""
+        gone: dict[str, Any] = dict.fromkeys(
+            ("calibration", "exemplars", "examples", "lineage", "stream")
+        )
+        return replace(self, votes=votes, density=density, **gone | kept)
+
+    # What there is to read.
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether the classes are labels and not clusters, bool."""
+        return self.kind == "classifier"
+
+    @property
+    def n_memories(self) -> int:
+        """Number of memories P, int."""
+        return self.votes.n_memories
+
+    @property
+    def device(self) -> torch.device:
+        """Where it lies."""
+        return self.votes.w.device
+
+    @property
+    def rule(self) -> LabelRule:
+        """The objective that the model was trained by."""
+        if not self.is_classifier:
+            return objectives.marginal
+        conditional = self.objective == "conditional"
+        return objectives.conditional if conditional else objectives.joint
+
+    @cached_property
+    def memories(self) -> Floats:
+        """Memories, in the features' units if rows are standardized or on circles, else unit vectors, ndarray of shape (P, N)."""
+        return as_numpy(self.restore(self.votes.w))
+
+    @property
+    def typical_values(self) -> Floats | None:
+        """(P, N) what memories stand for, in the features' units: means of rows, else memories.
+
+        Memories that tell classes apart point beyond the rows. None if rows have lost their units.
+        """
+        own = None if self.normalizer.units is None else self.memories
+        means = None if self.exemplars is None else self.exemplars.means
+        if means is None or own is None:
+            return own if means is None else means
+        return np.where(np.isnan(means), own, means)
+
+    @cached_property
+    def precise_votes(self) -> Votes:
+        """The votes as they are read: sharp memories need the digits."""
+        return self.votes.precise
+
+    @cached_property
+    def precise_density(self) -> Parameters:
+        """The density as it is read."""
+        on_cpu = self.device.type == "cpu"
+        return self.density.to(dtype=torch.float64) if on_cpu else self.density
+
+    @cached_property
+    def standing(self) -> Tensor:
+        """(P,) the memory that stands for each where a reader cannot distinguish them."""
+        return alike(self.precise_votes)
+
+    @property
+    def distinct(self) -> Tensor:
+        """The memories that stand for themselves, in order."""
+        standing = self.standing
+        return (standing == torch.arange(len(standing), device=standing.device)).nonzero()[:, 0]
+
+    @cached_property
+    def _forward(self) -> kernel.LogJoint:
+        """log_joint of the votes, with all that rows share computed once."""
+        return kernel.LogJoint(self.precise_votes)
+
+    def columns_of(self, y: Any, n_rows: int | None = None) -> Tensor:
+        """The columns of p that these classes, or clusters, have, (n,); n_rows: so many must be given."""
+        return class_index(y, self.classes, self.device, n_rows)[1]
+
+    def restore(self, points: Tensor) -> Tensor:
+        """Points of the sphere (…, M) as rows, in the features' units if possible, (…, N)."""
+        return self.normalizer.restore(points, self.features.categories)
+
+    # Rows in.
+
+    def stored(self, X: Any) -> StoredRows:
+        """X as numbers, NaN where a feature is not known; ValueError for anything else."""
+        if isinstance(X, StoredRows):  # of a data set that was checked
+            return X.on(self.device)
+        stored = StoredRows.of(self.features.numbers_of(X), self.device)
+        return stored.check_finite(self.features.names, gaps=stored.is_dense)
+
+    def completed(self, X: Any) -> StoredRows:
+        """X as numbers, with what the density expects in place of NaN.
+
+        A row of nothing else gets neutral numbers.
+        """
+        stored = self.stored(X)
+        values = stored.values
+        if not values.is_floating_point() or not has_gaps(values):
+            return stored
+        values = values.to(stored.device).double()
+        x, lost = on_sphere(stored, self.normalizer, self.density.w.dtype)
+        found = torch.where(lost[:, None], 0.0, x)
+        found[~lost] = retrieval.expected_memory(self.density, x[~lost])
+        restored = as_numpy(self.restore(found).double())
+        full = torch.from_numpy(fill_missing(as_numpy(values), restored, self.normalizer.kind))
+        neutral = self.normalizer.to(stored.device).average(values)
+        full = torch.where(lost[:, None], neutral, full.to(stored.device))
+        return StoredRows(full, stored.device)
+
+    def unit_rows(
+        self, X: Any, dtype: torch.dtype | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """(unit rows, which of them have no direction), chunk by chunk."""
+        return unit_chunks(self.stored(X), self.normalizer, dtype or self.votes.w.dtype)
+
+    def on_sphere(self, X: Any, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """(all unit rows, which of them have no direction); ValueError if none has one."""
+        x, lost = on_sphere(self.stored(X), self.normalizer, dtype or self.votes.w.dtype)
+        self.normalizer.check_some_left(lost)
+        return x, lost
+
+    def labeled(self, X: Any, y: Any = None, sample_weight: Any = None) -> Batch:
+        """Unit rows with label weights as training has them; a clusterer reads no y."""
+        stored = self.stored(X)
+        if self.is_classifier:
+            coded = self.encoded(y, stored)
+            class_weight = self.record.settings.get("class_weight")
+            targets, weight = coded.targets, row_weights(coded, class_weight, sample_weight)
+        else:  # one row of zeros stands for all of them
+            targets = torch.zeros(1, len(self.classes) + 1, dtype=torch.float64)
+            targets = targets.expand(stored.n_rows, -1)
+            weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+        return self.batch(stored, targets, weight)
+
+    def encoded(self, y: Any, stored: StoredRows) -> Encoded:
+        """Labels as those of training were encoded; rows may have none."""
+        return encode(
+            y, stored.n_rows, self.classes, unlabeled=self.record.settings.get("unlabeled"),
+            smoothing=self.smoothing, require_label=False, device=stored.device,
+        )  # fmt: skip
+
+    def batch(self, stored: StoredRows, targets: Tensor, weight: Tensor | None) -> Batch:
+        """Unit rows with these label weights; those without direction are left out, with a warning."""
+        x, lost = self.on_sphere(stored)
+        rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))
+        if not bool(lost.any()):
+            return rows
+        warn_set_aside(self.normalizer, stored, weight)
+        return rows.take(~lost)
+
+    # Answers, as tensors on the device of the model.
+
+    def class_log_joint(self, X: Any) -> Tensor:
+        """Log of the votes for each class, up to a constant of the row, (n, C+1)."""
+        votes, read = self.precise_votes, self._forward
+        prior = votes.prior.clamp_min(torch.finfo(votes.p.dtype).tiny).log()
+        return _over(
+            self.unit_rows(X, votes.w.dtype),
+            lambda x, lost: torch.where(lost[:, None], prior, read(x)),
+        )
+
+    def log_proba(self, X: Any) -> Tensor:
+        """Log P(y | x, y is one of the C classes), (n, C)."""
+        return self.class_log_joint(X)[:, :-1].double().log_softmax(1)
+
+    def shares(self, X: Any) -> Tensor:
+        """P(memory | x), the share of each memory in the votes, (n, P)."""
+        votes = self.precise_votes
+
+        def read(x: Tensor, lost: Tensor) -> Tensor:
+            scores, found = Scores(votes, None, len(x)), x.new_zeros(len(x), votes.n_memories)
+            for rows in kernel.chunks(len(x), votes.n_memories, x.device):
+                found[rows] = scores(x[rows], rows).softmax(1)[:, 1:]
+            return torch.where(lost[:, None], 0.0, found)
+
+        return _over(self.unit_rows(X, votes.w.dtype), read)
+
+    def log_density(self, X: Any) -> Tensor:
+        """Log of the effective density on the sphere, labels summed out, (n,)."""
+        params = self.precise_density
+        alone = params.p_h[0].clamp_min(torch.finfo(params.p.dtype).tiny).log()
+        found = self._of_density(X, retrieval.log_marginal, float(alone))
+        return found - float(log_omega(0.0, params.n_features))
+
+    def novelty(self, X: Any) -> Tensor:
+        """Posterior weight of the uniform component, (n,)."""
+        return self._of_density(X, retrieval.novelty, 1.0)
+
+    def novelty_score(self, X: Any) -> Tensor:
+        """Minus the log of the memories' part of the density, (n,).
+
+        A row without direction is as far as a row can be.
+        """
+        farthest = retrieval.largest_novelty_score(self.precise_density)
+        return self._of_density(X, retrieval.novelty_score, farthest)
+
+    def _of_density(
+        self, X: Any, read: Callable[[Parameters, Tensor], Tensor], without: float
+    ) -> Tensor:
+        """What is read of the density at each row, (n,); without: of a row without direction."""
+        params = self.precise_density
+        return _over(
+            self.unit_rows(X, params.w.dtype),
+            lambda x, lost: torch.full_like(lost, without, dtype=torch.float64).masked_scatter(
+                ~lost, read(params, x[~lost]).double()
+            ),
+        )
+
+
+def trained_with(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the settings of an estimator readings of its model depend on, as fields of it."""
+    # So little smoothing would vanish in products: it is none.
+    smoothing = float(settings.get("label_smoothing", settings.get("smoothing", 0.0)))
+    return {
+        "smoothing": smoothing if smoothing > 1e-30 else 0.0,
+        "objective": "conditional" if settings.get("objective") == "conditional" else "joint",
+        "learns_beta": settings.get("beta", "learn") == "learn",
+    }
+
+
+def _over(
+    chunks: Iterator[tuple[Tensor, Tensor]], read: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    parts = [read(x, lost) for x, lost in chunks]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def like(X: Any, answer: Tensor) -> Any:
+    """An answer where the question came from: a tensor for a tensor, else a NumPy array."""
+    return answer.to(X.device) if isinstance(X, Tensor) else answer.cpu().numpy()
+
+
+def as_numpy(values: Any) -> NDArray[Any]:
+    """An answer as a NumPy array, wherever it lies."""
+    if isinstance(values, Iterator):  # of a data set, batch by batch
+        return np.concatenate([as_numpy(part) for part in values])
+    return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def row_names(X: Any, n_rows: int) -> list[str]:
+    """What rows are called: as the index of a frame has them, else by their numbers."""
+    index = getattr(X, "index", None)  # a list has a method of that name
+    return [str(name) for name in (range(n_rows) if index is None or callable(index) else index)]
+
+
+def dense_parts(x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Rows as plain tensors, few at a time if they are sparse."""
+    step = max(1, _DENSE_NUMBERS // x.shape[1]) if isinstance(x, SparseRows) else x.shape[0]
+    for start in range(0, x.shape[0], step):
+        part = slice(start, start + step)
+        yield part, x[part].to_dense()
+
+
+def check_whole(value: object, name: str, least: int | None = None) -> None:
+    """Raise ValueError unless the value is a whole number, and at least `least`."""
+    if not isinstance(value, Integral) or (least is not None and value < least):
+        bound = "" if least is None else f" >= {least}"
+        raise ValueError(f"{name} must be a whole number{bound}, got {value!r}")

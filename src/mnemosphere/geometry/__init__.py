@@ -1,0 +1,1 @@
+"""How rows get on the sphere, and back."""

@@ -1,0 +1,227 @@
+"""Columns on circles: each number becomes its rank among the training rows, and the rank points on circles.
+
+With the rank u in (0, 1) of a value, a column has the coordinates cos(kπu)/k and sin(kπu)/k, k = 1..H. All
+values of all columns have the same length, so nothing is lost on the way to the sphere; outliers and
+monotone transforms do not matter; a missing value is the zero vector. The overlap of a row with a memory is
+a sum over columns of a smooth function of one column.
+
+A column with d different values has d − 1 harmonics at most: a category, which comes as columns of zeros
+and ones, has one for each of them.
+
+Between two values of a column, the squared distance depends on the difference of their ranks alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.base.schema import Array
+from mnemosphere.rows.streams import Chunks
+
+__all__ = ["Circles"]
+
+KNOTS = 128  # values of a column between which ranks are interpolated
+_ROWS = 20_000  # ranks among so many rows are good to a percent
+# Finer functions of a column need more rows: 4 harmonics for hundreds, 16 for ten thousand.
+_LEAST, _MOST, _ROOTS_EACH = 4, 24, 6.0
+_COORDINATES = 512  # of all columns together, at most: two harmonics each are always there
+
+
+@dataclass(frozen=True)
+class Circles:
+    """Ranks of the values of each column, and how many harmonics it has."""
+
+    # values, ascending; the last one again if a column has fewer
+    knots: Annotated[Tensor, Array("N K")]
+    ranks: Annotated[Tensor, Array("N K")]  # their ranks, in (0, 1)
+    mass: Annotated[Tensor, Array("N K")]  # shares of the training rows nearest to each knot
+    harmonics: Annotated[Tensor, Array("N")]  # whole; 0: a constant column
+
+    @classmethod
+    def fit(cls, rows: Chunks, weight: Tensor | None = None) -> Self:
+        """Learn the ranks from dense rows, NaN for missing values, some of them if there are many."""
+        step = max(1, -(-rows.n_rows // _ROWS))
+        x = torch.cat([part[(-span.start) % step :: step].double() for span, part in rows.chunks()])
+        each = x.new_ones(len(x)) if weight is None else weight[::step].to(x)
+        columns = [_ranks(own, each) for own in x.T]
+        size = max((len(value) for value, *_ in columns), default=1)
+        knots, ranks, mass = (
+            torch.stack([_longer(own[i], size, last) for own in columns])
+            for i, last in enumerate((1.0, 1.0, 0.0))
+        )
+        degrees = torch.tensor([len(value) - 1 for value, *_ in columns], device=x.device)
+        most = min(_MOST, max(_LEAST, int(rows.n_rows**0.5 / _ROOTS_EACH)))
+        several = max(1, int((degrees > 1).sum()))
+        most = max(2, min(most, _COORDINATES // 2 // several))
+        return cls(knots, ranks, mass, degrees.clamp_max(most).double())
+
+    @cached_property
+    def _pairs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Column, harmonic k and amplitude of each pair (cos, sin), (M/2,)."""
+        count = self.harmonics.long()
+        column = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
+        first = count.cumsum(0) - count
+        k = (torch.arange(len(column), device=count.device) - first[column] + 1).double()
+        # Columns with fewer harmonics are as long as the others.
+        square = torch.cat([k.new_zeros(1), k.reciprocal().square().cumsum(0)])
+        own = (square[first + count] - square[first])[column]
+        return column, k, (own.max() / own).sqrt() / k if len(k) else own
+
+    @property
+    def n_coordinates(self) -> int:
+        """M, two for each harmonic of each column."""
+        return 2 * int(self.harmonics.sum())
+
+    @property
+    def radius(self) -> float:
+        """The length of a row without missing values."""
+        return float(self._pairs[2].square().sum().sqrt())
+
+    @property
+    def column(self) -> Tensor:
+        """The column that each coordinate belongs to, (M,)."""
+        return self._pairs[0].repeat_interleave(2)
+
+    @property
+    def waves(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Coordinate m of a rank u is amplitude sin(frequency u + phase), (M,) each."""
+        _, k, amplitude = self._pairs
+        phase = torch.tensor([math.pi / 2, 0.0], dtype=torch.float64, device=k.device)
+        amplitude, frequency = (t.repeat_interleave(2) for t in (amplitude, math.pi * k))
+        return amplitude, frequency, phase.repeat(len(k))
+
+    def rank(self, x: Tensor) -> Tensor:
+        """Ranks (B, N) of values, linear between knots; NaN stays."""
+        value = x.double().T.contiguous()  # (N, B)
+        last = self.knots.shape[1] - 1
+        right = torch.searchsorted(self.knots, value.detach().nan_to_num(0.0))
+        right = right.clamp(min(1, last), last)
+        left = (right - 1).clamp_min(0)
+        (a, b), (u, v) = (
+            (table.gather(1, left), table.gather(1, right)) for table in (self.knots, self.ranks)
+        )
+        # Halves: the difference of two huge numbers is one too.
+        share = (value / 2 - a / 2) / torch.where(b > a, b / 2 - a / 2, 1.0)
+        found: Tensor = torch.lerp(u, v, torch.where(b > a, share, 1.0).clamp(0.0, 1.0)).T
+        return torch.where(x.isnan(), torch.nan, found)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Coordinates (B, M) of rows (B, N)."""
+        return self.at(self.rank(x))
+
+    def at(self, rank: Tensor) -> Tensor:
+        """Coordinates (B, M) of ranks (B, N); zeros for NaN."""
+        column, k, amplitude = self._pairs
+        known = ~rank.isnan()
+        angle = math.pi * k * torch.where(known, rank, 0.0)[:, column]
+        found = torch.stack([angle.cos(), angle.sin()], 2) * amplitude[:, None]
+        return (found * known[:, column, None]).flatten(1)
+
+    @cached_property
+    def _at_knots(self) -> list[tuple[slice, Tensor]]:
+        """Of each column, where its coordinates lie and what they are at its knots (K, ·)."""
+        ends, at_knots = (2 * self.harmonics.long()).cumsum(0).tolist(), self.at(self.ranks.T)
+        places = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+        return [(own, at_knots[:, own]) for own in places]
+
+    @cached_property
+    def center(self) -> Tensor:
+        """Mean coordinates (M,) of the training rows, in each column of those that have a value."""
+        return torch.cat([m @ z for m, (_, z) in zip(self.mass, self._at_knots, strict=True)])
+
+    def curves(self, w: Tensor) -> Tensor:
+        """Contributions (P, N, K) of each column to the products with w (P, M), at the knots.
+
+        Less their mean over the training rows, so that 0 is what the column contributes on average.
+        """
+        w, center = w.double(), self.center.to(w.device)
+        parts = [w[:, own] @ (z.to(w) - center[own]).T for own, z in self._at_knots]
+        return torch.stack(parts, 1)
+
+    def values(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
+        """The value of each column (P, N) that resembles w (P, M) most, of those at the knots.
+
+        categories: columns of zeros and ones of which one is 1.
+        """
+        parts = [(w[:, own].double() @ z.to(w.device).T).argmax(1) for own, z in self._at_knots]
+        best = torch.stack(parts, 1)
+        for place in categories:
+            own = self._at_knots[place]
+            gain = torch.stack(
+                [w[:, at].double() @ (z[-1] - z[0]).to(w.device) for at, z in own], 1
+            )
+            chosen = torch.zeros_like(best[:, place]).scatter_(1, gain.argmax(1, keepdim=True), 1)
+            best[:, place] = chosen * (self.knots.shape[1] - 1)
+        knots = self.knots.to(w.device).expand(len(w), -1, -1)
+        return knots.gather(2, best[:, :, None])[:, :, 0]
+
+    @property
+    def middle(self) -> Tensor:
+        """The value in the middle of each column, (N,)."""
+        at = (self.ranks - 0.5).abs().argmin(1, keepdim=True)
+        return self.knots.gather(1, at)[:, 0]
+
+    @property
+    def scale(self) -> Tensor:
+        """About the standard deviation of each column in the training rows, above 0, (N,)."""
+        peak = self.knots.abs().amax(1).clamp_min(1e-300)
+        value = self.knots / peak[:, None]
+        spread = (value - (self.mass * value).sum(1, keepdim=True)).square()
+        found = (self.mass * spread).sum(1).sqrt() * peak
+        return torch.where(found > 0, found, 1.0)
+
+    def lengths(self, w: Tensor) -> Tensor:
+        """How long the part of each column is in w (P, M): how much it matters, (P, N)."""
+        return self.sums(w.double().square()).sqrt()
+
+    def sums(self, parts: Tensor) -> Tensor:
+        """Parts (…, M) of coordinates summed by column, (…, N)."""
+        found = parts.new_zeros(*parts.shape[:-1], len(self.harmonics))
+        return found.index_add_(-1, self.column.to(parts.device), parts)
+
+    def check(self) -> Self:
+        """Raise ValueError unless these are circles; return self."""
+        whole = (self.harmonics == self.harmonics.round()).all() and (self.harmonics >= 0).all()
+        order = (self.knots.diff(dim=1) >= 0).all() and (self.ranks.diff(dim=1) >= 0).all()
+        if not bool(whole and order and (self.ranks > 0).all() and (self.ranks < 1).all()):
+            raise ValueError("knots and ranks of circles must ascend, ranks between 0 and 1")
+        if not bool(((self.mass.sum(1) - 1).abs() < 1e-6).all()):
+            raise ValueError("shares of the rows at the knots of circles must add up to 1")
+        if not 0 < int(self.harmonics.sum()) <= len(self.harmonics) * max(2, _MOST):
+            raise ValueError(f"no circles with {int(self.harmonics.sum())} harmonics")
+        return self
+
+
+def _longer(values: Tensor, size: int, last: float) -> Tensor:
+    """Values (size,) whose last one, times `last`, is repeated."""
+    return torch.cat([values, last * values[-1:].expand(size - len(values))])
+
+
+def _ranks(column: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(values, ascending, their ranks, shares of rows) of one column.
+
+    A rank is the middle of the ranks of all values that are equal.
+    """
+    known = ~column.isnan() & (weight > 0)
+    value, place = torch.unique(column[known], return_inverse=True)
+    if len(value) == 0:
+        return column.new_zeros(1), column.new_full((1,), 0.5), column.new_ones(1)
+    mass = torch.zeros_like(value).index_add_(0, place, weight[known])
+    mass = mass / mass.sum()
+    rank = (mass.cumsum(0) - mass / 2).clamp(1e-9, 1 - 1e-9)
+    if len(value) > KNOTS:  # evenly by rank, the first and the last among them
+        at = torch.searchsorted(
+            rank, torch.linspace(0, 1, KNOTS, dtype=rank.dtype, device=rank.device)
+        )
+        at = torch.unique(at.clamp(0, len(value) - 1))
+        nearest = torch.searchsorted((rank[at][1:] + rank[at][:-1]) / 2, rank)
+        mass = torch.zeros_like(rank[at]).index_add_(0, nearest, mass)
+        value, rank = value[at], rank[at]
+    return value, rank, mass

@@ -1,0 +1,1 @@
+"""Images: windows of them, and the fitted encoder of patches."""

@@ -1,0 +1,160 @@
+"""Windows of images and signals, cut where they are needed; and patches as rows to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.batch import Batch
+from mnemosphere.rows.stored import StoredRows
+from mnemosphere.training.dataset import ArrayDataset
+
+FLAT = {torch.float32: 1e-6, torch.float64: 1e-12}  # what is left of a flat patch is rounding
+_CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 27}  # of patches held at a time
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where patches of one size are cut from images of one shape, and how they get on the sphere.
+
+    Images are rows of pixels, row by row, the channels of a pixel together. A signal is an image
+    of one row. Places are counted row by row.
+    """
+
+    shape: tuple[int, int, int]  # rows, columns and channels of an image
+    size: tuple[int, int]  # rows and columns of a patch
+    stride: tuple[int, int]
+    center: bool = True  # whether a patch loses its mean before it is divided by its norm
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """How many places there are, down and across."""
+        rows, columns = (
+            (side - size) // step + 1
+            for side, size, step in zip(self.shape[:2], self.size, self.stride, strict=True)
+        )
+        return rows, columns
+
+    @property
+    def n_places(self) -> int:
+        """How many patches an image has."""
+        return self.places[0] * self.places[1]
+
+    @property
+    def n_pixels(self) -> int:
+        """Numbers per image."""
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+    @property
+    def n_features(self) -> int:
+        """Numbers per patch."""
+        return self.size[0] * self.size[1] * self.shape[2]
+
+    def pixels(self, device: torch.device | str = "cpu") -> Tensor:
+        """Which pixels of the row each patch holds, (places, n_features)."""
+        every = torch.arange(self.n_pixels, device=device)
+        return self.cut(every[None])[0]
+
+    def cut(self, images: Tensor) -> Tensor:
+        """All patches of images (B, n_pixels), (B, places, n_features)."""
+        stack = images.reshape(-1, *self.shape)
+        for axis in (0, 1):
+            stack = stack.unfold(1 + axis, self.size[axis], self.stride[axis])
+        # (B, down, across, channels, rows, columns): the channels of a pixel together again.
+        stack = stack.permute(0, 1, 2, 4, 5, 3)
+        return stack.reshape(images.shape[0], self.n_places, self.n_features)
+
+    def on_sphere(self, patches: Tensor) -> tuple[Tensor, Tensor]:
+        """(unit patches (..., n_features), which have a direction (...)); the others are zeros."""
+        length = torch.linalg.vector_norm(patches, dim=-1, keepdim=True)
+        if self.center:
+            patches = patches - patches.mean(-1, keepdim=True)
+            left = torch.linalg.vector_norm(patches, dim=-1, keepdim=True)
+        else:
+            left = length
+        directed = left > FLAT[patches.dtype] * length
+        return torch.where(directed, patches / left, 0.0), directed[..., 0]
+
+    def blend(self, patches: Tensor) -> Tensor:
+        """Images (B, n_pixels) out of patches (B, places, n_features): the mean where they overlap.
+
+        Pixels under no patch are 0.
+        """
+        where = self.pixels(patches.device).reshape(-1)
+        images = patches.new_zeros(patches.shape[0], self.n_pixels)
+        images.index_add_(1, where, patches.flatten(1))
+        return images / torch.bincount(where, minlength=self.n_pixels).clamp_min(1).to(images)
+
+
+@dataclass(frozen=True)
+class _Patches(Batch):
+    """All patches of images x (n, n_pixels), each cut where it is taken; none has a label."""
+
+    windows: Windows = field(kw_only=True)
+
+    def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Batch:  # type: ignore[override]
+        """Unit patches by their numbers: image · places + place."""
+        assert isinstance(rows, Tensor)
+        index, n_places = rows.to(self.x.device), self.windows.n_places
+        pixels = self.windows.pixels(self.x.device)[index % n_places]  # (B, n_features)
+        patches = self.x[(index // n_places)[:, None], pixels]
+        x, _ = self.windows.on_sphere(patches.to(self.targets.device).to(self.targets.dtype))
+        return Batch(x, self.targets[:1].expand(len(x), 1))
+
+
+@dataclass(frozen=True)
+class PatchDataset(ArrayDataset):
+    """Patches without labels, cut anew from the stored images for every batch.
+
+    Patches of one value have no direction on the sphere and are left out.
+    """
+
+    @classmethod
+    def draw(
+        cls,
+        images: StoredRows,
+        windows: Windows,
+        n_patches: int | None,
+        *,
+        dtype: torch.dtype,
+        generator: torch.Generator,
+    ) -> Self:
+        """All patches that have a direction, or `n_patches` of them drawn at random."""
+        if n_patches is not None:
+            # Some images are enough where there are many: four times the patches wanted, since
+            # most may be blank.
+            n_images = -(-4 * n_patches // windows.n_places)
+            if n_images < images.n_rows:
+                chosen = torch.randperm(images.n_rows, generator=generator)[:n_images]
+                images = images.take(chosen)
+        found = []
+        step = max(1, _chunk_patches(windows, images.device) // windows.n_places)
+        for start in range(0, images.n_rows, step):
+            rows = images.values[start : start + step].to(images.device)
+            _, directed = windows.on_sphere(windows.cut(rows).to(dtype))
+            found.append(start * windows.n_places + directed.flatten().nonzero()[:, 0])
+        index = torch.cat(found)
+        if n_patches is not None and index.shape[0] > n_patches:
+            order = torch.randperm(index.shape[0], generator=generator)[:n_patches]
+            index = index[order.to(index.device)]
+        if images.values.device != images.device and images.values.element_size() == 1:
+            images = replace(images, values=images.values.to(images.device))
+        none = torch.zeros(1, 1, dtype=dtype, device=images.device)
+        targets = none.expand(images.n_rows * windows.n_places, 1)
+        patches = _Patches(images.values, targets, windows=windows)
+        return cls(patches, index, _chunk_patches(windows, images.device))
+
+    def batches(
+        self, size: int | None, *, fill: bool = False, into: Any = None, **how: Any
+    ) -> Iterator[Batch]:
+        """One pass, each batch cut to a place of its own and none filled up."""
+        return super().batches(size, **how)
+
+
+def _chunk_patches(windows: Windows, device: torch.device) -> int:
+    """How many patches are held at a time."""
+    return max(1, _CHUNK_NUMBERS.get(device.type, 1 << 24) // windows.n_features)

@@ -1,0 +1,311 @@
+"""The columns that a model takes: what a user passes as X, checked and turned into numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from dataclasses import dataclass, field
+from numbers import Number
+from typing import Annotated, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+from torch import Tensor, int64, sparse_csr, strided
+
+from mnemosphere.base.limits import Range
+from mnemosphere.base.schema import Array
+from mnemosphere.base.warnings import warn_user
+from mnemosphere.rows.encoding import Encoding, collected, is_float, is_frame, rounded, written
+from mnemosphere.rows.stored import StoredRows, as_given
+from mnemosphere.rows.streams import Streamed
+from mnemosphere.rows.texts import PACKAGED, TextEncoder, texts_of
+
+_PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+class Line(NamedTuple):
+    """A feature as a user has it: a number, or all the numbers of a category."""
+
+    name: str
+    place: slice  # of its numbers
+    kind: str = "number"
+    categories: tuple[str, ...] = ()
+
+    def written(self, row: NDArray[Any]) -> str:
+        """What a row (N,) has there, for people."""
+        numbers = row[self.place]
+        if not self.categories or np.isnan(numbers).any():
+            return written(float(numbers[0]), self.kind)
+        if len(numbers) == 1:
+            return self.categories[int(numbers[0] > 0.5)] if numbers[0] != 0.5 else "another one"
+        return self.categories[int(numbers.argmax())] if numbers.any() else "another one"
+
+
+@dataclass(frozen=True)
+class Features:
+    """Columns as training had them, and the numbers that they become."""
+
+    n_columns: Annotated[int, Range(1)]
+    columns: tuple[str, ...] | None = None  # their names, of a frame
+    encoding: Encoding | None = None  # of a frame whose columns are not all numbers
+    named: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
+    owner: str = "DAMClassifier"  # the estimator that messages speak of
+    encoder: TextEncoder | None = None  # of texts, which are then the only column
+    # least and largest number in training, and 1 if all were whole; None if unknown
+    observed: Annotated[NDArray[np.float64], Array("3 N")] | None = field(
+        default=None, compare=False
+    )
+
+    def check(self) -> Self:
+        """Raise ValueError unless all that names columns names the same; return self."""
+        told = None if self.encoding is None else tuple(c.name for c in self.encoding.columns)
+        if self.columns is not None and len(self.columns) != self.n_columns:
+            raise ValueError(f"it has {len(self.columns)} names for {self.n_columns} features")
+        if told is not None and told != self.columns:
+            raise ValueError("the names of columns and of their encoding differ")
+        return self
+
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the numbers that a row consists of, (N,)."""
+        if self.named is not None:
+            return list(self.named)
+        if self.encoding is not None:
+            return self.encoding.names
+        plain = self.columns is not None and self.encoder is None
+        return list(self.columns or ()) if plain else None
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers a row consists of, N."""
+        if self.encoder is not None:
+            return self.encoder.n_numbers
+        return self.n_columns if self.encoding is None else len(self.encoding.names)
+
+    @property
+    def shown_names(self) -> list[str]:
+        """Names of the numbers, x0, x1, … if they have none."""
+        return [str(n) for n in self.names or (f"x{i}" for i in range(self.n_numbers))]
+
+    @property
+    def kinds(self) -> list[str]:
+        """What each number is: a number, a date, part of a category, …"""
+        return ["number"] * self.n_numbers if self.encoding is None else self.encoding.kinds
+
+    @property
+    def lines(self) -> list[Line]:
+        """The features as a user has them: a category is one."""
+        names = self.shown_names
+        found: list[Line] = []
+        if self.encoding is not None and self.named is None:
+            for own, place in self.encoding.places():
+                numbers = range(place.start, place.stop)
+                if own.kind == "category":
+                    found.append(Line(own.name, place, own.kind, tuple(map(str, own.categories))))
+                else:
+                    found += [Line(names[i], slice(i, i + 1), own.kind) for i in numbers]
+            return found
+        return [
+            Line(name, slice(i, i + 1), kind)
+            for i, (name, kind) in enumerate(zip(names, self.kinds, strict=True))
+        ]
+
+    @property
+    def categories(self) -> list[slice]:
+        """Where the numbers of categories stand, of which one is 1."""
+        return [own.place for own in self.lines if len(own.categories) > 2]
+
+    @classmethod
+    def learn(
+        cls, X: Any, owner: str, *, encoded: bool = True, encoder: Any = None
+    ) -> tuple[Self, Any]:
+        """(the columns of training rows, the rows as numbers).
+
+        encoded: columns of a frame that are no numbers are turned into some. encoder: of texts.
+        """
+        X = collected(X)
+        if encoder is not None:
+            name = None if _are_vectors(X) else texts_of(X)[1]
+            columns = None if name is None else (name,)
+            found = cls(1, columns, owner=owner, encoder=TextEncoder.of(encoder))
+            return found, found.numbers_of(X)
+        X = as_given(X)
+        if isinstance(X, Tensor):
+            _check_tensor(X)
+            _warn_rounded(X)
+            return cls(int(X.shape[1]), owner=owner), X
+        encoding = _learn_columns(X) if encoded and is_frame(X) else None
+        seen = _kind(owner)()
+        if encoding is None:
+            rows = _check_table(X, seen, reset=True)
+            if not is_frame(X):
+                _warn_rounded(rows)
+        else:
+            validate_data(seen, X, reset=True, skip_check_array=True)
+            rows = encoding(X)
+        names = getattr(seen, "feature_names_in_", None)
+        columns = None if names is None else tuple(names.tolist())
+        return cls(int(seen.n_features_in_), columns, encoding, owner=owner), rows
+
+    def numbers_of(self, X: Any) -> Any:
+        """The numbers of other rows with these columns, as an array, a tensor or sparse rows."""
+        if isinstance(X, Streamed):
+            raise TypeError(
+                "this takes rows in memory, got a Dataset: pass rows of it, batch by batch, as in "
+                "`for x, y, weight in dataset`"
+            )
+        if isinstance(X, Tensor):
+            _check_tensor(X)
+            if X.shape[1] != self.n_numbers:
+                raise ValueError(
+                    f"X has {X.shape[1]} features, but {self.owner} is expecting "
+                    f"{self.n_numbers} features as input"
+                )
+            return X
+        X = collected(X)
+        texts = self.texts(X)
+        if texts is not None and self.encoder is not None:
+            _check_shape(np.empty((len(texts), 1)))
+            return self.encoder(texts)
+        if self.encoding is not None:
+            return self._encode(as_given(X), self.encoding)
+        # Plain numbers are the common case, and most of the time of a single row.
+        plain = type(X) is np.ndarray and self.columns is None and X.dtype in _PLAIN
+        if plain and X.ndim == 2 and X.shape[0] > 0 and X.shape[1] == self.n_numbers:
+            return X
+        return _check_table(as_given(X), self._as_estimator(), reset=False)
+
+    def texts(self, X: Any) -> list[str | None] | None:
+        """The texts of X, None for one that is missing; None if X holds none."""
+        if self.encoder is None or isinstance(X, Streamed | None) or _are_vectors(X):
+            return None
+        return texts_of(X, None if self.columns is None else self.columns[0])[0]
+
+    def _as_estimator(self) -> Any:
+        """What scikit-learn's checks need: an estimator that was fitted to these columns."""
+        seen = _kind(self.owner)()
+        seen.n_features_in_ = self.n_columns if self.encoder is None else self.n_numbers
+        if self.columns is not None and self.encoder is None:
+            seen.feature_names_in_ = np.array(self.columns, dtype=object)
+        return seen
+
+    def _encode(self, X: Any, encoding: Encoding) -> NDArray[Any]:
+        """Columns of any kind as numbers; rows that are encoded already stay as they are."""
+        X = X.to_pandas() if hasattr(X, "to_pandas") else X if is_frame(X) else np.asarray(X)
+        _check_shape(X)
+        plain = not is_frame(X) and X.shape[1] == len(encoding.names) and X.dtype.kind in "buif"
+        if plain or self.is_encoded(X):
+            return np.asarray(X, dtype=np.float64)
+        validate_data(self._as_estimator(), X, reset=False, skip_check_array=True)
+        return encoding(X)
+
+    def is_encoded(self, X: Any) -> bool:
+        """Whether X is a frame of the numbers that columns of any kind become."""
+        if self.encoding is None or not is_frame(X):
+            return False
+        own = [column.name for column in self.encoding.columns]
+        return own != self.names == list(map(str, getattr(X, "column_names", X.columns)))
+
+
+def _are_vectors(X: Any) -> bool:
+    """Whether X holds numbers in two axes: texts that are encoded already."""
+    kind = getattr(getattr(X, "dtype", None), "kind", "f")
+    return isinstance(X, Tensor | StoredRows) or (getattr(X, "ndim", 1) == 2 and kind in "biuf"
+                                                  and not is_frame(X))  # fmt: skip
+
+
+@functools.cache
+def _kind(owner: str) -> type[Any]:
+    """The class of estimators of that name, which scikit-learn's checks ask for."""
+    return type(owner, (BaseEstimator,), {})
+
+
+def _learn_columns(frame: Any) -> Encoding | None:
+    """How the columns of a frame become numbers; None if they are numbers already."""
+    _check_shape(frame)
+    encoding, notes = Encoding.fit(frame)
+    for note in notes:
+        warn_user(note)
+    if not encoding.names:
+        raise ValueError(f"no column of X is left to learn from: {'; '.join(notes)}")
+    return None if encoding.is_plain else encoding
+
+
+def _warn_rounded(X: Any) -> None:
+    """Warn of whole numbers in a dense table that double precision cannot tell apart."""
+    plain = isinstance(X, Tensor) and X.dtype == int64 and X.layout == strided
+    table = X.cpu().numpy() if plain else X
+    if isinstance(table, np.ndarray):
+        for note in rounded(enumerate(table.T)):
+            warn_user(note)
+
+
+def _check_tensor(X: Tensor) -> None:
+    plain = X.layout in (strided, sparse_csr)
+    if not plain or X.is_nested or X.is_quantized or X.is_meta:
+        raise TypeError(
+            "X must be a dense or a sparse CSR tensor, of no other layout and not nested, "
+            "quantized or meta: use X.to_sparse_csr(), X.to_dense() or X.dequantize()"
+        )
+    _check_shape(X)
+    if X.is_complex():
+        raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
+
+
+def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
+    """X as an array or a sparse matrix of numbers, by scikit-learn's rules and messages."""
+    if X is None or isinstance(X, (list, tuple, str, Number)):
+        try:
+            X = np.asarray(X)
+        except ValueError as error:
+            raise ValueError(
+                "X must be (rows, features), got rows of unlike lengths: fill them up"
+            ) from error
+    _check_shape(X)
+    types = X.dtypes if is_frame(X) and hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
+    kinds = {getattr(kind, "kind", "") for kind in types}
+    if "c" in kinds:
+        raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
+    if kinds & {"m", "M"}:
+        raise ValueError("X holds dates: pass a data frame, or numbers, such as days")
+    if not kinds.isdisjoint({"U", "S"}) and X.size > 0:
+        word = next((v for v in X.reshape(-1).tolist() if not is_float(v)), X.reshape(-1)[0])
+        raise ValueError(f"X holds text ({word!r:.80}): pass a data frame, or drop the column")
+    try:
+        rows = validate_data(
+            seen, X, reset=reset, dtype="numeric", ensure_all_finite=False, accept_sparse="csr"
+        )
+        if rows.dtype.kind == "O":  # a column of nothing but missing values
+            with contextlib.suppress(TypeError):
+                rows = rows.astype(np.float64)
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        text = str(error).partition(": ")[2].removeprefix("np.str_(").removesuffix(")")
+        raise ValueError(
+            f"X holds text ({text:.80}): pass a data frame, or drop the column"
+        ) from error
+    if rows.dtype.kind not in "buif":
+        raise ValueError(f"X must hold numbers, got dtype {rows.dtype}: convert its columns")
+    return rows
+
+
+def _check_shape(X: Any) -> None:
+    """ValueError unless X has rows and columns."""
+    shape = tuple(getattr(X, "shape", (1, 1)))
+    if len(shape) == 1 and shape[0] and isinstance(next(iter(X)), str):
+        raise ValueError(
+            f"X holds texts: pass encoder={PACKAGED!r} or another encoder, or a table of numbers"
+        )
+    if len(shape) != 2:
+        hint = "Reshape your data: X.reshape(-1, 1) is one feature, X.reshape(1, -1) one row"
+        if hasattr(X, "iloc"):
+            hint = "Pass a frame, such as frame.iloc[[0]] for one row"
+        raise ValueError(f"X must be (rows, features), got shape {shape}. {hint}")
+    if 0 in shape:
+        raise ValueError(
+            f"X has {shape[0]} sample(s), {shape[1]} feature(s) (shape={shape}) while a minimum of 1 "
+            "is required."
+        )

@@ -1,0 +1,409 @@
+"""Labels and weights as users pass them, parsed once, before NumPy can turn one value into another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+from torch import Tensor
+
+from mnemosphere.model.objectives import soft_labels
+from mnemosphere.rows.encoding import check_text, collected, is_equal, is_frame, is_missing
+
+# The label of rows that are known to belong to none of the classes.
+OUT_OF_SCOPE = "out of scope"
+_MISSING, _OUTSIDE = -1, -2  # places of rows without label, and of rows out of scope
+_NAN = float("nan")
+_NUMBERS = "biuf"
+_SHAPE = "y must be (n,) labels or an (n, C) matrix of soft labels"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Plain labels of rows: which there are, and which each row has."""
+
+    found: NDArray[Any]  # (K,) distinct labels of one type, sorted
+    place: NDArray[np.int64]  # (n,) of each row in `found`; < 0: no label, or out of scope
+
+    @classmethod
+    def of(cls, y: Any, n_rows: int | None = None, *, unlabeled: object = _NAN) -> Self:
+        """Labels of one type in any container; ValueError names the first that is none.
+
+        unlabeled: the mark of rows without label, None: there must be none. NaN stands for None,
+        masked values and other marks of no value too.
+        """
+        values = _values(y, n_rows)
+        if values.ndim == 2:
+            if values.shape[1] != 1:
+                raise ValueError(f"y must be one label per row, got shape {values.shape}")
+            values = np.asarray(column_or_1d(values, warn=True))
+        if values.dtype.kind == "S":
+            raise TypeError("y holds bytes: turn them into texts, y.astype(str)")
+        empty = missing = _no_value(values)
+        if unlabeled is None or is_equal(unlabeled, unlabeled):
+            missing = _equal(values, unlabeled)
+        if bool((empty & ~missing).any()):
+            raise ValueError(
+                f"label {np.flatnonzero(empty & ~missing)[0]} of y has no value: drop the row, or "
+                "mark unlabeled rows by unlabeled=float('nan')"
+            )
+        outside = _equal(values, OUT_OF_SCOPE) & ~missing
+        known = ~missing & ~outside
+        typed = values[known]
+        typed = _typed(typed.tolist()) if typed.dtype.kind == "O" else typed
+        if typed.dtype.kind == "f" and np.isinf(typed).any():
+            row = np.flatnonzero(known)[np.flatnonzero(np.isinf(typed))[0]]
+            raise ValueError(f"label {row} of y is infinite: drop the row")
+        found, place = np.unique(typed, return_inverse=True)
+        places = np.where(outside, _OUTSIDE, _MISSING)
+        places[known] = place.reshape(-1)
+        return cls(found, places)
+
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """Which rows have a label that is no mark, (n,)."""
+        return self.place >= 0
+
+    @property
+    def outside(self) -> NDArray[np.bool_]:
+        """Which rows are out of scope, (n,)."""
+        outside: NDArray[np.bool_] = self.place == _OUTSIDE
+        return outside
+
+    def take(self, rows: NDArray[Any]) -> Labels:
+        """Those of some rows."""
+        return Labels(self.found, self.place[rows])
+
+    def tolist(self) -> list[Any]:
+        """The label of each row, None for no label."""
+        names = [*self.found.tolist(), OUT_OF_SCOPE, None]
+        return [names[place] for place in self.place.tolist()]
+
+    def check_like(self, classes: NDArray[Any]) -> None:
+        """ValueError if labels and classes are of two kinds, so that none can be right."""
+        if len(self.found) and not _alike(self.found, classes):
+            raise ValueError(
+                f"the labels are like {self.found[0].item()!r}, the model's like "
+                f"{classes[0].item()!r}: choose labels of the same kind"
+            )
+
+    def among(self, classes: NDArray[Any], *, unknown: bool = False) -> NDArray[np.int64]:
+        """The place of each row's class, (n,); −1: no label, or none of these.
+
+        unknown: labels that are not among the classes are −1 too, and otherwise a ValueError. Rows
+        out of scope have a place if the classes hold that mark.
+        """
+        names = classes.tolist()
+        inside = [k for k, name in enumerate(names) if name != OUT_OF_SCOPE]
+        own = _typed([names[k] for k in inside])
+        is_known = np.isin(self.found, own if _alike(self.found, own) else own[:0])
+        if not unknown and not is_known.all():
+            raise ValueError(
+                f"y has labels {self.found[~is_known].tolist()} that are not among the classes "
+                f"{own.tolist()}: drop those rows, or fit with them"
+            )
+        order = np.argsort(own, kind="stable")  # those of a frame need not be sorted
+        table = np.full(len(self.found) + 2, -1, dtype=np.int64)  # the last two are of no class
+        if is_known.any():
+            at = order[np.searchsorted(own, self.found[is_known], sorter=order)]
+            table[:-2][is_known] = np.array(inside)[at]
+        if OUT_OF_SCOPE in names:
+            table[_OUTSIDE] = names.index(OUT_OF_SCOPE)
+        return table[self.place]
+
+
+def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
+    """Y as an array of one type, or of objects as they came; (n,) or (n, C)."""
+    if y is None:
+        raise ValueError(
+            "requires y to be passed, but the target y is None: pass labels, and mark "
+            "unlabeled rows with unlabeled="
+        )
+    found = _array(collected(y, "y", None))
+    if found.ndim not in (1, 2):
+        raise ValueError(f"{_SHAPE}, got shape {found.shape}")
+    if n_rows is not None and len(found) != n_rows:
+        raise ValueError(f"X has {n_rows} rows but y has {len(found)}: pass one label per row")
+    if found.dtype.kind == "c":
+        raise ValueError("Complex data not supported in y: pass labels")
+    return found
+
+
+def _alike(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
+    """Whether both are numbers, or neither."""
+    return (labels.dtype.kind in _NUMBERS) == (classes.dtype.kind in _NUMBERS)
+
+
+def _array(y: Any) -> NDArray[Any]:
+    if isinstance(y, Tensor):
+        y = y.detach().reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y.detach()
+        plain = y.float() if y.dtype == torch.bfloat16 else y  # NumPy has none
+        return np.asarray(plain.cpu().numpy())
+    if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
+        y = y.to_pylist()
+    elif type(y).__module__.startswith("polars") and not is_frame(y):
+        y = y.to_list()
+    if isinstance(y, list | tuple) and not any(
+        isinstance(v, list | tuple) or getattr(v, "ndim", 0) for v in y
+    ):
+        plain = np.empty(len(y), dtype=object)
+        plain[:] = [v.item() if isinstance(v, Tensor) else v for v in y]
+        return plain
+    try:
+        return np.asarray(y)
+    except ValueError as error:
+        raise ValueError(f"{_SHAPE}, got rows of unlike lengths") from error
+
+
+def _typed(labels: list[Any]) -> NDArray[Any]:
+    """Labels (n,) as an array; ValueError unless they are of one type."""
+    plain = [v.item() if isinstance(v, np.generic) and v.dtype.kind != "M" else v for v in labels]
+    kinds = {type(v).__name__ for v in plain}
+    odd = next((v for v in plain if not isinstance(v, str | Real | date | np.datetime64)), None)
+    if odd is not None:
+        raise TypeError(
+            f"labels must be numbers, texts, truth values or dates, got {type(odd).__name__}"
+        )
+    if len(kinds) > 1 and kinds != {"int", "float"}:
+        raise ValueError(f"y mixes labels of types {', '.join(sorted(kinds))}: make them one type")
+    if kinds == {"str"}:
+        _check_texts(plain)
+    if plain and isinstance(plain[0], date):
+        return np.array(plain, dtype="datetime64")
+    return np.array(plain) if plain else np.zeros(0, dtype=np.int64)
+
+
+def _check_texts(labels: list[str]) -> None:
+    for label in set(labels):
+        if label.endswith("\0"):
+            raise ValueError(f"label {label!r:.60} ends in a NUL, which NumPy drops: rename it")
+        check_text(label, "label")
+
+
+def _equal(values: NDArray[Any], mark: object) -> NDArray[np.bool_]:
+    """Which values are the mark, (n,); none if that is None."""
+    if mark is None or (isinstance(mark, str) and values.dtype.kind not in "UO"):
+        return np.zeros(len(values), dtype=bool)
+    if values.dtype.kind == "O":
+        kind = type(mark)  # True is not 1
+        return np.array([is_equal(v, mark) and isinstance(v, bool) == (kind is bool)
+                         for v in values.tolist()], dtype=bool)  # fmt: skip
+    return np.asarray(values == mark, dtype=bool) & np.ones(len(values), dtype=bool)
+
+
+def _no_value(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where there is None, NaN, NaT or a data frame's missing value, (n,)."""
+    if values.dtype.kind == "O":
+        return np.array([is_missing(v) for v in values.tolist()], dtype=bool)
+    return np.asarray(values != values)
+
+
+# Labels as training takes them.
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Labels as numbers."""
+
+    classes: NDArray[Any]  # (C,)
+    index: Tensor  # (n,) int64: the class of each row, −1 where unknown
+    targets: Tensor  # (n, C+1) float64 label weights, smoothed
+
+
+def encode(
+    y: Any,
+    n_rows: int,
+    classes: NDArray[Any] | None,
+    *,
+    unlabeled: object,
+    smoothing: float,
+    require_label: bool,
+    device: torch.device,
+) -> Encoded:
+    """Plain labels (n,) or soft ones (n, C); classes None: those found.
+
+    require_label: at least one row must have a label; without it `classes` must be given. Rows out
+    of scope are a class of their own among those found, and "none of them" among given classes.
+    """
+    names = list(y.columns) if hasattr(y, "columns") else None
+    values = _values(y, n_rows)
+    if values.ndim == 2 and values.shape[1] > 1:
+        return _encode_soft(values, classes, names, smoothing, device)
+    labels = Labels.of(values, unlabeled=unlabeled)
+    if not labels.labeled.any() and (classes is None or require_label):
+        what = "out of scope" if labels.outside.any() else "unlabeled"
+        raise ValueError(f"every row of y is {what}: label some rows of each class")
+    if classes is None:
+        classes = _classes(labels)
+    index = torch.from_numpy(labels.among(classes)).to(device)
+    none = torch.from_numpy(labels.outside).to(device) & (index < 0)
+    column = torch.where(none, len(classes), index)
+    targets = soft_labels(column, len(classes), smoothing, dtype=torch.float64)
+    return Encoded(classes, index, targets)
+
+
+def _classes(labels: Labels) -> NDArray[Any]:
+    """The labels that were found, and the mark of rows out of scope if there are some."""
+    found = labels.found
+    check_classification_targets(np.repeat(found, 3))  # which warns of labels that occur once
+    if not labels.outside.any():
+        return found
+    return np.array(
+        [*found.tolist(), OUT_OF_SCOPE], dtype=None if found.dtype.kind == "U" else object
+    )
+
+
+def class_index(
+    y: Any, classes: NDArray[Any] | None, device: torch.device, n_rows: int | None = None
+) -> tuple[NDArray[Any], Tensor]:
+    """(classes, the index of each label among them); classes None: those found, sorted.
+
+    ValueError names labels that are missing, of unlike types, or not among the classes, or says that
+    they are not one for each of `n_rows` rows.
+    """
+    labels = Labels.of(y, n_rows, unlabeled=None)
+    if classes is None:
+        classes = _classes(labels)
+    elif labels.outside.any() and OUT_OF_SCOPE not in classes.tolist():
+        raise ValueError(f"{OUT_OF_SCOPE!r} is none of the classes {classes.tolist()}")
+    return classes, torch.from_numpy(labels.among(classes)).to(device)
+
+
+def _encode_soft(
+    y: NDArray[Any],
+    classes: NDArray[Any] | None,
+    names: list[Any] | None,
+    smoothing: float,
+    device: torch.device,
+) -> Encoded:
+    try:
+        q = torch.from_numpy(y.astype(np.float64)).to(device)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "a two-dimensional y must be a numeric (n, C) matrix of soft labels: "
+            "pass one-dimensional y for plain labels"
+        ) from error
+    total = q.sum(1)
+    bad = ~torch.isfinite(q).all(1) | (q < 0).any(1) | (total > 1 + 1e-6)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
+        raise ValueError(
+            f"row {row} of the soft labels y is {q[row].tolist()}: entries must be >= 0 and "
+            "sum to at most 1 in each row"
+        )
+    if classes is not None and q.shape[1] != classes.shape[0]:
+        raise ValueError(
+            f"soft labels y have {q.shape[1]} columns for {classes.shape[0]} classes: "
+            "pass one column per class"
+        )
+    if not bool(total.any()):
+        raise ValueError("every row of y is unlabeled: label some rows of each class")
+    if names is None or names == list(range(q.shape[1])):
+        classes = np.arange(q.shape[1]) if classes is None else classes
+    elif classes is None:
+        classes = _column_names(names)
+    else:
+        q = q[:, _columns_of(classes, names)]
+    index = torch.where(total > 0, q.argmax(1), -1)
+    none = total[:, None] * smoothing / (q.shape[1] + 1)
+    targets = torch.cat([(1 - smoothing) * q + none, none], dim=1)
+    return Encoded(classes, index, targets)
+
+
+def _column_names(names: list[Any]) -> NDArray[Any]:
+    """The classes that the columns of a frame name."""
+    alike = len({type(name) for name in names}) == 1 and isinstance(names[0], (str, int, float))
+    if not alike or len(set(names)) < len(names):
+        raise ValueError(
+            f"the columns of y name the classes: make them distinct and of one type, got {names}"
+        )
+    return np.asarray(names)
+
+
+def _columns_of(classes: NDArray[Any], names: list[Any]) -> list[int]:
+    """Where each class is among the columns of a frame, which come in any order."""
+    if sorted(map(str, names)) != sorted(map(str, classes.tolist())):
+        raise ValueError(f"y has columns {names} for the classes {classes.tolist()}: rename them")
+    place = {str(name): column for column, name in enumerate(names)}
+    return [place[str(label)] for label in classes.tolist()]
+
+
+# Weights.
+def class_weights(
+    setting: dict[Any, float] | str,
+    classes: NDArray[Any],
+    index: Tensor,
+    sample_weight: Tensor,
+) -> Tensor:
+    """The weight of each class (C,): as given, or so that all classes weigh the same."""
+    if isinstance(setting, dict):
+        names = classes.tolist()
+        unknown = [name for name in setting if name not in names]
+        if unknown:
+            raise ValueError(f"class_weight names {unknown}, not among the classes {names}")
+        given = [setting.get(name, 1.0) for name in names]
+        if not all(isinstance(value, Real) and 0 <= value < np.inf for value in given):
+            raise ValueError(f"class_weight must be finite and >= 0, got {setting}")
+        return torch.tensor(given, dtype=sample_weight.dtype, device=sample_weight.device)
+    labeled = index >= 0
+    mass = sample_weight.new_zeros(classes.shape[0])
+    mass.index_add_(0, index[labeled], sample_weight[labeled])
+    present = mass > 0
+    even = mass.sum() / (int(present.sum()) * torch.where(present, mass, 1.0))
+    return torch.where(present, even, 1.0)
+
+
+def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | None:
+    """sample_weight (n,) in float64 on the device; None stays None."""
+    if given is None:
+        return None
+    weight = given
+    if not isinstance(given, Tensor):
+        given = collected(given, "sample_weight")
+        try:
+            weight = torch.from_numpy(np.array(given, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise ValueError("sample_weight must be numbers, one per row") from error
+    weight = weight.detach().to(device).double()
+    if weight.ndim == 0:
+        weight = weight.expand(n_rows)
+    if weight.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight.shape == {tuple(weight.shape)}, expected ({n_rows},): one per row"
+        )
+    if not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+        raise ValueError("sample_weight must be finite and >= 0: Negative values in data passed")
+    return _relative(weight)
+
+
+def row_weights(
+    coded: Encoded, setting: dict[Any, float] | str | None, sample_weight: Any
+) -> Tensor | None:
+    """Sample weight times class weight, (n,); None where all are 1."""
+    n_rows, device = coded.index.shape[0], coded.index.device
+    weight = sample_weights(sample_weight, n_rows, device)
+    if setting is None:
+        return weight
+    if weight is None:
+        weight = torch.ones(n_rows, dtype=torch.float64, device=device)
+    each = class_weights(setting, coded.classes, coded.index, weight)
+    return _relative(torch.where(coded.index >= 0, weight * each[coded.index], weight))
+
+
+def _relative(weight: Tensor) -> Tensor:
+    """Weights of which only ratios matter, of a size that single precision holds.
+
+    Rows with 1e-30 of the largest weight add nothing to any sum: they have none.
+    """
+    if not bool(weight.sum() > 0):
+        raise ValueError("all weights are zero: give some rows a sample_weight above 0")
+    largest = float(weight.max())
+    weight = weight if 1e-30 < largest < 1e30 else weight / largest
+    return torch.where(weight < 1e-30 * float(weight.max()), 0.0, weight)

@@ -1,0 +1,329 @@
+"""Rows as they came: any type of number, wherever they lie, looked at in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from mnemosphere.model.gaps import has_gaps
+from mnemosphere.model.sparse_rows import SparseRows, take_rows
+from mnemosphere.rows.encoding import check_names, collected, is_frame
+
+# Held at a time in float64, several times over: at most half a gigabyte on a GPU.
+_CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 24}
+_KEPT = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+         torch.float16, torch.bfloat16, torch.float32, torch.float64)  # fmt: skip
+_PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number does
+_GAP = 0.123456789  # any number that rows do not hold, in units of the largest of a feature
+_HASHED = 64  # features that tell rows apart
+_SKETCHED = 1000  # rows that tell whether others are among them
+_FEW_NUMBERS = 1_000_000  # up to so many, copies are always merged
+_WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
+
+
+def as_given(x: Any) -> Any:
+    """Rows as a user passes them: what a masked array masks is missing, NaN; a lazy frame is read.
+
+    ValueError if two columns of a frame have one name, or for what has no rows and columns.
+    """
+    x = collected(x)
+    if isinstance(x, Mapping | Set) and not sparse.issparse(x):  # a dict of keys is both
+        raise ValueError(
+            f"X must be (rows, features), got a {type(x).__name__}: pass an array, a frame or a tensor"
+        )
+    if is_frame(x):
+        check_names(x.column_names if hasattr(x, "column_names") else x.columns)
+    elif hasattr(x, "to_numpy") and not hasattr(x, "iloc"):  # a column of polars or Arrow
+        return np.asarray(x)
+    return x
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """A table of numbers as stored, dense or sparse, and the device it is looked at on."""
+
+    values: Tensor  # (n, N) of any type, on any device
+    device: torch.device
+    number: Tensor | None = None  # (n,) what the user calls each row; None: its place
+
+    @classmethod
+    def of(cls, x: Any, device: torch.device) -> Self:
+        """From an array, a tensor or sparse rows, without a copy where that is possible."""
+        if sparse.issparse(x) or getattr(x, "layout", None) == torch.sparse_csr:
+            return cls(SparseRows.of(x), device)
+        if not isinstance(x, Tensor):
+            if not x.flags.writeable or not x.dtype.isnative or min(x.strides, default=1) < 0:
+                x = np.array(x, dtype=x.dtype.newbyteorder("="))
+            known = x.dtype.kind in "buif" and x.dtype.itemsize <= 8
+            # Unsigned 16 bits and more are not at home in torch.
+            odd = not known or (x.dtype.kind == "u" and x.dtype.itemsize > 1)
+            x = torch.from_numpy(x.astype(np.float64) if odd else x)
+        x = x.detach()
+        if x.dtype not in _KEPT:
+            x = x.to(torch.uint8 if x.dtype == torch.bool else torch.float64)
+        return cls(x, device)
+
+    def parts(self) -> dict[str, Tensor]:
+        """All numbers, as plain tensors: what a checkpoint knows the rows by."""
+        stored = self.values
+        parts = stored.parts if isinstance(stored, SparseRows) else [stored]
+        return {f"rows{i}": part for i, part in enumerate(parts)}
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return self.values.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """How many features."""
+        return self.values.shape[1]
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every number is stored."""
+        return not isinstance(self.values, SparseRows)
+
+    def dense(self) -> Self:
+        """The same with every number stored: for what shows or changes single rows."""
+        stored = self.values
+        if not isinstance(stored, SparseRows):
+            return self
+        return type(self)(stored.to_dense(), self.device, self.number)
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers are stored."""
+        stored = self.values
+        return len(stored.value) if isinstance(stored, SparseRows) else stored.numel()
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """(rows, their values in float64 on the device), in order; they cross as stored."""
+        most = _CHUNK_NUMBERS.get(self.device.type, 1 << 24)
+        step = max(1, most * self.n_rows // max(1, self.n_numbers))
+        for start in range(0, self.n_rows, step):
+            part = slice(start, min(start + step, self.n_rows))
+            # Contiguous, so that the same numbers give the same bits from every kind of table.
+            yield part, self.values[part].to(self.device).double().contiguous()
+
+    def take(self, rows: Tensor | slice) -> Self:
+        """Some of the rows, in that order; they keep what they are called."""
+        number = torch.arange(self.n_rows) if self.number is None else self.number
+        if isinstance(rows, slice):
+            return type(self)(self.values[rows], self.device, number[rows])
+        values = take_rows(self.values, rows.to(self.values.device))
+        return type(self)(values, self.device, number[rows.to(number.device)])
+
+    def on(self, device: torch.device) -> Self:
+        """The same rows, looked at on another device."""
+        return type(self)(self.values, device, self.number)
+
+    def call(self, rows: Tensor) -> list[int]:
+        """What the user calls these rows."""
+        if self.number is not None:
+            rows = self.number[rows.to(self.number.device)]
+        return [int(row) for row in rows.tolist()]
+
+    def observed(self) -> Tensor:
+        """(3, N) least and largest number of each feature, and 1 if all are whole, of dense rows.
+
+        inf and −inf for a feature that is NaN in every row.
+        """
+        low = torch.full((self.n_features,), torch.inf, dtype=torch.float64, device=self.device)
+        high, whole = -low, torch.ones_like(low, dtype=torch.bool)
+        for _, x in self.chunks():
+            # NaN passes both: nothing is learned from it.
+            low, high = torch.fmin(low, _least(x)), torch.fmax(high, -_least(-x))
+            if bool(whole.any()):
+                some = x[:, whole]
+                whole[whole.clone()] = ((some == some.round()) | some.isnan()).all(0)
+        return torch.stack([low, high, whole.double()])
+
+    def check_finite(self, names: Sequence[Any] | None = None, *, gaps: bool = False) -> Self:
+        """Return self; ValueError names the first number that is none, by row and column.
+
+        gaps: NaN stands for what is not known, and only infinite numbers are wrong.
+        """
+        if not self.values.is_floating_point():
+            return self
+        for part, x in self.chunks():
+            values = x.value if isinstance(x, SparseRows) else x
+            # A sum is cheaper than a look at each number, and right but for overflow.
+            if bool(torch.isfinite(values.sum())):
+                continue
+            bad = (values.isinf() if gaps else ~values.isfinite()).nonzero()
+            if len(bad) == 0:
+                continue
+            at = tuple(bad[0])
+            place = (x.row[at], x.column[at]) if isinstance(x, SparseRows) else at
+            row, column = (int(i) for i in place)
+            what = "NaN" if bool(torch.isnan(values[at])) else "infinite (inf)"
+            where = column if names is None else repr(names[column])
+            (number,) = self.call(torch.tensor([part.start + row]))
+            raise ValueError(
+                f"row {number} of X is {what} in column {where}: drop the row or fill it in"
+            )
+        return self
+
+
+def largest(x: Tensor) -> Tensor:
+    """Largest modulus of each feature, (N,)."""
+    if not isinstance(x, SparseRows):
+        return x.abs().nan_to_num(0.0).amax(0)
+    return x.value.new_zeros(x.shape[1]).scatter_reduce(0, x.column, x.value.abs(), "amax")
+
+
+def row_sketch(rows: StoredRows) -> NDArray[np.int64]:
+    """The smallest hashes of rows that occur once, a uniform sample of them (Bar-Yossef et al. 2002)."""
+    hashes, counts = np.unique(_hashes(rows), return_counts=True)
+    found: NDArray[np.int64] = hashes[counts == 1][:_SKETCHED]
+    return found
+
+
+def share_known(rows: StoredRows, sketch: NDArray[np.int64]) -> float:
+    """The share of rows, estimated, that occur once among those of a sketch.
+
+    Fresh rows hardly do: if rows repeat, a row that occurs once is rarely the one that occurs again.
+    """
+    hashes = _hashes(rows)
+    if len(sketch) == _SKETCHED:  # others with such hashes are none of the rows
+        hashes = hashes[hashes <= sketch[-1]]
+    return float(np.isin(hashes, sketch).mean()) if len(hashes) else 0.0
+
+
+def _hashes(rows: StoredRows) -> NDArray[np.int64]:
+    """A number for each row, (n,), of at most 64 of its features in single precision, or all if sparse."""
+    if rows.is_dense:
+        some = rows.values[:, :: -(-rows.n_features // _HASHED)]
+        rows = StoredRows(some, rows.device)
+    generator = torch.Generator().manual_seed(_PROJECTION_SEED)
+    key = torch.randint(-(1 << 62), 1 << 62, (rows.n_features,), generator=generator)
+    key = (2 * key + 1).to(rows.device)  # sums of products wrap around
+
+    def bits(values: Tensor) -> Tensor:
+        return (values.nan_to_num(_GAP).float() + 0.0).view(torch.int32).long()  # −0 is 0
+
+    return np.concatenate([
+        (x.sum_rows(bits(x.value) * key[x.column]) if isinstance(x, SparseRows)
+         else (bits(x) * key).sum(1)).cpu().numpy()
+        for _, x in rows.chunks()
+    ])  # fmt: skip
+
+
+def _least(x: Tensor) -> Tensor:
+    """The least number of each column of x (n, N) that is not NaN; inf if there is none."""
+    found: Tensor = x.amin(0)
+    if bool(found.isnan().any()):
+        found = torch.where(x.isnan(), torch.inf, x).amin(0)
+    return found
+
+
+def in_order(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """Few rows in an order that does not depend on the one in which they came; weight 0 dropped."""
+    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
+    if rows.n_numbers > _FEW_NUMBERS:
+        return rows, targets, sample_weight
+    order, _ = _sort_copies(rows)
+    weight = None if sample_weight is None else sample_weight[order]
+    return rows.take(order), targets[order], weight
+
+
+def _weighted(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """Rows of weight 0 dropped; weights that are all 1 are none."""
+    if sample_weight is None:
+        return rows, targets, None
+    kept = (sample_weight > 0).nonzero()[:, 0]
+    if len(kept) < rows.n_rows:
+        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
+    return rows, targets, None if bool((sample_weight == 1).all()) else sample_weight
+
+
+def merge_copies(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """One row for each distinct row, with the label weights and sample weights of its copies.
+
+    The statistics of the model are linear in them, so nothing changes but the cost; and a row of
+    weight 2 trains exactly as the same row given twice. Rows of weight 0 are dropped. It is done
+    where it pays: where at least a tenth of the rows are copies, and on small data, whose rows
+    come out in an order of their own.
+    """
+    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
+    order, is_first = _sort_copies(rows)
+    n_distinct = int(is_first.sum())
+    few = rows.n_numbers <= _FEW_NUMBERS
+    if not few and n_distinct > (1 - _WORTH_MERGING) * rows.n_rows:
+        return rows, targets, sample_weight
+    group = is_first.cumsum(0) - 1  # (n,) of the sorted rows
+    first = order[is_first]
+    weight = targets.new_ones(rows.n_rows) if sample_weight is None else sample_weight
+    weight = weight[order].double()
+    total = weight.new_zeros(n_distinct).index_add_(0, group, weight)
+    # The mean of the labels as a change of the first one: copies that agree keep it to the bit.
+    one = targets[first].double()
+    change = (targets[order].double() - one[group]) * weight[:, None]
+    label = one + torch.zeros_like(one).index_add_(0, group, change) / total[:, None]
+    distinct = rows.take(first)  # sorted: nothing depends on the order in which rows came
+    all_equal = sample_weight is None and n_distinct == rows.n_rows
+    return distinct, label.to(targets), None if all_equal else total.to(targets)
+
+
+def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
+    """(an order (n,) in which copies are neighbors, which of them is the first of its kind)."""
+    generator = torch.Generator().manual_seed(_PROJECTION_SEED)
+    key = torch.randn(rows.n_features, generator=generator, dtype=torch.float64).to(rows.device)
+    peak = torch.zeros_like(key)
+    for _, x in rows.chunks():
+        peak = torch.maximum(peak, largest(x))
+    peak = torch.where(peak > 0, peak, 1.0)
+    projected = torch.cat([_project(x, key, peak) for _, x in rows.chunks()])
+    value, order = projected.sort(stable=True)
+    tied = torch.zeros_like(value, dtype=torch.bool)
+    tied[1:] = value[1:] == value[:-1]
+    at = tied.nonzero()[:, 0]
+    if at.shape[0] == 0:
+        return order, ~tied
+    stored = rows.values
+    step = 1 << 16
+    parts = []
+    for start in range(0, at.shape[0], step):
+        here = at[start : start + step]
+        one, other = (stored[order[i].to(stored.device)] for i in (here, here - 1))
+        parts.append(_same(one, other))
+    tied[at] = torch.cat(parts).to(tied.device)
+    if bool(tied[at].all()) or isinstance(stored, SparseRows):
+        return order, ~tied
+    # Rounding of the projection hid a difference, in a feature of small numbers say.
+    table = stored.cpu().numpy()
+    order = torch.from_numpy(np.lexsort(table.T)).to(rows.device)
+    ordered = stored[order.to(stored.device)]
+    tied[1:] = _same(ordered[1:], ordered[:-1]).to(tied.device)
+    return order, ~tied
+
+
+def _project(x: Tensor, key: Tensor, unit: Tensor) -> Tensor:
+    """Σ key·x/unit of each row, (n,), in which the units of single features do not show.
+
+    Row by row, so that equal rows have equal projections to the last bit.
+    """
+    if isinstance(x, SparseRows):
+        return x.sum_rows(x.value / unit[x.column] * key[x.column])
+    x = x / unit
+    return ((x.nan_to_num_(_GAP) if has_gaps(x) else x) * key).sum(1)
+
+
+def _same(one: Tensor, other: Tensor) -> Tensor:
+    if isinstance(one, SparseRows) and isinstance(other, SparseRows):
+        return one.same_as(other)
+    return ((one == other) | ((one != one) & (other != other))).all(1)  # NaN is like NaN

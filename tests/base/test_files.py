@@ -1,0 +1,191 @@
+"""Files that are written whole or not at all, and what they give back."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from mnemosphere.base import files
+
+# Atomic writes
+
+
+@pytest.mark.parametrize("error", [partial(OSError, 28, "No space left"), KeyboardInterrupt])
+@pytest.mark.parametrize("broken", ["replace", "fsync"])
+@pytest.mark.parametrize("existing", [True, False])
+def test_a_failed_write_leaves_everything_as_it_was(tmp_path, monkeypatch, error, broken, existing):
+    path = tmp_path / "file"
+    if existing:
+        path.write_bytes(b"old")
+
+    def fail(*args):
+        raise error()
+
+    monkeypatch.setattr(os, broken, fail)
+    with pytest.raises((OSError, KeyboardInterrupt)) as caught:
+        files.write_atomically(path, b"new")
+    assert error is KeyboardInterrupt or str(path) in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == (["file"] if existing else [])
+    if existing:
+        assert path.read_bytes() == b"old"
+
+
+def test_the_new_file_is_on_disk_before_it_takes_the_name(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    events = []
+    real_fsync, real_replace = os.fsync, os.replace
+
+    def fsync(fd):
+        events.append("fsync")
+        real_fsync(fd)
+
+    def replace(a, b):
+        events.append(("replace", path.read_bytes()))
+        real_replace(a, b)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    files.write_atomically(path, b"new")
+    assert events[:2] == ["fsync", ("replace", b"old")]
+    assert path.read_bytes() == b"new"
+
+
+# Tensors with a header
+
+
+def test_tensors_and_header_come_back(tmp_path):
+    path = tmp_path / "file"
+    whole = torch.arange(12, dtype=torch.float64).reshape(3, 4)
+    tensors = {"a.w": whole, "a.same": whole, "b.turned": whole.T, "n": torch.tensor(3),
+               "none": whole[:0], "large": LARGE, "flags": whole > 3}  # fmt: skip
+    header = {"format": "kind", "version": 7, "deep": {"list": [1, None, "x"]}}
+    files.write_tensors(path, tensors, header)
+    found, back = files.read_tensors(path, "kind", 7)
+    assert found == header
+    assert back.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(back[name], tensor)
+        assert back[name].dtype == tensor.dtype
+
+
+def test_only_the_kind_and_version_asked_for_are_read(tmp_path):
+    path = tmp_path / "file"
+    files.write_tensors(path, {"a": torch.zeros(2)}, {"format": "kind", "version": 7})
+    with pytest.raises(ValueError, match="file is not a other file but kind"):
+        files.read_tensors(path, "other", 7)
+    save_file({"a": torch.zeros(3)}, path)
+    with pytest.raises(ValueError, match="of another program"):
+        files.read_tensors(path, "kind", 7)
+    path.write_bytes(b"no tensors")
+    with pytest.raises(ValueError, match="is damaged or not a safetensors file"):
+        files.read_tensors(path, "kind", 7)
+
+
+LARGE = torch.arange(1009)
+
+
+@pytest.mark.parametrize("tensor", [torch.arange(30.0).reshape(5, 6), LARGE], ids=["few", "many"])
+def test_a_checksum_sees_every_change(tensor):
+    header = {"a": [1.5, None, "ü"], "b": {"c": True}}
+    flat = tensor.reshape(-1)
+    seen = [files.checksum({"x": tensor, "y": tensor}, header)]
+    seen.append(files.checksum({"x": tensor}, header))
+    seen.append(files.checksum({"z": tensor, "y": tensor}, header))
+    seen.append(files.checksum({"x": tensor, "y": tensor}, header | {"a": [1.5, None, "u"]}))
+    seen.append(files.checksum({"x": tensor.reshape(1, *tensor.shape), "y": tensor}, header))
+    seen.append(files.checksum({"x": tensor.view(torch.int32), "y": tensor}, header))
+    last = len(flat) - 1
+    # A number anywhere; two of them exchanged.
+    swaps = [(0, 1), (2, last)]
+    for i, j in [(0, 0), (last, last), (last // 2, last // 2), *swaps]:
+        if j <= last:
+            changed = flat.clone()
+            changed[[i, j]] = flat[[j, i]] if i != j else flat[i] + 1
+            seen.append(files.checksum({"x": changed.reshape(tensor.shape), "y": tensor}, header))
+    assert len(set(seen)) == len(seen)
+    assert files.checksum({"y": tensor.clone(), "x": tensor}, header) == seen[0]
+
+
+def test_other_versions_and_files_without_a_checksum_are_refused(tmp_path):
+    path = tmp_path / "file"
+    for version in (6, 7, 8, "7", 7.0):
+        header = json.dumps({"format": "kind", "version": version})
+        save_file({"a": torch.zeros(2)}, path, {"mnemosphere": header})
+        sound = (type(version), version) == (int, 7)
+        message = "checksum differs" if sound else f"has format version {version}, this"
+        with pytest.raises(ValueError, match=message) as caught:
+            files.read_tensors(path, "kind", 7)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "[" * 40 + "]" * 40,
+        "9" * 5000,
+        '{"format": "kind", "version": 1e999}',
+    ],
+    ids=["open", "deep", "digits", "overflow"],
+)
+def test_a_header_is_bounded(tmp_path, text):
+    path = tmp_path / "file"
+    save_file({"a": torch.zeros(2)}, path, {"mnemosphere": text})
+    with pytest.raises(ValueError, match=r"is damaged or not|has format version inf") as caught:
+        files.read_tensors(path, "kind", 7)
+    assert len(str(caught.value)) < 400
+
+
+def test_leftovers_of_a_killed_process_go_with_the_next_write(tmp_path):
+    """Those of this file that nobody holds, and nothing else."""
+    path = tmp_path / "run"
+    kept = [".run.note", ".run.backup" + "0" * 32, ".other." + "0" * 32, "run." + "0" * 32]
+    for name in [*kept, ".run." + "0" * 32]:
+        (tmp_path / name).write_bytes(b"half")
+    with (tmp_path / (".run." + "1" * 32)).open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        files.write_atomically(path, b"new")
+        left = {p.name for p in tmp_path.iterdir()}
+    assert left == {"run", ".run." + "1" * 32, *kept}
+    files.remove_leftovers(path)
+    assert {p.name for p in tmp_path.iterdir()} == {"run", *kept}
+
+
+def test_what_is_said_of_a_damaged_file_is_short(tmp_path):
+    """safetensors quotes what it cannot read, however long."""
+    path = tmp_path / "file"
+    for about in ({"format": "x" * 5000}, {"format": "kind", "version": "x" * 5000}):
+        files.write_tensors(path, {}, about)
+        with pytest.raises(ValueError, match="x" * 40) as caught:
+            files.read_tensors(path, "kind", 7)
+        assert len(str(caught.value)) < 300 + len(str(path))
+    header = b'{"a":{"dtype":"' + b"x" * 5000 + b'","shape":[1],"data_offsets":[0,4]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(ValueError, match="is damaged or not a safetensors file") as caught:
+        files.read_tensors(path, "kind", 7)
+    assert len(str(caught.value)) < 300 + len(str(path))
+
+
+def test_links_are_followed_and_nothing_but_regular_files_is_replaced(tmp_path):
+    target, link = tmp_path / "there" / "file", tmp_path / "link"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for content in (b"one", b"two"):  # a name of nothing yet, then of a file
+        files.write_atomically(link, content)
+        assert link.is_symlink()
+        assert target.read_bytes() == content
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in (tmp_path / "pipe", tmp_path / "folder", Path("/dev/null")):
+        with pytest.raises(ValueError, match="is no regular file: choose another name"):
+            files.write_atomically(name, b"new")
+    assert Path("/dev/null").is_char_device()
+    assert [path.name for path in target.parent.iterdir()] == ["file"]

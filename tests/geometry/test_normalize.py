@@ -1,0 +1,241 @@
+"""Rows on the sphere against plain NumPy formulas, for every kind and every type of number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry.place import on_sphere
+from mnemosphere.rows.stored import StoredRows
+
+CPU = torch.device("cpu")
+TYPES = ["float64", "float32", "float16", "uint8", "int64", "int8", "uint16", "bool"]
+
+
+def stored(x):
+    return StoredRows.of(np.asarray(x), CPU)
+
+
+def by_numpy(kind, x, training, weight=None):
+    """The definition of each kind, in double precision."""
+    x, training = np.asarray(x, np.float64), np.asarray(training, np.float64)
+    if kind == "standard":
+        mean = np.average(training, axis=0, weights=weight)
+        deviation = np.sqrt(np.average((training - mean) ** 2, axis=0, weights=weight))
+        x = (x - mean) / np.where(deviation > 0, deviation, 1.0)
+        x = np.hstack([x, np.full((len(x), 1), np.sqrt(x.shape[1]))])
+    elif kind == "center":
+        x = x - x.mean(axis=1, keepdims=True)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def table(dtype, n=23, features=7, seed=0):
+    x = 40 * np.random.default_rng(seed).random((n, features)) + 1
+    if dtype == "bool":
+        x = x > 20
+        x[:, 0], x[:, 1] = True, False  # no row of one value
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+def test_each_kind_is_its_formula(kind, dtype):
+    x, fresh = table(dtype), table(dtype, 11, seed=1)
+    normalizer = Normalizer.fit(kind, stored(x))
+    unit, lost = on_sphere(stored(fresh), normalizer, torch.float64)
+    assert not lost.any()
+    assert unit.shape[1] == 7 + normalizer.extra
+    np.testing.assert_allclose(unit.numpy(), by_numpy(kind, fresh, x), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("factor", [1e300, 1e-300, 1.7e308 / 41])
+def test_units_of_a_feature_mean_nothing_to_standard(factor):
+    x = table("float64")
+    scale = np.array([factor, 1, 1, 1, 1, 1, 1 / factor])
+    normalizer = Normalizer.fit("standard", stored(scale * x))
+    unit, lost = normalizer(torch.from_numpy(scale * x))
+    assert not lost.any()
+    np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x), rtol=1e-9)
+    np.testing.assert_allclose(
+        (normalizer.restore(unit) / torch.from_numpy(scale)).numpy(), x, rtol=1e-9
+    )
+
+
+def test_the_smallest_numbers_there_are():
+    """One bit is left of 5e-324; which entries are zero is all that such rows tell."""
+    pattern = np.array([[0, 1, 0, 1], [1, 0, 0, 1], [1, 1, 0, 1], [0, 1, 1, 0]], float)
+    x = torch.from_numpy(5e-324 * pattern)
+    assert bool((x[pattern == 1] > 0).all())
+    for kind in ("unit", "center"):
+        unit, lost = Normalizer(kind)(x)
+        assert not lost.any()
+        np.testing.assert_allclose(unit.numpy(), by_numpy(kind, pattern, None), rtol=1e-12)
+    unit, lost = Normalizer.fit("standard", stored(x.numpy()))(x)
+    assert not lost.any()
+    np.testing.assert_allclose(unit.norm(dim=1).numpy(), 1, rtol=1e-12)
+    assert len({tuple(row) for row in unit.tolist()}) == 4  # still distinct
+
+
+def test_the_largest_numbers():
+    """Differences and squares of which would be infinite."""
+    signs = np.array([[1, -1, 1], [-1, 1, 1], [1, 1, -1], [1, -1, -1]])
+    for kind in ("unit", "center", "standard"):
+        for most in (1.7e308, np.iinfo(np.int64).max):
+            x = most * signs
+            unit, lost = on_sphere(stored(x), Normalizer.fit(kind, stored(x)), torch.float64)
+            assert not lost.any()
+            expected = by_numpy(kind, signs, signs)
+            np.testing.assert_allclose(unit.numpy(), expected, rtol=1e-12, atol=1e-15)
+    # A row as far away as can be points along its one huge feature.
+    normalizer = Normalizer.fit("standard", stored(1e-3 * np.eye(3)))
+    unit, _ = normalizer(torch.tensor([[0.0, -1.7e308, 0.0]], dtype=torch.float64))
+    np.testing.assert_allclose(unit.numpy(), [[0, -1, 0, 0]], atol=1e-12)
+
+
+# rows without direction
+
+
+def test_zero_rows_and_constant_rows():
+    x = torch.tensor([[1.0, 2, 4], [0, 0, 0], [7.1, 7.1, 7.1], [1e-320, 0, 0]]).double()
+    x[3, 0] = 1e-320
+    for kind, expected in (
+        ("unit", [False, True, False, False]),
+        ("center", [False, True, True, False]),
+        ("standard", [False] * 4),
+        ("none", [False, True, False, False]),
+    ):
+        unit, lost = Normalizer.fit(kind, stored(x.numpy()))(x)
+        assert lost.tolist() == expected
+        assert not unit[lost].any()
+        np.testing.assert_allclose(unit[~lost].norm(dim=1).numpy(), 1, rtol=1e-12)
+    # The mean of 0.1 five times is not 0.1 to the last bit; a hundredth more is a difference.
+    x = torch.full((2, 5), 0.1, dtype=torch.float64)
+    x[1, 0] += 1e-2
+    assert Normalizer("center")(1e6 + x)[1].tolist() == [True, False]
+
+
+# what "standard" learns
+
+
+def test_standard_by_weight_is_standard_of_repeated_rows():
+    x = table("float64")
+    weight = np.random.default_rng(2).integers(0, 4, len(x))
+    one = Normalizer.fit("standard", stored(x), torch.from_numpy(weight.astype(float)))
+    two = Normalizer.fit("standard", stored(np.repeat(x, weight, axis=0)))
+    for a, b in ((one.mean, two.mean), (one.scale, two.scale)):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
+    fraction = np.random.default_rng(3).random(len(x))
+    unit, _ = Normalizer.fit("standard", stored(x), torch.from_numpy(fraction))(torch.from_numpy(x))
+    np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x, fraction), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+def test_rows_in_several_chunks(kind):
+    rng = np.random.default_rng(0)
+    x, weight = rng.normal(size=(5, 300_000)), rng.random(5)
+    normalizer = Normalizer.fit(kind, stored(x), torch.from_numpy(weight))
+    assert len(list(stored(x).chunks())) == 2
+    unit, _ = on_sphere(stored(x), normalizer, torch.float64)
+    np.testing.assert_allclose(unit.numpy(), by_numpy(kind, x, x, weight), rtol=1e-9, atol=1e-15)
+
+
+def test_a_large_offset_does_not_drown_the_spread():
+    """Two sweeps: the textbook difference of moments would have no digit left."""
+    x = np.random.default_rng(0).normal(size=(101, 3))
+    normalizer = Normalizer.fit("standard", stored(1e9 + x))
+    np.testing.assert_allclose(normalizer.scale.numpy(), x.std(axis=0), rtol=1e-6)
+
+
+# back again
+
+
+def test_restore_undoes_standard():
+    x = table("float64")
+    normalizer = Normalizer.fit("standard", stored(x))
+    unit, _ = normalizer(torch.from_numpy(x))
+    np.testing.assert_allclose(normalizer.restore(unit).numpy(), x, rtol=1e-12)
+    # Also of more axes, as a path of recall has.
+    path = normalizer.restore(torch.stack([unit, unit]))
+    np.testing.assert_allclose(path.numpy(), np.stack([x, x]), rtol=1e-12)
+    # The center of the data is the pole of the sphere.
+    pole = torch.zeros(1, 8, dtype=torch.float64)
+    pole[0, -1] = 1
+    np.testing.assert_allclose(normalizer.restore(pole)[0].numpy(), x.mean(axis=0), rtol=1e-12)
+
+
+def test_a_point_beyond_the_largest_number_is_shown_at_it():
+    rows = stored(np.array([[-1.5e308, 1.0], [1.5e308, 2.0]]))
+    far = torch.tensor([[3.0, 0.0, 1.0]], dtype=torch.float64)
+    shown = Normalizer.fit("standard", rows).restore(far)
+    assert shown[0, 0] == torch.finfo(torch.float64).max
+    assert shown[0, 1] == pytest.approx(1.5)
+
+
+# gaps
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard", "none"])
+def test_a_filled_feature_is_zero_on_the_sphere_and_the_others_keep_their_ratios(kind):
+    x = by_numpy("unit", table("float64"), None) if kind == "none" else table("float64")
+    unknown = np.random.default_rng(5).random(x.shape) < 0.4
+    unknown[:, 0], unknown[:, 1:3] = True, False
+    normalizer = Normalizer.fit(kind, stored(x))
+    holes = torch.from_numpy(np.where(unknown, np.nan, x))
+    unit, lost = normalizer(normalizer.fill(holes, torch.from_numpy(unknown)))
+    assert not lost.any()
+    found = unit.numpy()[:, :7]
+    np.testing.assert_allclose(found[unknown], 0, atol=1e-12)
+    shift = {"standard": x.mean(axis=0), "unit": 0.0, "none": 0.0}
+    if kind == "center":
+        shift["center"] = np.nanmean(holes.numpy(), axis=1, keepdims=True)
+    scale = x.std(axis=0) if kind == "standard" else 1.0
+    known = np.where(unknown, 0.0, (x - shift[kind]) / scale)
+    length = np.linalg.norm(known, axis=1) / np.linalg.norm(found, axis=1)
+    np.testing.assert_allclose(found * length[:, None], known, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+def test_an_overlap_is_a_sum_over_coordinates_that_are_affine_in_the_features(kind):
+    x = torch.from_numpy(table("float64"))
+    normalizer = Normalizer.fit(kind, stored(x))
+    v, (u, _) = normalizer.coordinates(x), normalizer(x)
+    middle = normalizer.coordinates((x[:-1] + x[1:]) / 2)
+    torch.testing.assert_close(middle, (v[:-1] + v[1:]) / 2, rtol=1e-12, atol=1e-12)
+    w = torch.linalg.qr(torch.randn(u.shape[1], 5, dtype=torch.float64))[0].T
+    back = normalizer.pull_back(w)
+    length = (normalizer.pull_back(u) * v).sum(1)  # of the row, whatever it is pulled through
+    assert (length > 0).all()
+    torch.testing.assert_close(v @ back.T / length[:, None], u @ w.T, rtol=1e-12, atol=1e-12)
+    # What a memory looks like among the coordinates overlaps with the memories as it does itself.
+    torch.testing.assert_close(normalizer.preimage(w) @ back.T, w @ w.T, rtol=1e-12, atol=1e-12)
+
+
+def test_differentiable():
+    """The layer that a model becomes sends gradients through."""
+    x = torch.from_numpy(table("float64", n=3)).requires_grad_()
+    for kind in ("center", "unit", "standard"):
+        normalizer = Normalizer.fit(kind, stored(table("float64")))
+        assert torch.autograd.gradcheck(lambda z, f=normalizer: f(z)[0], (x,), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["center", "unit"])
+def test_shares_of_the_norm_are_those_of_known_values(kind):
+    """Columns that hardly a row has, or none: what fills them is rounding, and has no share."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(61, 11)) + 3.0
+    x[2:, 5:7] = np.nan
+    x[:, 7:] = np.nan
+    energy = Normalizer.fit(kind, stored(x)).energy
+    unit, lost = Normalizer(kind)(torch.from_numpy(x[2:, :5]))
+    assert not lost.any()
+    assert energy.sum() == pytest.approx(1, abs=1e-12)
+    assert (energy[7:] < 1e-15).all()
+    ratio = unit.square().mean(0)
+    torch.testing.assert_close(energy[:5] / energy[0], ratio / ratio[0], rtol=0.3, atol=0)
+    only = np.full((1, 11), np.nan)
+    only[0, 8:10] = 1.0, 2.0
+    placed, lost = Normalizer(kind, energy=energy).with_gaps(torch.from_numpy(only))
+    assert not lost.any()
+    assert 0 < placed.nan_to_num(0.0).norm() < 1e-6

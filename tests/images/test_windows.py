@@ -1,0 +1,120 @@
+"""Windows and streamed patches, against loops over pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.images.windows import PatchDataset, Windows
+from mnemosphere.rows.stored import StoredRows
+
+CPU = torch.device("cpu")
+CASES = {
+    "gray": Windows((7, 11, 1), (3, 5), (1, 1)),
+    "strided": Windows((11, 7, 1), (5, 2), (3, 2)),
+    "color": Windows((5, 7, 3), (2, 3), (2, 1)),
+    "signal": Windows((1, 13, 1), (1, 5), (1, 2)),
+    "not centered": Windows((7, 5, 1), (3, 3), (2, 2), center=False),
+}
+
+
+def patches_by_loops(windows, row):
+    """Patches of one image, one pixel at a time."""
+    image = row.reshape(windows.shape)
+    found = []
+    for top in range(0, windows.shape[0] - windows.size[0] + 1, windows.stride[0]):
+        for left in range(0, windows.shape[1] - windows.size[1] + 1, windows.stride[1]):
+            patch = []
+            for i in range(windows.size[0]):
+                for j in range(windows.size[1]):
+                    for channel in range(windows.shape[2]):
+                        patch.append(image[top + i, left + j, channel])
+            found.append(patch)
+    return np.array(found)
+
+
+def images(windows, n=5, seed=0):
+    """Random images with a blank left third."""
+    stack = np.random.default_rng(seed).integers(1, 256, (n, *windows.shape)).astype(np.uint8)
+    stack[:, :, : windows.shape[1] // 2 + 1] = 9
+    return stack.reshape(n, -1)
+
+
+def dataset(windows, rows, n_patches=None, seed=0):
+    return PatchDataset.draw(
+        StoredRows.of(rows, CPU), windows, n_patches,
+        dtype=torch.float64, generator=torch.Generator().manual_seed(seed),
+    )  # fmt: skip
+
+
+def unit_by_loops(windows, rows):
+    """Unit patches of all images that are not blank."""
+    patches = np.concatenate([patches_by_loops(windows, row) for row in rows]).astype(float)
+    if windows.center:
+        patches -= patches.mean(1, keepdims=True)
+    norm = np.linalg.norm(patches, axis=1)
+    return patches[norm > 1e-9] / norm[norm > 1e-9, None]
+
+
+@pytest.fixture(params=CASES)
+def windows(request):
+    return CASES[request.param]
+
+
+def test_cut_takes_the_pixels_that_loops_take(windows):
+    rows = images(windows)
+    cut = windows.cut(torch.from_numpy(rows)).numpy()
+    assert np.array_equal(cut, [patches_by_loops(windows, row) for row in rows])
+
+
+def test_blend_undoes_cut_where_patches_lie(windows):
+    rows = torch.from_numpy(images(windows)).double()
+    covered = torch.zeros(windows.n_pixels, dtype=torch.bool)
+    covered[windows.pixels()] = True
+    expected = torch.where(covered, rows, 0.0)
+    torch.testing.assert_close(windows.blend(windows.cut(rows)), expected, rtol=1e-12, atol=0)
+
+
+def test_a_pass_takes_every_patch_that_is_not_blank_once(windows):
+    rows = images(windows)
+    expected = unit_by_loops(windows, rows)
+    patches = dataset(windows, rows)
+    assert patches.n_rows == len(expected)
+    assert len(expected) < windows.n_places * 5 or not windows.center
+    in_order = torch.cat([batch.x for batch in patches.batches(3)]).numpy()
+    np.testing.assert_allclose(in_order, expected, rtol=0, atol=1e-14)
+    whole = torch.cat([batch.x for batch in patches.batches(None)]).numpy()
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-14)
+    drawn = list(patches.batches(3, generator=torch.Generator().manual_seed(1)))
+    mixed = torch.cat([batch.x for batch in drawn]).numpy()
+    assert not np.allclose(mixed, expected)
+    order = [np.lexsort(np.round(table, 9).T) for table in (mixed, expected)]
+    np.testing.assert_allclose(mixed[order[0]], expected[order[1]], rtol=0, atol=1e-9)
+    assert all(batch.targets.shape == (batch.n_rows, 1) for batch in drawn)
+
+
+def test_parts_of_a_data_set_are_its_rows(windows):
+    patches = dataset(windows, images(windows))
+    n = patches.n_rows
+    fitted, held = patches.split(0.25, generator=torch.Generator().manual_seed(0))
+    rows = next(patches.batches(n)).x
+    both = torch.cat([next(part.batches(n)).x for part in (fitted, held)])
+    assert torch.equal(*(table.unique(dim=0) for table in (both, rows)))
+    assert (fitted.n_rows + held.n_rows, held.n_rows) == (n, n // 4)
+    some = patches.sample(3, generator=torch.Generator().manual_seed(0))
+    assert all(bool((rows == x).all(1).any()) for x in some.x)
+    assert torch.equal(patches.sample(n + 1, generator=torch.Generator()).x, rows)
+    assert torch.equal(patches.label_mass(), torch.zeros(1, dtype=torch.float64))
+
+
+def test_some_patches_drawn_at_random():
+    windows = CASES["gray"]
+    rows = images(windows, n=29)
+    everything = {tuple(np.round(x, 9)) for x in unit_by_loops(windows, rows)}
+    one, same, other = (dataset(windows, rows, 31, seed) for seed in (0, 0, 1))
+    assert one.n_rows == 31
+    x = next(one.batches(None)).x
+    assert {tuple(np.round(row, 9)) for row in x.numpy()} <= everything
+    assert torch.equal(x, next(same.batches(None)).x)
+    assert not torch.equal(x, next(other.batches(None)).x)
