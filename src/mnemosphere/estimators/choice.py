@@ -47,6 +47,7 @@ from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture, Votes
+from mnemosphere.rows import odds
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import few_labels, stacked
 from mnemosphere.training.adam import Adam
@@ -239,6 +240,11 @@ class Sample:
         weight = None if self.weight is None else self.weight[index]
         return replace(self, rows=self.rows.take(index), targets=self.targets[index], weight=weight)
 
+    def cross_fitted(self, other: StoredRows) -> tuple[Self, StoredRows]:
+        """The sample and other rows with log-odds in place of levels, learned from the sample."""
+        rows, counts = odds.cross_fitted(self.rows, label_shares(self.targets), self.weight)
+        return replace(self, rows=rows), odds.with_odds(other, counts)
+
     def on_sphere(self, normalizer: Normalizer) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""
         x, lost = on_sphere(self.rows, normalizer, self.dtype)
@@ -358,7 +364,11 @@ def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Spli
     for k in range(number):
         rolled = known.roll(-k * n_held)
         fitted = torch.cat([rolled[n_held : n_held + n_fitted], unknown]).sort().values
-        found.append(Split(sample.take(fitted), sample.take(rolled[:n_held]), k))
+        own, held = sample.take(fitted), sample.take(rolled[:n_held])
+        if sample.rows.levels:
+            own, rows = own.cross_fitted(held.rows)
+            held = replace(held, rows=rows)
+        found.append(Split(own, held, k))
     return found
 
 
@@ -476,7 +486,9 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     settings.check(sample)
     n_memories, noise, objectives = settings.n_memories, settings.adam.noise, settings.objectives
     n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
-    kinds = [settings.normalize] if settings.normalize != "auto" else usable(sample)
+    kinds = [settings.normalize]
+    if settings.normalize == "auto":
+        kinds = usable(sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample)
     held = min(max(1, n_labeled // FOLDS), HELD)
     number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
     whole = min(n_labeled - held, MOST_ROWS)

@@ -83,6 +83,8 @@ def prepare(
         candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows
         chosen = replace(chosen, candidate=candidate)
     sample = Sample(stored, targets, weight, dtype)
+    if stored.levels:
+        sample, given = sample.cross_fitted(given)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
     return Prepared(*place(candidate.normalize, sample, given, given_weight), chosen)

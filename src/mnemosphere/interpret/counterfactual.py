@@ -361,9 +361,8 @@ def _switches(columns: Encoding) -> list[tuple[slice, Tensor]]:
     found = []
     for column, place in columns.places():
         if column.kind in _SWITCHED:
-            pair = column.width == 1
-            values = torch.tensor([[0.0], [1.0]]) if pair else torch.eye(column.width)
-            found.append((place, values.double()))
+            values = column.table[:-1] if column.levels else np.array([[0.0], [1.0]])
+            found.append((place, torch.from_numpy(values)))
     return found
 
 

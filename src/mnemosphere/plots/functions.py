@@ -121,8 +121,8 @@ def feature_curves(
             found.append((knots[first, own], curves[:, first, own], mass[first, own]))
             continue
         # One number of a category is 1, the others are 0.
-        low, high = curves[:, line.place, 0], curves[:, line.place, -1]
-        share = 1 - mass[line.place, 0]
+        low, high = curves[:, line.indicators, 0], curves[:, line.indicators, -1]
+        share = 1 - mass[line.indicators, 0]
         at = np.arange(len(line.categories))
         found.append((at, low.sum(1, keepdims=True) + high - low, share / share.sum()))
     return found
