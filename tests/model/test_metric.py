@@ -59,7 +59,7 @@ def test_whitening_does_not_depend_on_a_rotation_of_the_features():
     seen = []
     for rows in (z, z @ q.T):
         batch = Batch(standard_rows(rows), targets)
-        x = metric.apply(metric.start(batch, shrinkage=0.3), batch).x
+        x = sphere.project(batch.x @ metric.start(batch, shrinkage=0.3).T)
         seen.append(x @ x.T)
     torch.testing.assert_close(*seen, rtol=0, atol=1e-9)
 

@@ -37,10 +37,10 @@ def prepared(x, y, kind):
     rows, targets, weight = merge_copies(rows, targets, None)
     normalizer = Normalizer.fit(kind, rows)
     unit, _ = on_sphere(rows, normalizer, torch.float32)
-    batch = Batch(unit, targets)
     if kind == "whitened":
-        batch = metric.apply(metric.start(batch, 0.5), batch)
-    return batch
+        normalizer = normalizer.with_metric(metric.start(Batch(unit, targets), 0.5))
+        unit, _ = on_sphere(rows, normalizer, torch.float32)
+    return Batch(unit, targets)
 
 def clustered(x, kind):
     mn.DAMClusterer(

@@ -57,7 +57,9 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["Candidate", "Choice", "Geometry", "Sample", "SearchTable", "Settings", "choose"]
+__all__ = [
+    "Candidate", "Choice", "Sample", "SearchTable", "Settings", "choose", "fit_geometry",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
@@ -246,27 +248,13 @@ class Sample:
         return Batch(x, self.targets.to(self.dtype), weight), lost
 
 
-class Geometry(NamedTuple):
-    """How rows are put on the sphere, learned from rows."""
-
-    normalizer: Normalizer
-    metric: Tensor | None
-
-    @classmethod
-    def fit(cls, kind: str, rows: Sample) -> tuple[Self, Batch, Tensor]:
-        """(the geometry, the rows as it puts them on the sphere, which have no direction)."""
-        normalizer = Normalizer.fit(kind, rows.rows, rows.weight)
-        batch, lost = rows.on_sphere(normalizer)
-        if kind != "whitened":
-            return cls(normalizer, None), batch, lost
-        known = batch.take(~lost) if bool(lost.any()) else batch
-        found = metric.start(known, SHRINKAGE)
-        return cls(normalizer, found), metric.apply(found, batch), lost
-
-    def place(self, rows: Sample) -> tuple[Batch, Tensor]:
-        """(other rows in this geometry, which have no direction)."""
-        batch, lost = rows.on_sphere(self.normalizer)
-        return batch if self.metric is None else metric.apply(self.metric, batch), lost
+def fit_geometry(kind: str, sample: Sample) -> Normalizer:
+    """How rows are put on the sphere, learned from these."""
+    normalizer = Normalizer.fit(kind, sample.rows, sample.weight)
+    if kind != "whitened":
+        return normalizer
+    batch, lost = replace(sample, dtype=torch.float64).on_sphere(normalizer)
+    return normalizer.with_metric(metric.start(batch.take(~lost), SHRINKAGE))
 
 
 @dataclass(frozen=True)
@@ -328,8 +316,9 @@ class Split:
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
         """(fitted rows, held-out rows with a direction, which of those held out these are)."""
         if kind not in self.placed:
-            geometry, fitted, lost = Geometry.fit(kind, self.fitted)
-            held, without = geometry.place(self.held)
+            normalizer = fit_geometry(kind, self.fitted)
+            fitted, lost = self.fitted.on_sphere(normalizer)
+            held, without = self.held.on_sphere(normalizer)
             some = (~without).nonzero()[:, 0]
             fitted = fitted.take(~lost) if bool(lost.any()) else fitted
             self.placed[kind] = fitted, held.take(some), some

@@ -18,7 +18,7 @@ from torch import Tensor
 from mnemosphere.base.files import checksum
 from mnemosphere.base.machine import check_memory, pick_device
 from mnemosphere.base.schema import warn_user
-from mnemosphere.estimators.choice import SOLVERS, Geometry, Sample
+from mnemosphere.estimators.choice import SOLVERS, Sample, fit_geometry
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
 from mnemosphere.fitted.checks import check_model
@@ -151,14 +151,12 @@ def place(
 
     given, weight: the rows of X that the sample was made of, which a warning names.
     """
-    geometry, rows, lost = Geometry.fit(kind, sample)
-    normalizer = geometry.normalizer
+    normalizer = fit_geometry(kind, sample)
+    rows, lost = sample.on_sphere(normalizer)
     normalizer.check_some_left(lost)
     if bool(lost.any()):
         warn_set_aside(normalizer, given, weight)
         rows = rows.take(~lost)
-    if geometry.metric is not None:
-        normalizer = normalizer.with_metric(geometry.metric)
     return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight), normalizer
 
 

@@ -5,29 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.gaps import fill_neutrally
-from mnemosphere.numerics import sphere
 
-__all__ = ["MAX_RANK", "apply", "start"]
+__all__ = ["MAX_RANK", "start"]
 
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
-# Numbers of rows that are seen through a metric at a time.
-_AT_ONCE, _ON_GPU = 1 << 20, 1 << 24
-
-
-def apply(metric: Tensor, batch: Batch) -> Batch:
-    """The rows as the metric sees them, Ax/‖Ax‖, found in its precision, a few at a time."""
-    x = batch.x.new_empty(batch.n_rows, metric.shape[0])
-    step = max(1, (_ON_GPU if on_gpu(batch.x) else _AT_ONCE) // batch.x.shape[1])
-    for first in range(0, batch.n_rows, step):
-        part = batch.x[first : first + step]
-        part = fill_neutrally(part) if batch.has_gaps else part
-        x[first : first + step] = sphere.project(part.to(metric.dtype) @ metric.T)
-    return Batch(x, batch.targets, batch.sample_weight)
 
 
 def start(batch: Batch, shrinkage: float) -> Tensor:
