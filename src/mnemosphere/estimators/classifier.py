@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from mnemosphere import interpret
-from mnemosphere.base.schema import warn_user
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.choice import SOLVERS, Settings
 from mnemosphere.estimators.class_training import prepare, train

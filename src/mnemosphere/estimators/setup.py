@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mnemosphere.base.files import checksum
 from mnemosphere.base.machine import check_memory, pick_device
-from mnemosphere.base.schema import warn_user
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.choice import SOLVERS, Sample
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain

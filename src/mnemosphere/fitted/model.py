@@ -24,7 +24,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.schema import Array, Range
+from mnemosphere.base.limits import Range
+from mnemosphere.base.schema import Array
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.model import kernel, objectives, retrieval

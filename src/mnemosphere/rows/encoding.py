@@ -24,8 +24,9 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemosphere.base.limits import Range
 from mnemosphere.base.machine import need
-from mnemosphere.base.schema import Range, warn_user
+from mnemosphere.base.warnings import warn_user
 
 _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out")
 _FORMATS = ("", "decimal comma", "day first", "month first", "year first")

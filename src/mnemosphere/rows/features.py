@@ -14,7 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor, int64, sparse_csr, strided
 
-from mnemosphere.base.schema import Array, Range, warn_user
+from mnemosphere.base.limits import Range
+from mnemosphere.base.schema import Array
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.encoding import Encoding, collected, is_float, is_frame, rounded, written
 from mnemosphere.rows.stored import StoredRows, as_given
 from mnemosphere.rows.streams import Streamed

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mnemosphere.base.files import checksum
-from mnemosphere.base.schema import warn_user
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.geometry import AsIs, Geometry
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.gpu import on_gpu
