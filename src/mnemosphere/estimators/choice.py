@@ -250,7 +250,7 @@ class Sample:
 
     def geometry(self, kind: str) -> Geometry:
         """How rows are put on the sphere, learned from these."""
-        return Geometry.kinds[kind].fit(self.rows, self.targets, self.weight)
+        return Geometry.learn(kind, self.rows, self.targets, self.weight)
 
     def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""

@@ -24,7 +24,6 @@ from mnemosphere.estimators.setup import (
     place,
     precision_of,
 )
-from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.class_reading import (
     MEAN_OF,
@@ -64,8 +63,6 @@ def prepare(
 
     chosen: what was settled on other rows.
     """
-    if (kind := settings.normalize) != "auto":
-        Geometry.kinds[kind].check_columns(given.n_features)
     # The search takes copies for what they are: rows that come again.
     each = in_order(given, targets, given_weight)
     stored, targets, weight = merge_copies(given, targets, given_weight)

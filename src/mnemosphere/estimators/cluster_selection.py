@@ -159,7 +159,7 @@ def _usable(rows: StoredRows, mass: Tensor) -> list[str]:
 
 def _placed(rows: StoredRows, mass: Tensor, kind: str, n_rows: int) -> Batch:
     """The first n_rows on the sphere; single precision: what decides is how many change sides."""
-    x, lost = on_sphere(rows, Geometry.kinds[kind].fit(rows, None, mass), torch.float32)
+    x, lost = on_sphere(rows, Geometry.learn(kind, rows, None, mass), torch.float32)
     kept = (~lost).nonzero()[:n_rows, 0]
     return Batch(fill_neutrally(x[kept]), x.new_zeros(len(kept), 1), mass[kept].float())
 

@@ -27,7 +27,6 @@ from mnemosphere.estimators.setup import (
     precision_of,
     solver_of,
 )
-from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.initialize import Start
@@ -67,8 +66,6 @@ def prepare(
     progress: Progress,
 ) -> Prepared[Clusters]:  # fmt: skip
     """Settle everything that is "auto", and put the distinct rows on the sphere."""
-    if (kind := settings["normalize"]) != "auto":
-        Geometry.kinds[kind].check_columns(given.n_features)
     labels = torch.zeros(given.n_rows, 1, dtype=torch.float64, device=given.device)
     stored, labels, weight = merge_copies(given, labels, given_weight)
     n_rows, is_auto = stored.n_rows, settings["n_memories"] == "auto"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Geometry, lengths, occurs
-from mnemosphere.geometry.graph import Graph
+from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.rows.stored import largest
@@ -31,6 +31,7 @@ class Standard(Geometry):
     name: ClassVar[str] = "standard"
     needs_all_rows: ClassVar[bool] = True
     keeps_sparse: ClassVar[bool] = True
+    scales_gaps: ClassVar[bool] = True
     appended: ClassVar[int] = 1
 
     mean: Annotated[Tensor, Array("N")]
@@ -67,7 +68,7 @@ class Standard(Geometry):
         unit = x.with_values(z / norm[x.row], 1 / norm, v)
         return unit, torch.zeros_like(norm, dtype=torch.bool)
 
-    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor | None:
+    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         """The unknown part of m features has the norm √m, since features have variance 1."""
         return 1 / (1 + gaps.sum(1) * unit[:, -1].square() / x.shape[1])
 
@@ -108,17 +109,16 @@ class Standard(Geometry):
         across = lengths(v) * angle.clamp_max(math.pi / 2).sin()
         return torch.where(angle <= tilt, across, beyond)
 
-    def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
+    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """Standard units, 0 where unknown, and √N."""
         mean = g.stored(self.mean)
-        z = g("Div", g("Sub", g("Where", unknown, mean, x), mean), g.stored(self.scale))
-        return g("Pad", z, [0, 0, 0, 1], float(n_features) ** 0.5)
+        x = g("Where", rows.unknown, mean, rows.x)
+        z = g("Div", g("Sub", x, mean), g.stored(self.scale))
+        return g("Pad", z, [0, 0, 0, 1], float(rows.n) ** 0.5)
 
-    def _onnx_share(
-        self, g: Graph, unit: str, unknown: str, count: str, length: str, n_features: int
-    ) -> str | None:
-        last = g("Slice", unit, [n_features], [n_features + 1], [1])
-        left = g("Mul", g("Mul", last, last), g("Div", count, float(n_features)))
+    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
+        last = g("Slice", unit, [rows.n], [rows.n + 1], [1])
+        left = g("Mul", g("Mul", last, last), g("Div", rows.missing, float(rows.n)))
         return g("Div", 1.0, g("Add", 1.0, left))
 
 
