@@ -47,7 +47,31 @@ class Standard(Geometry):
         What is not known (NaN) counts as the mean of its feature, so that the known part of a row
         is about as long as a whole row would be.
         """
-        return cls(*_mean_and_scale(rows, weight, sums))
+        weight = None if weight is None else weight.double().to(rows.device)
+        n = rows.n_features
+        peak, mean, square = (
+            torch.zeros(n, dtype=torch.float64, device=rows.device) for _ in range(3)
+        )
+        total = torch.zeros_like(peak)
+        for part, x in rows.chunks():
+            peak = torch.maximum(peak, largest(x))
+            total += _counts(x, None if weight is None else weight[part])
+        whole = torch.as_tensor(rows.n_rows if weight is None else weight.sum()).to(total)
+        peak, (total, whole) = sums.largest(peak), sums.sum(total, whole)
+        total.clamp_min_(torch.finfo(total.dtype).tiny)  # of a feature that no row has
+        # In units of the power of two below the largest number: squares stay finite.
+        unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
+        unit = torch.where(peak > 0, unit, 1.0)
+        for part, x in rows.chunks():
+            mean += _sums(x, unit, None if weight is None else weight[part]) / total
+        (mean,) = sums.sum(mean)
+        for part, x in rows.chunks():
+            each = None if weight is None else weight[part]
+            square += _squares(x, unit, mean, each) / whole
+        scale = sums.sum(square)[0].sqrt()
+        # A constant feature tells nothing: any scale does.
+        scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
+        return cls(mean * unit, torch.where(scale > 0, scale, unit))
 
     def coordinates(self, x: Tensor) -> Tensor:
         """Standard units, and √N."""
@@ -120,33 +144,6 @@ class Standard(Geometry):
         last = g("Slice", unit, [rows.n], [rows.n + 1], [1])
         left = g("Mul", g("Mul", last, last), g("Div", rows.missing, float(rows.n)))
         return g("Div", 1.0, g("Add", 1.0, left))
-
-
-def _mean_and_scale(rows: Chunks, weight: Tensor | None, sums: Sums) -> tuple[Tensor, Tensor]:
-    """Means (N,) and standard deviations (N,) of features, any number for a constant one."""
-    weight = None if weight is None else weight.double().to(rows.device)
-    n = rows.n_features
-    peak, mean, square = (torch.zeros(n, dtype=torch.float64, device=rows.device) for _ in range(3))
-    total = torch.zeros_like(peak)
-    for part, x in rows.chunks():
-        peak = torch.maximum(peak, largest(x))
-        total += _counts(x, None if weight is None else weight[part])
-    whole = torch.as_tensor(rows.n_rows if weight is None else weight.sum()).to(total)
-    peak, (total, whole) = sums.largest(peak), sums.sum(total, whole)
-    total.clamp_min_(torch.finfo(total.dtype).tiny)  # of a feature that no row has
-    # In units of the power of two below the largest number: squares stay finite.
-    unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
-    unit = torch.where(peak > 0, unit, 1.0)
-    for part, x in rows.chunks():
-        mean += _sums(x, unit, None if weight is None else weight[part]) / total
-    (mean,) = sums.sum(mean)
-    for part, x in rows.chunks():
-        each = None if weight is None else weight[part]
-        square += _squares(x, unit, mean, each) / whole
-    scale = sums.sum(square)[0].sqrt()
-    # A constant feature tells nothing: any scale does.
-    scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
-    return mean * unit, torch.where(scale > 0, scale, unit)
 
 
 def _counts(x: Tensor, weight: Tensor | None) -> Tensor:
