@@ -336,7 +336,7 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     return with_weights(
         thin, votes.w[kept], rows_of(votes.p, kept), density.w[rows], rows_of(density.p, rows),
         kept=kept,
-    ).replace(exemplars=behind)
+    ).replace(exemplars=behind)  # fmt: skip
 
 
 def _of_others(p: Tensor, column: int) -> Tensor:
