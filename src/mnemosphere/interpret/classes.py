@@ -340,7 +340,7 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
         density.w[rows],
         rows_of(density.p, rows),
         kept=kept,
-    ).replace(exemplars=behind)
+    ).replace(exemplars=behind)  # fmt: skip
 
 
 def _of_others(p: Tensor, column: int) -> Tensor:
