@@ -268,6 +268,7 @@ def show(terminal: Terminal, model: Any, content: dict[str, Any], wrote: str) ->
             "accuracy": f"{content['accuracy']:.2%} of {content['rows']} {content['measured_on']}",
             "log-loss": cell(content["log_loss"]),
         }
+        | report.ranks(content)
     )
     report.remark(terminal, model, content)
     terminal.prose("", wrote)
