@@ -53,6 +53,7 @@ def test_attributes_are_those_of_the_model(model, iris):
 def test_calls_leave_the_model_as_it_was(model, iris):
     """Also what goes on from it: a stream, a calibration."""
     x, y = iris
+    threshold = model.novelty_threshold_
     before = {name: t.clone() for name, t in model.model_.density.to_tensors().items()}
     copies = [copy.copy(model) for _ in range(3)]
     copies[0].partial_fit(x[:60], y[:60]).partial_fit(x[60:], y[60:])
@@ -64,7 +65,7 @@ def test_calls_leave_the_model_as_it_was(model, iris):
     assert all(
         torch.equal(t, before[name]) for name, t in model.model_.density.to_tensors().items()
     )
-    assert model.novelty_threshold_ is None
+    assert model.novelty_threshold_ == threshold != copies[1].novelty_threshold_
     assert not np.array_equal(copies[0].predict_proba(x), model.predict_proba(x))
 
 

@@ -157,7 +157,7 @@ def test_the_rate_of_each_predicted_class(clf):
     best, rejected = model.predict(X[held]), np.equal(answers, None)
     shares = [rejected[best == name].mean() for name in model.classes_]
     assert max(shares) <= rate  # ⌊0.1·(n+1)⌋ − 1 of n
-    alike = interpret.is_rejected(model.model_, X[held], rate)
+    alike = interpret.rejections(model.model_, X[held], rate).rejected
     assert np.std(shares) < np.std([alike[best == k].mean() for k in model.classes_])
     # Classes with few rows have the threshold of all.
     few = model.predict_or_reject(X[held], 0.01, per_class=True)

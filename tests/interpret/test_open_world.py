@@ -54,7 +54,7 @@ def draws(digits):
 
 @pytest.mark.parametrize("rate", [0.02, 0.1, 0.3])
 def test_the_rejection_rate_is_the_promised_one_over_40_draws(draws, rate):
-    count = sum(interpret.is_rejected(model, X[rows], rate).sum() for model, rows in draws)
+    count = sum(interpret.rejections(model, X[rows], rate).rejected.sum() for model, rows in draws)
     assert binomtest(int(count), 40 * 60, rate).pvalue > 0.01
 
 
@@ -91,9 +91,12 @@ def test_a_row_without_direction_is_rejected_and_stays_so_in_a_file(digits, tmp_
     assert model.predict_or_reject(np.zeros((1, 64)), 0.02)[0] is None
     model.save(tmp_path / "m.safetensors")
     loaded = mn.load(tmp_path / "m.safetensors")
-    for name in ("scale", "novelty", "rejection", "label"):
+    for name in ("novelty", "rejection", "label"):
         one, two = (getattr(m.model_.calibration, name) for m in (model, loaded))
         np.testing.assert_array_equal(one, two)
+    one, two = (m.model_.calibration.tails for m in (model, loaded))
+    assert np.array_equal(one.knots, two.knots)
+    assert (one.level, *one.mean) == (two.level, *two.mean)
     assert np.array_equal(model.predict_or_reject(X), loaded.predict_or_reject(X))
 
 

@@ -233,7 +233,7 @@ OF_CLASSIFIER = {
     "predict_log_proba": lambda e, m, x, _: e.predict_log_proba(x),
     "predict_or_reject": lambda e, m, x, _: e.predict_or_reject(x, 0.1),
     "predict_set": lambda e, m, x, _: [len(s) for s in listed(e.predict_set(x))],
-    "interpret.is_rejected": lambda e, m, x, _: interpret.is_rejected(m, x, 0.1),
+    "interpret.rejections": lambda e, m, x, _: interpret.rejections(m, x, 0.1).rejected,
     "interpret.rejection_score": lambda e, m, x, _: interpret.rejection_score(m, x),
 }
 OF_CLUSTERER = {

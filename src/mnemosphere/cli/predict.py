@@ -77,7 +77,8 @@ def _predictions(
     # Novelty and rejection are about the rows that were trained on, whatever classes are expected.
     threshold = interpret.rejection.novelty_threshold(first)
     if reject is not None:
-        found = np.where(interpret.is_rejected(first, rows.x, reject), None, found.astype(object))
+        told = interpret.rejections(first, rows.x, reject)
+        found = np.where(told.rejected, None, found.astype(object))
     columns: dict[str, Any] = {rows.kind: rows.names}
     columns |= {rows.text: rows.texts} if rows.text else {}
     columns["prediction"] = found

@@ -313,8 +313,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         With labels, a classifier also gets the `temperature_` with the least log-loss of their classes.
         With n rows, a new row of their kind is rejected with probability at most `rate`, and without
-        repeated rows at least `rate` − 1/(n+1). That holds on average over draws of X. Training and
-        every edit of the votes drop the calibration.
+        repeated rows at least `rate` − 1/(n+1). That holds on average over draws of X. Without this
+        call, rates and coverages are those of rows that the fit held out, and about right.
 
         Parameters
         ----------

@@ -44,9 +44,10 @@ from mnemosphere.model.class_reading import (
     tempered_losses,
 )
 from mnemosphere.model.initialize import Start
+from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.model.votes import Mixture, Votes
+from mnemosphere.model.votes import Votes
 from mnemosphere.rows import odds
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import few_labels, stacked
@@ -202,6 +203,8 @@ class Choice:
     candidate: Candidate
     expected: Evaluation | None = None  # None if nothing was evaluated
     trials: SearchTable = field(default_factory=SearchTable)
+    # rows, and the log of the votes for each class (n, C+1) of models that have not seen them
+    held: tuple[Sample, Tensor] | None = None
 
     @property
     def temperature(self) -> float:
@@ -259,12 +262,21 @@ class Sample:
         return Batch(x, self.targets.to(self.dtype), weight), lost
 
 
+class Fold(NamedTuple):
+    """Held-out rows with a direction, and votes that have not seen them."""
+
+    number: Tensor
+    placed: Batch  # as these votes read them
+    votes: Votes
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Log-losses of one candidate on held-out rows."""
 
     losses: Floats  # (rows, temperatures)
     weight: Floats  # (rows,)
+    folds: tuple[Fold, ...] = ()
 
     @cached_property
     def _means(self) -> Floats:
@@ -292,6 +304,14 @@ class Evaluation:
         """That of the classes."""
         return posterior_temperature(self.losses, self.weight)
 
+    def held_out(self) -> tuple[Tensor, Tensor]:
+        """(numbers of the held-out rows, the log of the votes for each class of models that have not seen them)."""
+        said = []
+        for own in self.folds:
+            votes = own.votes.at(self.temperature).precise
+            said.append(log_joint(votes, own.placed.x.to(votes.w.dtype)))
+        return torch.cat([own.number for own in self.folds]), torch.cat(said)
+
     def exceeds(self, other: Evaluation) -> bool:
         """Whether it is worse by more than half a standard error of the difference, row by row."""
         mean, error = _mean_and_error(self.own - other.own, self.weight)
@@ -311,6 +331,7 @@ class Split:
 
     fitted: Sample
     held: Sample
+    number: Tensor  # of the rows that are held out, among all
     seed: int
     placed: dict[str, tuple[Batch, Batch, Tensor]] = field(default_factory=dict)
     starts: dict[tuple[object, ...], Start] = field(default_factory=dict)
@@ -349,11 +370,12 @@ def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Spli
     for k in range(number):
         rolled = known.roll(-k * n_held)
         fitted = torch.cat([rolled[n_held : n_held + n_fitted], unknown]).sort().values
-        own, held = sample.take(fitted), sample.take(rolled[:n_held])
+        at = rolled[:n_held]
+        own, held = sample.take(fitted), sample.take(at)
         if sample.rows.levels:
             own, rows = own.cross_fitted(held.rows)
             held = replace(held, rows=rows)
-        found.append(Split(own, held, k))
+        found.append(Split(own, held, at, k))
     return found
 
 
@@ -530,7 +552,8 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     spread = [own for own in ranked[0] if own.unlabeled and not found[own].exceeds(found[best])]
     best = spread[0] if spread else best
     table = [*(trials.table(best) if last is not trials else ()), *last.table(best)]
-    return Choice(best, found[best], SearchTable(table))
+    held_rows, said = found[best].held_out()
+    return Choice(best, found[best], SearchTable(table), (sample.take(held_rows), said))
 
 
 def _alone(
@@ -547,6 +570,8 @@ class _Trial(NamedTuple):
 
     losses: Floats  # (held-out rows, temperatures), to be filled in
     directed: NDArray[np.int64]  # the held-out rows that have a direction
+    folds: list[Fold]  # likewise
+    number: Tensor  # of those rows, among all
     candidate: Candidate
     params: Parameters
     fitted: Batch
@@ -563,6 +588,7 @@ def evaluate(
     """
     trials: list[_Trial] = []
     losses: list[list[Floats]] = []
+    folds: list[list[Fold]] = [[] for _ in candidates]
     varsigma: dict[Candidate, float] = {}  # of joint candidates, the same in all splits
     for part in parts:
         prior = part.fitted.targets[:, :-1].sum(0)
@@ -570,7 +596,7 @@ def evaluate(
         # Rows without direction are predicted by the class frequencies.
         plain = np.tile(chance.double().cpu().numpy()[:, None], (1, len(LOG_T)))
         losses.append([plain.copy() for _ in candidates])
-        for candidate, loss in zip(candidates, losses[-1], strict=True):
+        for candidate, loss, into in zip(candidates, losses[-1], folds, strict=True):
             fitted, held, some = part.place(candidate.normalize)
             if not candidate.unlabeled and not bool(part.fitted.labeled.all()):
                 fitted = fitted.take(fitted.targets.sum(1) > 0)
@@ -578,11 +604,15 @@ def evaluate(
                 given = varsigma.get(candidate, settings.varsigma)
                 params = _begin(candidate, fitted, part.start(candidate, fitted), settings, given)
                 varsigma[candidate] = params.varsigma
-                trials.append(_Trial(loss, some.cpu().numpy(), candidate, params, fitted, held))
+                number = part.number[some]
+                trials.append(
+                    _Trial(loss, some.cpu().numpy(), into, number, candidate, params, fitted, held)
+                )
     done = 0
     for group in _groups(trials):
-        for trial, loss in zip(group, _held_out_losses(group, settings), strict=True):
+        for trial, (loss, votes) in zip(group, _held_out_losses(group, settings), strict=True):
             trial.losses[trial.directed] = loss
+            trial.folds.append(Fold(trial.number, trial.held, votes))
         done += len(group)
         show(done, len(trials))
     weights = [
@@ -592,7 +622,7 @@ def evaluate(
     ]  # fmt: skip
     weight = np.concatenate(weights)
     return [
-        Evaluation(np.concatenate([own[k] for own in losses]), weight)
+        Evaluation(np.concatenate([own[k] for own in losses]), weight, tuple(folds[k]))
         for k in range(len(candidates))
     ]
 
@@ -625,8 +655,8 @@ def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
     return found
 
 
-def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[Floats]:
-    """Train a group of trials and evaluate them: (held-out rows, temperatures) of each."""
+def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[tuple[Floats, Votes]]:
+    """Train a group of trials and evaluate them: losses (held-out rows, temperatures), and votes."""
     order = sorted(range(len(group)), key=lambda k: -group[k].candidate.noise)
     some = [group[k] for k in order]
     if len(group) == 1:
@@ -635,15 +665,15 @@ def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[Floats
         params = Parameters.stack([trial.params for trial in some])
         rows = Batch.stack([trial.fitted for trial in some])
         held = Batch.stack([trial.held for trial in some])
-    losses = tempered_losses(_train(params, rows, some, settings), held)
+    votes = _train(params, rows, some, settings)
+    losses = tempered_losses(votes, held)
     several = losses.reshape(len(group), *losses.shape[-2:])
-    return [several[order.index(k)] for k in range(len(group))]
+    alone = [votes] if len(group) == 1 else votes.unstacked()
+    return [(several[order.index(k)], alone[order.index(k)]) for k in range(len(group))]
 
 
-def _train(
-    params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: Settings
-) -> Mixture:
-    """Parameters, or votes, from which classes are read, of one trial or of several stacked."""
+def _train(params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: Settings) -> Votes:
+    """Votes of one trial, or of several stacked."""
     first, n_rows = trials[0].candidate, rows.x.shape[-2]
     learn_beta, generator = settings.beta is None, torch.Generator().manual_seed(0)
     frequencies = label_frequencies(rows.label_mass(), settings.smoothing)
@@ -656,7 +686,8 @@ def _train(
             noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
         )  # fmt: skip
         p = net_class_weights(params, 0.0, frequencies)
-        return Votes.of(params, p, share=mean_shares(params, p, rows, frequencies))
+        share = mean_shares(params, p, rows, frequencies)
+        return Votes.of(params, p, prior=frequencies, share=share)
     if first.unlabeled:  # the weights of memories are held, as in the training of the model
         data = ArrayDataset(rows)
         settled = few_labels.settle(params, data, learn_beta=learn_beta, generator=generator)
@@ -667,4 +698,4 @@ def _train(
         params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=EXACT_STEPS)
         counts = params.p * n_rows
     p = net_class_weights(params, settings.smoothing, frequencies, counts)
-    return params.replace(p=p)
+    return Votes.of(params, p, prior=frequencies)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.estimators import choice
+from mnemosphere.estimators import choice, held_out
 from mnemosphere.estimators.choice import Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
@@ -25,6 +25,7 @@ from mnemosphere.estimators.setup import (
     precision_of,
 )
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     MEAN_OF,
     best_temperature,
@@ -82,6 +83,10 @@ def prepare(
         chosen = replace(chosen, candidate=candidate)
     sample = Sample(stored, targets, weight, dtype)
     if stored.levels:
+        if chosen.held is not None:
+            held, said = chosen.held
+            held = replace(held, rows=sample.cross_fitted(held.rows)[1])
+            chosen = replace(chosen, held=(held, said))
         sample, given = sample.cross_fitted(given)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
@@ -128,12 +133,24 @@ def train(
     if held is not None and result.status != "interrupted":
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
         temperature = best_temperature([(votes, part) for part in parts])
-    density = params if joint else _density(dataset, generator)
-    return Trained(votes.at(temperature), density, result)
+    votes, density = votes.at(temperature), params
+    most = HELD_OUT_FROM if joint else _ROWS_OF_DENSITY * _MOST_OF_DENSITY
+    rows = dataset.sample(most, generator=generator)
+    if not joint:
+        density = _density(rows, generator)
+    apart = None
+    if held is not None:
+        (found,) = held.batches(HELD_OUT_FROM)
+        apart = held_out.of_others(votes, found)
+    elif prepared.choice.held is not None:
+        sample, said = prepared.choice.held
+        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(prepared.normalizer)
+        found, said = found.take(~lost), said[~lost]
+        apart = held_out.cross_fitted(votes, density, found, said, rows, dataset.n_rows)
+    return Trained(votes, density, result, None if result.status == "interrupted" else apart)
 
 
-def _density(dataset: Dataset, generator: torch.Generator) -> Parameters:
-    """A joint model of some of the rows, ς = 1: what rows look like, and whether one is known."""
-    rows = dataset.sample(_ROWS_OF_DENSITY * _MOST_OF_DENSITY, generator=generator)
+def _density(rows: Batch, generator: torch.Generator) -> Parameters:
+    """A joint model of rows, ς = 1: what they look like, and whether one is known."""
     n_memories = max(1, rows.n_rows // _ROWS_OF_DENSITY)
     return fit_joint(ArrayDataset(rows), n_memories, varsigma=1.0, generator=generator)[0].params

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -48,7 +47,7 @@ from mnemosphere.fitted.model import FittedModel, Floats, like, trained_with
 from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.classes import hide_class
-from mnemosphere.interpret.rejection import novelty_spread, predict_and_reject
+from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model.products import operands
 from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Encoded, encode, row_weights, sample_weights
@@ -162,7 +161,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     temperature_ : float
         Trained slope of the votes over theirs, found on held-out rows; `calibrate` sets another.
     novelty_threshold_ : float or None
-        The novelty score that one held-out row in a hundred exceeds; None before `calibrate`.
+        The novelty score that one held-out row in a hundred exceeds; None if no row could be held out.
     search_ : list of dicts
         Trials of the search; it prints as a table.
     typical_rows_ : ndarray of int of shape (P, 3)
@@ -198,7 +197,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     (12, 'whitened', 'conditional')
     >>> clf.explain(X[:1])[0][0].label  # the memory with the largest share in row 0
     0
-    >>> clf.calibrate(X[1::2], y[1::2]).predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])
+    >>> clf.predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])
     array([0, None], dtype=object)
     """
 
@@ -429,22 +428,22 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """Predict the most probable class of each row, or None if the row is rejected.
 
         A row is rejected if it resembles no memory, is undecided between classes, or has no class far
-        ahead: more than a share `rate` of the rows that `calibrate` was given, or more than `accuracy`
-        allows. With probability `confidence_level` over draws of the labeled rows of `calibrate`, there
-        is an error, or an answer to a new row of their kind is right with probability at least
-        `accuracy`. Rows more like those labeled `OUT_OF_SCOPE` in training than like any class are always
-        rejected; rates and accuracies are about the others.
+        ahead: more than all but a share `rate` of known rows, or more than `accuracy` allows. By the rows
+        that the fit held out, rates and accuracies are about right. By n rows of `calibrate` they are
+        exact: a row of their kind is rejected with probability at most `rate`; with probability
+        `confidence_level` over draws of them there is an error, or an answer to a new row is right with
+        probability at least `accuracy`. Rows more like those labeled `OUT_OF_SCOPE` in training than like
+        any class are always rejected; rates and accuracies are about the others.
 
         Parameters
         ----------
         X : array-like of shape (n, N) or Dataset
             Rows.
         rate : float in (0, 1), default None
-            Share of rows like those of `calibrate` that may be rejected; None: 0.05, or as many as
-            `accuracy` takes.
+            Share of known rows that may be rejected; None: 0.05, or as many as `accuracy` takes.
         accuracy : float in (0, 1), default None
             Share of the answers that must be right, in place of a rate; as many rows are answered as the
-            rows of `calibrate` allow. Rows labeled `OUT_OF_SCOPE` there count as wrong answers.
+            held-out rows allow. Rows labeled `OUT_OF_SCOPE` among them count as wrong answers.
         confidence_level : float in (0, 1), default 0.95
             Probability that the accuracy is kept.
         per_class : bool, default False
@@ -459,7 +458,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            Before `calibrate`, or if its rows are too few for this rate or accuracy.
+            If the model is not calibrated, or by too few rows for this rate or accuracy.
 
         Examples
         --------
@@ -471,12 +470,12 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
 
         def read(model: FittedModel, rows: Any) -> NDArray[Any]:
-            best, rejected = predict_and_reject(
+            found = interpret.rejections(
                 model, rows, rate, accuracy=accuracy, confidence_level=confidence_level,
                 per_class=per_class,
             )  # fmt: skip
-            answer: NDArray[Any] = model.classes[best].astype(object)
-            answer[rejected] = None
+            answer: NDArray[Any] = found.answers.astype(object)
+            answer[found.rejected] = None
             return answer
 
         return self._rowwise(X, read)
@@ -484,8 +483,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[NDArray[Any]]:
         """Predict a set of classes for each row that contains the true one as often as asked.
 
-        Conformal prediction sets: the probability is at least `coverage` for rows like those that
-        `calibrate` was given with labels, on average over draws of them.
+        Conformal prediction sets: the probability is about `coverage` straight after `fit`, and at least
+        that for rows like those that `calibrate` was given with labels, on average over draws of them.
 
         Parameters
         ----------
@@ -502,7 +501,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            Before `calibrate` with labels.
+            If the model is not calibrated, or without labels.
 
         Examples
         --------
@@ -604,8 +603,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def add_class(self, X: ArrayLike, label: object) -> Self:
         """Add a class from a few rows of it, without training.
 
-        Five rows are enough. The other classes keep their memories. Call `calibrate` again before rows are
-        rejected.
+        Five rows are enough. The other classes keep their memories. Rates and accuracies stay about right.
 
         Parameters
         ----------
@@ -829,7 +827,6 @@ def _fitted(settings: Mapping[str, Any], learned: Learned, trained: Trained, X: 
         label_mass=prepared.dataset.label_mass().cpu(),
         objective=prepared.choice.candidate.objective,
     )  # fmt: skip
-    spread = novelty_spread(model, learned.stored)
-    model = model.replace(record=replace(model.record, novelty_spread=spread))
-    known = OUT_OF_SCOPE not in model.classes.tolist()
-    return model if known else sound(hide_class(model, OUT_OF_SCOPE))
+    if OUT_OF_SCOPE in model.classes.tolist():
+        model = sound(hide_class(model, OUT_OF_SCOPE))
+    return renewed(model)

@@ -23,7 +23,7 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
 from mnemosphere.fitted.checks import check_model
 from mnemosphere.fitted.exemplars import find_exemplars, with_texts
-from mnemosphere.fitted.model import FittedModel, Record, trained_with
+from mnemosphere.fitted.model import FittedModel, HeldOut, Record, trained_with
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import warn_set_aside
 from mnemosphere.gpu import on_gpu
@@ -85,6 +85,7 @@ class Trained(NamedTuple):
     votes: Votes  # what decides
     density: Parameters  # of the rows; of the joint likelihood, the parameters that were trained
     result: FitResult
+    held: HeldOut | None = None
 
 
 def learn_features(
@@ -227,7 +228,7 @@ def fitted_model(
     model = sound(FittedModel(
         kind, trained.votes, trained.density, prepared.normalizer, learned.features,
         learned.classes, record=_record(settings, learned, result),
-        lineage=result.lineage, **(trained_with(settings) | more),
+        lineage=result.lineage, held=trained.held, **(trained_with(settings) | more),
     ))  # fmt: skip
     exemplars = find_exemplars(
         model.votes, model.normalizer, learned.stored, learned.weight, prepared.dataset.n_rows

@@ -33,7 +33,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     """Write a fitted model, or a pipeline of a `PatchEncoder` and a model, as an ONNX graph.
 
     The graph takes raw rows, float64 (batch, N), and returns label (batch,), probabilities (batch, C),
-    novelty_score (batch,) and, after `calibrate`, is_novel (batch,). It needs the package onnx.
+    novelty_score (batch,) and, if the model is calibrated, is_novel (batch,). It needs the package onnx.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.interpret.radius import certified_radius
-from mnemosphere.interpret.rejection import is_rejected, novelty_threshold
+from mnemosphere.interpret.rejection import novelty_threshold, rejections
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import Labels
@@ -178,7 +178,7 @@ def _rows(
     inside = 0 if known is None else int(np.isfinite(known.rejection).sum())
     if inside:
         rate = max(_REJECTED, 1 / (inside + 1))
-        rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
+        rejected = rejections(model, StoredRows.of(packed, model.device), rate).reasons
     labels = None
     if y is not None and model.is_classifier:
         labels = y.among(model.classes, unknown=True)[chosen].tolist()

@@ -70,6 +70,12 @@ def _check_parts(model: FittedModel) -> None:
     held = model.calibration
     if held is not None and held.predicted.max(initial=-1) >= n_classes:
         raise ValueError("its held-out rows have classes that it does not know")
+    rows = model.held
+    if rows is not None:
+        if rows.x.shape[1] != votes.n_features or rows.votes.shape[1] != n_classes + 1:
+            raise ValueError("its held-out rows are not of its features and classes")
+        if max(rows.column.tolist(), default=0) > n_classes:
+            raise ValueError("its held-out rows have classes that it does not know")
     added = model.examples
     if added is not None:
         check_model(added.base)

@@ -46,8 +46,8 @@ from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 __all__ = [
-    "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Stream", "as_numpy",
-    "check_whole", "dense_parts", "like", "row_names",
+    "Calibration", "Examples", "Exemplars", "FittedModel", "HeldOut", "Record", "Stream",
+    "Tails", "as_numpy", "check_whole", "dense_parts", "like", "row_names",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
@@ -57,10 +57,57 @@ _DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """Some training rows, and what votes and density would say had they not seen them."""
+
+    x: Annotated[Tensor, Array("n N", "float32", nan=True)]  # unit rows; 0: without direction
+    column: Annotated[Tensor, Array("n", "int64", low=0)]  # of their classes; C: of none
+    votes: Annotated[Tensor, Array("n K", "float32")]  # to be added to the log of votes
+    novelty: Annotated[Tensor, Array("n", "float32")]  # to be added to novelty scores
+    temperature: Annotated[float, Range(_LEAST)]  # at which that is so
+
+    @staticmethod
+    def difference(said: Tensor, own: Tensor) -> Tensor:
+        """What to add to the log of votes (n, C+1), so that classes are as probable as others say."""
+        return (said.double().log_softmax(1) - own.double().log_softmax(1)).nan_to_num(0.0)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return len(self.x)
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What is known of each row."""
+        return self.x, self.column, self.votes, self.novelty
+
+    def take(self, rows: Tensor) -> HeldOut:
+        """Some of them."""
+        x, column, votes, novelty = (part[rows] for part in self.parts)
+        return HeldOut(x, column, votes, novelty, self.temperature)
+
+    def joined(self, others: HeldOut) -> HeldOut:
+        """These and others."""
+        both = zip(self.parts, others.parts, strict=True)
+        x, column, votes, novelty = (torch.cat(two) for two in both)
+        return HeldOut(x, column, votes, novelty, self.temperature)
+
+
+@dataclass(frozen=True)
+class Tails:
+    """How rare reasons for rejection are among known rows."""
+
+    # values that a share of the rows reaches; shares fall evenly in their logarithm, from 1
+    knots: Annotated[Floats, Array("3 K")]
+    level: Annotated[float, Range(0)]  # −log of the share at the last of them
+    mean: Annotated[Floats, Array("3", low=_LEAST)]  # by how much the rows beyond exceed it
+
+
+@dataclass(frozen=True)
 class Calibration:
     """Scores of rows that were not trained on, sorted: rates, coverages, accuracies hold by them."""
 
-    scale: Annotated[Floats, Array("3", low=_LEAST)]  # deviations of the reasons for rejection
+    tails: Tails  # of the reasons for rejection
     novelty: Annotated[Floats, Array("n", wild=True)]  # novelty scores
     rejection: Annotated[Floats, Array("n", wild=True)]  # rejection scores
     label: Annotated[Floats, Array("m")]  # −log P(y|x) of the labels that are known
@@ -70,6 +117,7 @@ class Calibration:
     right: Annotated[NDArray[np.int64], Array("n", "int64", low=-1)]
     outside: Annotated[Floats, Array("k", wild=True)]  # rejection scores of rows out of scope
     temperature: Annotated[float, Range(_LEAST)] = 1.0  # at which the scores were taken
+    fresh: bool = True  # of rows that no part of the model has seen; else cross-fitted
 
     def check(self) -> Self:
         """Raise ValueError unless scores are sorted, and rows right or wrong; return self."""
@@ -144,8 +192,6 @@ class Record:
     status: str = "given"
     converged: bool = False
     search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
-    # standard deviation of novelty scores of training rows
-    novelty_spread: Annotated[float, Range(_LEAST, 1e300)] | None = None
     # (k,) hashes of some training rows, so that they are not taken for held-out ones
     trained_rows: Annotated[NDArray[np.int64], Array("k", "int64")] | None = field(
         default=None, compare=False
@@ -176,6 +222,8 @@ class FittedModel:
         Labels, or numbers of clusters.
     calibration : Calibration or None
         Scores of held-out rows.
+    held : HeldOut or None
+        Training rows by which an edited model is calibrated anew.
     smoothing : float
         ε of the soft labels in training.
     objective : str
@@ -203,7 +251,7 @@ class FittedModel:
     FittedModel: a classifier, converged after 8 passes
       3 classes: 0, 1, 2
       6 memories of 4 features, objective='joint', normalize='standard'
-      temperature 0.888, calibrated for rejection
+      temperature 0.888, calibrated by 60 fresh rows
     """
 
     kind: Literal["classifier", "clusterer"]
@@ -213,6 +261,7 @@ class FittedModel:
     features: Features
     classes: NDArray[Any]
     calibration: Calibration | None = None
+    held: HeldOut | None = None
     smoothing: Annotated[float, Range(0, 1)] = 0.0
     objective: Literal["joint", "conditional"] = "joint"
     learns_beta: bool = True
@@ -227,6 +276,8 @@ class FittedModel:
     def __repr__(self) -> str:
         passes, names = len(self.record.history), map(str, self.classes[:_NAMED].tolist())
         more = ", …" if len(self.classes) > _NAMED else ""
+        found = self.calibration
+        by = "rows held out in the fit" if found is None or not found.fresh else "fresh rows"
         groups = "classes" if self.is_classifier else "clusters"
         return (
             f"FittedModel: a {self.kind}, {self.record.status} after {passes} passes\n"
@@ -234,7 +285,7 @@ class FittedModel:
             f"  {self.n_memories} memories of {self.features.n_columns} features, "
             f"objective={self.objective!r}, normalize={self.normalizer.name!r}\n"
             f"  temperature {self.votes.temperature:.3g}, "
-            f"{'not ' if self.calibration is None else ''}calibrated for rejection"
+            + ("not calibrated" if found is None else f"calibrated by {len(found.novelty)} {by}")
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -277,7 +328,7 @@ class FittedModel:
     def changed(self, votes: Votes, density: Parameters, **kept: Any) -> Self:
         """A copy with other parameters, without all that was found by the old ones but is not kept."""
         gone: dict[str, Any] = dict.fromkeys(
-            ("calibration", "exemplars", "examples", "lineage", "stream")
+            ("calibration", "held", "exemplars", "examples", "lineage", "stream")
         )
         return replace(self, votes=votes, density=density, **gone | kept)
 
@@ -390,7 +441,12 @@ class FittedModel:
         self, X: Any, dtype: torch.dtype | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(unit rows, which of them have no direction), chunk by chunk."""
-        return unit_chunks(self.stored(X), self.normalizer, dtype or self.votes.w.dtype)
+        dtype = dtype or self.votes.w.dtype
+        if isinstance(X, HeldOut):
+            x = X.x.to(self.device, dtype)
+            norm = x.norm(dim=1, keepdim=True)  # NaN with gaps
+            return iter([(torch.where(norm > 0, x / norm, x), norm[:, 0] == 0)])
+        return unit_chunks(self.stored(X), self.normalizer, dtype)
 
     def on_sphere(self, X: Any, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """(all unit rows, which of them have no direction); ValueError if none has one."""
