@@ -370,12 +370,12 @@ def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Spli
     for k in range(number):
         rolled = known.roll(-k * n_held)
         fitted = torch.cat([rolled[n_held : n_held + n_fitted], unknown]).sort().values
-        at = rolled[:n_held]
-        own, held = sample.take(fitted), sample.take(at)
+        places = rolled[:n_held]
+        own, held = sample.take(fitted), sample.take(places)
         if sample.rows.levels:
             own, rows = own.cross_fitted(held.rows)
             held = replace(held, rows=rows)
-        found.append(Split(own, held, at, k))
+        found.append(Split(own, held, places, k))
     return found
 
 
@@ -552,8 +552,9 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     spread = [own for own in ranked[0] if own.unlabeled and not found[own].exceeds(found[best])]
     best = spread[0] if spread else best
     table = [*(trials.table(best) if last is not trials else ()), *last.table(best)]
-    held_rows, said = found[best].held_out()
-    return Choice(best, found[best], SearchTable(table), (sample.take(held_rows), said))
+    places, said = found[best].held_out()
+    sample = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
+    return Choice(best, found[best], SearchTable(table), (sample.take(places), said))
 
 
 def _alone(

@@ -15,7 +15,7 @@ from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.interpret.radius import certified_radius
-from mnemosphere.interpret.rejection import novelty_threshold, rejections
+from mnemosphere.interpret.rejection import novelty_threshold, rejections, usual_rate
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import Labels
@@ -26,7 +26,6 @@ _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 _STRONG = 40  # features of a table that get a slider
 _LETTERS = 400  # of a text
-_REJECTED = 0.05  # share of held-out rows that would be rejected, as in `predict_or_reject`
 _CHECKED = 3  # rows by which the page checks itself
 # By how much probabilities and scores may be off, with memories as they are or rounded.
 _ALMOST, _ROUNDED, _ROUNDED_SCORE = 1e-5, 5e-3, 0.05
@@ -174,10 +173,8 @@ def _rows(
     chosen: NDArray[np.int64] | None, y: Labels | None,
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
-    known, rejected = model.calibration, None
-    inside = 0 if known is None else int(np.isfinite(known.rejection).sum())
-    if inside:
-        rate = max(_REJECTED, 1 / (inside + 1))
+    rejected = None
+    if (rate := usual_rate(model)) is not None:
         rejected = rejections(model, StoredRows.of(packed, model.device), rate).reasons
     labels = None
     if y is not None and model.is_classifier:

@@ -76,21 +76,19 @@ class HeldOut:
         """How many rows."""
         return len(self.x)
 
-    @property
-    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What is known of each row."""
-        return self.x, self.column, self.votes, self.novelty
-
     def take(self, rows: Tensor) -> HeldOut:
         """Some of them."""
-        x, column, votes, novelty = (part[rows] for part in self.parts)
-        return HeldOut(x, column, votes, novelty, self.temperature)
+        some: dict[str, Any] = {name: getattr(self, name)[rows] for name in _OF_ROWS}
+        return replace(self, **some)
 
     def joined(self, others: HeldOut) -> HeldOut:
         """These and others."""
-        both = zip(self.parts, others.parts, strict=True)
-        x, column, votes, novelty = (torch.cat(two) for two in both)
-        return HeldOut(x, column, votes, novelty, self.temperature)
+        both = ((name, [getattr(own, name) for own in (self, others)]) for name in _OF_ROWS)
+        every: dict[str, Any] = {name: torch.cat(parts) for name, parts in both}
+        return replace(self, **every)
+
+
+_OF_ROWS = ("x", "column", "votes", "novelty")
 
 
 @dataclass(frozen=True)
