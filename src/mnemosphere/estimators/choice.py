@@ -29,9 +29,10 @@ from torch import Tensor
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.fitted.model import trained_with
-from mnemosphere.geometry.normalize import DENSE, Normalizer
+from mnemosphere.geometry import Center, Geometry, Unit
 from mnemosphere.geometry.place import on_sphere
-from mnemosphere.model import initialize, metric
+from mnemosphere.geometry.whitened import MAX_RANK
+from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
@@ -43,7 +44,6 @@ from mnemosphere.model.class_reading import (
     tempered_losses,
 )
 from mnemosphere.model.initialize import Start
-from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture, Votes
@@ -58,7 +58,7 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["Candidate", "Choice", "Geometry", "Sample", "SearchTable", "Settings", "choose"]
+__all__ = ["Candidate", "Choice", "Sample", "SearchTable", "Settings", "choose"]
 
 Floats = NDArray[np.float64]
 SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
@@ -75,7 +75,6 @@ ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening; up to so many, rows 
 FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 MOST_ROWS = 60_000  # fitted on the path
 LONGER = 3  # times the steps, where that helps
-SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
@@ -166,7 +165,11 @@ class Settings:
                 f"{type(self.solver).__name__} does not train the {kind} likelihood: use "
                 "solver='auto', or another objective"
             )
-        if sample.is_sparse and self.normalize in DENSE:
+        if (
+            sample.is_sparse
+            and self.normalize != "auto"
+            and not Geometry.kinds[self.normalize].keeps_sparse
+        ):
             raise ValueError(
                 f"normalize={self.normalize!r} would fill sparse rows: pass normalize='unit' or "
                 "dense rows"
@@ -245,34 +248,15 @@ class Sample:
         rows, counts = odds.cross_fitted(self.rows, label_shares(self.targets), self.weight)
         return replace(self, rows=rows), odds.with_odds(other, counts)
 
-    def on_sphere(self, normalizer: Normalizer) -> tuple[Batch, Tensor]:
+    def geometry(self, kind: str) -> Geometry:
+        """How rows are put on the sphere, learned from these."""
+        return Geometry.kinds[kind].fit(self.rows, self.targets, self.weight)
+
+    def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""
-        x, lost = on_sphere(self.rows, normalizer, self.dtype)
+        x, lost = on_sphere(self.rows, geometry, self.dtype)
         weight = None if self.weight is None else self.weight.to(self.dtype)
         return Batch(x, self.targets.to(self.dtype), weight), lost
-
-
-class Geometry(NamedTuple):
-    """How rows are put on the sphere, learned from rows."""
-
-    normalizer: Normalizer
-    metric: Tensor | None
-
-    @classmethod
-    def fit(cls, kind: str, rows: Sample) -> tuple[Self, Batch, Tensor]:
-        """(the geometry, the rows as it puts them on the sphere, which have no direction)."""
-        normalizer = Normalizer.fit(kind, rows.rows, rows.weight)
-        batch, lost = rows.on_sphere(normalizer)
-        if kind != "whitened":
-            return cls(normalizer, None), batch, lost
-        known = batch.take(~lost) if bool(lost.any()) else batch
-        found = metric.start(known, SHRINKAGE)
-        return cls(normalizer, found), metric.apply(found, batch), lost
-
-    def place(self, rows: Sample) -> tuple[Batch, Tensor]:
-        """(other rows in this geometry, which have no direction)."""
-        batch, lost = rows.on_sphere(self.normalizer)
-        return batch if self.metric is None else metric.apply(self.metric, batch), lost
 
 
 @dataclass(frozen=True)
@@ -334,8 +318,9 @@ class Split:
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
         """(fitted rows, held-out rows with a direction, which of those held out these are)."""
         if kind not in self.placed:
-            geometry, fitted, lost = Geometry.fit(kind, self.fitted)
-            held, without = geometry.place(self.held)
+            geometry = self.fitted.geometry(kind)
+            fitted, lost = self.fitted.on_sphere(geometry)
+            held, without = self.held.on_sphere(geometry)
             some = (~without).nonzero()[:, 0]
             fitted = fitted.take(~lost) if bool(lost.any()) else fitted
             self.placed[kind] = fitted, held.take(some), some
@@ -393,14 +378,14 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
         spread = spread[spread > 0]
         if len(spread) and float(spread.quantile(0.9)) > UNLIKE * float(spread.median()):
             return []
-    for kind, least in (("unit", 2), ("center", 3)):
+    for geometry, least in ((Unit(), 2), (Center(), 3)):
         if rows.n_features >= least:
-            x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
+            x, lost = on_sphere(rows, geometry, torch.float64)
             mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
             others = found.values() if type(x) is Tensor else ()
             same = any(float((x - other).norm(dim=1).mean()) <= LEAST_MOVED for other in others)
             if not same and float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
-                found[kind] = x
+                found[geometry.name] = x
     return [*found]
 
 
@@ -671,7 +656,7 @@ def _train(
             noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
         )  # fmt: skip
         p = net_class_weights(params, 0.0, frequencies)
-        return Votes.of(params, p, share=mean_shares(params, p, rows))
+        return Votes.of(params, p, share=mean_shares(params, p, rows, frequencies))
     if first.unlabeled:  # the weights of memories are held, as in the training of the model
         data = ArrayDataset(rows)
         settled = few_labels.settle(params, data, learn_beta=learn_beta, generator=generator)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from mnemosphere import interpret
 from mnemosphere.base.warnings import warn_user
@@ -45,7 +45,7 @@ from mnemosphere.estimators.streaming import (
     with_new_classes,
 )
 from mnemosphere.fitted.model import FittedModel, Floats, like, trained_with
-from mnemosphere.geometry.normalize import NORMALIZATIONS
+from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.rejection import novelty_spread, predict_and_reject
@@ -206,7 +206,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "n_memories": [COUNT, StrOptions({"auto"})],
         "objective": [StrOptions({"auto", "joint", "conditional"})],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
-        "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
+        "normalize": [StrOptions({"auto"}), Options(str, Geometry.kinds.keys())],
         "solver": [StrOptions({"auto", *SOLVERS}), FixedPoint, SGD, Adam],
         "search": [StrOptions({"auto"}), None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],

@@ -29,7 +29,7 @@ from mnemosphere.estimators.setup import (
 )
 from mnemosphere.estimators.streaming import take_in
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
-from mnemosphere.geometry.normalize import NORMALIZATIONS
+from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import score_samples
 from mnemosphere.model import objectives
 from mnemosphere.model.products import operands
@@ -185,7 +185,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "n_memories": [COUNT, StrOptions({"auto"})],
         "varsigma": [Interval(Real, 0, 1, closed="right")],
         "smoothing": [Interval(Real, 0, 1, closed="left")],
-        "normalize": [StrOptions({"auto", *NORMALIZATIONS} - {"whitened"})],  # it needs labels
+        "normalize": [
+            StrOptions({"auto", *(k for k, g in Geometry.kinds.items() if not g.needs_labels)})
+        ],
         "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
         "uniform_weight": [Interval(Real, 0, None, closed="left")],
     }
@@ -435,7 +437,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Centered rows, and so the memories, lie on a sphere of one dimension less.
         """
         model = self.model_
-        directions = model.votes.n_features - 1 - (model.normalizer.kind == "center")
+        directions = model.votes.n_features - 1 - model.normalizer.fixed
         return model.n_memories * directions + (self.beta == "learn")
 
 

@@ -26,7 +26,7 @@ from mnemosphere.estimators.setup import (
     with_counts,
 )
 from mnemosphere.fitted.model import FittedModel, as_numpy
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.objectives import soft_labels
 from mnemosphere.rows import odds
@@ -254,16 +254,16 @@ def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
 
 
 def _of_all_rows(
-    normalizer: Normalizer, source: FileDataset, label: LabelWeights, device: torch.device
-) -> Normalizer:
-    """Standard units are those of all rows, the rest is learned from a sample."""
-    if normalizer.kind != "standard":
+    normalizer: Geometry, source: FileDataset, label: LabelWeights, device: torch.device
+) -> Geometry:
+    """Learned from all rows where a sample will not do."""
+    if not normalizer.needs_all_rows:
         return normalizer
     own = own_rows(source.files)
     parts = (label(part)[1] for part in own.pieces(labels_only=True))
     weights = [weight for weight in parts if weight is not None]
     weight = torch.cat(weights) if weights else None
-    return Normalizer.fit("standard", own.on(device), weight, current())
+    return normalizer.fit(own.on(device), None, weight, current())
 
 
 def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:

@@ -22,7 +22,6 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import learn_features
 from mnemosphere.fitted.exemplars import find_exemplars
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, trained_with
-from mnemosphere.geometry.normalize import DENSE
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model.products import operands
 from mnemosphere.rows.encoding import is_frame
@@ -128,7 +127,7 @@ def label_issues(
         features, stored = learn_features(X, settings, owner, labeled=True)
     else:
         features, stored = _leveled(model, X)
-        stored = stored.dense() if model.normalizer.kind in DENSE else stored
+        stored = stored if model.normalizer.keeps_sparse else stored.dense()
     if n_folds > stored.n_rows:
         raise ValueError(f"n_folds must be at most the {stored.n_rows} rows of X, got {n_folds}")
     coded = encode(

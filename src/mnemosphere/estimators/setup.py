@@ -18,13 +18,13 @@ from torch import Tensor
 from mnemosphere.base.files import checksum
 from mnemosphere.base.machine import check_memory, pick_device
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.choice import SOLVERS, Geometry, Sample
+from mnemosphere.estimators.choice import SOLVERS, Sample
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
 from mnemosphere.fitted.checks import check_model
 from mnemosphere.fitted.exemplars import find_exemplars, with_texts
 from mnemosphere.fitted.model import FittedModel, Record, trained_with
-from mnemosphere.geometry.normalize import SCALED, Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import warn_set_aside
 from mnemosphere.gpu import on_gpu
 from mnemosphere.interpret.recall import draw_seed
@@ -63,7 +63,7 @@ class Prepared(NamedTuple, Generic[Chosen]):
     """What training starts from: rows on the sphere, with everything that is "auto" settled."""
 
     dataset: ArrayDataset | FileDataset
-    normalizer: Normalizer
+    normalizer: Geometry
     choice: Chosen
 
 
@@ -168,30 +168,19 @@ def check_room(rows: StoredRows, n_memories: int, n_columns: int, dtype: torch.d
     check_memory(each * int(n_memories), rows.device, asked, "use fewer memories")
 
 
-def check_columns(n_features: int, normalize: str) -> None:
-    """Raise ValueError if rows of so many features have no place on a sphere."""
-    if n_features < 2 and normalize not in ("auto", *SCALED, "circles"):
-        raise ValueError(
-            f"X has {n_features} feature(s) after normalize={normalize!r}, the sphere needs 2: use "
-            "normalize='standard'"
-        )
-
-
 def place(
     kind: str, sample: Sample, given: StoredRows, weight: Tensor | None
-) -> tuple[ArrayDataset, Normalizer]:
+) -> tuple[ArrayDataset, Geometry]:
     """(the rows on the sphere, how they were put there).
 
     given, weight: the rows of X that the sample was made of, which a warning names.
     """
-    geometry, rows, lost = Geometry.fit(kind, sample)
-    normalizer = geometry.normalizer
+    normalizer = sample.geometry(kind)
+    rows, lost = sample.on_sphere(normalizer)
     normalizer.check_some_left(lost)
     if bool(lost.any()):
         warn_set_aside(normalizer, given, weight)
         rows = rows.take(~lost)
-    if geometry.metric is not None:
-        normalizer = normalizer.with_metric(geometry.metric)
     return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight), normalizer
 
 
