@@ -29,9 +29,8 @@ from torch import Tensor
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.fitted.model import trained_with
-from mnemosphere.geometry import Center, Geometry, Unit
+from mnemosphere.geometry import Center, Circles, Geometry, Unit
 from mnemosphere.geometry.place import on_sphere
-from mnemosphere.geometry.whitened import MAX_RANK
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
@@ -77,6 +76,7 @@ FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 MOST_ROWS = 60_000  # fitted on the path
 LONGER = 3  # times the steps, where that helps
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
+MOST_COORDINATES = 4096  # of columns on circles that are tried
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
 
@@ -384,7 +384,10 @@ def usable(sample: Sample) -> list[str]:
     kinds = [*directed(sample.rows, sample.weight), "standard"]
     if not sample.is_sparse:
         kinds += ["whitened"]
-        kinds += ["circles"] if sample.rows.n_features < MAX_RANK else []
+        n = sample.rows.n_features
+        few = 2 * n <= MOST_COORDINATES  # a column has two at least
+        few = few and Circles.fit(sample.rows).n_coordinates(n) <= MOST_COORDINATES
+        kinds += ["circles"] if few else []
     return kinds
 
 
