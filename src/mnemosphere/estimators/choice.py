@@ -78,6 +78,7 @@ SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes an
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
+PADDED = 1 << 18  # rows × memories × features, up to which they need not be of one shape
 
 # Columns of a printed table.
 _COLUMNS = {
@@ -612,18 +613,22 @@ def _begin(
 
 
 def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
-    """Trials of one shape and objective, as many as are trained side by side."""
+    """Trials of one objective, as many as are trained side by side; large ones of one shape."""
     by_shape: dict[tuple[object, ...], list[_Trial]] = {}
     for k, trial in enumerate(trials):
-        alone = isinstance(trial.fitted.x, SparseRows) or trial.candidate.unlabeled
+        own, (n_memories, n) = trial.candidate, trial.params.w.shape
+        alone = isinstance(trial.fitted.x, SparseRows) or own.unlabeled
+        padded = own.objective == "conditional" and trial.fitted.n_rows * n_memories * n <= PADDED
         key = (
-            trial.candidate.objective, trial.candidate.longer, trial.params.w.shape,
-            trial.fitted.n_rows, trial.held.n_rows, k if alone else -1,
+            own.objective, own.longer, trial.fitted.n_rows, trial.held.n_rows, padded,
+            n if own.noise > 0 or not padded else 0, 0 if padded else n_memories,
+            k if alone else -1,
         )  # fmt: skip
         by_shape.setdefault(key, []).append(trial)
     found = []
     for group in by_shape.values():
-        size = max(1, STACKED // (group[0].fitted.n_rows * group[0].params.n_memories))
+        widest = max(trial.params.n_memories for trial in group)
+        size = max(1, STACKED // (group[0].fitted.n_rows * widest))
         found += [group[cut : cut + size] for cut in range(0, len(group), size)]
     return found
 
@@ -632,12 +637,10 @@ def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[Floats
     """Train a group of trials and evaluate them: (held-out rows, temperatures) of each."""
     order = sorted(range(len(group)), key=lambda k: -group[k].candidate.noise)
     some = [group[k] for k in order]
-    if len(group) == 1:
-        params, rows, held = some[0].params, some[0].fitted, some[0].held
-    else:
-        params = Parameters.stack([trial.params for trial in some])
-        rows = Batch.stack([trial.fitted for trial in some])
-        held = Batch.stack([trial.held for trial in some])
+    params, rows, held = stacked.stack(
+        [trial.params for trial in some], [trial.fitted for trial in some],
+        [trial.held for trial in some],
+    )  # fmt: skip
     losses = tempered_losses(_train(params, rows, some, settings), held)
     several = losses.reshape(len(group), *losses.shape[-2:])
     return [several[order.index(k)] for k in range(len(group))]

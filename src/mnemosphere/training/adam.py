@@ -125,28 +125,29 @@ class Adam(Solver):
             m = torch.lerp(g, state[name], a)
             v = torch.lerp(square, state[f"{name}_square"], b)
             new[name], new[f"{name}_square"] = m, v
-            size = (-rate * scale) * v.clamp_min(torch.finfo(v.dtype).tiny).rsqrt()
-            step: Tensor = m * size.to(m.dtype).reshape(v.shape + (1,) * (m.ndim - v.ndim))
-            return step
+            size = v.clamp_min(torch.finfo(v.dtype).tiny).rsqrt_().mul_(-rate * scale)
+            return m * (size[..., None] if m.ndim > v.ndim else size)
 
-        slope = stats.per_row(params)
-        along = torch.linalg.vecdot(state["w"], params.w)[..., None]
-        state = state | {"w": torch.addcmul(state["w"], along, params.w, value=-1)}
-        across = slope * torch.addcmul(stats.w_bar, stats.overlap[..., None], params.w, value=-1)
-        turn = mean_step("w", across, torch.linalg.vecdot(across, across), self.angle)
-        w = sphere.retract(params.w, turn)
+        w, share = params.w, 1 / stats.count.to(params.p.dtype)[..., None, None]
+        m = state["w"]
+        along = torch.linalg.vecdot(m, w)[..., None]
+        state = state | {"w": torch.addcmul(m, along, w, value=-1)}
+        across = torch.addcmul(stats.w_bar, stats.overlap[..., None], w, value=-1)
+        across *= stats.per_row(params)
+        w = sphere.retract(w, mean_step("w", across, across.square().sum(-1), self.angle))
 
-        g = stats.p_bar / -stats.count.to(params.p.dtype)[..., None, None]  # p·∂f/∂p
-        move = mean_step("p", g, torch.linalg.vecdot(g, g), self.learning_rate)
-        p = params.p * move.exp()
-        p = p / p.sum((-2, -1), keepdim=True)
-        changed: dict[str, Any] = {"w": w, "p": p, "p_h": p.sum(-1), "p_q": p.sum(-2)}
+        g = stats.p_bar * -share  # p·∂f/∂p
+        p = mean_step("p", g, g.square().sum(-1), self.learning_rate).exp_().mul_(params.p)
+        p_h = p.sum(-1)
+        total = p_h.sum(-1)[..., None]
+        p, p_h = p.div_(total[..., None]), p_h / total
+        changed: dict[str, Any] = {"w": w, "p": p, "p_h": p_h, "p_q": p.sum(-2)}
 
         if self.learn_beta:
             # Without a uniform component all mass cancels, and no Bessel function is needed.
             alone = not (on_gpu(params.w) or bool(params.p[..., 0, :].any()))
-            none = torch.zeros_like(params.beta) if alone else None
-            g = params.beta * stats.gradient_beta(params, none)
+            push = stats.push_of_overlaps if alone else stats.gradient_beta
+            g = params.beta * push(params)
             move = mean_step("beta", g, g.square(), self.learning_rate)
             changed["beta"] = (params.beta * move.exp()).to(params.beta.dtype)
         return params.replace(**changed), state | new
