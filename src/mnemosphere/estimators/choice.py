@@ -35,6 +35,7 @@ from mnemosphere.model import initialize, metric
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
+    at_best_temperature,
     label_frequencies,
     label_shares,
     mean_shares,
@@ -276,22 +277,17 @@ class Evaluation:
 
     losses: Floats  # (rows, temperatures)
     weight: Floats  # (rows,)
+    chance: float  # the mean loss of the class frequencies
 
     @cached_property
-    def _means(self) -> Floats:
-        found: Floats = self.weight / self.weight.sum() @ self.losses
-        return found
-
-    @property
     def own(self) -> Floats:
         """The loss of each row at the best temperature."""
-        found: Floats = self.losses[:, int(np.argmin(self._means))]
-        return found
+        return at_best_temperature(self.losses, self.weight)
 
-    @property
+    @cached_property
     def mean(self) -> float:
         """The mean loss at that temperature; of one class, rounding may take it below 0."""
-        return max(0.0, float(self._means.min()))
+        return max(0.0, _mean_and_error(self.own, self.weight)[0])
 
     @property
     def error(self) -> float:
@@ -299,14 +295,23 @@ class Evaluation:
         return _mean_and_error(self.own, self.weight)[1]
 
     @property
+    def level(self) -> float:
+        """The mean with one more row, which is predicted by the class frequencies.
+
+        So many held-out rows cannot distinguish losses below the chance level over their number.
+        """
+        n_rows = float(self.weight.sum() ** 2 / (self.weight @ self.weight))
+        return (n_rows * self.mean + self.chance) / (n_rows + 1)
+
+    @property
     def temperature(self) -> float:
         """That of the classes."""
         return posterior_temperature(self.losses, self.weight)
 
-    def exceeds(self, other: Evaluation) -> bool:
-        """Whether it is worse by more than half a standard error of the difference, row by row."""
+    def exceeds(self, other: Evaluation, errors: float = 0.5) -> bool:
+        """Whether it is worse by more than so many standard errors of the difference, row by row."""
         mean, error = _mean_and_error(self.own - other.own, self.weight)
-        return mean > error / 2
+        return mean > errors * error
 
 
 def _mean_and_error(values: Floats, weight: Floats) -> tuple[float, float]:
@@ -418,7 +423,7 @@ class _Trials:
 
     def score(self, own: Candidate) -> float:
         """Its loss, with a price on memories and steps."""
-        return float(self.found[own].mean * (own.n_memories * own.longer) ** PRICE)
+        return self.found[own].level * float((own.n_memories * own.longer) ** PRICE)
 
     def geometries(self, objective: str) -> list[str]:
         """Geometries of an objective, best first."""
@@ -567,12 +572,14 @@ def evaluate(
     """
     trials: list[_Trial] = []
     losses: list[list[Floats]] = []
+    chances = []
     varsigma: dict[Candidate, float] = {}  # of joint candidates, the same in all splits
     for part in parts:
         prior = part.fitted.targets[:, :-1].sum(0)
         chance = label_shares(part.held.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
         # Rows without direction are predicted by the class frequencies.
-        plain = np.tile(chance.double().cpu().numpy()[:, None], (1, len(LOG_T)))
+        chances.append(chance.double().cpu().numpy())
+        plain = np.tile(chances[-1][:, None], (1, len(LOG_T)))
         losses.append([plain.copy() for _ in candidates])
         for candidate, loss in zip(candidates, losses[-1], strict=True):
             fitted, held, some = part.place(candidate.normalize)
@@ -595,8 +602,9 @@ def evaluate(
         for part in parts
     ]  # fmt: skip
     weight = np.concatenate(weights)
+    chance = float(weight @ np.concatenate(chances) / weight.sum())
     return [
-        Evaluation(np.concatenate([own[k] for own in losses]), weight)
+        Evaluation(np.concatenate([own[k] for own in losses]), weight, chance)
         for k in range(len(candidates))
     ]
 
