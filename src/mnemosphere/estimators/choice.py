@@ -1,9 +1,12 @@
 """How settings that are "auto" are decided: screen a few candidates well, then follow the widths.
 
-screen   every geometry with one and with four memories per class, by the conditional objective; the best two
-         with noise on the rows, and by the joint objective
-path     for the best: four times as many memories, and again, while that helps
-choice   the best of them; the joint objective unless the conditional one is better by half a standard error
+screen     every geometry with one and with four memories per class, by the conditional objective; the best two
+           by the joint objective
+noise      the best geometry, and the second unless it is clearly worse, with noise on the rows
+more rows  the best lines again, where rows are many
+widths     four times as many memories, and again, while that helps by more than their price and half a standard
+           error; at last, of many rows, more steps for a model that widened
+choice     the best of them; the joint objective unless the conditional one is better by half a standard error
 
 Few rows are cross-fitted in five folds. Of many rows one part is held out; candidates are screened on some of
 the others, and the path is followed on all of them, at last with more steps.
@@ -71,6 +74,7 @@ ROWS_PER_MEMORY, LEAST_WIDEST = 15, 300  # rows for each at least, unless there 
 PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
 TOP = 2  # geometries that go on: the third is hardly ever the best
+CLEAR = 2.0  # standard errors by which the second one may be behind
 ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening; up to so many, rows are cross-fitted
 FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 MOST_ROWS = 60_000  # fitted on the path
@@ -400,15 +404,61 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
     return [*found]
 
 
+@dataclass(frozen=True)
+class _Scope:
+    """What is open, and on how many rows it is tried."""
+
+    kinds: list[str]
+    objectives: tuple[str, ...]
+    widths: list[int]
+    noises: list[float]
+    first: int  # rows fitted in the screening
+    whole: int  # and on the path
+    held: int  # rows held out at a time
+    number: int  # of times
+
+    @classmethod
+    def of(cls, sample: Sample, settings: Settings) -> Self:
+        """Of these rows; without a search one candidate of each objective."""
+        n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
+        kinds = [settings.normalize] if settings.normalize != "auto" else usable(sample)
+        held = min(max(1, n_labeled // FOLDS), HELD)
+        whole = min(n_labeled - held, MOST_ROWS)
+        first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
+        most = max(n_classes, 2 * first // 3)
+        widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
+        widths = widths if settings.n_memories is None else [settings.n_memories]
+        noise, objectives = settings.adam.noise, settings.objectives
+        noises = [0.0] if sample.is_sparse else [0.0, NOISE] if isinstance(noise, str) else [noise]
+        if settings.search is None:
+            one = "unit" if sample.is_sparse else "standard"
+            kinds = [kind for kind in kinds if kind == one] or kinds[:1]
+            objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
+        number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
+        return cls(kinds, objectives, widths, noises, first, whole, held, number)
+
+    @property
+    def plain(self) -> list[str]:
+        """Geometries of the joint likelihood: on circles, columns that depend on each other count twice."""
+        return [kind for kind in self.kinds if kind != "circles"] or self.kinds
+
+    def spread(self, lines: Sequence[Candidate]) -> list[Candidate]:
+        """The lines at all widths; those with more noise at the last one, where noise may help."""
+        plain = self.noises[0]
+        return [
+            replace(own, n_memories=k)
+            for own in lines for k in (self.widths if own.noise <= plain else self.widths[-1:])
+        ]  # fmt: skip
+
+
 class _Trials:
     """Candidates that were evaluated on the same rows."""
 
     def __init__(
-        self, sample: Sample, settings: Settings, fitted: int, held: int, number: int,
-        progress: Progress,
-    ) -> None:  # fmt: skip
+        self, sample: Sample, settings: Settings, scope: _Scope, fitted: int, progress: Progress
+    ) -> None:
         self.settings, self.fitted, self.progress = settings, fitted, progress
-        self.parts = splits(sample, fitted, held, number)
+        self.parts = splits(sample, fitted, scope.held, scope.number)
         self.found: dict[Candidate, Evaluation] = {}
 
     def run(self, stage: str, candidates: Sequence[Candidate]) -> None:
@@ -426,43 +476,24 @@ class _Trials:
         return self.found[own].level * float((own.n_memories * own.longer) ** PRICE)
 
     def geometries(self, objective: str) -> list[str]:
-        """Geometries of an objective, best first."""
-        return list(dict.fromkeys(own.normalize for own in self.ranked(objective)))
+        """The best geometries of an objective; a further one unless its best is clearly worse."""
+        best: dict[str, Candidate] = {}
+        for own in self.ranked(objective):
+            best.setdefault(own.normalize, own)
+        found = [self.found[own] for own in best.values()]
+        near = [
+            kind for kind, own in zip(best, found, strict=True) if not own.exceeds(found[0], CLEAR)
+        ]
+        return near[:TOP]
 
-    def follow(self, lines: Sequence[Candidate]) -> None:
-        """Wider candidates, line by line, while that helps; in each round the better half goes on.
-
-        The best line goes one further than it would, and the joint objective has a line of its own.
-        """
-        most = max(min(LEAST_WIDEST, 2 * self.fitted // 3), self.fitted // ROWS_PER_MEMORY)
-        best = min(lines, key=self._best_of_line)
-        lines = [own for own in lines if own == best or self._leads(own)]
-        while lines:
-            wider = [(own, min(FACTOR * own.n_memories, most)) for own in lines]
-            lines = [replace(own, n_memories=k) for own, k in wider if 2 * k >= 3 * own.n_memories]
-            self.run("trying widths", lines)
-            lines = sorted(filter(self._leads, lines), key=self._best_of_line)
-            joint = [own for own in lines if own.objective == "joint"]
-            others = [own for own in lines if own.objective != "joint"]
-            lines = joint + others[: -(-len(others) // 2)]
-
-    def _best_of_line(self, line: Candidate) -> float:
-        """The least score of candidates that differ in their memories alone."""
+    def best_of_line(self, line: Candidate) -> Candidate:
+        """The best of those that differ in their memories alone."""
         alike = (own for own in self.found if replace(own, n_memories=line.n_memories) == line)
-        return min(map(self.score, alike))
+        return min(alike, key=self.score)
 
-    def _leads(self, own: Candidate) -> bool:
-        return self.score(own) <= self._best_of_line(own)
-
-    def leaders(self, lines: Sequence[Candidate]) -> list[Candidate]:
-        """The best line of each geometry; one of the joint objective if it is not clearly worse."""
-        conditional = [own for own in lines if own.objective == "conditional"]
-        conditional.sort(key=self._best_of_line)
-        found = list({own.normalize: own for own in reversed(conditional)}.values())
-        best = self.found[min(self.found, key=self.score)]
-        near = (own for own in self.ranked("joint")[:1] if not self.found[own].exceeds(best))
-        kinds = [own.normalize for own in near] if found else [own.normalize for own in lines]
-        return [own for own in lines if own.objective == "joint" and own.normalize in kinds] + found
+    def leads(self, own: Candidate) -> bool:
+        """Whether no other of its line is better."""
+        return self.score(own) <= self.score(self.best_of_line(own))
 
     def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
         """The trials in plain values, best first."""
@@ -480,72 +511,118 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     per class, the conditional objective, no noise.
     """
     settings.check(sample)
-    n_memories, noise, objectives = settings.n_memories, settings.adam.noise, settings.objectives
-    n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
-    kinds = [settings.normalize] if settings.normalize != "auto" else usable(sample)
-    held = min(max(1, n_labeled // FOLDS), HELD)
-    number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
-    whole = min(n_labeled - held, MOST_ROWS)
-    first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
-    most = max(n_classes, 2 * first // 3)
-    widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
-    widths = widths if n_memories is None else [n_memories]
-    noises = [0.0] if sample.is_sparse else [0.0, NOISE] if isinstance(noise, str) else [noise]
-    if settings.search is None:
-        kinds = [k for k in kinds if k == ("unit" if sample.is_sparse else "standard")] or kinds[:1]
-        objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
-    trials = last = _Trials(sample, settings, first, held, number, progress)
-    joint, conditional = ("joint" in objectives, "conditional" in objectives)
-    # On circles, columns that depend on each other count twice in the joint likelihood.
-    plain = [kind for kind in kinds if kind != "circles"] or kinds
-    screen = [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
+    scope, n_labeled = _Scope.of(sample, settings), int(sample.labeled.sum())
     least = 2 if n_labeled == sample.n_rows else FOLDS
-    if n_labeled < least * max(2, n_classes):  # nothing can be held out
-        return Choice(_alone(plain[0] if joint else kinds[0], n_memories, objectives, sample))
-    if conditional:
+    if n_labeled < least * max(2, sample.n_classes):  # nothing can be held out
+        return Choice(_alone(scope, settings.n_memories, sample))
+    first = last = _Trials(sample, settings, scope, scope.first, progress)
+    lines = _screen(first, scope)
+    if len({*first.found, *lines}) > 1:
+        first.run("trying noise", scope.spread(lines))
+        if scope.whole > 1.2 * scope.first:
+            last = _Trials(sample, settings, scope, scope.whole, progress)
+            lines = _leaders(first, lines)
+            last.run("trying the best on more rows", scope.spread(lines))
+        if settings.n_memories is None:
+            _follow(last, lines)
+        if last is not first:
+            _try_more_steps(last, scope)
+    if "joint" in scope.objectives and n_labeled < sample.n_rows:
+        _try_unlabeled(last, scope, settings.n_memories, sample)
+    best = _best(last)
+    table = [*(first.table(best) if last is not first else ()), *last.table(best)]
+    return Choice(best, last.found[best], SearchTable(table))
+
+
+def _screen(trials: _Trials, scope: _Scope) -> list[Candidate]:
+    """The lines that go on: geometry, objective and noise, at the last of the widths."""
+    kinds, plain, widths, noises = scope.kinds, scope.plain, scope.widths, scope.noises
+    if "conditional" in scope.objectives:
+        screen = [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
         trials.run("trying geometries", screen)
-        plain = [kind for kind in trials.geometries("conditional") if kind in plain][:TOP] or plain
-    if joint:
+        ranked = list(dict.fromkeys(own.normalize for own in trials.ranked("conditional")))
+        plain = [kind for kind in ranked if kind in plain][:TOP] or plain
+    if "joint" in scope.objectives:
         screen = [Candidate(kind, k, "joint") for kind in plain for k in widths]
         trials.run("trying the joint objective", screen)
     lines = [Candidate(kind, widths[-1], "joint") for kind in trials.geometries("joint")[:1]]
-    lines += [
+    return lines + [
         Candidate(kind, widths[-1], "conditional", own)
-        for kind in trials.geometries("conditional")[:TOP] for own in noises
+        for kind in trials.geometries("conditional") for own in noises
     ]  # fmt: skip
-    if len({*trials.found, *lines}) > 1:
-        screen = [replace(own, n_memories=k) for own in lines for k in widths]
-        trials.run("trying noise", screen)
-        if whole > 1.2 * first:
-            last = _Trials(sample, settings, whole, held, number, progress)
-            lines = trials.leaders(lines)
-            screen = [replace(own, n_memories=k) for own in lines for k in widths]
-            last.run("trying the best on more rows", screen)
-        if n_memories is None:
-            last.follow(lines)
-        if last is not trials and conditional:
-            longer = replace(last.ranked("conditional")[0], longer=LONGER)
-            last.run("trying more steps", [longer])
-    if joint and n_labeled < sample.n_rows:
-        k = n_memories or min(sample.n_rows, max(ROWS, n_classes))
-        own = [kind for kind in plain if kind != "whitened"] or ["standard"]
-        screen = [Candidate(kind, k, "joint", unlabeled=True) for kind in own]
-        last.run("trying rows without label", screen)
-    ranked = [last.ranked(kind) for kind in ("joint", "conditional")]
-    found = last.found
-    best = min((own[0] for own in ranked if own), key=last.score)
-    if ranked[0] and not found[ranked[0][0]].exceeds(found[best]):
-        best = ranked[0][0]
-    spread = [own for own in ranked[0] if own.unlabeled and not found[own].exceeds(found[best])]
-    best = spread[0] if spread else best
-    table = [*(trials.table(best) if last is not trials else ()), *last.table(best)]
-    return Choice(best, found[best], SearchTable(table))
 
 
-def _alone(
-    kind: str, n_memories: int | None, objectives: Sequence[str], sample: Sample
-) -> Candidate:
+def _leaders(trials: _Trials, lines: Sequence[Candidate]) -> list[Candidate]:
+    """The best line of each geometry; one of the joint objective if it is not clearly worse."""
+    conditional = [own for own in lines if own.objective == "conditional"]
+    conditional.sort(key=lambda own: trials.score(trials.best_of_line(own)))
+    found = list({own.normalize: own for own in reversed(conditional)}.values())
+    best = trials.found[min(trials.found, key=trials.score)]
+    near = (own for own in trials.ranked("joint")[:1] if not trials.found[own].exceeds(best))
+    kinds = [own.normalize for own in near] if found else [own.normalize for own in lines]
+    return [own for own in lines if own.objective == "joint" and own.normalize in kinds] + found
+
+
+def _follow(trials: _Trials, lines: Sequence[Candidate]) -> None:
+    """Wider candidates, line by line, while that clearly helps; in each round the better half goes on.
+
+    The best line goes one further than it would, and the joint objective has a line of its own.
+    """
+    fitted, found = trials.fitted, trials.found
+    most = max(min(LEAST_WIDEST, 2 * fitted // 3), fitted // ROWS_PER_MEMORY)
+
+    def score(own: Candidate) -> float:
+        return trials.score(trials.best_of_line(own))
+
+    best = min(lines, key=score)
+    lines = [own for own in lines if own == best or trials.leads(own)]
+    while lines:
+        wider = [(own, min(FACTOR * own.n_memories, most)) for own in lines]
+        wider = [(own, k) for own, k in wider if 2 * k >= 3 * own.n_memories]
+        before = {replace(own, n_memories=k): trials.best_of_line(own) for own, k in wider}
+        trials.run("trying widths", [*before])
+        lines = [
+            own for own, least in before.items()
+            if trials.leads(own) and found[least].exceeds(found[own])
+        ]  # fmt: skip
+        lines.sort(key=score)
+        joint = [own for own in lines if own.objective == "joint"]
+        others = [own for own in lines if own.objective != "joint"]
+        lines = joint + others[: -(-len(others) // 2)]
+
+
+def _try_more_steps(trials: _Trials, scope: _Scope) -> None:
+    """For the best conditional candidate, if it is wide: few memories have settled."""
+    for own in trials.ranked("conditional")[:1]:
+        if own.n_memories > scope.widths[-1] or len(scope.widths) == 1:
+            trials.run("trying more steps", [replace(own, longer=LONGER)])
+
+
+def _try_unlabeled(trials: _Trials, scope: _Scope, n_memories: int | None, sample: Sample) -> None:
+    """The joint objective with many memories, and with the rows without label."""
+    k = n_memories or min(sample.n_rows, max(ROWS, sample.n_classes))
+    kinds = [
+        kind for kind in trials.geometries("conditional") if kind in scope.plain
+    ] or scope.plain
+    kinds = [kind for kind in kinds if kind != "whitened"] or ["standard"]
+    screen = [Candidate(kind, k, "joint", unlabeled=True) for kind in kinds]
+    trials.run("trying rows without label", screen)
+
+
+def _best(trials: _Trials) -> Candidate:
+    """The best score; the joint objective, and rows without label, unless that is clearly worse."""
+    joint, conditional = (trials.ranked(kind) for kind in ("joint", "conditional"))
+    best = min((own[0] for own in (joint, conditional) if own), key=trials.score)
+    for near in (joint, [own for own in joint if own.unlabeled]):
+        if near and not trials.found[near[0]].exceeds(trials.found[best]):
+            best = near[0]
+    return best
+
+
+def _alone(scope: _Scope, n_memories: int | None, sample: Sample) -> Candidate:
     """What is taken if no row can be held out."""
+    objectives = scope.objectives
+    kind = scope.plain[0] if "joint" in objectives else scope.kinds[0]
     unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind != "whitened"
     width = min(sample.n_rows, ROWS) if unlabeled else sample.n_classes
     return Candidate(kind, n_memories or width, objectives[0], unlabeled=unlabeled)

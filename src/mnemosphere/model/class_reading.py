@@ -183,7 +183,9 @@ def posterior_temperature(losses: NDArray[np.float64], weight: NDArray[np.float6
     return float(np.exp(posterior @ _FINE / posterior.sum()))
 
 
-def at_best_temperature(losses: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def at_best_temperature(
+    losses: NDArray[np.float64], weight: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The losses (B,) at the temperature of the least mean, given those (B, T) at the ones of `LOG_T`."""
     found: NDArray[np.float64] = losses @ _TO_FINE[np.argmin(_TO_FINE @ (weight @ losses))]
     return found

@@ -23,9 +23,7 @@ from mnemosphere.training.noise import SphereNoise
 __all__ = ["conditional", "joint", "stack"]
 
 
-def stack(
-    params: Sequence[Parameters], *rows: Sequence[Batch]
-) -> tuple[Any, ...]:
+def stack(params: Sequence[Parameters], *rows: Sequence[Batch]) -> tuple[Any, ...]:
     """Problems along a leading axis, their parameters and any rows of theirs; one as it is.
 
     Smaller ones get memories without weight, and coordinates that are 0: nothing changes by them.
