@@ -536,20 +536,24 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
 
 def _screen(trials: _Trials, scope: _Scope) -> list[Candidate]:
     """The lines that go on: geometry, objective and noise, at the last of the widths."""
-    kinds, plain, widths, noises = scope.kinds, scope.plain, scope.widths, scope.noises
+    kinds, widths, noises = scope.kinds, scope.widths, scope.noises
     if "conditional" in scope.objectives:
         screen = [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
         trials.run("trying geometries", screen)
-        ranked = list(dict.fromkeys(own.normalize for own in trials.ranked("conditional")))
-        plain = [kind for kind in ranked if kind in plain][:TOP] or plain
     if "joint" in scope.objectives:
-        screen = [Candidate(kind, k, "joint") for kind in plain for k in widths]
+        screen = [Candidate(kind, k, "joint") for kind in _plain(trials, scope) for k in widths]
         trials.run("trying the joint objective", screen)
     lines = [Candidate(kind, widths[-1], "joint") for kind in trials.geometries("joint")[:1]]
     return lines + [
         Candidate(kind, widths[-1], "conditional", own)
         for kind in trials.geometries("conditional") for own in noises
     ]  # fmt: skip
+
+
+def _plain(trials: _Trials, scope: _Scope) -> list[str]:
+    """Geometries for the joint likelihood, the best ones if that is known."""
+    ranked = dict.fromkeys(own.normalize for own in trials.ranked("conditional"))
+    return [kind for kind in ranked if kind in scope.plain][:TOP] or scope.plain
 
 
 def _leaders(trials: _Trials, lines: Sequence[Candidate]) -> list[Candidate]:
@@ -601,10 +605,7 @@ def _try_more_steps(trials: _Trials, scope: _Scope) -> None:
 def _try_unlabeled(trials: _Trials, scope: _Scope, n_memories: int | None, sample: Sample) -> None:
     """The joint objective with many memories, and with the rows without label."""
     k = n_memories or min(sample.n_rows, max(ROWS, sample.n_classes))
-    kinds = [
-        kind for kind in trials.geometries("conditional") if kind in scope.plain
-    ] or scope.plain
-    kinds = [kind for kind in kinds if kind != "whitened"] or ["standard"]
+    kinds = [kind for kind in _plain(trials, scope) if kind != "whitened"] or ["standard"]
     screen = [Candidate(kind, k, "joint", unlabeled=True) for kind in kinds]
     trials.run("trying rows without label", screen)
 
