@@ -443,12 +443,8 @@ class _Scope:
         return [kind for kind in self.kinds if kind != "circles"] or self.kinds
 
     def spread(self, lines: Sequence[Candidate]) -> list[Candidate]:
-        """The lines at all widths; those with more noise at the last one, where noise may help."""
-        plain = self.noises[0]
-        return [
-            replace(own, n_memories=k)
-            for own in lines for k in (self.widths if own.noise <= plain else self.widths[-1:])
-        ]  # fmt: skip
+        """The lines at all widths."""
+        return [replace(own, n_memories=k) for own in lines for k in self.widths]
 
 
 class _Trials:
@@ -680,9 +676,9 @@ def evaluate(
         for part in parts
     ]  # fmt: skip
     weight = np.concatenate(weights)
-    chance = float(weight @ np.concatenate(chances) / weight.sum())
+    mean_chance = float(weight @ np.concatenate(chances) / weight.sum())
     return [
-        Evaluation(np.concatenate([own[k] for own in losses]), weight, chance)
+        Evaluation(np.concatenate([own[k] for own in losses]), weight, mean_chance)
         for k in range(len(candidates))
     ]
 

@@ -126,17 +126,17 @@ class Adam(Solver):
             v = torch.lerp(square, state[f"{name}_square"], b)
             new[name], new[f"{name}_square"] = m, v
             size = v.clamp_min(torch.finfo(v.dtype).tiny).rsqrt_().mul_(-rate * scale)
-            return m * (size[..., None] if m.ndim > v.ndim else size)
+            step: Tensor = m * (size[..., None] if m.ndim > v.ndim else size)
+            return step
 
-        w, share = params.w, 1 / stats.count.to(params.p.dtype)[..., None, None]
-        m = state["w"]
+        w, m = params.w, state["w"]
         along = torch.linalg.vecdot(m, w)[..., None]
         state = state | {"w": torch.addcmul(m, along, w, value=-1)}
         across = torch.addcmul(stats.w_bar, stats.overlap[..., None], w, value=-1)
         across *= stats.per_row(params)
         w = sphere.retract(w, mean_step("w", across, across.square().sum(-1), self.angle))
 
-        g = stats.p_bar * -share  # p·∂f/∂p
+        g = stats.p_bar / -stats.count.to(params.p.dtype)[..., None, None]  # p·∂f/∂p
         p = mean_step("p", g, g.square().sum(-1), self.learning_rate).exp_().mul_(params.p)
         p_h = p.sum(-1)
         total = p_h.sum(-1)[..., None]
