@@ -476,11 +476,9 @@ class _Trials:
         best: dict[str, Candidate] = {}
         for own in self.ranked(objective):
             best.setdefault(own.normalize, own)
-        found = [self.found[own] for own in best.values()]
-        near = [
-            kind for kind, own in zip(best, found, strict=True) if not own.exceeds(found[0], CLEAR)
-        ]
-        return near[:TOP]
+        found, lines = self.found, list(best.values())
+        near = [own for own in lines[1:] if not found[own].exceeds(found[lines[0]], CLEAR)]
+        return [own.normalize for own in (*lines[:1], *near)][:TOP]
 
     def best_of_line(self, line: Candidate) -> Candidate:
         """The best of those that differ in their memories alone."""

@@ -116,7 +116,7 @@ class _Forward(NamedTuple):
     """One chunk: exp(h − shift) for the memories and the uniform component, and log_joint."""
 
     e: Tensor  # (B, P)
-    e0: Tensor  # (B,)
+    e0: Tensor | None  # (B,)
     joint: Tensor  # (B, C+1), scaled by exp(−shift)
     log_joint: Tensor  # (B, C+1)
     operand: Tensor  # (B, N) the rows as the large products take them, 0 in their gaps
@@ -180,10 +180,6 @@ class _Pass:
         loss, weights = rule(f.log_joint, targets)
         return loss, weights / f.joint
 
-    def add_uniform(self, f: _Forward, s: Tensor, ratio0: Tensor) -> None:
-        """Add to p_bar/p (C+1, 1) of the uniform component."""
-        add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
-
     def backward(self, f: _Forward, s: Tensor, ratio: Tensor, w_bar: Tensor) -> None:
         """Add to p_bar/p (C+1, P) and w̄ (P, N); e is done with afterwards."""
         add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
@@ -211,16 +207,13 @@ class _PassOfClasses(_Pass):
         e, operand, gaps, expected = self.exponents(x)
         e = e.add_(self.log_weight).softmax(-1)
         joint = (e @ self.p).clamp_min_(self.floor)
-        return _Forward(e, self.log_weight, joint, joint.log(), operand, gaps, expected)
+        return _Forward(e, None, joint, joint.log(), operand, gaps, expected)
 
     def weigh(self, f: _Forward, targets: Tensor, rule: LabelRule) -> tuple[Tensor, Tensor]:
         """What the rule says, in fewer operations: `joint` is P(y|x)."""
         given = targets.sum(-1, keepdim=True)
         loss = torch.linalg.vecdot(targets, f.log_joint).neg_()
         return loss, (targets / f.joint).sub_(given)
-
-    def add_uniform(self, f: _Forward, s: Tensor, ratio0: Tensor) -> None:
-        """There is none."""
 
 
 class LogJoint:
@@ -327,7 +320,8 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
             s = s * part.sample_weight[..., None]  # (B, C+1)
             row_loss = row_loss * part.sample_weight
         loss += row_loss.sum(-1, dtype=torch.float64)
-        run.add_uniform(f, s, ratio0)
+        if f.e0 is not None:
+            add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
         run.backward(f, s, ratio, w_bar)
         del f  # before the next chunk takes its place
     w_bar = w_bar.contiguous()
