@@ -23,7 +23,8 @@ def net_of_smoothing(p: Array, smoothing: float) -> Array:
 
     One row at a time; nothing left, or a row without weight: the class prior.
     """
-    prior = np.append(p[:, :-1].sum(0) / p[:, :-1].sum(), 0.0)
+    mass = (p.sum(0) - smoothing / p.shape[1] * p.sum())[:-1].clip(0.0)
+    prior = np.append(mass / mass.sum(), 0.0)
     found = []
     for row in p:
         left = [0.0] * len(row)

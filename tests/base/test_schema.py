@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.schema import Array, Range, put_together, take_apart
+from mnemosphere.base.limits import Range
+from mnemosphere.base.schema import Array, put_together, take_apart
 
 
 @dataclass

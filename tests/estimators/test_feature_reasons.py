@@ -149,7 +149,7 @@ def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):
     why = model.explain(frame.iloc[:2]).features(1)
     assert why.names == [*frame.columns]
     assert why.written[5] == frame["plan"][1]
-    weight = model.model_.votes.w.numpy() @ model.model_.normalizer.metric.numpy()
+    weight = model.model_.votes.w.numpy() @ model.model_.normalizer.mixing.numpy()
     best = np.abs(weight[:, : len(names)]).argmax(1)
     table = model.memory_table()
     assert [line[0] for line in table["features"]] == [names[k] for k in best[table.index]]

@@ -19,8 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from mnemosphere.base.limits import check_depth
 from mnemosphere.base.machine import check_memory
-from mnemosphere.base.schema import check_depth
 
 try:
     import fcntl

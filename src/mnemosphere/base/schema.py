@@ -1,9 +1,9 @@
-"""What a file may hold: dataclasses as plain values and tensors, by their annotations; warnings.
+"""What a file may hold: dataclasses as plain values and tensors, by their annotations.
 
 `take_apart` and `put_together` know numbers, texts, tensors, arrays, dataclasses, and lists, tuples, sets and
 mappings of them. What a type cannot say stands beside it, as in `Annotated[int, Range(1)]` or `Annotated[Tensor,
-Array("P N")]`, or in a method `check` of the class. Only classes that annotations name are made, and what is not as
-annotated raises ValueError that names the field.
+Array("P N")]`, or in a method `check` of the class. Only classes that annotations name are made, of an abstract class
+those of its `kinds`, by `name`. What is not as annotated raises ValueError that names the field.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import json
 import math
 import sys
 import types
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -25,38 +24,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.base.limits import refuse
+
 Scalar = bool | int | float | str
 _UNIONS = (Union, types.UnionType)
 _ARRAYS = (np.ndarray, get_origin(NDArray[Any]))  # NumPy 2.5: an alias of its own
-_DEEPEST = 32
-_NESTED = frozenset([list, dict])
 _LARGEST = 2**53  # whole number
 _LONGEST = 100_000  # characters of a text
-_SHOWN = 40
 _FLOATS = ("float32", "float64")
 _LABEL_KINDS = "biufUO"
 _MOST_BYTES = 1 << 28  # of an array of labels
-_SHOWN_BY: set[tuple[int, int, str]] = set()  # calls of the user's, and the warning that they gave
-_OURS = {"mnemosphere", "sklearn", "joblib", "torch"}
-
-
-def _refuse(value: Any, name: str, expected: str) -> None:
-    got = repr(value)
-    got = got if len(got) <= _SHOWN else got[:_SHOWN] + "…"
-    raise ValueError(f"{name or 'header'} is {got}, expected {expected}")
-
-
-@dataclass(frozen=True)
-class Range:
-    """A number in [low, high]."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-    def check(self, value: float, name: str, sizes: Mapping[str, int]) -> None:
-        """Raise ValueError unless the number is so."""
-        if not self.low <= value <= self.high:
-            _refuse(value, name, f"a number from {self.low} to {self.high}")
 
 
 @functools.cache
@@ -99,7 +76,10 @@ def take_apart(hint: Any, value: Any, tensors: dict[str, Tensor], name: str = ""
         tensors[name] = own.detach().cpu()
         return None
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        parts = {k: (h, getattr(value, k)) for k, h in _fields(hint).items()}
+        kind: Any = type(value)
+        parts = {k: (h, getattr(value, k)) for k, h in _fields(kind).items()}
+        if inspect.isabstract(hint):
+            parts["name"] = str, value.name
     elif isinstance(value, dict):
         inner = Any if hint is Any else get_args(hint)[1]
         parts = {k: (inner, item) for k, item in value.items()}
@@ -151,11 +131,11 @@ def _value(kind: Any, plain: Any, left: dict[str, Tensor], name: str, sizes: dic
         tensor = left.pop(name)
         return tensor if kind is Tensor else tensor.numpy()
     if origin is Literal and plain not in get_args(kind):
-        _refuse(plain, name, f"one of {get_args(kind)}")
+        refuse(plain, name, f"one of {get_args(kind)}")
     if origin in (list, tuple, frozenset):
         hints = _item_hints(kind, len(plain)) if isinstance(plain, list) else []
         if not isinstance(plain, list) or len(hints) != len(plain):
-            _refuse(plain, name, "a list")
+            refuse(plain, name, "a list")
         pairs = enumerate(zip(hints, plain, strict=True))
         return origin(_read(h, item, left, _below(name, k), sizes) for k, (h, item) in pairs)
     if origin is dict or dataclasses.is_dataclass(kind):
@@ -168,10 +148,15 @@ def _mapping(
 ) -> Any:
     """A dictionary, or a dataclass, in which letters for sizes are its own."""
     if not isinstance(plain, dict):
-        _refuse(plain, name, "a mapping")
+        refuse(plain, name, "a mapping")
     if get_origin(kind) is dict:
         inner = get_args(kind)[1]
         return {k: _read(inner, v, left, _below(name, k), sizes) for k, v in plain.items()}
+    if inspect.isabstract(kind):  # one of its kinds
+        which = plain.get("name")
+        if not isinstance(which, str) or which not in kind.kinds:
+            refuse(which, _below(name, "name"), f"one of {tuple(kind.kinds)}")
+        kind, plain = kind.kinds[which], {k: v for k, v in plain.items() if k != "name"}
     hints, own = _fields(kind), {}
     for key in sorted(plain.keys() ^ hints.keys()):
         raise ValueError(f"{_below(name, key)!r} is {'missing' if key in hints else 'unknown'}")
@@ -186,9 +171,9 @@ def _scalar(kind: Any, plain: Any, name: str) -> Any:
     if kind is float and type(plain) is int and abs(plain) <= _LARGEST:
         plain = float(plain)
     if type(plain) is not kind or plain != plain or (kind is int and abs(plain) > _LARGEST):
-        _refuse(plain, name, f"a value of type {kind.__name__}")
+        refuse(plain, name, f"a value of type {kind.__name__}")
     if kind is str and len(plain) > _LONGEST:
-        _refuse(plain, name, f"at most {_LONGEST} characters")
+        refuse(plain, name, f"at most {_LONGEST} characters")
     return plain
 
 
@@ -220,17 +205,6 @@ def _labels_in(plain: Any, name: str) -> NDArray[Any]:
     if not (known and labels.ndim and len(own) == 2 and labels.tolist() == values):
         raise ValueError(f"{name} has values that are not of dtype {told!r}")
     return labels
-
-
-def check_depth(value: Any) -> None:
-    """Raise ValueError where lists and mappings are nested deeper than any of ours."""
-    level = [value] if type(value) in _NESTED else []
-    for _ in range(_DEEPEST):
-        if not level:
-            return
-        inner = (item if type(item) is list else item.values() for item in level)
-        level = [x for values in inner for x in values if type(x) in _NESTED]
-    raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
 
 
 # Arrays.
@@ -271,6 +245,17 @@ class Array:
         finite = self.wild or (least > -math.inf and most < math.inf)
         if known.numel() and not (self.low <= least and finite):  # NaN is in no range
             raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
+
+
+def check_fields(value: Any, sizes: Mapping[str, int]) -> None:
+    """Raise ValueError unless the arrays of a dataclass are as annotated, and of these sizes."""
+    kind: Any = type(value)
+    known = dict(sizes)
+    for name, hint in _fields(kind).items():
+        kinds = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
+        for limit in (limit for kind in kinds for limit in _split(kind)[1]):
+            if (held := getattr(value, name)) is not None:
+                limit.check(held, name, known)
 
 
 def check_tensors(
@@ -330,28 +315,3 @@ def _with_checks(function: Callable[..., Any]) -> Callable[..., Any]:
 def _is_own(kind: Any) -> bool:
     own = isinstance(kind, type) and kind.__module__.partition(".")[0] in ("mnemosphere", "torch")
     return own or kind is types.NoneType
-
-
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning that points to the line of the user's, outside this package and scikit-learn.
-
-    One call of scikit-learn's, such as a cross-validation, shows it once for all of its fits.
-    """
-    frame, behind = inspect.currentframe(), False
-    while frame is not None and frame.f_back is not None and _package(frame) in _OURS:
-        behind |= _package(frame) == "sklearn"
-        frame = frame.f_back
-    assert frame is not None
-    # scikit-learn sets the filters anew for every fit, by which Python forgets what it has shown.
-    call = id(frame), frame.f_lasti, message
-    if behind and call in _SHOWN_BY:
-        return
-    _SHOWN_BY.add(call)
-    warnings.warn_explicit(
-        message, category, frame.f_code.co_filename, frame.f_lineno, module="mnemosphere",
-        registry=frame.f_globals.setdefault("__warningregistry__", {}),
-    )  # fmt: skip
-
-
-def _package(frame: types.FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import mnemosphere
+from mnemosphere.base.limits import Range, check_depth
 from mnemosphere.base.machine import available_memory
-from mnemosphere.base.schema import Range, check_depth, put_together, warn_user
+from mnemosphere.base.schema import put_together
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.images.encoder import image_shape, two_layers

@@ -93,6 +93,8 @@ ROW_CONSTRAINTS = CONSTRAINTS | {
     "growth": [None, COUNT],
     "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
     "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
+    "categories": ["array-like"],
+    "min_frequency": [Interval(Real, 0, 1, closed="left")],
 }
 
 
@@ -126,7 +128,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     class_prior_ = Fitted[Floats](lambda m: as_numpy(m.votes.prior))  # (C+1,)
     beta_ = Fitted[float](lambda m: float(m.trained.beta))
     varsigma_ = Fitted[float](lambda m: m.trained.varsigma)
-    normalize_ = Fitted[str](lambda m: m.normalizer.kind)
+    normalize_ = Fitted[str](lambda m: m.normalizer.name)
     novelty_threshold_ = Fitted[float | None](interpret.rejection.novelty_threshold)
     search_ = Fitted[SearchTable](lambda m: SearchTable(m.record.search))
     lineage_ = Fitted[Lineage | None](lambda m: m.lineage)

@@ -32,9 +32,10 @@ from torch import Tensor
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.fitted.model import trained_with
-from mnemosphere.geometry.normalize import DENSE, Normalizer
+from mnemosphere.geometry import Center, Geometry, Unit
 from mnemosphere.geometry.place import on_sphere
-from mnemosphere.model import initialize, metric
+from mnemosphere.geometry.whitened import MAX_RANK
+from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
@@ -47,10 +48,10 @@ from mnemosphere.model.class_reading import (
     tempered_losses,
 )
 from mnemosphere.model.initialize import Start
-from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture, Votes
+from mnemosphere.rows import odds
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import few_labels, stacked
 from mnemosphere.training.adam import Adam
@@ -61,7 +62,7 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["Candidate", "Choice", "Geometry", "Sample", "SearchTable", "Settings", "choose"]
+__all__ = ["Candidate", "Choice", "Sample", "SearchTable", "Settings", "choose"]
 
 Floats = NDArray[np.float64]
 SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
@@ -79,7 +80,6 @@ ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening; up to so many, rows 
 FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 MOST_ROWS = 60_000  # fitted on the path
 LONGER = 3  # times the steps, where that helps
-SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
@@ -171,7 +171,11 @@ class Settings:
                 f"{type(self.solver).__name__} does not train the {kind} likelihood: use "
                 "solver='auto', or another objective"
             )
-        if sample.is_sparse and self.normalize in DENSE:
+        if (
+            sample.is_sparse
+            and self.normalize != "auto"
+            and not Geometry.kinds[self.normalize].keeps_sparse
+        ):
             raise ValueError(
                 f"normalize={self.normalize!r} would fill sparse rows: pass normalize='unit' or "
                 "dense rows"
@@ -245,34 +249,20 @@ class Sample:
         weight = None if self.weight is None else self.weight[index]
         return replace(self, rows=self.rows.take(index), targets=self.targets[index], weight=weight)
 
-    def on_sphere(self, normalizer: Normalizer) -> tuple[Batch, Tensor]:
+    def cross_fitted(self, other: StoredRows) -> tuple[Self, StoredRows]:
+        """The sample and other rows with log-odds in place of levels, learned from the sample."""
+        rows, counts = odds.cross_fitted(self.rows, label_shares(self.targets), self.weight)
+        return replace(self, rows=rows), odds.with_odds(other, counts)
+
+    def geometry(self, kind: str) -> Geometry:
+        """How rows are put on the sphere, learned from these."""
+        return Geometry.kinds[kind].fit(self.rows, self.targets, self.weight)
+
+    def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""
-        x, lost = on_sphere(self.rows, normalizer, self.dtype)
+        x, lost = on_sphere(self.rows, geometry, self.dtype)
         weight = None if self.weight is None else self.weight.to(self.dtype)
         return Batch(x, self.targets.to(self.dtype), weight), lost
-
-
-class Geometry(NamedTuple):
-    """How rows are put on the sphere, learned from rows."""
-
-    normalizer: Normalizer
-    metric: Tensor | None
-
-    @classmethod
-    def fit(cls, kind: str, rows: Sample) -> tuple[Self, Batch, Tensor]:
-        """(the geometry, the rows as it puts them on the sphere, which have no direction)."""
-        normalizer = Normalizer.fit(kind, rows.rows, rows.weight)
-        batch, lost = rows.on_sphere(normalizer)
-        if kind != "whitened":
-            return cls(normalizer, None), batch, lost
-        known = batch.take(~lost) if bool(lost.any()) else batch
-        found = metric.start(known, SHRINKAGE)
-        return cls(normalizer, found), metric.apply(found, batch), lost
-
-    def place(self, rows: Sample) -> tuple[Batch, Tensor]:
-        """(other rows in this geometry, which have no direction)."""
-        batch, lost = rows.on_sphere(self.normalizer)
-        return batch if self.metric is None else metric.apply(self.metric, batch), lost
 
 
 @dataclass(frozen=True)
@@ -281,31 +271,22 @@ class Evaluation:
 
     losses: Floats  # (rows, temperatures)
     weight: Floats  # (rows,)
-    chance: float  # the mean loss of the class frequencies
+    own: Floats  # the loss of each row at the best temperature
+    mean: float  # their mean
+    error: float  # its standard error
+    level: float  # the mean with one more row, which is predicted by the class frequencies
 
-    @cached_property
-    def own(self) -> Floats:
-        """The loss of each row at the best temperature."""
-        return at_best_temperature(self.losses, self.weight)
+    @classmethod
+    def of(cls, losses: Floats, weight: Floats, chance: float) -> Self:
+        """From losses, weights, and the mean loss of the class frequencies.
 
-    @cached_property
-    def mean(self) -> float:
-        """The mean loss at that temperature; of one class, rounding may take it below 0."""
-        return max(0.0, _mean_and_error(self.own, self.weight)[0])
-
-    @property
-    def error(self) -> float:
-        """Its standard error."""
-        return _mean_and_error(self.own, self.weight)[1]
-
-    @property
-    def level(self) -> float:
-        """The mean with one more row, which is predicted by the class frequencies.
-
-        So many held-out rows cannot distinguish losses below the chance level over their number.
+        n held-out rows cannot distinguish losses below the nth part of that.
         """
-        n_rows = float(self.weight.sum() ** 2 / (self.weight @ self.weight))
-        return (n_rows * self.mean + self.chance) / (n_rows + 1)
+        own = at_best_temperature(losses, weight)
+        mean, error = _mean_and_error(own, weight)
+        mean = max(0.0, mean)  # of one class, rounding may take it below
+        n_rows = float(weight.sum() ** 2 / (weight @ weight))
+        return cls(losses, weight, own, mean, error, (n_rows * mean + chance) / (n_rows + 1))
 
     @property
     def temperature(self) -> float:
@@ -338,8 +319,9 @@ class Split:
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
         """(fitted rows, held-out rows with a direction, which of those held out these are)."""
         if kind not in self.placed:
-            geometry, fitted, lost = Geometry.fit(kind, self.fitted)
-            held, without = geometry.place(self.held)
+            geometry = self.fitted.geometry(kind)
+            fitted, lost = self.fitted.on_sphere(geometry)
+            held, without = self.held.on_sphere(geometry)
             some = (~without).nonzero()[:, 0]
             fitted = fitted.take(~lost) if bool(lost.any()) else fitted
             self.placed[kind] = fitted, held.take(some), some
@@ -368,7 +350,11 @@ def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Spli
     for k in range(number):
         rolled = known.roll(-k * n_held)
         fitted = torch.cat([rolled[n_held : n_held + n_fitted], unknown]).sort().values
-        found.append(Split(sample.take(fitted), sample.take(rolled[:n_held]), k))
+        own, held = sample.take(fitted), sample.take(rolled[:n_held])
+        if sample.rows.levels:
+            own, rows = own.cross_fitted(held.rows)
+            held = replace(held, rows=rows)
+        found.append(Split(own, held, k))
     return found
 
 
@@ -393,14 +379,14 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
         spread = spread[spread > 0]
         if len(spread) and float(spread.quantile(0.9)) > UNLIKE * float(spread.median()):
             return []
-    for kind, least in (("unit", 2), ("center", 3)):
+    for geometry, least in ((Unit(), 2), (Center(), 3)):
         if rows.n_features >= least:
-            x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
+            x, lost = on_sphere(rows, geometry, torch.float64)
             mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
             others = found.values() if type(x) is Tensor else ()
             same = any(float((x - other).norm(dim=1).mean()) <= LEAST_MOVED for other in others)
             if not same and float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
-                found[kind] = x
+                found[geometry.name] = x
     return [*found]
 
 
@@ -416,12 +402,15 @@ class _Scope:
     whole: int  # and on the path
     held: int  # rows held out at a time
     number: int  # of times
+    plain: list[str]  # geometries of the joint likelihood
 
     @classmethod
     def of(cls, sample: Sample, settings: Settings) -> Self:
         """Of these rows; without a search one candidate of each objective."""
         n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
-        kinds = [settings.normalize] if settings.normalize != "auto" else usable(sample)
+        kinds = [settings.normalize]
+        if settings.normalize == "auto":
+            kinds = usable(sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample)
         held = min(max(1, n_labeled // FOLDS), HELD)
         whole = min(n_labeled - held, MOST_ROWS)
         first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
@@ -435,16 +424,9 @@ class _Scope:
             kinds = [kind for kind in kinds if kind == one] or kinds[:1]
             objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
         number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
-        return cls(kinds, objectives, widths, noises, first, whole, held, number)
-
-    @property
-    def plain(self) -> list[str]:
-        """Geometries of the joint likelihood: on circles, columns that depend on each other count twice."""
-        return [kind for kind in self.kinds if kind != "circles"] or self.kinds
-
-    def spread(self, lines: Sequence[Candidate]) -> list[Candidate]:
-        """The lines at all widths."""
-        return [replace(own, n_memories=k) for own in lines for k in self.widths]
+        # On circles, columns that depend on each other count twice in the joint likelihood.
+        plain = [kind for kind in kinds if kind != "circles"] or kinds
+        return cls(kinds, objectives, widths, noises, first, whole, held, number, plain)
 
 
 class _Trials:
@@ -485,10 +467,6 @@ class _Trials:
         alike = (own for own in self.found if replace(own, n_memories=line.n_memories) == line)
         return min(alike, key=self.score)
 
-    def leads(self, own: Candidate) -> bool:
-        """Whether no other of its line is better."""
-        return self.score(own) <= self.score(self.best_of_line(own))
-
     def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
         """The trials in plain values, best first."""
         for own, found in sorted(self.found.items(), key=lambda pair: pair[1].mean):
@@ -512,11 +490,13 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     first = last = _Trials(sample, settings, scope, scope.first, progress)
     lines = _screen(first, scope)
     if len({*first.found, *lines}) > 1:
-        first.run("trying noise", scope.spread(lines))
+        screen = [replace(own, n_memories=k) for own in lines for k in scope.widths]
+        first.run("trying noise", screen)
         if scope.whole > 1.2 * scope.first:
             last = _Trials(sample, settings, scope, scope.whole, progress)
             lines = _leaders(first, lines)
-            last.run("trying the best on more rows", scope.spread(lines))
+            screen = [replace(own, n_memories=k) for own in lines for k in scope.widths]
+            last.run("trying the best on more rows", screen)
         if settings.n_memories is None:
             _follow(last, lines)
         if last is not first:
@@ -566,24 +546,20 @@ def _follow(trials: _Trials, lines: Sequence[Candidate]) -> None:
 
     The best line goes one further than it would, and the joint objective has a line of its own.
     """
-    fitted, found = trials.fitted, trials.found
+    fitted, found, best_of = trials.fitted, trials.found, trials.best_of_line
     most = max(min(LEAST_WIDEST, 2 * fitted // 3), fitted // ROWS_PER_MEMORY)
-
-    def score(own: Candidate) -> float:
-        return trials.score(trials.best_of_line(own))
-
-    best = min(lines, key=score)
-    lines = [own for own in lines if own == best or trials.leads(own)]
+    best = min(lines, key=lambda own: trials.score(best_of(own)))
+    lines = [own for own in lines if own == best or own == best_of(own)]
     while lines:
         wider = [(own, min(FACTOR * own.n_memories, most)) for own in lines]
         wider = [(own, k) for own, k in wider if 2 * k >= 3 * own.n_memories]
-        before = {replace(own, n_memories=k): trials.best_of_line(own) for own, k in wider}
+        before = {replace(own, n_memories=k): best_of(own) for own, k in wider}
         trials.run("trying widths", [*before])
         lines = [
             own for own, least in before.items()
-            if trials.leads(own) and found[least].exceeds(found[own])
+            if own == best_of(own) and found[least].exceeds(found[own])
         ]  # fmt: skip
-        lines.sort(key=score)
+        lines.sort(key=trials.score)
         joint = [own for own in lines if own.objective == "joint"]
         others = [own for own in lines if own.objective != "joint"]
         lines = joint + others[: -(-len(others) // 2)]
@@ -676,7 +652,7 @@ def evaluate(
     weight = np.concatenate(weights)
     mean_chance = float(weight @ np.concatenate(chances) / weight.sum())
     return [
-        Evaluation(np.concatenate([own[k] for own in losses]), weight, mean_chance)
+        Evaluation.of(np.concatenate([own[k] for own in losses]), weight, mean_chance)
         for k in range(len(candidates))
     ]
 
@@ -742,7 +718,7 @@ def _train(
             noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
         )  # fmt: skip
         p = net_class_weights(params, 0.0, frequencies)
-        return Votes.of(params, p, share=mean_shares(params, p, rows))
+        return Votes.of(params, p, share=mean_shares(params, p, rows, frequencies))
     if first.unlabeled:  # the weights of memories are held, as in the training of the model
         data = ArrayDataset(rows)
         settled = few_labels.settle(params, data, learn_beta=learn_beta, generator=generator)

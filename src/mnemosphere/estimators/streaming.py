@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.schema import warn_user
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.class_training import prepare
 from mnemosphere.estimators.progress import Progress

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
@@ -30,7 +30,7 @@ _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 
 def find_exemplars(
     votes: Votes,
-    normalizer: Normalizer,
+    normalizer: Geometry,
     stored: StoredRows,
     sample_weight: Tensor | None = None,
     n_rows: int = 0,

@@ -459,8 +459,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
     completed = model.completed(given)
-    # On circles a missing value has a place of its own.
-    stored = completed if model.normalizer.circles is None else given
+    stored = given if model.normalizer.places_gaps else completed
     exact, _ = on_sphere(stored, model.normalizer, torch.float64)
     seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
     nearest, share = _shares(model, seen, lost, n_nearest)
@@ -487,7 +486,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
 
 def _rows(model: FittedModel, x: Tensor, completed: StoredRows) -> Any:
     """Unit rows in the features' units."""
-    if model.normalizer.circles is not None:  # they are as they came
+    if model.normalizer.has_curves:  # they are as they came
         return as_numpy(completed.dense().values).astype(np.float64)
     return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
 

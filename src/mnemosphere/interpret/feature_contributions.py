@@ -32,7 +32,6 @@ from torch import Tensor
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy
-from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import memory_name
@@ -288,14 +287,6 @@ def _without_frequencies(votes: Votes, order: tuple[int, int]) -> Votes:
     return votes.replace(p=p)
 
 
-def coordinates(normalizer: Normalizer, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (n, N') before they are divided by their lengths (n, 1), 0 and 1 for one without direction."""
-    u, lost = normalizer(x)
-    v = torch.where(lost[:, None], 0.0, normalizer.coordinates(x))
-    length = (normalizer.pull_back(u) * v).sum(1, keepdim=True)
-    return v, torch.where(length > 0, length, 1.0)
-
-
 def feature_contributions(
     source: Source, row: int, memory: NDArray[Any], order: tuple[int, int], proba: Floats
 ) -> FeatureContributions:
@@ -307,8 +298,8 @@ def feature_contributions(
     votes, normalizer = model.precise_votes.to(dtype=torch.float64), model.normalizer
     x = source.values[row : row + 1].to(votes.w.device).to_dense().double()
     n = x.shape[1]
-    u, lost = normalizer(x)
-    v, length = coordinates(normalizer, x)
+    u, lost = normalizer.place(x)
+    v, length = normalizer.parts(x)
     reference = normalizer.reference(x)
     back, own = normalizer.pull_back(votes.w), normalizer.preimage(votes.w)
     shown = torch.from_numpy(memory).to(u.device)
@@ -357,7 +348,7 @@ def feature_contributions(
         value=_alone(given[None], lines)[0],
         written=[line.written(given) for line in lines],
         typical=typical,
-        unit=_STANDARD if normalizer.circles is None else _RANK,
+        unit=_RANK if normalizer.has_curves else _STANDARD,
         position=position[0],
         memories=_alone(as_numpy(places[shown]), lines),
         predicted_position=near,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
-from mnemosphere.base.schema import warn_user
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.model import Calibration, FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret.recall import draw

@@ -96,16 +96,15 @@ class Statistics:
         """∂w^μ = −ςβ w̄^μ, (P, N)."""
         return self.w_bar * self.per_row(params)
 
-    def gradient_beta(self, params: Parameters, resultant: Tensor | None = None) -> Tensor:
-        """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), where it is known."""
-        if resultant is None:
-            resultant = mean_resultant(params.beta, params.n_features)
-        push = resultant * self.p_bar[..., 1:, :].sum((-2, -1))
-        return push / self.count.to(params.w.dtype) + self.push_of_overlaps(params)
-
-    def push_of_overlaps(self, params: Parameters) -> Tensor:
-        """The part −ς Σ overlap of ∂β, which is all of it where mass cancels."""
-        return self.overlap.sum(-1) * (-params.varsigma / self.count.to(params.w.dtype))
+    def gradient_beta(self, params: Parameters, resultant: float | None = None) -> Tensor:
+        """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), or 0 where mass cancels."""
+        push = -params.varsigma * self.overlap.sum(-1)
+        if resultant != 0:
+            drag = (
+                mean_resultant(params.beta, params.n_features) if resultant is None else resultant
+            )
+            push = push + drag * self.p_bar[..., 1:, :].sum((-2, -1))
+        return push / self.count.to(params.w.dtype)
 
     def per_row(self, params: Parameters) -> Tensor:
         """−ςβ per unit of sample weight, (1, 1): what w̄ is multiplied by in its gradient."""

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemosphere.base.machine import check_memory, need
-from mnemosphere.base.schema import warn_user
+from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.encoding import check_names, is_float, listed
 from mnemosphere.rows.idx import read_idx
 from mnemosphere.rows.named import NAMES, load_data

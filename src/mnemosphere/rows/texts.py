@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.base.limits import Range
 from mnemosphere.base.machine import how_to_install
-from mnemosphere.base.schema import Range
 from mnemosphere.rows.encoding import is_missing
 
 PACKAGED = "wordllama"

@@ -146,26 +146,23 @@ class Adam(Solver):
         if self.learn_beta:
             # Without a uniform component all mass cancels, and no Bessel function is needed.
             alone = not (on_gpu(params.w) or bool(params.p[..., 0, :].any()))
-            push = stats.push_of_overlaps if alone else stats.gradient_beta
-            g = params.beta * push(params)
+            g = params.beta * stats.gradient_beta(params, 0.0 if alone else None)
             move = mean_step("beta", g, g.square(), self.learning_rate)
             changed["beta"] = (params.beta * move.exp()).to(params.beta.dtype)
         return params.replace(**changed), state | new
 
     def _scale(self, done: Tensor) -> Any:
-        """`scale` after so many steps; a GPU is not waited for."""
-        if not on_gpu(done):
-            return self.scale(int(done))
+        """Where the schedule is, half a cosine, times Adam's correction for the start.
+
+        The corrections are 1 − a^t and 1 − b^t, for running means that start from 0.
+        """
         a, b = self.decay
+        if not on_gpu(done):  # plain numbers are quicker, and a GPU is not waited for
+            t = int(done)
+            cosine = 0.5 * (1 + math.cos(math.pi * min(t / self.steps, 1.0)))
+            return cosine * math.sqrt(1 - b ** (t + 1)) / (1 - a ** (t + 1))
         fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1.0)))
         return fade * torch.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
-
-    def scale(self, done: int) -> float:
-        """Where the schedule is, half a cosine, times Adam's correction for the start."""
-        a, b = self.decay
-        fade = 0.5 * (1 + math.cos(math.pi * min(done / self.steps, 1.0)))
-        # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
-        return fade * math.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.
