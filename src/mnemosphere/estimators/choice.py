@@ -500,7 +500,8 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
         if settings.n_memories is None:
             _follow(last, lines)
         if last is not first:
-            _try_more_steps(last, scope)
+            longer = [replace(own, longer=LONGER) for own in last.ranked("conditional")[:1]]
+            last.run("trying more steps", longer)
     if "joint" in scope.objectives and n_labeled < sample.n_rows:
         _try_unlabeled(last, scope, settings.n_memories, sample)
     best = _best(last)
@@ -563,13 +564,6 @@ def _follow(trials: _Trials, lines: Sequence[Candidate]) -> None:
         joint = [own for own in lines if own.objective == "joint"]
         others = [own for own in lines if own.objective != "joint"]
         lines = joint + others[: -(-len(others) // 2)]
-
-
-def _try_more_steps(trials: _Trials, scope: _Scope) -> None:
-    """For the best conditional candidate, if it is wide: few memories have settled."""
-    for own in trials.ranked("conditional")[:1]:
-        if own.n_memories > scope.widths[-1] or len(scope.widths) == 1:
-            trials.run("trying more steps", [replace(own, longer=LONGER)])
 
 
 def _try_unlabeled(trials: _Trials, scope: _Scope, n_memories: int | None, sample: Sample) -> None:

@@ -31,19 +31,14 @@ def stack(params: Sequence[Parameters], *rows: Sequence[Batch]) -> tuple[Any, ..
     if len(params) == 1:
         return params[0], *(own[0] for own in rows)
     n_memories, n = (max(p.w.shape[axis] for p in params) for axis in (0, 1))
-    found = Parameters.stack([_widened(p, n_memories, n) for p in params])
-    return found, *(
-        Batch.stack([replace(b, x=pad(b.x, (0, n - b.x.shape[1]))) for b in own]) for own in rows
-    )
-
-
-def _widened(params: Parameters, n_memories: int, n: int) -> Parameters:
-    more = n_memories - params.n_memories
-    w = pad(params.w, (0, n - params.n_features))
-    return params.replace(
-        w=torch.cat([w, w[:1].expand(more, -1)]), p=pad(params.p, (0, 0, 0, more)),
-        p_h=pad(params.p_h, (0, more)),
-    )  # fmt: skip
+    widened = []
+    for own in params:
+        more, w = n_memories - own.n_memories, pad(own.w, (0, n - own.n_features))
+        w = torch.cat([w, w[:1].expand(more, -1)])
+        p, p_h = pad(own.p, (0, 0, 0, more)), pad(own.p_h, (0, more))
+        widened.append(own.replace(w=w, p=p, p_h=p_h))
+    batches = ([replace(b, x=pad(b.x, (0, n - b.x.shape[1]))) for b in own] for own in rows)
+    return Parameters.stack(widened), *map(Batch.stack, batches)
 
 
 def joint(
