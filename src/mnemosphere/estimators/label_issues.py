@@ -214,7 +214,7 @@ def _fit(
     votes = trained.votes.at(temperature)
     return FittedModel(
         "classifier", votes, trained.density, prepared.normalizer, features, coded.classes,
-        exemplars=find_exemplars(votes, prepared.normalizer, own),
+        exemplars=find_exemplars(votes, prepared.normalizer, own, features),
         **trained_with({**settings, "objective": chosen.candidate.objective}),
     )  # fmt: skip
 

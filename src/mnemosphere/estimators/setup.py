@@ -208,8 +208,9 @@ def fitted_model(
         lineage=result.lineage, **(trained_with(settings) | more),
     ))  # fmt: skip
     exemplars = find_exemplars(
-        model.votes, model.normalizer, learned.stored, learned.weight, prepared.dataset.n_rows
-    )
+        model.votes, model.normalizer, learned.stored, learned.features, learned.weight,
+        prepared.dataset.n_rows,
+    )  # fmt: skip
     return model.replace(exemplars=with_texts(exemplars, learned.features.texts(X)))
 
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from mnemosphere.base.text import readable
 from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy
 from mnemosphere.geometry.normalize import Normalizer
@@ -19,12 +20,12 @@ from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
+from mnemosphere.rows.features import Features
 from mnemosphere.rows.stored import StoredRows
 
 _MOST_ROWS = 8000
 TYPICAL = 3
 _LETTERS = 200  # of the name of a row
-_MEANS = 200  # features of rows whose means are kept: tables that people read have fewer
 _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 
 
@@ -32,6 +33,7 @@ def find_exemplars(
     votes: Votes,
     normalizer: Normalizer,
     stored: StoredRows,
+    features: Features,
     sample_weight: Tensor | None = None,
     n_rows: int = 0,
 ) -> Exemplars:
@@ -39,7 +41,7 @@ def find_exemplars(
 
     Typical rows of a memory are those of its largest share in the votes, to three digits, and among
     them of the largest overlap. A row of which it has less than 0.0005 does not count.
-    n_rows: of the data set that these rows are a sample of.
+    n_rows: of the data set that these rows are a sample of. Values are those of tables that people read.
     """
     votes = votes.precise
     larger = max(1.0, n_rows / stored.n_rows)
@@ -58,20 +60,14 @@ def find_exemplars(
     weight = weight[place.cpu()].to(x.device, torch.float64)
     support = torch.zeros(votes.n_memories, dtype=torch.float64, device=x.device)
     best = x.new_full((TYPICAL, votes.n_memories), -1.0)
-    values = None
-    if stored.is_dense and stored.n_features <= _MEANS:
-        values = stored.values.to(x.device)[place].double()
-        sums = torch.zeros(2, votes.n_memories, values.shape[1], dtype=torch.float64).to(x.device)
+    owner = torch.zeros(len(x), dtype=torch.long)
     number = torch.full_like(best, -1, dtype=torch.long)
     scores = Scores(votes, None, len(x))
     for rows in kernel.chunks(len(x), votes.n_memories, x.device):
         overlap = overlaps(votes, x[rows])
         share = scores.of_overlaps(overlap, rows).softmax(1)[:, 1:]  # (B, P)
         support += weight[rows] @ share.double()
-        if values is not None:
-            part = (share.double() * weight[rows, None]).T  # (P, B)
-            known = ~values[rows].isnan()
-            sums += torch.stack([part @ values[rows].nan_to_num(0.0), part @ known.double()])
+        owner[rows] = share.argmax(1).cpu()
         digits = (share * _DIGITS).round()
         score = torch.where(digits > 0, digits + 0.4 * overlap, -1.0)
         here, order = score.topk(min(TYPICAL, len(score)), dim=0)
@@ -84,11 +80,31 @@ def find_exemplars(
     found[(taken >= 0).numpy()] = stored.call(place.cpu()[taken[taken >= 0]])
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
-    means = None
-    if values is not None:
-        means = as_numpy(sums[0] / sums[1])
-        means[~np.isfinite(means)] = np.nan  # no row, or a sum beyond all numbers
-    return Exemplars(found, (support * scale).cpu().numpy(), means=means)
+    values = None
+    if stored.is_dense and features.encoder is None and readable(features.shown_names):
+        table, each = as_numpy(stored.values)[as_numpy(place)].astype(float), as_numpy(weight)
+        own = [as_numpy((owner == m).nonzero()[:, 0]) for m in range(votes.n_memories)]
+        nearest = [line[line >= 0] for line in as_numpy(number.T)]  # of one that no row has most of
+        rows_of = [a if len(a) else b for a, b in zip(own, nearest, strict=True)]
+        values = np.array([_middle(table[k], each[k], features.categories) for k in rows_of])
+    return Exemplars(found, (support * scale).cpu().numpy(), values=values)
+
+
+def _middle(values: NDArray[Any], weight: NDArray[Any], categories: list[slice]) -> NDArray[Any]:
+    """Weighted lower medians (N,) of rows (n, N), and what is commonest in each category."""
+    if not len(values):
+        return np.full(values.shape[1], np.nan)
+    order = values.argsort(axis=0)  # NaN last
+    mass = np.where(np.isnan(values), 0.0, weight[:, None])
+    mass = np.take_along_axis(mass, order, 0).cumsum(axis=0)
+    at = (mass >= mass[-1] / 2).argmax(axis=0)
+    found = np.take_along_axis(values, np.take_along_axis(order, at[None], 0), 0)[0]
+    for place in categories:
+        own, back = np.unique(values[:, place], axis=0, return_inverse=True)
+        found[place] = own[
+            np.bincount(back.ravel(), weight * ~np.isnan(values[:, place.start])).argmax()
+        ]
+    return found
 
 
 @checked

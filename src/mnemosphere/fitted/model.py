@@ -91,8 +91,8 @@ class Exemplars:
     # summed share in the votes, in units of rows
     support: Annotated[Floats, Array("P", low=0, nan=True)]
     names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
-    # mean numbers of the rows that a memory stands for, by its shares; NaN if there are none
-    means: Annotated[Floats, Array("P N", nan=True)] | None = None
+    # numbers of the rows that a memory stands for: medians, the commonest of a category; NaN: none
+    values: Annotated[Floats, Array("P N", nan=True)] | None = None
 
     def check(self) -> Self:
         """Raise ValueError unless there is a name for each typical row; return self."""
@@ -114,8 +114,8 @@ class Exemplars:
         new = (memories < 0)[:, None]
         names = None if self.names is None else np.where(new, "", self.names[memories])
         support = np.where(new[:, 0], 0.0, self.support[memories])
-        means = None if self.means is None else np.where(new, np.nan, self.means[memories])
-        return Exemplars(np.where(new, -1, self.typical[memories]), support, names, means)
+        values = None if self.values is None else np.where(new, np.nan, self.values[memories])
+        return Exemplars(np.where(new, -1, self.typical[memories]), support, names, values)
 
 
 @dataclass(frozen=True)
@@ -312,17 +312,23 @@ class FittedModel:
         """Memories, in the features' units if rows are standardized or on circles, else unit vectors, ndarray of shape (P, N)."""
         return as_numpy(self.restore(self.votes.w))
 
-    @property
+    @cached_property
     def typical_values(self) -> Floats | None:
-        """(P, N) what memories stand for, in the features' units: means of rows, else memories.
+        """(P, N) what memories stand for, in the features' units: values of rows, else memories.
 
-        Memories that tell classes apart point beyond the rows. None if rows have lost their units.
+        Memories that tell classes apart point beyond the rows: they are taken back into the range of
+        the columns. None if rows have lost their units.
         """
-        own = None if self.normalizer.units is None else self.memories
-        means = None if self.exemplars is None else self.exemplars.means
-        if means is None or own is None:
-            return own if means is None else means
-        return np.where(np.isnan(means), own, means)
+        known = None if self.exemplars is None else self.exemplars.values
+        if self.normalizer.units is None:
+            return known
+        found = self.memories.copy()
+        for place in self.features.categories:
+            found[:, place] = np.eye(place.stop - place.start)[found[:, place].argmax(1)]
+        if self.features.observed is not None:
+            low, high, whole = self.features.observed
+            found = np.clip(np.where(whole > 0, found.round(), found), low, high)
+        return found if known is None else np.where(np.isnan(known), found, known)
 
     @cached_property
     def precise_votes(self) -> Votes:

@@ -51,7 +51,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     n_memories = model.n_memories
     behind, beta_split = model.exemplars, np.full(n_memories, np.nan)
     if X is not None:
-        behind = find_exemplars(model.votes, model.normalizer, model.completed(X))
+        behind = find_exemplars(model.votes, model.normalizer, model.completed(X), model.features)
         behind = with_texts(behind, model.features.texts(X))
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
