@@ -25,8 +25,7 @@ def test_results_say_the_same_in_a_terminal_and_in_a_notebook(model):
     for found, n_tables in (
         (clf.certified_radius(x), 1),
         (clf.counterfactual(x[:2]), 2),
-        (explained, 4),
-        (explained.features(), 1),
+        (explained, 2),
         (clf.decision_summary(x), 0),
         (SearchTable([trial, trial]), 1),
     ):

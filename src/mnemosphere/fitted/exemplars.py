@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemosphere.base.text import readable
 from mnemosphere.fitted.checks import checked
-from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy
+from mnemosphere.fitted.model import Exemplars, FittedModel, Floats, as_numpy
 from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model import kernel
@@ -86,24 +86,23 @@ def find_exemplars(
         own = [as_numpy((owner == m).nonzero()[:, 0]) for m in range(votes.n_memories)]
         nearest = [line[line >= 0] for line in as_numpy(number.T)]  # of one that no row has most of
         rows_of = [a if len(a) else b for a, b in zip(own, nearest, strict=True)]
-        values = np.array([_middle(table[k], each[k], features.categories) for k in rows_of])
+        values = np.array([middle(table[k], each[k], features.categories) for k in rows_of])
     return Exemplars(found, (support * scale).cpu().numpy(), values=values)
 
 
-def _middle(values: NDArray[Any], weight: NDArray[Any], categories: list[slice]) -> NDArray[Any]:
-    """Weighted lower medians (N,) of rows (n, N), and what is commonest in each category."""
+def middle(values: Floats, weight: Floats, categories: Sequence[slice]) -> Floats:
+    """Weighted lower medians (N,) of rows (n, N), and what is commonest in each category; NaN: none."""
     if not len(values):
         return np.full(values.shape[1], np.nan)
     order = values.argsort(axis=0)  # NaN last
     mass = np.where(np.isnan(values), 0.0, weight[:, None])
     mass = np.take_along_axis(mass, order, 0).cumsum(axis=0)
     at = (mass >= mass[-1] / 2).argmax(axis=0)
-    found = np.take_along_axis(values, np.take_along_axis(order, at[None], 0), 0)[0]
+    found: Floats = np.take_along_axis(values, np.take_along_axis(order, at[None], 0), 0)[0]
     for place in categories:
         own, back = np.unique(values[:, place], axis=0, return_inverse=True)
-        found[place] = own[
-            np.bincount(back.ravel(), weight * ~np.isnan(values[:, place.start])).argmax()
-        ]
+        known = weight * ~np.isnan(values[:, place.start])
+        found[place] = own[np.bincount(back.ravel(), known).argmax()]
     return found
 
 

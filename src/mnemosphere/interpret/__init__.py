@@ -28,9 +28,9 @@ from mnemosphere.interpret.evaluation import (
     evaluate,
 )
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
-from mnemosphere.interpret.feature_contributions import FeatureContributions
 from mnemosphere.interpret.images import ImageExplanation, explain_images, memory_pictures
 from mnemosphere.interpret.memory_table import memory_table, strongest_features
+from mnemosphere.interpret.pulls import Pull
 from mnemosphere.interpret.radius import CertifiedRadius, certified_radius
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
 from mnemosphere.interpret.rejection import (
@@ -46,7 +46,7 @@ from mnemosphere.interpret.rejection import (
 
 __all__ = [
     "Certificate", "CertifiedRadius", "ClassificationReport", "Counterfactual", "DecisionSummary",
-    "Explanation", "FeatureContributions", "ImageExplanation", "ProposedClass", "Reason",
+    "Explanation", "ImageExplanation", "ProposedClass", "Pull", "Reason",
     "RecallPath", "accuracy_threshold", "add_class", "add_examples", "at_level", "calibrate",
     "certified_radius", "certify", "classification_report", "counterfactual", "coverage_curve",
     "decision_summary", "decode", "discover", "encode", "evaluate", "explain", "explain_images",
