@@ -73,7 +73,8 @@ def test_a_model_of_a_gpu_says_the_same_on_a_processor(tmp_path, objective):
         assert there.is_cuda
         assert torch.equal(getattr(loaded.model_.votes, name), there.cpu())
     wanted = model.predict_proba(data.x_test)
-    np.testing.assert_allclose(loaded.predict_proba(data.x_test), wanted, rtol=0, atol=1e-9)
+    # There votes are read in single precision.
+    np.testing.assert_allclose(loaded.predict_proba(data.x_test), wanted, rtol=0, atol=1e-5)
 
 
 def test_auto_is_a_gpu_for_many_numbers_only_wherever_rows_come_from(tmp_path, monkeypatch):

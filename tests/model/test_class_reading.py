@@ -14,6 +14,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
     best_temperature,
+    label_frequencies,
     label_shares,
     mean_shares,
     net_class_weights,
@@ -50,7 +51,7 @@ def smoothed(problem):
 def test_any_class_weights_keep_the_weight_of_their_memory(problem, smoothing):
     """Weights that no smoothing made too: entries below its part count as nothing."""
     params = problem(3, memories=13, classes=4, contrast=3.0).params
-    net = net_class_weights(params, smoothing, params.p.sum(0))
+    net = net_class_weights(params, smoothing, label_frequencies(params.p.sum(0), smoothing))
     assert_close(net.sum(1), params.p.sum(1), rtol=1e-13, atol=0)
     expected = params.p.sum(1, keepdim=True).numpy() * net_of_smoothing(params.p.numpy(), smoothing)
     np.testing.assert_allclose(net.numpy(), expected, rtol=1e-12, atol=1e-18)
