@@ -67,7 +67,7 @@ def test_pulls_are_what_would_happen_on_every_geometry_and_with_gaps(clients, no
 
 
 def test_what_is_typical_of_a_class_is_what_its_memories_that_answer_have(data, fresh):
-    """The weighted median over memories, by shares times labels net of the class frequencies."""
+    """The weighted median over the memories of the class, by their shares in the vote."""
     names = ["height", "width", "age", "income", "debt"]
     x = pd.DataFrame(data.x, columns=names)
     model = small(n_memories=11, normalize="standard", varsigma=0.5).fit(x, data.y)
@@ -79,8 +79,8 @@ def test_what_is_typical_of_a_class_is_what_its_memories_that_answer_have(data, 
         for each in found.pulls(row):
             column = names.index(each.column)
             for text, own in ((each.predicted, found.predicted), (each.runner_up, found.runner_up)):
-                clear = soft[:, own[row]] > 0.9  # the others hardly speak for the class
-                weight, value = share[row] * clear, values[:, column]
+                mine = soft.argmax(1) == own[row]
+                weight, value = share[row] * soft[:, own[row]] * mine, values[:, column]
                 order = np.argsort(value)
                 mass = weight[order].cumsum()
                 near = value[order][np.searchsorted(mass, mass[-1] * np.array([0.4, 0.6]))]
@@ -104,7 +104,7 @@ def test_the_printed_explanation(clients):
         heads = [line["column"] for line in lines]
         assert heads[0] == f"for {found.predicted[row]}" or shown[0]["pull"][0] == "-"
         # The last line: all other columns at once.
-        if lines[-1]["column"].startswith("the other"):
+        if lines[-1]["column"].endswith(("together", "the other column")):
             typical = mn.interpret.decode(model.model_, model.model_.typical_values)
             label, odds = model.memory_table()["label"], []
             others = [
@@ -137,7 +137,7 @@ def test_wide_rows_have_pulls_of_the_columns_furthest_from_typical():
     model = small(n_memories=2, normalize="standard").fit(frame, y)
     found = model.explain(frame[:3])
     assert found.pulls(0)[0].column == "gene 7"
-    assert found.column_table(0)[-1]["column"].startswith("the other ")
+    assert found.column_table(0)[-1]["column"].endswith("others together")
 
 
 def test_a_row_without_direction_has_the_odds_of_the_prior(data):

@@ -7,6 +7,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from textwrap import fill
 
 _ALL_SHOWN = 50  # features that are shown even if their names say nothing
 _WIDTH, _WIDTH_HTML = 100, 1000  # letters of a line as text, and in a notebook
@@ -27,7 +28,7 @@ class Shown(ABC):
     def __str__(self) -> str:
         lines = []
         for part in self.parts(_WIDTH):
-            lines += [part] if isinstance(part, str) else [format_table(part, _WIDTH), ""]
+            lines += [_wrapped(part)] if isinstance(part, str) else [format_table(part, _WIDTH), ""]
         return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
@@ -36,6 +37,10 @@ class Shown(ABC):
             f"<p>{escape(printable(part))}</p>" if isinstance(part, str) else html_table(part)
             for part in self.parts(_WIDTH_HTML, _FIRST)
         )
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def printable(text: str, keep: str = "") -> str:

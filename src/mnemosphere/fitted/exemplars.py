@@ -181,8 +181,8 @@ def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
     Examples
     --------
     >>> named = mn.interpret.name_features(model, list("abcd"))
-    >>> mn.interpret.explain(named, X_test[:1]).features().names[:2]
-    ['a', 'b']
+    >>> sorted(pull.column for pull in mn.interpret.explain(named, X_test[:1]).pulls())
+    ['a', 'b', 'c', 'd']
     """
     given = tuple(str(name) for name in as_numpy(names).tolist())
     if len(given) != model.features.n_numbers:

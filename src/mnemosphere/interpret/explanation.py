@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +33,7 @@ _TOLD = 0.005  # probability of a class in a title
 _HALF = 0.5  # of the vote
 _SHORT, _LONG = 24, 36  # letters of row names that share a line, of a value; of a column
 _LEAST_PULL = 0.1  # of the largest pull that is shown
-_BAR = 10  # letters
+_BAR, _WIDE = 10, 80  # letters of a bar, of a line that has room for one
 _CLOSE = 2.0  # odds of a close call
 _PURE = 0.95  # of a soft label: a memory of one class
 _FEW = 0.1  # share of known rows that are further out, below which a row is unusual
@@ -319,7 +318,7 @@ class Explanation(Shown):
         """What a row is taken for, the classes after that, and how familiar it is."""
         order = self._order[row].tolist()
         shown = [c for c in order[2:_SHOWN] if self.proba[row, c] >= _TOLD]
-        named = [f"{self.classes[c]} {percent(self.proba[row, c])}" for c in [*order[:2], *shown]]
+        named = [f"{self._called(c)} {percent(self.proba[row, c])}" for c in [*order[:2], *shown]]
         classes = ", ".join(named) + (", …" if len(named) < len(order) else "")
         name = f"row {self.names[row]}" if name is None else name
         if self.texts is not None:
@@ -330,6 +329,12 @@ class Explanation(Shown):
         top, second = self.proba[row, order[:2]] if len(order) > 1 else (1.0, 0.0)
         remarks = ["a close call"] * bool(top < _CLOSE * second) + [familiar] * bool(familiar)
         return f"{name}: {classes}" + (f" – {', '.join(remarks)}" if remarks else "")
+
+    def _called(self, column: int) -> str:
+        """A class by its name; one that is a number is "class 3"."""
+        name = [*map(str, self.classes.tolist()), "none of them"][column]
+        kind = "class" if self.model.is_classifier else "cluster"
+        return name if any(map(str.isalpha, name)) else f"{kind} {name}"
 
     def remark(self, row: int) -> str:
         """What a reader has to know first, if no memory or no column decided; else empty."""
@@ -345,18 +350,15 @@ class Explanation(Shown):
         told = f"No memory resembles this row: the uniform component has {share} of the vote."
         return told if resembles_none else ""
 
-    def column_table(self, row: int) -> Table:
+    def column_table(self, row: int, width: int = 100) -> Table:
         """The columns that speak for the predicted class and for the runner-up, for people."""
-        found = self._pulls(row)
+        found, classes = self._pulls(row), self._pair(row).tolist()
         order, places, largest = self._told(row, found), found.order(0), np.abs(found.pull).max()
         if largest == 0:
             return []
-        pair = [
-            middle_cut(str(name), _SHORT) for name in (self.predicted[row], self.runner_up[row])
-        ]
-        heads = ["column", "this row", *(f"typical of {name}" for name in pair), "pull", ""]
-        if pair[0] == pair[1]:
-            heads[3] += " (second)"
+        pair = [middle_cut(self._called(c), _SHORT) for c in classes]
+        typical = [f"typical of {pair[0]}", f"typical of {pair[1]}{' ' * (pair[0] == pair[1])}"]
+        heads = ["column", "this row", *typical, "pull", *[""] * (width >= _WIDE)]
         lines: Table = []
         shown: list[int] = []
         for name, sign in zip(pair, (1, -1), strict=True):
@@ -364,31 +366,30 @@ class Explanation(Shown):
             lines += [dict.fromkeys(heads, "") | {"column": f"for {name}"}] * bool(strong)
             for k in strong[:_SHOWN]:
                 column, *values, pull = order[k]
-                cells = [f"  {middle_cut(column, _LONG)}", *(middle_cut(v, _SHORT) for v in values)]
+                cells = [f"  {middle_cut(column, min(_LONG, width // 2))}"]
+                cells += [*(middle_cut(v, _SHORT) for v in values), f"{pull:+.2f}"]
                 bar = "█" * round(_BAR * abs(pull) / largest)
-                lines.append(dict(zip(heads, [*cells, f"{pull:+.2f}", bar], strict=True)))
+                lines.append(dict(zip(heads, [*cells, bar], strict=False)))
                 shown.append(places[k])
         rest = [j for j in places if j not in shown]
         if rest:
-            others = (
-                "the other column" if len(rest) == 1 else f"the other {len(rest)} columns together"
-            )
+            others = "the other column" if len(rest) == 1 else f"{len(rest)} others together"
             pull = rest_pull(self.model, self._given(row), found.typical[0], rest, self._pair(row))
             lines.append(dict.fromkeys(heads, "") | {"column": others, "pull": f"{pull:+.2f}"})
         return lines
 
     def memory_line(self, row: int) -> str:
-        """The memories that decided, with their labels, shares and typical rows, in a sentence."""
+        """The memories that decided: what they say, their shares, known rows like them."""
         told: list[str] = []
-        for reason in self[row]:
+        for reason, column in zip(self[row], self.soft_label[row].argmax(1).tolist(), strict=True):
             if reason.share < _TOLD and told:
                 continue
-            mostly = "" if reason.label_weight >= _PURE else "mostly "
-            label = "none of them" if reason.label is None else reason.label
+            label = ("" if reason.label_weight >= _PURE else "mostly ") + self._called(column)
+            vote = "" if told else " of the vote"
             rows = "" if self._rows_are_long(row) else ", ".join(map(str, reason.typical_rows))
             behind = f" (like rows {rows})" if rows else ""
-            told.append(f"{reason.shown_name} {mostly}{label} {percent(reason.share)}{behind}")
-        return f"memories: {', '.join(told)}"
+            told.append(f"{reason.shown_name} says {label}, {percent(reason.share)}{vote}{behind}")
+        return f"memories: {'; '.join(told)}"
 
     def _rows_are_long(self, row: int) -> bool:
         """Whether typical rows are texts, or other names that need lines of their own."""
@@ -398,9 +399,9 @@ class Explanation(Shown):
         """What there is to say about a row after its title, for people; texts are cut."""
         remark = self.remark(row)
         found: list[str | Table] = [remark] * bool(remark)
-        columns = self.column_table(row) if self.shows_features else []
+        columns = self.column_table(row, width) if self.shows_features else []
         found += [columns] * bool(columns)
-        found.append(fill(self.memory_line(row), width, break_long_words=False))
+        found.append(self.memory_line(row))
         if self._rows_are_long(row):
             named = [
                 (r.name, str(n)) for r in self[row] if r.share >= _TOLD for n in r.typical_rows
@@ -413,7 +414,7 @@ class Explanation(Shown):
         """For each row what it is taken for, and why."""
         found: list[str | Table] = []
         for row in range(len(self))[:most]:
-            found += [fill(self.title(row), width), *self.tables(row, width), ""]
+            found += [self.title(row), *self.tables(row, width), ""]
         return found[:-1]
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ missing. A category is changed as a whole. Pulls do not add up: what all other c
 the same with all of them changed at once.
 
 The typical value of a class is the weighted median, or commonest level, of what its memories stand for,
-by their shares in the vote of this row for the class: a value of real rows.
+by their shares in the vote on this row: a value of real rows. A memory is that of its likeliest class.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.in
     votes, rows = model.precise_votes, X.dense().values.double()
     values = model.typical_values
     rest = frequency_part(votes)[1][1:]  # (P, C), without what repeats the class frequencies
-    rest = torch.where(rest.sum(0) > 0, rest, votes.labels[1:, :-1]).log().T  # (C, P)
+    own = torch.nn.functional.one_hot(rest.argmax(1), rest.shape[1])
+    rest = torch.where(own.sum(0) > 0, rest * own, votes.labels[1:, :-1]).log().T  # (C, P)
     found, categories = np.empty((*classes.shape, rows.shape[1])), model.features.categories
     start = 0
     for x, lost in model.unit_rows(X, votes.w.dtype):
