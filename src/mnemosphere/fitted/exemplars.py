@@ -83,10 +83,12 @@ def find_exemplars(
     values = None
     if stored.is_dense and features.encoder is None and readable(features.shown_names):
         table, each = as_numpy(stored.values)[as_numpy(place)].astype(float), as_numpy(weight)
-        own = [as_numpy((owner == m).nonzero()[:, 0]) for m in range(votes.n_memories)]
-        nearest = [line[line >= 0] for line in as_numpy(number.T)]  # of one that no row has most of
-        rows_of = [a if len(a) else b for a, b in zip(own, nearest, strict=True)]
-        values = np.array([middle(table[k], each[k], features.categories) for k in rows_of])
+        nearest, whose, categories = as_numpy(number.T), as_numpy(owner), features.categories
+        values = np.empty((votes.n_memories, table.shape[1]))
+        for m, some in enumerate(nearest):
+            own = np.flatnonzero(whose == m)
+            own = own if len(own) else some[some >= 0]  # no row has most of its share here
+            values[m] = middle(table[own], each[own], categories)
     return Exemplars(found, (support * scale).cpu().numpy(), values=values)
 
 

@@ -241,7 +241,7 @@ class Explanation(Shown):
         --------
         >>> pull = clf.explain(X_test[:1]).pulls(0)[0]
         >>> pull.column, pull.pull > 0
-        ('color_intensity', True)
+        ('alcohol', True)
         """
         return self._told(row, self._pulls(row))
 
@@ -507,25 +507,16 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     Examples
     --------
     >>> print(mn.interpret.explain(model, X_test[:1], n_nearest=2))
-    row 54: 0 (99.7%), then 1 (0.2%), …
-    memory   share  overlap  soft label  typical rows
-    ─────────────────────────────────────────────────
-    #3       99.7%    0.965  0 (100%)      54, 40, 30
-    #2        0.3%    0.854  0 (75%)         98, 1, 7
-    others    0.0%
-    uniform   0.0%
+    row 54: class 0 99.7%, class 1 0.2%, … – familiar (7 of 10 known rows are further out)
+    column             this row  typical of class 0  typical of class 1   pull
+    ────────────────────────────────────────────────────────────────────────────────────
+    for class 0
+      alcohol             13.74               13.88               12.29  +8.52  ██████████
+      color_intensity      5.85                5.75                2.85  +4.94  ██████
+      flavanoids            2.9                3.17                2.17  +2.56  ███
+    the other column                                                     +0.80
     <BLANKLINE>
-    why 0 rather than 1: odds 457 to 1, log-odds +6.13
-    feature              value  predicted  runner-up  overlap #3  difference
-    ────────────────────────────────────────────────────────────────────────
-    color_intensity       5.85       6.05      4.112      +0.025       +2.64
-    alcohol              13.74      13.88      13.28      +0.164       +1.07
-    flavanoids             2.9      3.147       2.41      +0.173       +0.85
-    hue                   0.92      1.069      1.088      -0.012       +0.61
-    (being average)                                       +0.615       +0.13
-    (soft labels)                                                      +2.03
-    (class frequencies)                                                -1.22
-    sum                                                   +0.965       +6.13
+    memories: #3 says class 0, 99.7% of the vote (like rows 54, 40, 30)
     """
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)

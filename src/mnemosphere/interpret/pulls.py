@@ -35,13 +35,32 @@ _MOST = 500  # columns that are changed alone, those furthest from typical; the 
 
 
 class Pull(NamedTuple):
-    """One column's part in one decision; a missing value is "missing"."""
+    """What one column of a row pulls to.
+
+    Attributes
+    ----------
+    column : str
+        Its name.
+    value : str
+        What the row has there; "missing" for a missing value.
+    predicted : str
+        What is typical of the predicted class.
+    runner_up : str
+        What is typical of the runner-up.
+    pull : float
+        How much the log-odds would change; above 0, the column speaks for the predicted class.
+
+    Examples
+    --------
+    >>> clf.explain(X_test[:1]).pulls()[0].value
+    '13.74'
+    """
 
     column: str
     value: str
-    predicted: str  # what is typical of the predicted class
+    predicted: str
     runner_up: str
-    pull: float  # above 0: for the predicted class
+    pull: float
 
 
 class Pulls(NamedTuple):

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from mnemosphere.interpret.pulls import Pull
 from mnemosphere.plots.checks import Array
 from mnemosphere.plots.decision import Decision, draw_classes
 from mnemosphere.plots.style import (
@@ -30,7 +29,7 @@ _LINE = 0.17  # inches
 
 @figure_style()
 def feature_figure(
-    pulls: Sequence[Pull], decision: Decision, *, figure: Figure | SubFigure | None = None
+    pulls: Sequence[Any], decision: Decision, *, figure: Figure | SubFigure | None = None
 ) -> Figure | SubFigure:
     """The columns that pull most, with their values and what is typical of both classes; the classes.
 

@@ -115,7 +115,8 @@ class Features:
     @property
     def categories(self) -> list[slice]:
         """Where the numbers of categories stand, of which one is 1."""
-        return [own.place for own in self.lines if len(own.categories) > 2]
+        lines = [] if self.encoding is None else self.lines
+        return [own.place for own in lines if len(own.categories) > 2]
 
     @classmethod
     def learn(
