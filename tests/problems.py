@@ -144,7 +144,7 @@ def plain_loss(rule: str, log_joint: Tensor, q: Tensor) -> Tensor:
     log_x = log_joint.logsumexp(1)
     missing = 1 - q.sum(1)
     joint = -(q * log_joint).sum(1) - missing * log_x
-    conditional = -(q * (log_joint - log_x[:, None])).sum(1) - missing * log_x
+    conditional = -(q * (log_joint - log_x[:, None])).sum(1)
     if name == "joint":
         return joint
     if name == "conditional":

@@ -7,7 +7,7 @@ import torch
 
 import mnemosphere as mn
 from mnemosphere.fitted.model import FittedModel, Record
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
 from mnemosphere.rows.features import Features
@@ -24,8 +24,8 @@ def small(**settings):
 
 def built(memories, class_weights, *, beta, varsigma=1.0, classes=None, normalize="unit"):
     """A classifier out of numbers: memories (P, N), class weights (P+1, C+1)."""
-    normalizer, p = Normalizer(normalize), torch.tensor(class_weights, dtype=torch.float64)
-    w, _ = normalizer(torch.tensor(memories, dtype=torch.float64))
+    normalizer, p = Geometry.kinds[normalize](), torch.tensor(class_weights, dtype=torch.float64)
+    w, _ = normalizer.place(torch.tensor(memories, dtype=torch.float64))
     p = p / p.sum()
     beta = torch.tensor(beta, dtype=torch.float64)
     params = Parameters(w, p, beta, varsigma, p.sum(1), p.sum(0)).check()

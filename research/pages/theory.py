@@ -34,9 +34,13 @@ def weak_table() -> Table:
         "with noise": "{theory:.3f}", "sampled from the teacher": "{sampled:.3f} ± {error:.3f}",
         "from random starts": "{random:.3f} ± {random_error:.3f}",
         "mean of all overlaps, with noise": "{theory_mean:.3f}",
-        "sampled less theory, each teacher": "{excess:.3f} ± {excess_error:.3f}",
+        "sampled less theory, each teacher": "{excess} ± {excess_error:.3f}",
     }  # fmt: skip
-    return table(columns, [row for row in run["data"]["points"] if row["memories"] > 1], run)
+    rows = [
+        row | {"excess": f"{row['excess']:.3f}".replace("-", "−")}
+        for row in run["data"]["points"] if row["memories"] > 1
+    ]  # fmt: skip
+    return table(columns, rows, run)
 
 
 def edge_table() -> Table:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
-from mnemosphere.theory import OrderParameters, SaddlePointProblem, find_solutions
+from mnemosphere.theory import OrderParameters, SaddlePointProblem, classify, find_solutions
 from mnemosphere.theory.newton import newton
 from mnemosphere.theory.saddle_point import conjugate, free_entropy_at
 from mnemosphere.theory.symmetric import symmetric_overlap
@@ -180,16 +180,15 @@ def trace_branches(
     names = _names([seed.symmetry.groups for seed in seeds])
     for k, (name, seed) in enumerate(zip(names, seeds, strict=True)):
         progress(k, len(seeds))
-        branch = trace_branch(top, values[::-1], seed.state)
-        curves.append(_curve(top, name, branch, seed.symmetry.groups))
+        branch = _stretch(trace_branch(top, values[::-1], seed.state))
+        curves.append(_curve(top, name, branch))
         events += [(name, event.kind, event.value) for event in branch.bifurcations]
         if not branch.complete:
             partner = _behind_the_fold(top, branch, values)
             if partner is not None:
-                groups = partner.points[0].symmetry.groups
                 steady = bool(curves[-1].stable.any())
                 title = f"{name}, behind its fold"
-                curves.append(_curve(top, title, partner, groups, partner=steady))
+                curves.append(_curve(top, title, partner, partner=steady))
     progress(len(seeds), len(seeds))
     return Branches([curve for curve in curves if len(curve.beta) > 1], events)
 
@@ -220,36 +219,47 @@ def _behind_the_fold(
     Near a fold the two solutions lie mirrored about it, like ±√(β − β_fold).
     """
     fold = branch.points[-1]
-    above = next((p for p in reversed(branch.points) if p.value > fold.value * 1.0005), None)
+    value = 1.0005 * fold.value
+    above = next((p for p in reversed(branch.points) if p.value > value), None)
     if above is None:
         return None
-    here = problem.replace(beta=above.value)
-    guess = OrderParameters(2.0 * fold.state.m - above.state.m, above.state.p)
-    found = newton(here, guess)
-    if not found.converged or float((found.state.m - above.state.m).abs().max()) < 1e-4:
+    here = problem.replace(beta=value)
+    ours = newton(here, above.state)
+    found = newton(here, OrderParameters(2.0 * fold.state.m - ours.state.m, above.state.p))
+    parted = classify(found.state).groups == fold.symmetry.groups
+    if not (ours.converged and found.converged and parted):
         return None
-    rest = [v for v in values if v > above.value]
-    gap = (rest[0] if rest else above.value) - above.value
-    up = [above.value, *(above.value + gap * t**2 for t in (0.2, 0.4, 0.6, 0.8)), *rest]
-    partner = trace_branch(problem, up, found.state)
+    if float((found.state.m - ours.state.m).abs().max()) < 1e-4:
+        return None
+    rest = [v for v in values if v > value]
+    gap = (rest[0] if rest else value) - value
+    up = [value, *(value + gap * t**2 for t in (0.2, 0.4, 0.6, 0.8)), *rest]
+    partner = _stretch(trace_branch(problem, up, found.state))
     # The curve starts at the fold itself.
     return Branch([fold, *partner.points], partner.bifurcations, True)
 
 
+def _stretch(branch: Branch) -> Branch:
+    """A branch up to where it first meets one of another symmetry, to end there or to pass it."""
+    start = branch.points[0]
+    for k, event in enumerate(branch.bifurcations):
+        at = event.point
+        if event.kind == "symmetry" or at.symmetry.groups != start.symmetry.groups:
+            way = abs(at.value - start.value)
+            before = [point for point in branch.points if abs(point.value - start.value) < way]
+            return Branch([*before, at], branch.bifurcations[: k + 1], True)
+    return branch
+
+
 def _curve(
-    problem: SaddlePointProblem, name: str, branch: Branch, groups: Groups, *, partner: bool = False
+    problem: SaddlePointProblem, name: str, branch: Branch, *, partner: bool = False
 ) -> BranchCurve:
-    """The stretch of a branch on which its memories stay parted as they were."""
-    sizes = sorted(map(len, groups))
-    events = [event.point for event in branch.bifurcations if event.kind == "symmetry"]
-    rows = []
-    for point in [*branch.points, *events]:
-        if sorted(map(len, point.symmetry.groups)) != sizes:
-            continue  # merged with another branch
+    rows, groups = [], branch.points[0].symmetry.groups
+    for point in branch.points:
         here = problem.replace(beta=point.value)
         m = point.state.m
         # By group size, then value: an order that does not change along the branch.
-        tops = [(-len(group), -float(m[:, group[0]].max())) for group in point.symmetry.groups]
+        tops = [(-len(group), -float(m[:, group[0]].max())) for group in groups]
         largest = [-top for _, top in sorted(tops)]
         value = _per_example(here, point.state)
         rows.append((point.value, largest, value, point.n_unstable == 0))

@@ -17,6 +17,7 @@ _FLAT = 1e-9
 
 _MAX_JUMP = 0.1  # largest change of an overlap in a step along a branch
 _WIDTH = 1e-10  # accuracy of bifurcations, relative to β
+_TOUCH = 1e-3  # largest difference of overlaps on the two sides of a bifurcation
 
 
 @dataclass(frozen=True)
@@ -96,17 +97,28 @@ def trace_branch(
             last = points[-1]
             near = abs(step) >= abs(target - last.value)
             value = float(target) if near else last.value + step
-            reached = _point(problem, value, last.state)
-            if reached is None:
+            reached = _point(problem, value, _ahead(points, value))
+            passed = None if reached is None else _between(problem, last, reached)
+            if reached is None or passed is None:
                 step = (value - last.value) / 2.0
                 if abs(step) > _WIDTH * abs(value):
                     continue
                 bifurcations.append(Bifurcation("end", value, 2.0 * abs(step), last))
                 return Branch(points, bifurcations, False)
-            bifurcations.extend(_between(problem, last, reached))
+            bifurcations.extend(passed)
             points.append(reached)
             step *= 2.0
     return Branch(points, bifurcations, True)
+
+
+def _ahead(points: Sequence[BranchPoint], value: float) -> OrderParameters:
+    """A guess along the secant of the last two points, which keeps its branch where another one crosses."""
+    last = points[-1]
+    if len(points) == 1:
+        return last.state
+    before = points[-2]
+    ratio = (value - last.value) / (last.value - before.value)
+    return OrderParameters(last.state.m + ratio * (last.state.m - before.state.m), last.state.p)
 
 
 def _bisect(
@@ -130,10 +142,15 @@ def _bisect(
             a = near
         else:
             b = near
+    if float((a.state.m - b.state.m).abs().max()) > _TOUCH:
+        return None
     return Bifurcation(kind, 0.5 * (a.value + b.value), abs(b.value - a.value), a)
 
 
-def _between(problem: SaddlePointProblem, low: BranchPoint, high: BranchPoint) -> list[Bifurcation]:
+def _between(
+    problem: SaddlePointProblem, low: BranchPoint, high: BranchPoint
+) -> list[Bifurcation] | None:
+    """Bifurcations between two points; None if they lie on different branches."""
     if low.symmetry.groups != high.symmetry.groups:
         kind = "symmetry"
     elif low.n_unstable != high.n_unstable:
@@ -146,7 +163,7 @@ def _between(problem: SaddlePointProblem, low: BranchPoint, high: BranchPoint) -
     for _ in range(max(1, abs(low.n_unstable - high.n_unstable))):
         next_one = _bisect(problem, current, high, kind)
         if next_one is None:
-            break
+            return found or None
         found.append(next_one)
         beyond = next_one.value + math.copysign(2.0 * next_one.width, high.value - low.value)
         past = _point(problem, beyond, next_one.point.state)

@@ -6,7 +6,6 @@ m = 1 is the log-sum-ReLU energy, β = m a rectified polynomial. Derivations: do
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mpmath
@@ -15,6 +14,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar, root
 from scipy.special import betainc
 from torch import Tensor
 
@@ -24,7 +24,6 @@ from research.theory.setting import StepDone, no_progress
 
 Array = NDArray[np.float64]
 _KEPT = 0.9  # overlap with its pattern at which recall has succeeded
-_PARTED = 0.1  # difference of overlaps from which memories have parted
 
 
 def log_normalization(n: int, beta: float, m: float) -> float:
@@ -76,36 +75,38 @@ def free_entropy(w: Tensor, beta_e: float, rho: float, m: float) -> Tensor:
     return entropy + rho * energy.sum(-1)
 
 
-def solve(w: Tensor, beta_e: float, rho: float, m: float, *, n_steps: int = 4000) -> Tensor:
-    """Climb F from starts w (S, P, P*): its stationary equation as a step, damped by a half."""
-    for _ in range(n_steps):
-        share = torch.softmax(log_kernel(beta_e * w, m), -2)
-        pull = rho * share * beta_e / (1 + beta_e * w / m)
-        length = pull.norm(dim=-1, keepdim=True)
-        target = pull * 2 / (torch.hypot(2 * length, torch.ones_like(length)) + 1)
-        change, w = float((target - w).abs().max()), (w + target) / 2
-        if change < 1e-12:
-            break
-    return w
+def order_of(n: int, rho: float, m: float) -> Json:
+    """Where P = P* = n memories can part: the least β_e of a state with one memory per vector, and its contrast.
 
-
-def order_of(n: int, rho: float, m: float, *, grid: Sequence[float]) -> Json:
-    """Where parted memories exist, P = P* = n: least β_e of a solution followed down from one memory per vector.
-
-    And how far overlaps jump: largest minus smallest at that end.
+    At a given contrast between its own and the other overlaps, stationarity fixes the overlaps and β_e.
     """
     line = stability_line(n, n, rho, m)
-    w = 0.02 + 0.93 * torch.eye(n, dtype=torch.float64)[None]
-    found = None
-    for ratio in sorted(grid, reverse=True):
-        beta_e = ratio * (line if math.isfinite(line) else stability_line(n, n, rho, math.inf))
-        w = solve(w, beta_e, rho, m)
-        gap = float(w.amax() - w.amin())
-        if gap < _PARTED:
-            break
-        found = {"end": beta_e, "jump": gap}
-    return {"m": m if math.isfinite(m) else "inf", "line": line if math.isfinite(line) else None,
-            **(found or {"end": None, "jump": None})}  # fmt: skip
+    row: Json = {"memories": n, "m": _plain(m), "line": None, "end": None, "jump": None}
+    if math.isinf(line):
+        return row
+    unit = torch.eye(n, dtype=torch.float64)
+
+    def state(contrast: float, guess: Array) -> Array:
+        """(overlap with others, β_e) at this contrast."""
+
+        def slopes(v: Array) -> list[float]:
+            w = (float(v[0]) + contrast * unit).requires_grad_()
+            (slope,) = torch.autograd.grad(free_entropy(w, float(v[1]), rho, m), w)
+            return [float(slope[0, 0]), float(slope[0, 1])]
+
+        found: Array = root(slopes, guess, tol=1e-12).x
+        return found
+
+    contrasts = np.arange(0.005, 0.6, 0.005)
+    states = [np.array([1 / (line * (1 - 2 / m)), line])]  # symmetric, on the line
+    for contrast in contrasts:
+        states.append(state(contrast, states[-1]))
+    k = int(np.argmin([beta_e for _, beta_e in states]))
+    if k == 0:
+        return row | {"line": line, "end": line, "jump": 0.0}
+    fold = minimize_scalar(lambda contrast: state(contrast, states[k])[1], method="bounded",
+                           bounds=(contrasts[k - 2], contrasts[k]), options={"xatol": 1e-7})  # fmt: skip
+    return row | {"line": line, "end": float(fold.fun), "jump": float(fold.x)}
 
 
 def capacity(n: int, beta: float, m: float, start: float, *, power: int) -> float:
@@ -240,11 +241,7 @@ def study_edge_kernels(
     splits = [
         {"m": _plain(m), "beta": split_of_two(0.6, m)} for m in (2.0, 4.0, 16.0, 64.0, math.inf)
     ]
-    orders = []
-    for n in (2, 3):
-        for m in exponents:
-            grid = np.linspace(0.94, 1.1, 65) if m > 2 else np.geomspace(0.5, 200, 30)
-            orders.append({"memories": n, **order_of(n, rho, m, grid=grid.tolist())})
+    orders = [order_of(n, rho, m) for n in (2, 3) for m in exponents]
     fine, at = np.linspace(0.05, 2.5, 99), (0.1, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5)
     curves: list[Json] = []
     points: list[Json] = []

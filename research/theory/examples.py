@@ -8,8 +8,6 @@ import torch
 from scipy.optimize import brentq
 
 from mnemosphere import theory
-from mnemosphere.theory import saddle_point, stability
-from mnemosphere.theory.newton import newton
 from research.report import Json
 from research.theory import weak
 
@@ -19,88 +17,6 @@ _STARTS = {
     "idle": [[0.9, 0.0, 0.1], [0.0, 0.9, 0.1]],
     "paired": [[0.8, 0.8, 0.0], [0.0, 0.0, 0.9]],
 }
-
-
-def _unit(*shape: int, seed: int) -> torch.Tensor:
-    x = torch.randn(*shape, dtype=_F64, generator=torch.Generator().manual_seed(seed))
-    return x / x.norm(dim=-1, keepdim=True)
-
-
-def hard_assignment_block(
-    problem: theory.SaddlePointProblem, state: theory.OrderParameters, memory: int
-) -> torch.Tensor:
-    """The paper's 2×2 block form (2D, 2D) for a duplicated memory when β_eff is large.
-
-    Every pattern belongs to the memory of largest share: S(μ). The block is
-    ½ (β_eff/‖Σ_S x‖) Σ_S [[A, −A], [−A, A]] with A = x xᵀ(I − t tᵀ), t ∝ Σ_S x; ϱ = ∞.
-    `state` is the narrow fixed point.
-    """
-    m_hat = saddle_point.conjugate(problem, state).m_hat  # (P*, P)
-    uniform = 1.0 - m_hat.sum(1, keepdim=True)
-    owner = torch.cat([uniform, m_hat], dim=1).argmax(1) - 1
-    x = problem.patterns[owner == memory]
-    if x.shape[0] == 0:
-        raise ValueError(f"memory {memory} owns no pattern: pick another")
-    center = x.sum(0)
-    t = center / center.norm()
-    a = x.T @ x @ (torch.eye(x.shape[1], dtype=x.dtype) - torch.outer(t, t))
-    signs = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=x.dtype)
-    block: torch.Tensor = 0.5 * problem.beta_eff / center.norm() * torch.kron(signs, a)
-    return block
-
-
-def hard_assignments() -> Json:
-    """Distance of the paper's block form from the exact one, two clusters of six patterns."""
-    centers = torch.eye(5, dtype=_F64)[:2]
-    noise = torch.randn(2, 6, 5, dtype=_F64, generator=torch.Generator().manual_seed(8))
-    x = (centers[:, None] + 0.3 * noise).reshape(12, 5)
-    x = x / x.norm(dim=1, keepdim=True)
-    found: Json = {"beta": [5.0, 10.0, 20.0, 40.0], "distance": []}
-    for beta in found["beta"]:
-        here = theory.SaddlePointProblem.clamped(
-            x, n_student=2, beta=beta, rho=math.inf, upsilon=math.inf
-        )
-        start = theory.OrderParameters((x @ centers.T)[None], here.p_h[None, :, None])
-        state = theory.solve_saddle_point(here, start, tol=1e-12).raise_if_failed()[0]
-        grown, copy = theory.duplicate(here, state, [0])
-        c = saddle_point.conjugate(grown, copy)
-        k, factor, _ = stability.linearize(grown, c.x_bar, c.p_bar)
-        full = (k @ factor @ factor.T).reshape(3, 5, 3, 5)
-        exact = full[[0, 2]][:, :, [0, 2]].reshape(10, 10)
-        block = hard_assignment_block(here, state, 0)
-        found["distance"].append(float((exact - block).abs().max() / block.abs().max()))
-    return found
-
-
-def finite_rho() -> Json:
-    """Twins at finite ϱ, 13 random patterns in 7 dimensions: what they miss, and λ_max."""
-    found: Json = {"rho": [30.0, 300.0, 3000.0, math.inf], "missed": [], "eigenvalue": []}
-    for rho in found["rho"]:
-        here = theory.SaddlePointProblem.clamped(
-            _unit(13, 7, seed=0), n_student=3, beta=3.0, rho=rho, upsilon=1.1,
-            p_h=torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=_F64),
-        )  # fmt: skip
-        starts = theory.random_starts(here, 1, generator=torch.Generator().manual_seed(3))
-        solved = theory.solve_saddle_point(here, starts, tol=1e-7).raise_if_failed()[0]
-        grown, copy = theory.duplicate(here, newton(here, solved, tol=1e-15).state, [0])
-        twins = newton(grown, copy).state
-        found["beta_eff"] = here.beta_eff
-        found["missed"].append(float(saddle_point.residual(grown, copy)))
-        found["eigenvalue"].append(float(stability.antisymmetric_spectrum(grown, twins, 0)[0]))
-    return found | {"rho": [30, 300, 3000, "inf"]}
-
-
-def window() -> Json:
-    """Ends in β of the phase in which memories part, with a large uniform component."""
-    p_h = torch.tensor([0.9, 0.05, 0.05], dtype=_F64)
-
-    def ends(rho: float) -> list[float]:
-        problem = theory.SaddlePointProblem.uniform(
-            2, 2, beta=1.0, rho=rho, upsilon=1.0, n_features=1000, p_h=p_h
-        )
-        return theory.symmetric_transitions(problem, "beta")
-
-    return {"rho": [0.03, 0.02], "ends": [ends(0.03), ends(0.02)]}
 
 
 def tricritical() -> Json:
@@ -168,9 +84,6 @@ def noise() -> Json:
 def examples() -> Json:
     """All of them."""
     return {
-        "hard": hard_assignments(),
-        "finite rho": finite_rho(),
-        "window": window(),
         "tricritical": tricritical(),
         "branches": branch_levels(),
         "noise": noise(),

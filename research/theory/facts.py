@@ -38,6 +38,8 @@ def _bifurcation() -> Facts:
     return {
         "fold": f"{events['broken (a)', 'end']:.4f}",
         "line": f"{events['symmetric', 'crossing']:.4f}",
+        "saddles": f"{events['partly broken 2+1 (a)', 'end']:.4f}",
+        "fork": f"{events['broken (c)', 'symmetry']:.4f}",
     }
 
 
@@ -59,14 +61,8 @@ def _spectrum() -> Facts:
 
 def _examples() -> Facts:
     data = study("examples")["data"]
-    finite, window, branches = data["finite rho"], data["window"], data["branches"]
+    branches = data["branches"]
     found = {
-        "hard": _listed([f"{d:.2g}" if d > 1e-4 else _power(d) for d in data["hard"]["distance"]]),
-        "beta_eff": f"{finite['beta_eff']:.2f}",
-        "missed": _listed([_power(v) for v in finite["missed"][:-1]]),
-        "eigenvalues": ", ".join(f"{v:.4f}" for v in finite["eigenvalue"][:-1]),
-        "limit": f"{finite['eigenvalue'][-1]:.4f}",
-        "window": " < β < ".join(f"{end:.2f}" for end in window["ends"][0]),
         "gap": f"{branches['gap']:.4f}",
         "f_1": f"{branches['f_1']:.1f}",
         "balance": f"{branches['balance']:.0f}",

@@ -16,7 +16,7 @@ from mnemosphere.cli.settings import (
 )
 
 # Settled by the caller, by the data, or by another setting.
-APART = {"callbacks", "encoder", "random_state", "unlabeled", "learn_beta", "learn_weights",
+APART = {"callbacks", "categories", "encoder", "random_state", "unlabeled", "learn_beta", "learn_weights",
          "once_per_pass", "steps", "decay", "verbose"}  # fmt: skip
 SOLVERS = {"fixed-point": mn.FixedPoint, "sgd": mn.SGD, "adam": mn.Adam}
 

@@ -100,9 +100,9 @@ def test_counterfactuals_are_rows_that_could_occur(model, table, rows):
 
 def test_no_change_of_ranks_within_the_radius_changes_the_class(model, rows):
     """Random changes, and steps along the slope; missing values stay missing."""
-    circles, layer = model.model_.normalizer.circles, mn.export.to_torch(model.model_)
+    circles, layer = model.model_.normalizer, mn.export.to_torch(model.model_)
     x = model.model_.stored(rows).values.double()
-    rank, known = circles.rank(x), ~x.isnan()
+    rank, known = circles.positions(x), ~x.isnan()
     bound = model.certified_radius(rows)
     radius = torch.from_numpy(bound.radius)[:, None]
     before = layer(x).argmax(1)
@@ -147,9 +147,9 @@ def test_a_stream_stays_on_the_circles_of_its_first_batch(table):
     frame, y = table
     model = mn.DAMClassifier(7, normalize="circles", random_state=0)
     model.partial_fit(frame[::2], y[::2], classes=np.unique(y))
-    knots = model.model_.normalizer.circles.knots
+    knots = model.model_.normalizer.knots
     model.partial_fit(frame[1::2], y[1::2])
-    assert torch.equal(model.model_.normalizer.circles.knots, knots)
+    assert torch.equal(model.model_.normalizer.knots, knots)
     assert model.score(frame, y) > 0.9
 
 

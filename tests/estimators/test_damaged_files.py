@@ -91,7 +91,7 @@ def test_pickles_are_refused_and_not_run(tmp_path, monkeypatch, writer):
         ("classes", 3, "classes is 3, expected a mapping"),
         ("estimator", "DAMOracle", "estimator is 'DAMOracle'"),
         ("kind", "oracle", "kind is 'oracle', expected one of"),
-        ("normalizer.kind", "oval", "normalize is 'oval'"),
+        ("normalizer.name", "oval", "normalizer.name is 'oval', expected one of"),
         ("votes.temperature", NAN, "votes.temperature is nan"),
         ("density.varsigma", 7, "varsigma must lie in"),
     ],

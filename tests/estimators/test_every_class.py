@@ -26,8 +26,8 @@ def _coin():
 
 def _levels():
     """A category of five levels as indicators, four classes that have nothing to do with it."""
-    rng = np.random.default_rng(0)
-    return np.eye(5)[np.arange(120) % 5], rng.permutation(np.repeat([0, 1, 2, 3], [60, 36, 18, 6]))
+    rng = np.random.default_rng(1)
+    return np.eye(5)[rng.integers(5, size=200)], rng.choice(4, 200, p=[0.5, 0.3, 0.15, 0.05])
 
 
 def _few():
@@ -105,6 +105,15 @@ def test_soft_labels_and_weights(design, objective):
     check_law(model, X, y)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
     check_law(mn.DAMClassifier(**settings).fit(X, y, sample_weight=weight), X, y, weight)
+
+
+@pytest.mark.parametrize("settings", [{}, {"objective": "joint"}, {"objective": "conditional"}])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_rows_that_repeat_with_and_without_label(design, settings):
+    X, y = DESIGNS[design]()
+    known = np.random.default_rng(0).random(len(y)) < 0.5
+    model = mn.DAMClassifier(unlabeled=-1, random_state=0, **settings)
+    check_law(model.fit(X, np.where(known, y, -1)), X[known], y[known])
 
 
 @pytest.mark.parametrize("settings", [{}, {"search": None}, {"objective": "joint"}])

@@ -216,3 +216,23 @@ def test_batches_may_be_frames(rows, package):
     model = small().fit(opened(frame.assign(color=color)))
     assert model.score(opened(frame.assign(color=color))) > 0.9
     assert "color=red" in model.model_.features.names
+
+
+def test_levels_of_files_are_counted_in_one_look_at_all_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 700
+    level = rng.integers(0, 90, n)
+    y = np.where(rng.random(n) < rng.beta(0.4, 0.4, 90)[level], "military", "civil")
+    frame = pd.DataFrame({"country": [f"land {k}" for k in level], "x": rng.normal(size=n)})
+    frame.assign(y=y).to_parquet(tmp_path / "rows.parquet")
+    source = mn.Dataset.open(tmp_path / "rows.parquet", label="y", memory=MEMORY // 4)
+    settings = {"normalize": "standard", "min_frequency": 0.05, "random_state": 0, "max_iter": 3}
+    found = mn.DAMClassifier(3, **settings).fit(source)
+    held = mn.DAMClassifier(3, **settings).fit(frame, y)
+    (country, _), (expected, _) = (m.model_.features.encoding.columns for m in (found, held))
+    assert country.rare
+    assert dict(zip(country.levels, country.counts, strict=True)) == {
+        name: tuple(pytest.approx(v) for v in counts)
+        for name, counts in zip(expected.levels, expected.counts, strict=True)
+    }
+    assert found.score(frame, y) > 0.75

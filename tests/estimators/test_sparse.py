@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 
 import mnemosphere as mn
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import StoredRows
 from quick_models import small
@@ -56,9 +56,9 @@ def test_normalizations_in_closed_form(data, kind, weighted):
     weight = torch.rand(N_ROWS, dtype=torch.float64) if weighted else None
     cpu = torch.device("cpu")
     dense, stored = (StoredRows.of(rows, cpu) for rows in (x, sparse.csr_matrix(x)))
-    one, other = (Normalizer.fit(kind, rows, weight) for rows in (dense, stored))
-    wanted, lost = one(dense.values)
-    found, also_lost = other(stored.values)
+    one, other = (Geometry.kinds[kind].fit(rows, weight=weight) for rows in (dense, stored))
+    wanted, lost = one.place(dense.values)
+    found, also_lost = other.place(stored.values)
     assert torch.equal(lost, also_lost)
     assert isinstance(found, SparseRows)
     torch.testing.assert_close(found.to_dense(), wanted, rtol=0, atol=1e-12)

@@ -256,3 +256,109 @@ def test_two_columns_of_one_name():
     frame = pd.DataFrame(np.eye(4), columns=["a", "b", "a", "c"])
     with pytest.raises(ValueError, match="more than one column called 'a': rename them"):
         small().fit(frame, [0, 1, 0, 1])
+
+
+@pytest.fixture(scope="module")
+def countries():
+    """Two numbers and a country, most of whose levels have a handful of rows."""
+    rng = np.random.default_rng(0)
+    n = 600
+    level, effect = rng.integers(0, 120, n), rng.normal(0, 2.5, 120)
+    x = rng.normal(size=n)
+    military = rng.random(n) < 1 / (1 + np.exp(-effect[level] - x))
+    frame = pd.DataFrame({
+        "country": pd.Categorical([f"land {k}" for k in level]), "x": x, "z": rng.normal(size=n),
+    })  # fmt: skip
+    return frame, np.where(military, "military", "civil")
+
+
+@pytest.fixture(scope="module")
+def governed(countries):
+    frame, y = countries
+    return small(min_frequency=0.02).fit(frame[:400], y[:400])
+
+
+def test_levels_too_rare_for_indicators_count(countries, governed):
+    frame, y = countries
+    plain = small().fit(frame[["x", "z"]][:400], y[:400])
+    assert (
+        governed.score(frame[400:], y[400:]) > plain.score(frame[["x", "z"]][400:], y[400:]) + 0.05
+    )
+    numbers = list(mn.interpret.encode(governed.model_, frame))
+    frequent = frame["country"][:400].value_counts()
+    assert numbers[:-3] == [f"country={land}" for land in sorted(frequent.index[frequent >= 8])]
+    assert numbers[-3:] == ["country: military", "x", "z"]
+
+
+def test_a_category_of_many_levels_is_one_line(countries, governed):
+    frame, y = countries
+    why = governed.explain(frame[400:402]).features(0)
+    assert why.names == ["country", "x", "z"]
+    level = frame["country"][400]
+    own = (frame["country"][:400] == level).to_numpy()
+    classes, counts = np.unique(y[:400][own], return_counts=True)
+    most = counts.argmax()
+    assert why.written[0] == f"{level} ({counts[most]} of {own.sum()} {classes[most]})"
+    with np.errstate(all="ignore"):
+        other = governed.counterfactual(frame[400:410])
+    names = {change["feature"] for row in range(10) for change in other[row]}
+    assert names <= {"country", "x", "z"}
+    assert set(other.rows["country"]) <= set(frame["country"])
+    np.testing.assert_array_equal(
+        governed.predict(other.rows[other.found]), other.wanted[other.found]
+    )
+
+
+def test_levels_survive_files_and_come_back_as_texts(tmp_path, countries, governed):
+    frame, _ = countries
+    governed.save(tmp_path / "model.safetensors")
+    again = mn.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict_proba(frame), governed.predict_proba(frame))
+    known = frame[frame["country"].isin(frame["country"][:400])]
+    numbers = mn.interpret.encode(again.model_, known)
+    read = mn.interpret.decode(again.model_, numbers)["country"]
+    assert list(read) == list(known["country"].astype(str))
+    new = frame[:3].assign(country=["land 0", "Atlantis", None])
+    assert np.isfinite(again.predict_proba(new)).all()
+
+
+def test_flipped_labels_do_not_hide_behind_their_level(countries):
+    """A level of three rows tells the label of each if a row sees its own."""
+    frame, y = countries
+    flipped = y[:400].copy()
+    flipped[:8] = np.where(y[:8] == "civil", "military", "civil")
+    model = small(min_frequency=0.02).fit(frame[:400], flipped)
+    seen, held = model.predict_proba(frame[:400]), model.label_issues(frame[:400], flipped)
+    place = (flipped[:, None] == model.classes_).argmax(1)
+    own = seen[np.arange(400), place]
+    assert held.scores[~np.isnan(held.scores)].mean() < own.mean()
+    fresh = model.predict_proba(frame[400:])[
+        np.arange(200), (y[400:, None] == model.classes_).argmax(1)
+    ]
+    assert abs(np.log(held.scores).mean() - np.log(fresh).mean()) < 0.12
+
+
+def test_the_choice_expects_of_many_levels_what_fresh_rows_say(countries):
+    frame, y = countries
+    model = quick_models.small(n_memories=4, max_iter=5, search="auto").fit(frame[:400], y[:400])
+    chosen = next(trial for trial in model.search_ if trial["chosen"])
+    place = (y[400:, None] == model.classes_).argmax(1)
+    loss = -np.log(model.predict_proba(frame[400:])[np.arange(200), place])
+    assert chosen["log_loss"] > loss.mean() - 2 * loss.std() / 200**0.5
+
+
+def test_digits_in_texts_are_numbers_with_a_note_or_categories():
+    rng = np.random.default_rng(0)
+    code = rng.choice(["11", "12", "13", "21"], N)
+    frame = pd.DataFrame({"code": code, "x": rng.normal(size=N)})
+    y = np.isin(code, ["12", "21"])
+    with pytest.warns(UserWarning, match="'code' holds texts that are read as numbers.*--category"):
+        Features.learn(frame, "DAMClassifier")
+    model = small(categories=["code"]).fit(frame, y)
+    assert list(mn.interpret.encode(model.model_, frame))[:4] == [
+        "code=11", "code=12", "code=13", "code=21",
+    ]  # fmt: skip
+    as_numbers = frame.assign(code=frame["code"].astype(float))
+    np.testing.assert_array_equal(model.predict_proba(as_numbers), model.predict_proba(frame))
+    with pytest.raises(ValueError, match="categories names 'kode', which X does not have"):
+        small(categories=["kode"]).fit(frame, y)

@@ -82,7 +82,7 @@ def test_images_at_full_size(digits, tmp_path):
     model = small(n_memories=53, **settings).fit(x, digits.y_train[:500])
     found = run(model, tmp_path / "m.onnx", fresh)
     wanted = model.predict_proba(fresh)
-    unit, _ = model.model_.normalizer(torch.from_numpy(fresh))
+    unit, _ = model.model_.normalizer.place(torch.from_numpy(fresh))
     scores = log_joint(model.model_.votes.to(dtype=torch.float64), unit)[:, :-1]
     assert_close(wanted, scores.softmax(1), atol=1e-12)
     assert_close(found["probabilities"], wanted, atol=1e-6)

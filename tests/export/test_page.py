@@ -164,7 +164,7 @@ def test_knobs_change_the_answer_as_new_parameters_would(opened, image_model, di
     # Every class weighs so many times as much as before, in all memories alike: Bayes' rule.
     votes = image_model.model_.votes.to(dtype=torch.float64)
     votes = votes.at(hot).replace(p=votes.p * torch.tensor([*odds, 0.0]))
-    unit, _ = image_model.model_.normalizer(torch.from_numpy(digits.x_test[:53]))
+    unit, _ = image_model.model_.normalizer.place(torch.from_numpy(digits.x_test[:53]))
     wanted = log_joint(votes, unit)[:, :-1].softmax(1)
     assert_close(found, wanted, atol=3e-3)
     assert abs(found - image_model.predict_proba(digits.x_test[:53])).max() > 0.05

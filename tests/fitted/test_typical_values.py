@@ -96,7 +96,7 @@ def test_a_memory_that_no_row_has_most_of_stands_for_its_typical_rows():
     p = torch.cat([model.votes.p, model.votes.p[1:2] * 0.9])
     votes = model.votes.replace(w=torch.cat([model.votes.w, model.votes.w[:1]]), p=p)
     found = mn.fitted.exemplars.find_exemplars(
-        votes, model.normalizer, model.stored(x), model.features
+        votes, model.normalizer, model.stored(x), features=model.features
     )
     rows = x.to_numpy()[found.typical[7]]
     assert (found.values[7] == np.sort(rows, axis=0)[1]).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Circles
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.rows.stored import StoredRows
 
@@ -58,36 +58,38 @@ def by_numpy(x, training, most):
 
 def test_coordinates_are_their_formula():
     x, fresh = table(), table(1, 23)
-    normalizer = Normalizer.fit("circles", stored(x))
+    normalizer = Circles.fit(stored(x))
     unit, lost = on_sphere(stored(fresh), normalizer, torch.float64)
     assert not lost.any()
     np.testing.assert_allclose(unit.numpy(), by_numpy(fresh, x, 4), rtol=1e-10, atol=1e-12)
-    column = normalizer.circles.column.numpy()
+    column = normalizer.column.numpy()
     assert np.bincount(column, minlength=N).tolist() == [8, 8, 2, 0, 8]
 
 
 def test_ranks_are_interpolated_and_weighted():
     x = table()
     weight = np.random.default_rng(2).integers(0, 4, B)
-    once = Normalizer.fit("circles", stored(x), torch.from_numpy(weight).double()).circles
-    again = Normalizer.fit("circles", stored(np.repeat(x, weight, axis=0))).circles
+    once = Circles.fit(stored(x), weight=torch.from_numpy(weight).double())
+    again = Circles.fit(stored(np.repeat(x, weight, axis=0)))
     fresh = torch.from_numpy(table(3))
-    torch.testing.assert_close(once.rank(fresh), again.rank(fresh), equal_nan=True)
+    torch.testing.assert_close(once.positions(fresh), again.positions(fresh), equal_nan=True)
     torch.testing.assert_close(once.center, again.center)
     for j in range(N):
         expected = np.interp(fresh[:, j].numpy(), *mid_ranks(x[:, j], weight))
-        np.testing.assert_allclose(once.rank(fresh)[:, j].numpy(), expected, rtol=1e-12)
+        np.testing.assert_allclose(once.positions(fresh)[:, j].numpy(), expected, rtol=1e-12)
 
 
 def test_many_values_have_few_knots():
     """Ranks between them are still good, and heavy values keep their mass."""
     rng = np.random.default_rng(0)
     x = np.where(rng.random(3001) < 0.6, 0.0, rng.lognormal(size=3001))[:, None]
-    circles = Normalizer.fit("circles", stored(x)).circles
+    circles = Circles.fit(stored(x))
     assert circles.knots.shape[1] < 200
     wanted = np.interp(x[:, 0], *mid_ranks(x[:, 0]))
-    np.testing.assert_allclose(circles.rank(torch.from_numpy(x))[:, 0].numpy(), wanted, atol=5e-3)
-    mean = circles(torch.from_numpy(x)).mean(0)
+    np.testing.assert_allclose(
+        circles.positions(torch.from_numpy(x))[:, 0].numpy(), wanted, atol=5e-3
+    )
+    mean = circles.coordinates(torch.from_numpy(x)).mean(0)
     np.testing.assert_allclose(circles.center.numpy(), mean.numpy(), atol=5e-3)
 
 
@@ -98,8 +100,8 @@ def test_increasing_functions_of_a_column_change_nothing():
     def changed(rows):
         return np.column_stack([f(own) for f, own in zip(bent, rows.T, strict=True)])
 
-    unit = Normalizer.fit("circles", stored(x))(torch.from_numpy(fresh))[0]
-    other = Normalizer.fit("circles", stored(changed(x)))(torch.from_numpy(changed(fresh)))[0]
+    unit = Circles.fit(stored(x)).place(torch.from_numpy(fresh))[0]
+    other = Circles.fit(stored(changed(x))).place(torch.from_numpy(changed(fresh)))[0]
     torch.testing.assert_close(unit, other, rtol=1e-9, atol=1e-9)
 
 
@@ -108,26 +110,26 @@ def test_rows_come_back():
     x = table()[:, [0, 1, 4]]
     category = np.eye(3)[np.random.default_rng(5).integers(0, 3, B)]
     x = np.nan_to_num(np.hstack([x, category]), nan=0.25)
-    normalizer = Normalizer.fit("circles", stored(x))
-    unit = normalizer(torch.from_numpy(x))[0]
+    normalizer = Circles.fit(stored(x))
+    unit = normalizer.place(torch.from_numpy(x))[0]
     np.testing.assert_allclose(normalizer.restore(unit, [slice(3, 6)]).numpy(), x)
     points = torch.from_numpy(np.random.default_rng(6).normal(size=(29, unit.shape[1])))
     found = normalizer.restore(points, [slice(3, 6)]).numpy()
     assert (found[:, 3:].sum(1) == 1).all()
     # The row has the largest product with the point among all rows with these values.
-    best = (normalizer.circles(torch.from_numpy(found)) * points).sum(1)
-    every = normalizer.circles(torch.from_numpy(x)) @ points.T
+    best = (normalizer.coordinates(torch.from_numpy(found)) * points).sum(1)
+    every = normalizer.coordinates(torch.from_numpy(x)) @ points.T
     assert (best >= every.max(0).values - 1e-9).all()
 
 
 def test_curves_are_what_columns_contribute():
     x = table()
-    circles = Normalizer.fit("circles", stored(x)).circles
-    w = torch.from_numpy(np.random.default_rng(1).normal(size=(3, circles.n_coordinates)))
-    curves = circles.curves(w)
+    circles = Circles.fit(stored(x))
+    w = torch.from_numpy(np.random.default_rng(1).normal(size=(3, circles.n_coordinates(N))))
+    curves = circles.curves(w).overlaps * circles.length
     assert curves.shape == (3, N, circles.knots.shape[1])
-    z = circles(torch.from_numpy(x))
-    parts = circles.sums(w[:, None] * (z - circles.center))  # (3, B, N)
+    z = circles.coordinates(torch.from_numpy(x))
+    parts = circles.per_feature(w[:, None] * (z - circles.center))[0]  # (3, B, N)
     whole = ~np.isnan(x).any(1)
     total = parts.sum(2) + (w @ circles.center)[:, None]
     torch.testing.assert_close(total[:, whole], (w @ z.T)[:, whole])
@@ -142,23 +144,25 @@ def test_a_missing_column_is_no_part_of_a_row():
     x = np.random.default_rng(0).normal(size=(B, 3))
     gone = x.copy()
     gone[:, 1] = np.nan
-    normalizer = Normalizer.fit("circles", stored(x))
-    unit, lost = normalizer.with_gaps(torch.from_numpy(gone))
+    normalizer = Circles.fit(stored(x))
+    unit, lost = normalizer.place(torch.from_numpy(gone))
     assert not lost.any()
-    fewer = Normalizer.fit("circles", stored(x[:, [0, 2]]))(torch.from_numpy(x[:, [0, 2]]))[0]
-    column = normalizer.circles.column
+    fewer = Circles.fit(stored(x[:, [0, 2]])).place(torch.from_numpy(x[:, [0, 2]]))[0]
+    column = normalizer.column
     torch.testing.assert_close(unit[:, column != 1], fewer)
     assert not unit[:, column == 1].any()
     empty = torch.full((1, 3), torch.nan, dtype=torch.float64)
-    assert normalizer.with_gaps(empty)[1].tolist() == [True]
+    assert normalizer.place(empty)[1].tolist() == [True]
 
 
 def test_stored_and_read_back():
     x = table()
-    normalizer = Normalizer.fit("circles", stored(x))
-    tensors = normalizer.to_tensors()
-    same = Normalizer.from_tensors("circles", tensors, N)
-    torch.testing.assert_close(same(torch.from_numpy(x))[0], normalizer(torch.from_numpy(x))[0])
+    normalizer = Circles.fit(stored(x))
+    tensors = normalizer.tensors()
+    same = Circles(**tensors).check(N)
+    torch.testing.assert_close(
+        same.place(torch.from_numpy(x))[0], normalizer.place(torch.from_numpy(x))[0]
+    )
     for name, change in (
         ("ranks", tensors["ranks"].flip(1)),
         ("knots", -tensors["knots"]),
@@ -167,17 +171,19 @@ def test_stored_and_read_back():
         ("harmonics", tensors["harmonics"] * 1e9),
     ):
         with pytest.raises(ValueError, match="circles"):
-            Normalizer.from_tensors("circles", {**tensors, name: change}, N)
-    with pytest.raises(ValueError, match="does not go with"):
-        Normalizer.from_tensors("unit", tensors, N)
+            Circles(**{**tensors, name: change}).check(N)
+    with pytest.raises(ValueError, match=r"knots is .* expected"):
+        normalizer.check(N + 1)
 
 
 def test_gradients_are_those_of_finite_differences():
     x = torch.from_numpy(table()[:, [0, 1, 4]])
-    normalizer = Normalizer.fit("circles", stored(x.numpy()))
+    normalizer = Circles.fit(stored(x.numpy()))
     some = x[1:4].clone() + 0.0137  # between knots
-    assert torch.autograd.gradcheck(lambda v: normalizer(v)[0], (some.requires_grad_(),), atol=1e-6)
+    assert torch.autograd.gradcheck(
+        lambda v: normalizer.place(v)[0], (some.requires_grad_(),), atol=1e-6
+    )
     missing = x[:2].clone()
     missing[0, 0] = torch.nan
-    normalizer(missing.requires_grad_())[0].sum().backward()
+    normalizer.place(missing.requires_grad_())[0].sum().backward()
     assert torch.isfinite(missing.grad).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import AsIs, Unit
 from mnemosphere.geometry.place import on_sphere, unit_chunks
 from mnemosphere.rows.stored import StoredRows
 
@@ -22,7 +22,7 @@ def unit_table(n=23, features=5):
 def test_rows_are_rounded_once_at_the_end(dtype):
     """Norms are taken in double precision, whatever comes out."""
     x = 1e3 * unit_table()
-    found, lost = on_sphere(StoredRows.of(x, CPU), Normalizer("unit"), dtype)
+    found, lost = on_sphere(StoredRows.of(x, CPU), Unit(), dtype)
     assert found.dtype == dtype
     assert not lost.any()
     eps = torch.finfo(dtype).eps
@@ -33,14 +33,14 @@ def test_chunks_are_the_whole_in_order():
     x = unit_table(5, 400_000)
     x[3] = 0.0
     rows = StoredRows.of(x, CPU)
-    parts = list(unit_chunks(rows, Normalizer("unit"), torch.float64))
+    parts = list(unit_chunks(rows, Unit(), torch.float64))
     assert [part.shape[0] for part, _ in parts] == [2, 2, 1]
-    whole, lost = on_sphere(rows, Normalizer("unit"), torch.float64)
+    whole, lost = on_sphere(rows, Unit(), torch.float64)
     assert torch.equal(torch.cat([part for part, _ in parts]), whole)
     assert torch.equal(torch.cat([gone for _, gone in parts]), lost)
     assert lost.nonzero()[:, 0].tolist() == [3]
     with pytest.raises(ValueError, match=r"^row 3 of X has norm 0 "):
-        on_sphere(rows, Normalizer("none"), torch.float64)
+        on_sphere(rows, AsIs(), torch.float64)
 
 
 @pytest.mark.parametrize("row", [0, 1, 13, 22])
@@ -48,21 +48,19 @@ def test_rows_that_should_be_of_unit_norm_are_named(row):
     x = unit_table()
     x[row] *= 3
     with pytest.raises(ValueError, match=rf"^row {row} of X has norm 3 but normalize='none' wants"):
-        on_sphere(StoredRows.of(x, CPU), Normalizer("none"), torch.float64)
+        on_sphere(StoredRows.of(x, CPU), AsIs(), torch.float64)
     some = StoredRows.of(x, CPU).take(torch.tensor([20, row, 4]))  # they keep their numbers
     with pytest.raises(ValueError, match=rf"^row {row} of X has norm 3 "):
-        on_sphere(some, Normalizer("none"), torch.float64)
+        on_sphere(some, AsIs(), torch.float64)
 
 
 def test_unit_rows_in_the_right_precision_are_not_copied():
     stored = StoredRows.of(torch.from_numpy(unit_table()).float(), CPU)
-    found, lost = on_sphere(stored, Normalizer("unit"), torch.float32)
+    found, lost = on_sphere(stored, Unit(), torch.float32)
     assert found.data_ptr() == stored.values.data_ptr()
     assert not lost.any()
-    assert on_sphere(stored, Normalizer("unit"), torch.float64)[0].dtype == torch.float64
+    assert on_sphere(stored, Unit(), torch.float64)[0].dtype == torch.float64
     stored.values[22] *= 1 + 1e-5  # in the last chunk
-    found, _ = on_sphere(stored, Normalizer("unit"), torch.float32)
+    found, _ = on_sphere(stored, Unit(), torch.float32)
     assert found.data_ptr() != stored.values.data_ptr()
     torch.testing.assert_close(found.norm(dim=1), torch.ones(23), rtol=0, atol=2e-7)
-    turned = Normalizer("unit").with_metric(torch.eye(5) * torch.arange(1.0, 6.0))
-    assert on_sphere(stored, turned, torch.float32)[0].data_ptr() != stored.values.data_ptr()

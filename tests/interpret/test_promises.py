@@ -124,10 +124,15 @@ def test_calibrated_again_it_keeps_its_promises(calibrated, edit):
     assert abs(beyond(novel.mean(), 0.1, HELD, FRESH)) < 4
 
 
-def test_a_new_name_keeps_every_promise(calibrated):
-    renamed = mn.as_estimator(interpret.rename_class(calibrated, 0, 9))
-    x, _ = rows(50, np.random.default_rng(4))
-    before = mn.as_estimator(calibrated)
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_a_new_name_keeps_every_promise(objective):
+    rng = np.random.default_rng(0)
+    before = mn.DAMClassifier(objective=objective, random_state=0).fit(*rows(300, rng))
+    before.calibrate(*rows(HELD, rng))
+    renamed = mn.as_estimator(interpret.rename_class(before.model_, 0, 9))
+    x, _ = rows(500, rng)
+    scores = [interpret.rejection_score(model.model_, x) for model in (before, renamed)]
+    np.testing.assert_allclose(*scores, rtol=0, atol=1e-6)
     for name in ("rate", "accuracy", "per_class"):
         one, two = (PROMISES[name](model, x) for model in (before, renamed))
         assert [9 if label == 0 else label for label in one] == two.tolist()

@@ -13,8 +13,8 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import mnemosphere as mn
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.geometry.normalize import Normalizer
-from mnemosphere.interpret.radius import Bound, input_radius
+from mnemosphere.geometry import Geometry, Standard, Whitened
+from mnemosphere.interpret.radius import Bound
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
 from mnemosphere.rows.features import Features
@@ -253,14 +253,14 @@ def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, t
     learned = {"mean": rows.mean(0), "scale": rows.std(0)} if scaled else {}
     if kind == "whitened":
         learned["metric"] = torch.randn(4, n + 1, generator=generator, dtype=torch.float64)
-    normalizer = Normalizer(kind, **learned)
-    found = input_radius(normalizer, rows, torch.full((3,), turn).double())
+    normalizer = Geometry.kinds[kind](**learned)
+    found = normalizer.radius(rows, torch.full((3,), turn).double())
     step = rows.std(0) if scaled else torch.ones(n).double()
     size = torch.logspace(-2, 2, 121).double()
     for row, radius in zip(rows, found.tolist(), strict=True):
-        start = normalizer(row[None])[0]
+        start = normalizer.place(row[None])[0]
         moved = row + size[:, None, None] * directions(n) * step  # (sizes, directions, n)
-        unit_rows, lost = normalizer(moved.reshape(-1, n))
+        unit_rows, lost = normalizer.place(moved.reshape(-1, n))
         turned = angles_between(unit_rows, start).reshape(len(size), -1)
         reached = ((turned >= turn) & ~lost.reshape(turned.shape)).any(1)
         nearest = float(size[reached][0]) if bool(reached.any()) else math.inf
@@ -270,27 +270,25 @@ def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, t
 
 
 @settings(**CASES)
-@given(models(st.integers(2, 5)), st.sampled_from(["whitened", "center"]))
-def test_no_change_within_the_radius_of_a_metric_changes_the_class(model, kind):
+@given(models(st.integers(2, 5)))
+def test_no_change_within_the_radius_of_a_metric_changes_the_class(model):
     params, generator = model
     n = 3
 
     def randn(*shape):
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    rows, extra = 2 * randn(7, n) + 1, int(kind == "whitened")
-    stretch = torch.logspace(-1, 1, n + extra).double()
-    scaled = {"mean": torch.ones(n).double(), "scale": torch.full((n,), 2.0).double()}
-    metric = randn(params.n_features, n + extra) * stretch
-    normalizer = Normalizer(kind, metric=metric, **(scaled if extra else {}))
+    rows, stretch = 2 * randn(7, n) + 1, torch.logspace(-1, 1, n + 1).double()
+    mean, scale = torch.ones(n).double(), torch.full((n,), 2.0).double()
+    normalizer = Whitened(mean, scale, randn(params.n_features, n + 1) * stretch)
     classes = np.arange(params.n_columns - 1)
     model = FittedModel("classifier", params, None, normalizer, Features(n), classes)
     found = mn.interpret.certified_radius(model, rows.numpy())
-    change = sphere_grid(211) * (2.0 if extra else 1.0)
+    change = sphere_grid(211) * 2.0
     for share in (0.3, 0.8, 1 - 1e-9):
         length = torch.from_numpy(np.minimum(found.radius, 1e6)) * share
         moved = rows[:, None] + length[:, None, None] * change
-        unit_rows, lost = normalizer(moved.reshape(-1, n))
+        unit_rows, lost = normalizer.place(moved.reshape(-1, n))
         classes_there = scores(params, unit_rows).argmax(1).reshape(7, -1).numpy()
         same = (classes_there == found.label[:, None]) | lost.reshape(7, -1).numpy()
         assert same.all()
@@ -298,9 +296,9 @@ def test_no_change_within_the_radius_of_a_metric_changes_the_class(model, kind):
 
 def test_a_row_that_no_row_can_be_far_enough_from():
     # Standardized rows lie on a half sphere: none is 3 rad away from another.
-    normalizer = Normalizer("standard", mean=torch.zeros(2), scale=torch.ones(2))
-    assert input_radius(normalizer, torch.eye(2), torch.full((2,), 3.0)).tolist() == [math.inf] * 2
-    assert input_radius(normalizer, torch.eye(2), torch.zeros(2)).tolist() == [0.0] * 2
+    geometry = Standard(torch.zeros(2), torch.ones(2))
+    assert geometry.radius(torch.eye(2), torch.full((2,), 3.0)).tolist() == [math.inf] * 2
+    assert geometry.radius(torch.eye(2), torch.zeros(2)).tolist() == [0.0] * 2
 
 
 # Of estimators
@@ -326,8 +324,8 @@ def test_the_shortest_counterfactual_lies_beyond(name, normalize, precision):
     found = model.certified_radius(rows)
     assert found.label.tolist() == model.predict(rows).tolist()
     assert (found.other != found.label).all()
-    standard = model.model_.normalizer.scale is not None
-    unit_of = model.model_.normalizer.scale.numpy() if standard else 1.0
+    units = model.model_.normalizer.units
+    unit_of = 1.0 if units is None else units.numpy()
     for target in model.classes_:
         other = model.counterfactual(rows, target)
         moved = np.linalg.norm((other.after - rows) / unit_of, axis=1)

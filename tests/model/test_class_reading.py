@@ -103,19 +103,28 @@ def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature)
     assert_close(trained.softmax(1), proba, rtol=1e-8, atol=1e-10)
 
 
-def test_at_a_high_temperature_every_row_gets_the_mean_of_all_rows(problem):
+def test_at_a_high_temperature_every_row_gets_the_class_frequencies(problem):
     case = problem(5, beta=9.0, weighted=True)
     params, weight = case.params, case.sample_weight
     p = torch.cat([torch.zeros_like(params.p[:1]), params.p[1:]])  # no uniform component
     params = params.replace(p=p / p.sum())
-    share = mean_shares(params, params.p, Batch(case.x, case.targets, weight))
-    h = exponents(params, case.x) + params.p.sum(1).log()
-    expected = weight @ h.softmax(1) / weight.sum()
-    assert_close(share[1:], expected[1:], rtol=1e-10, atol=1e-10)
-    votes = Votes.of(params, share=share)
+    rows, h = Batch(case.x, case.targets, weight), exponents(params, case.x) + p.sum(1).log()
+    mean = weight @ h.softmax(1) / weight.sum()
     soft = params.p / params.p.sum(1, keepdim=True).clamp_min(1e-300)
+    # Classes with their frequencies in the mean: then it is the mean.
+    share = mean_shares(params, params.p, rows, mean @ soft)
+    assert_close(share[1:], mean[1:], rtol=1e-10, atol=1e-10)
+    votes = Votes.of(params, share=share)
     far = log_joint(votes.at(1e7).check(), case.x).softmax(1)
-    assert_close(far, (expected @ soft).expand_as(far), rtol=1e-4, atol=1e-5)
+    assert_close(far, (mean @ soft).expand_as(far), rtol=1e-4, atol=1e-5)
+    # Others: shares go there, all the way if components have one class each.
+    n_columns = soft.shape[1]
+    alone = torch.eye(n_columns).double()[torch.arange(len(soft)) % n_columns]
+    alone = params.replace(p=alone * params.p.sum(1, keepdim=True))
+    wanted = torch.arange(1, n_columns + 1).double() / sum(range(n_columns + 1))
+    share = mean_shares(alone, alone.p, rows, wanted)
+    far = log_joint(Votes.of(alone, share=share).at(1e7).check(), case.x).softmax(1)
+    assert_close(far, wanted.expand_as(far), rtol=1e-4, atol=1e-5)
     there_and_back = log_joint(votes.at(3.7).at(1.0), case.x).softmax(1)
     assert_close(there_and_back, log_joint(params, case.x).softmax(1), rtol=1e-9, atol=1e-12)
     # Losses at several temperatures are those of the votes there.

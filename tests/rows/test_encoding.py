@@ -50,7 +50,7 @@ def test_each_column_becomes_what_it_is(learned):
         "age", "color=blue", "color=green", "color=red", "smoker=yes", "active", "since", "seen",
         "weight", "vector[0]", "vector[1]", "count",
     ]  # fmt: skip
-    assert [note.split("'")[1] for note in notes] == ["customer_id", "name", "nothing"]
+    assert [note.split("'")[1] for note in notes] == ["customer_id", "weight", "name", "nothing"]
 
 
 def test_numbers_are_those_of_the_table(learned):

@@ -13,7 +13,7 @@ import torch
 from scipy import sparse
 
 import mnemosphere as mn
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Standard
 from mnemosphere.model import from_memories, objectives
 from mnemosphere.rows.streams import ahead
 from mnemosphere.training import FixedPoint, fit
@@ -137,7 +137,7 @@ def on_sphere(source, weighted=True):
         weight = torch.from_numpy(np.array(raw.weight)) if weighted else None
         return objectives.soft_labels(index, C, 0.1, dtype=torch.float64), weight
 
-    normalizer = Normalizer.fit("standard", source.files)
+    normalizer = Standard.fit(source.files)
     raw = source.files.sample(N_ROWS, 0)
     zero = torch.zeros(C + 1, dtype=torch.float64)
     how = {"partly": False, "device": CPU, "dtype": torch.float64}

@@ -14,7 +14,6 @@ from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, stability
 from mnemosphere.theory.newton import newton
 from mnemosphere.theory.problem import SaddlePointProblem
-from research.theory.examples import hard_assignments
 
 INF = math.inf
 
@@ -141,7 +140,27 @@ def test_antisymmetric_spectrum_is_that_of_the_grown_jacobian(memory, columns):
 
 
 def test_the_block_form_of_the_paper_is_the_large_beta_limit():
-    _, *gaps = hard_assignments()["distance"]  # at β = 10, 20, 40
+    """½ (β_eff/‖Σ x‖) Σ [[A, −A], [−A, A]], A = x xᵀ(I − t tᵀ), t ∝ Σ x, over the patterns of a doubled memory."""
+    centers = torch.eye(5, dtype=torch.float64)[:2]
+    noise = torch.randn(2, 6, 5, dtype=torch.float64, generator=generator(8))
+    x = (centers[:, None] + 0.3 * noise).reshape(12, 5)
+    x = x / x.norm(dim=1, keepdim=True)
+    gaps = []
+    for beta in (10.0, 20.0, 40.0):
+        here = SaddlePointProblem.clamped(x, n_student=2, beta=beta, rho=INF, upsilon=INF)
+        start = sp.OrderParameters((x @ centers.T)[None], here.p_h[None, :, None])
+        state = solver.solve(here, start, tol=1e-12).raise_if_failed()[0]
+        grown, copy = stability.duplicate(here, state, [0])
+        c = sp.conjugate(grown, copy)
+        k, factor, _ = stability.linearize(grown, c.x_bar, c.p_bar)
+        full = (k @ factor @ factor.T).reshape(3, 5, 3, 5)
+        exact = full[[0, 2]][:, :, [0, 2]].reshape(10, 10)
+        own = x[sp.conjugate(here, state).m_hat.argmax(1) == 0]
+        t = own.sum(0) / own.sum(0).norm()
+        a = own.T @ own @ (torch.eye(5, dtype=torch.float64) - torch.outer(t, t))
+        signs = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
+        block = 0.5 * here.beta_eff / own.sum(0).norm() * torch.kron(signs, a)
+        gaps.append(float((exact - block).abs().max() / block.abs().max()))
     assert gaps[0] > 1e-6
     assert gaps[1] < 0.2 * gaps[0]
     assert gaps[2] < 0.1 * gaps[1]

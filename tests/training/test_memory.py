@@ -17,11 +17,10 @@ BEGIN = f"""
 import numpy as np, torch
 from pathlib import Path
 import mnemosphere as mn
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.rows.stored import merge_copies
-from mnemosphere.model import metric
 from mnemosphere.model.batch import Batch
 
 rng = np.random.default_rng(0)
@@ -35,12 +34,8 @@ def prepared(x, y, kind):
     rows.observed()
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), 4).float()
     rows, targets, weight = merge_copies(rows, targets, None)
-    normalizer = Normalizer.fit(kind, rows)
-    unit, _ = on_sphere(rows, normalizer, torch.float32)
-    batch = Batch(unit, targets)
-    if kind == "whitened":
-        batch = metric.apply(metric.start(batch, 0.5), batch)
-    return batch
+    geometry = Geometry.kinds[kind].fit(rows, targets)
+    return Batch(on_sphere(rows, geometry, torch.float32)[0], targets)
 
 def clustered(x, kind):
     mn.DAMClusterer(

@@ -2,8 +2,8 @@
 
 `take_apart` and `put_together` know numbers, texts, tensors, arrays, dataclasses, and lists, tuples, sets and
 mappings of them. What a type cannot say stands beside it, as in `Annotated[int, Range(1)]` or `Annotated[Tensor,
-Array("P N")]`, or in a method `check` of the class. Only classes that annotations name are made, and what is not as
-annotated raises ValueError that names the field.
+Array("P N")]`, or in a method `check` of the class. Only classes that annotations name are made, of an abstract class
+those of its `kinds`, by `name`. What is not as annotated raises ValueError that names the field.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def take_apart(hint: Any, value: Any, tensors: dict[str, Tensor], name: str = ""
         tensors[name] = own.detach().cpu()
         return None
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        parts = {k: (h, getattr(value, k)) for k, h in _fields(hint).items()}
+        kind: Any = type(value)
+        parts = {k: (h, getattr(value, k)) for k, h in _fields(kind).items()}
+        if inspect.isabstract(hint):
+            parts["name"] = str, value.name
     elif isinstance(value, dict):
         inner = Any if hint is Any else get_args(hint)[1]
         parts = {k: (inner, item) for k, item in value.items()}
@@ -149,6 +152,11 @@ def _mapping(
     if get_origin(kind) is dict:
         inner = get_args(kind)[1]
         return {k: _read(inner, v, left, _below(name, k), sizes) for k, v in plain.items()}
+    if inspect.isabstract(kind):  # one of its kinds
+        which = plain.get("name")
+        if not isinstance(which, str) or which not in kind.kinds:
+            refuse(which, _below(name, "name"), f"one of {tuple(kind.kinds)}")
+        kind, plain = kind.kinds[which], {k: v for k, v in plain.items() if k != "name"}
     hints, own = _fields(kind), {}
     for key in sorted(plain.keys() ^ hints.keys()):
         raise ValueError(f"{_below(name, key)!r} is {'missing' if key in hints else 'unknown'}")
@@ -237,6 +245,17 @@ class Array:
         finite = self.wild or (least > -math.inf and most < math.inf)
         if known.numel() and not (self.low <= least and finite):  # NaN is in no range
             raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
+
+
+def check_fields(value: Any, sizes: Mapping[str, int]) -> None:
+    """Raise ValueError unless the arrays of a dataclass are as annotated, and of these sizes."""
+    kind: Any = type(value)
+    known = dict(sizes)
+    for name, hint in _fields(kind).items():
+        kinds = get_args(hint) if get_origin(hint) in _UNIONS else (hint,)
+        for limit in (limit for kind in kinds for limit in _split(kind)[1]):
+            if (held := getattr(value, name)) is not None:
+                limit.check(held, name, known)
 
 
 def check_tensors(

@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from mnemosphere import plots
 from mnemosphere.base.text import short_text
 from mnemosphere.cli import report
-from mnemosphere.cli.options import Request
+from mnemosphere.cli.options import Request, names_in
 from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
 from mnemosphere.cli.rows import Opened, Rows, about_data, open_rows, parse_shape, text_encoder
 from mnemosphere.cli.settings import build, settings_of
@@ -28,7 +28,7 @@ _LABELS = 3  # that are named of a cluster
 
 def run(
     request: Request, data: list[str], out: Path, resume: bool, seed: int,
-    max_memory: float | None, image_shape: str | None,
+    max_memory: float | None, image_shape: str | None, category: list[str] | None,
 ) -> None:  # fmt: skip
     """Find clusters, and write them with their rows."""
     terminal = request.terminal
@@ -41,6 +41,7 @@ def run(
     if request.columns.text is not None:
         model.encoder = text_encoder(request.columns.encoder or PACKAGED)
     model.random_state = seed
+    model.categories = names_in(category)
     with folder.writing() as draft:
         seconds = fit(model, rows, terminal, draft / CHECKPOINT)
         interrupted(Opened(model, {}, draft / MODEL), folder, " the same command and --resume")

@@ -17,7 +17,6 @@ from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import cells
 from mnemosphere.cli.table_writer import write_table
 from mnemosphere.fitted.model import as_numpy
-from mnemosphere.geometry.completion import fill_missing
 from mnemosphere.interpret import decode, encode, recall_path
 from mnemosphere.plots.fitted import recall_of
 from mnemosphere.rows.stored import StoredRows
@@ -44,7 +43,7 @@ def run(
     damaged = np.where(known, rows.x, np.nan)
     gaps: Any = StoredRows.of(damaged, fitted.device)
     path = recall_path(fitted, gaps, y)
-    completed = fill_missing(damaged, path.rows[-1], fitted.normalizer.kind)
+    completed = fitted.normalizer.complete(damaged, path.rows[-1])
     found = fitted.log_proba(StoredRows.of(completed, fitted.device))
     answers = fitted.classes[as_numpy(found.argmax(1))]
     if out is not None and out.name.lower().endswith(PICTURES):

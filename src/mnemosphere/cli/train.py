@@ -17,7 +17,7 @@ from mnemosphere import PatchEncoder, plots
 from mnemosphere.base.files import write_atomically
 from mnemosphere.base.machine import pick_device
 from mnemosphere.cli import report
-from mnemosphere.cli.options import Columns, Request
+from mnemosphere.cli.options import Columns, Request, names_in
 from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
 from mnemosphere.cli.rows import (
     Opened,
@@ -43,7 +43,7 @@ from mnemosphere.training.few_labels import PHASE
 
 _NAMED = 5  # classes of the first line
 _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows", "no_header",
-        "max_memory", "image_shape", "seed", "text", "encoder")  # fmt: skip
+        "max_memory", "image_shape", "seed", "text", "encoder", "category")  # fmt: skip
 
 
 def run(
@@ -64,6 +64,7 @@ def run(
     classes, counts = _classes(rows, own["label"])
     model = build("DAMClassifier", settings, classes.tolist())
     model.random_state = own["seed"]
+    model.categories = names_in(own["category"])
     if rows.y is not None and rows.y.dtype == object:
         model.unlabeled = math.nan
     pick_device(model.device)

@@ -54,7 +54,7 @@ ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = TRAINED | {
     "class_prior_": lambda m: as_numpy(m.votes.prior),
     "beta_": lambda m: float(m.trained.beta),
     "varsigma_": lambda m: m.trained.varsigma,
-    "normalize_": lambda m: m.normalizer.kind,
+    "normalize_": lambda m: m.normalizer.name,
     "novelty_threshold_": interpret.rejection.novelty_threshold,
     "search_": lambda m: SearchTable(m.record.search),
     "lineage_": lambda m: m.lineage,
@@ -78,6 +78,8 @@ ROW_CONSTRAINTS = CONSTRAINTS | {
     "growth": [None, COUNT],
     "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
     "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
+    "categories": ["array-like"],
+    "min_frequency": [Interval(Real, 0, 1, closed="left")],
 }
 
 

@@ -29,9 +29,10 @@ from torch import Tensor
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.fitted.model import trained_with
-from mnemosphere.geometry.normalize import DENSE, Normalizer
+from mnemosphere.geometry import Center, Geometry, Unit
 from mnemosphere.geometry.place import on_sphere
-from mnemosphere.model import initialize, metric
+from mnemosphere.geometry.whitened import MAX_RANK
+from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
@@ -43,10 +44,10 @@ from mnemosphere.model.class_reading import (
     tempered_losses,
 )
 from mnemosphere.model.initialize import Start
-from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture, Votes
+from mnemosphere.rows import odds
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import few_labels, stacked
 from mnemosphere.training.adam import Adam
@@ -57,7 +58,7 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["Candidate", "Choice", "Geometry", "Sample", "SearchTable", "Settings", "choose"]
+__all__ = ["Candidate", "Choice", "Sample", "SearchTable", "Settings", "choose"]
 
 Floats = NDArray[np.float64]
 SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
@@ -74,7 +75,6 @@ ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening; up to so many, rows 
 FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 MOST_ROWS = 60_000  # fitted on the path
 LONGER = 3  # times the steps, where that helps
-SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
@@ -165,7 +165,11 @@ class Settings:
                 f"{type(self.solver).__name__} does not train the {kind} likelihood: use "
                 "solver='auto', or another objective"
             )
-        if sample.is_sparse and self.normalize in DENSE:
+        if (
+            sample.is_sparse
+            and self.normalize != "auto"
+            and not Geometry.kinds[self.normalize].keeps_sparse
+        ):
             raise ValueError(
                 f"normalize={self.normalize!r} would fill sparse rows: pass normalize='unit' or "
                 "dense rows"
@@ -239,34 +243,20 @@ class Sample:
         weight = None if self.weight is None else self.weight[index]
         return replace(self, rows=self.rows.take(index), targets=self.targets[index], weight=weight)
 
-    def on_sphere(self, normalizer: Normalizer) -> tuple[Batch, Tensor]:
+    def cross_fitted(self, other: StoredRows) -> tuple[Self, StoredRows]:
+        """The sample and other rows with log-odds in place of levels, learned from the sample."""
+        rows, counts = odds.cross_fitted(self.rows, label_shares(self.targets), self.weight)
+        return replace(self, rows=rows), odds.with_odds(other, counts)
+
+    def geometry(self, kind: str) -> Geometry:
+        """How rows are put on the sphere, learned from these."""
+        return Geometry.kinds[kind].fit(self.rows, self.targets, self.weight)
+
+    def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""
-        x, lost = on_sphere(self.rows, normalizer, self.dtype)
+        x, lost = on_sphere(self.rows, geometry, self.dtype)
         weight = None if self.weight is None else self.weight.to(self.dtype)
         return Batch(x, self.targets.to(self.dtype), weight), lost
-
-
-class Geometry(NamedTuple):
-    """How rows are put on the sphere, learned from rows."""
-
-    normalizer: Normalizer
-    metric: Tensor | None
-
-    @classmethod
-    def fit(cls, kind: str, rows: Sample) -> tuple[Self, Batch, Tensor]:
-        """(the geometry, the rows as it puts them on the sphere, which have no direction)."""
-        normalizer = Normalizer.fit(kind, rows.rows, rows.weight)
-        batch, lost = rows.on_sphere(normalizer)
-        if kind != "whitened":
-            return cls(normalizer, None), batch, lost
-        known = batch.take(~lost) if bool(lost.any()) else batch
-        found = metric.start(known, SHRINKAGE)
-        return cls(normalizer, found), metric.apply(found, batch), lost
-
-    def place(self, rows: Sample) -> tuple[Batch, Tensor]:
-        """(other rows in this geometry, which have no direction)."""
-        batch, lost = rows.on_sphere(self.normalizer)
-        return batch if self.metric is None else metric.apply(self.metric, batch), lost
 
 
 @dataclass(frozen=True)
@@ -328,8 +318,9 @@ class Split:
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
         """(fitted rows, held-out rows with a direction, which of those held out these are)."""
         if kind not in self.placed:
-            geometry, fitted, lost = Geometry.fit(kind, self.fitted)
-            held, without = geometry.place(self.held)
+            geometry = self.fitted.geometry(kind)
+            fitted, lost = self.fitted.on_sphere(geometry)
+            held, without = self.held.on_sphere(geometry)
             some = (~without).nonzero()[:, 0]
             fitted = fitted.take(~lost) if bool(lost.any()) else fitted
             self.placed[kind] = fitted, held.take(some), some
@@ -358,7 +349,11 @@ def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Spli
     for k in range(number):
         rolled = known.roll(-k * n_held)
         fitted = torch.cat([rolled[n_held : n_held + n_fitted], unknown]).sort().values
-        found.append(Split(sample.take(fitted), sample.take(rolled[:n_held]), k))
+        own, held = sample.take(fitted), sample.take(rolled[:n_held])
+        if sample.rows.levels:
+            own, rows = own.cross_fitted(held.rows)
+            held = replace(held, rows=rows)
+        found.append(Split(own, held, k))
     return found
 
 
@@ -383,14 +378,14 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
         spread = spread[spread > 0]
         if len(spread) and float(spread.quantile(0.9)) > UNLIKE * float(spread.median()):
             return []
-    for kind, least in (("unit", 2), ("center", 3)):
+    for geometry, least in ((Unit(), 2), (Center(), 3)):
         if rows.n_features >= least:
-            x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
+            x, lost = on_sphere(rows, geometry, torch.float64)
             mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
             others = found.values() if type(x) is Tensor else ()
             same = any(float((x - other).norm(dim=1).mean()) <= LEAST_MOVED for other in others)
             if not same and float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
-                found[kind] = x
+                found[geometry.name] = x
     return [*found]
 
 
@@ -476,7 +471,9 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     settings.check(sample)
     n_memories, noise, objectives = settings.n_memories, settings.adam.noise, settings.objectives
     n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
-    kinds = [settings.normalize] if settings.normalize != "auto" else usable(sample)
+    kinds = [settings.normalize]
+    if settings.normalize == "auto":
+        kinds = usable(sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample)
     held = min(max(1, n_labeled // FOLDS), HELD)
     number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
     whole = min(n_labeled - held, MOST_ROWS)
@@ -659,7 +656,7 @@ def _train(
             noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
         )  # fmt: skip
         p = net_class_weights(params, 0.0, frequencies)
-        return Votes.of(params, p, share=mean_shares(params, p, rows))
+        return Votes.of(params, p, share=mean_shares(params, p, rows, frequencies))
     if first.unlabeled:  # the weights of memories are held, as in the training of the model
         data = ArrayDataset(rows)
         settled = few_labels.settle(params, data, learn_beta=learn_beta, generator=generator)

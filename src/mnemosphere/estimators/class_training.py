@@ -20,11 +20,11 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     Prepared,
     Trained,
-    check_columns,
     check_room,
     place,
     precision_of,
 )
+from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.class_reading import (
     MEAN_OF,
@@ -64,7 +64,8 @@ def prepare(
 
     chosen: what was settled on other rows.
     """
-    check_columns(given.n_features, settings.normalize)
+    if (kind := settings.normalize) != "auto":
+        Geometry.kinds[kind].check_columns(given.n_features)
     # The search takes copies for what they are: rows that come again.
     each = in_order(given, targets, given_weight)
     stored, targets, weight = merge_copies(given, targets, given_weight)
@@ -83,6 +84,8 @@ def prepare(
         candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows
         chosen = replace(chosen, candidate=candidate)
     sample = Sample(stored, targets, weight, dtype)
+    if stored.levels:
+        sample, given = sample.cross_fitted(given)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
     return Prepared(*place(candidate.normalize, sample, given, given_weight), chosen)
@@ -123,7 +126,7 @@ def train(
     if result.lineage is None:
         params, p = merge_duplicates(params, p)
     if not joint:
-        share = mean_shares(params, p, dataset.sample(MEAN_OF, generator=generator))
+        share = mean_shares(params, p, dataset.sample(MEAN_OF, generator=generator), frequencies)
     votes = Votes.of(params, p, prior=frequencies, share=share)
     if held is not None and result.status != "interrupted":
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))

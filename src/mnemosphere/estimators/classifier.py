@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from mnemosphere import interpret
 from mnemosphere.base.warnings import warn_user
@@ -35,6 +35,7 @@ from mnemosphere.estimators.setup import (
     begin,
     fitted_model,
     learn_features,
+    settle_columns,
     sound,
 )
 from mnemosphere.estimators.streaming import (
@@ -44,11 +45,12 @@ from mnemosphere.estimators.streaming import (
     with_new_classes,
 )
 from mnemosphere.fitted.model import FittedModel, Floats, like, trained_with
-from mnemosphere.geometry.normalize import NORMALIZATIONS
+from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.rejection import novelty_spread, predict_and_reject
 from mnemosphere.model.products import operands
+from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Encoded, encode, row_weights, sample_weights
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training.adam import Adam
@@ -123,6 +125,11 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Called on every pass: `Checkpoint(path)` stores the run and resumes it.
     encoder : None, "wordllama", a function, or an object with encode or embed, default None
         For texts in place of X: turns a list of texts into vectors. None: X holds numbers.
+    categories : sequence of str, default ()
+        Columns of a frame that are categories, whatever they hold, such as codes written as digits.
+    min_frequency : float in [0, 1), default 0.005
+        Share of the rows that a level of a category needs to have an indicator of its own. If some
+        have less, all levels of the category also count by the log-odds of the classes that go with them.
     verbose : int, default 0
         0: silent. 1: progress on standard error if a fit takes more than a second: stages of the search,
         then passes with the loss. A bar on a terminal with Rich installed, else plain lines.
@@ -199,7 +206,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "n_memories": [COUNT, StrOptions({"auto"})],
         "objective": [StrOptions({"auto", "joint", "conditional"})],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
-        "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
+        "normalize": [StrOptions({"auto"}), Options(str, Geometry.kinds.keys())],
         "solver": [StrOptions({"auto", *SOLVERS}), FixedPoint, SGD, Adam],
         "search": [StrOptions({"auto"}), None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
@@ -229,6 +236,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
         encoder: Any = None,
+        categories: Sequence[object] = (),
+        min_frequency: float = MIN_FREQUENCY,
         verbose: int = 0,
     ) -> None:
         self.n_memories = n_memories
@@ -249,6 +258,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.callbacks = callbacks
         self.encoder = encoder
+        self.categories = categories
+        self.min_frequency = min_frequency
         self.verbose = verbose
 
     _attributes = ATTRIBUTES | {
@@ -337,13 +348,14 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         owner = type(self).__name__
         with operands(self.precision), Progress(self.verbose) as progress:
             if model is None:
-                features, stored = learn_features(X, self.device, owner, encoder=self.encoder)
+                features, stored = learn_features(X, settings, owner, labeled=True)
             else:
                 stored = model.stored(X)
             known = known_classes(model, y, classes, self.unlabeled)
             coded = _encode(settings, y, stored, known, require_label=model is None)
             weight = row_weights(coded, self.class_weight, sample_weight)
             if model is None:
+                features, _ = settle_columns(features, stored, coded, weight)
                 model, dataset = begin_stream(settings, features, stored, coded, weight, progress)
             else:
                 texts = model.features.texts(X)
@@ -774,14 +786,15 @@ def _learn(
         given, (X, y, sample_weight) = X, X.read()
         if y is not None and y.ndim == 1:
             classes = scan(given, settings["unlabeled"]).classes  # an error names the file
-    features, stored = learn_features(X, settings["device"], owner, encoder=settings["encoder"])
-    coded = _encode(settings, y, stored, classes, require_label=True)
+    features, leveled = learn_features(X, settings, owner, labeled=True)
+    coded = _encode(settings, y, leveled, classes, require_label=True)
     weight = row_weights(coded, settings["class_weight"], sample_weight)
+    features, stored = settle_columns(features, leveled, coded, weight)
     seed, callbacks = begin(
         settings, owner, stored, progress, coded.classes.tolist(), targets=coded.targets,
         weight=weight,
     )  # fmt: skip
-    prepared = prepare(Settings.of(settings), stored, coded.targets, weight, progress)
+    prepared = prepare(Settings.of(settings), leveled, coded.targets, weight, progress)
     return Learned(features, stored, weight, coded.classes, prepared, seed, callbacks)
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from mnemosphere.estimators.choice import Floats, SearchTable, directed
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.geometry.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
@@ -108,7 +108,7 @@ def choose(
     place = 0
     if is_open:  # else nothing but the agreement tells shapes and geometries apart
         near = [k for k, (_, own) in enumerate(ranked) if own.is_close(ranked[0][1], _ALIKE)]
-        place = min(near, key=lambda k: _complexity(ranked[k][0]))
+        place = min(near, key=lambda k: _complexity(ranked[k][0], kinds))
     trials[place - len(ranked)]["chosen"] = True
     chosen, agreed = ranked[place]
     if is_open:
@@ -125,9 +125,9 @@ def choose(
     return chosen, trials
 
 
-def _complexity(own: Candidate) -> tuple[int, int, int]:
+def _complexity(own: Candidate, kinds: Sequence[str]) -> tuple[int, int, int]:
     """Preferred: more clusters, then the plainer shape, then the simpler geometry."""
-    return -own.n_clusters, own.memories_per_cluster, NORMALIZATIONS.index(own.normalize)
+    return -own.n_clusters, own.memories_per_cluster, kinds.index(own.normalize)
 
 
 def _facts(own: Candidate, found: Disagreement) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _usable(rows: StoredRows, mass: Tensor) -> list[str]:
 
 def _placed(rows: StoredRows, mass: Tensor, kind: str, n_rows: int) -> Batch:
     """The first n_rows on the sphere; single precision: what decides is how many change sides."""
-    x, lost = on_sphere(rows, Normalizer.fit(kind, rows, mass), torch.float32)
+    x, lost = on_sphere(rows, Geometry.kinds[kind].fit(rows, None, mass), torch.float32)
     kept = (~lost).nonzero()[:n_rows, 0]
     return Batch(fill_neutrally(x[kept]), x.new_zeros(len(kept), 1), mass[kept].float())
 

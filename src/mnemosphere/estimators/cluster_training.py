@@ -23,11 +23,11 @@ from mnemosphere.estimators.setup import (
     PASSES,
     Prepared,
     Trained,
-    check_columns,
     place,
     precision_of,
     solver_of,
 )
+from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.initialize import Start
@@ -67,7 +67,8 @@ def prepare(
     progress: Progress,
 ) -> Prepared[Clusters]:  # fmt: skip
     """Settle everything that is "auto", and put the distinct rows on the sphere."""
-    check_columns(given.n_features, settings["normalize"])
+    if (kind := settings["normalize"]) != "auto":
+        Geometry.kinds[kind].check_columns(given.n_features)
     labels = torch.zeros(given.n_rows, 1, dtype=torch.float64, device=given.device)
     stored, labels, weight = merge_copies(given, labels, given_weight)
     n_rows, is_auto = stored.n_rows, settings["n_memories"] == "auto"

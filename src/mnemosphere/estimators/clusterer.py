@@ -19,13 +19,21 @@ from mnemosphere.estimators.cluster_training import prepare, train
 from mnemosphere.estimators.from_files import gathered, learn_files
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
-from mnemosphere.estimators.setup import Learned, begin, fitted_model, learn_features, sound
+from mnemosphere.estimators.setup import (
+    Learned,
+    begin,
+    fitted_model,
+    learn_features,
+    settle_columns,
+    sound,
+)
 from mnemosphere.estimators.streaming import take_in
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
-from mnemosphere.geometry.normalize import NORMALIZATIONS
+from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import score_samples
 from mnemosphere.model import objectives
 from mnemosphere.model.products import operands
+from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import sample_weights
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
@@ -101,6 +109,10 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Called on every pass: `Checkpoint(path)` stores the run and resumes it.
     encoder : None, "wordllama", a function, or an object with encode or embed, default None
         For texts in place of X: turns a list of texts into vectors. None: X holds numbers.
+    categories : sequence of str, default ()
+        Columns of a frame that are categories, whatever they hold, such as codes written as digits.
+    min_frequency : float in [0, 1), default 0.005
+        Share of the rows that a level of a category needs to have an indicator; others count as none.
     verbose : int, default 0
         0: silent. 1: progress on standard error if a fit takes more than a second: stages of the search,
         then passes with the loss. A bar on a terminal with Rich installed, else plain lines.
@@ -173,7 +185,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "n_memories": [COUNT, StrOptions({"auto"})],
         "varsigma": [Interval(Real, 0, 1, closed="right")],
         "smoothing": [Interval(Real, 0, 1, closed="left")],
-        "normalize": [StrOptions({"auto", *NORMALIZATIONS} - {"whitened"})],  # it needs labels
+        "normalize": [
+            StrOptions({"auto", *(k for k, g in Geometry.kinds.items() if not g.needs_labels)})
+        ],
         "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
         "uniform_weight": [Interval(Real, 0, None, closed="left")],
     }
@@ -196,6 +210,8 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
         encoder: Any = None,
+        categories: Sequence[object] = (),
+        min_frequency: float = MIN_FREQUENCY,
         verbose: int = 0,
     ) -> None:
         self.n_clusters = n_clusters
@@ -213,6 +229,8 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.callbacks = callbacks
         self.encoder = encoder
+        self.categories = categories
+        self.min_frequency = min_frequency
         self.verbose = verbose
 
     _attributes = ATTRIBUTES | {
@@ -262,7 +280,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         else:
             if isinstance(X, FileDataset):
                 X, _, sample_weight = X.read()
-            features, stored = learn_features(X, self.device, owner, encoder=self.encoder)
+            features, stored = settle_columns(*learn_features(X, settings, owner))
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
             seed, callbacks = begin(settings, owner, stored, progress, weight=weight)
             prepared = prepare(settings, stored, weight, seed, progress)
@@ -419,7 +437,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Centered rows, and so the memories, lie on a sphere of one dimension less.
         """
         model = self.model_
-        directions = model.votes.n_features - 1 - (model.normalizer.kind == "center")
+        directions = model.votes.n_features - 1 - model.normalizer.fixed
         return model.n_memories * directions + (self.beta == "learn")
 
 

@@ -16,16 +16,20 @@ from mnemosphere.estimators import class_training, cluster_training
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
+    COLUMNS,
     FEW_NUMBERS,
     Learned,
     Prepared,
     begin,
     device_of,
     precision_of,
+    with_counts,
 )
 from mnemosphere.fitted.model import FittedModel, as_numpy
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
+from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.objectives import soft_labels
+from mnemosphere.rows import odds
 from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
@@ -155,13 +159,17 @@ def learn_files(
     names = source.files.names
     features = Features(source.n_features, None if names is None else tuple(names), owner=owner)
     if is_frame(sampled.x):
-        features, _ = Features.learn(source.files.given(sampled).x, owner)
+        how = {name: settings[name] for name in COLUMNS if name != "encoder"}
+        features, _ = Features.learn(source.files.given(sampled).x, owner, labeled=labeled, **how)
         assert features.encoding is not None
         source = replace(source, files=source.files.encoded(features.encoding))
         sampled = source.files.numbers_of(sampled)
     with progress.scan(source):
         raw = _in_order(sampled, label)
-        stored, (targets, weight) = raw.rows.on(device), label(raw)
+        stored = replace(
+            raw.rows.on(device), levels=features.encoding.coded if features.encoding else {}
+        )
+        targets, weight = label(raw)
         on_device = None if weight is None else weight.to(device)
         prepared: Prepared[Any]
         if found is not None:
@@ -171,6 +179,14 @@ def learn_files(
         else:
             prepared = cluster_training.prepare(settings, stored, on_device, seed, progress)
             classes, few = np.arange(prepared.choice.n_clusters), FEW_NUMBERS
+        if (encoding := features.encoding) is not None and encoding.coded:
+            sums = _count_levels(source, label, encoding.coded)
+            tables, counts = odds.tables_of_folds(sums), [own.sum(0) for own in sums]
+            encoding = with_counts(encoding, counts, classes)
+            features = replace(features, encoding=encoding)
+            raw = raw._replace(x=odds.in_folds(stored, raw.number, tables).values)
+            stored = odds.with_odds(stored, counts)
+            source = replace(source, files=source.files.with_odds(encoding, tables))
         normalizer = _of_all_rows(prepared.normalizer, source, label, device)
         dataset = source.on_sphere(
             raw, normalizer, label, mass, partly=found is None or found.unlabeled, device=device,
@@ -214,6 +230,21 @@ def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, T
     return label, (found.mass * each) @ soft
 
 
+def _count_levels(
+    source: FileDataset, label: LabelWeights, levels: Mapping[int, int]
+) -> list[NDArray[np.float64]]:
+    """Label weights of each category, (folds, levels, classes), in one look at all rows."""
+    found: list[Tensor] = []
+    own = own_rows(source.files)
+    for raw in ahead(own.pieces()) if own.n_rows else ():
+        targets, weight = label(raw)
+        rows = replace(raw.rows, levels=levels)
+        sums = odds.counts_of_folds(rows, raw.number, label_shares(targets), weight)
+        here = [torch.from_numpy(part) for part in sums]
+        found = [a + b for a, b in zip(found, here, strict=True)] if found else here
+    return [part.numpy() for part in current().sum(*found)]
+
+
 def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
     """Sampled rows in the order that they would have in memory, where few are put in order."""
     rows, *_ = merge_copies(raw.rows, *label(raw))
@@ -223,16 +254,16 @@ def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
 
 
 def _of_all_rows(
-    normalizer: Normalizer, source: FileDataset, label: LabelWeights, device: torch.device
-) -> Normalizer:
-    """Standard units are those of all rows, the rest is learned from a sample."""
-    if normalizer.kind != "standard":
+    normalizer: Geometry, source: FileDataset, label: LabelWeights, device: torch.device
+) -> Geometry:
+    """Learned from all rows where a sample will not do."""
+    if not normalizer.needs_all_rows:
         return normalizer
     own = own_rows(source.files)
     parts = (label(part)[1] for part in own.pieces(labels_only=True))
     weights = [weight for weight in parts if weight is not None]
     weight = torch.cat(weights) if weights else None
-    return Normalizer.fit("standard", own.on(device), weight, current())
+    return normalizer.fit(own.on(device), None, weight, current())
 
 
 def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:

@@ -7,7 +7,7 @@ settings that `fit` chose on all rows, so nothing is searched again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from mnemosphere.base.files import plain
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators import class_training
-from mnemosphere.estimators.choice import Candidate, Choice, Settings
+from mnemosphere.estimators.choice import Candidate, Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import learn_features
 from mnemosphere.fitted.exemplars import find_exemplars
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, trained_with
-from mnemosphere.geometry.normalize import DENSE
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model.products import operands
+from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded, encode
 from mnemosphere.rows.stored import StoredRows
@@ -124,10 +124,10 @@ def label_issues(
     """Cross-fit with the settings of a fitted model, or with those that a search finds."""
     check_whole(n_folds, "n_folds", 2)
     if model is None:
-        features, stored = learn_features(X, settings["device"], owner, encoder=settings["encoder"])
+        features, stored = learn_features(X, settings, owner, labeled=True)
     else:
-        features, stored = model.features, model.stored(X)
-        stored = stored.dense() if model.normalizer.kind in DENSE else stored
+        features, stored = _leveled(model, X)
+        stored = stored if model.normalizer.keeps_sparse else stored.dense()
     if n_folds > stored.n_rows:
         raise ValueError(f"n_folds must be at most the {stored.n_rows} rows of X, got {n_folds}")
     coded = encode(
@@ -148,10 +148,12 @@ def label_issues(
             fitted = np.flatnonzero(fold != k)
             made = _fit(settings, features, stored, coded, fitted, chosen, temperature, seed)
             progress.show("fitting folds", k + 1, n_folds)
-            proba[held] = as_numpy(made.log_proba(_take(stored, held)).exp())
-            some = held[proba[held, index[held]] < proba[held].max(1)]
+            unseen = _sample(stored, coded, fitted).cross_fitted(_take(stored, held))[1]
+            proba[held] = as_numpy(made.log_proba(unseen).exp())
+            wrong = np.flatnonzero(proba[held, index[held]] < proba[held].max(1))
+            some = held[wrong]
             if len(some):
-                said = _evidence(made, _take(stored, some), proba[some].argmax(1))
+                said = _evidence(made, _take(unseen, wrong), proba[some].argmax(1))
                 evidence |= zip(some.tolist(), said, strict=True)
     own = np.where(fold >= 0, proba[np.arange(len(index)), index], np.nan)
     rows = np.array(sorted(evidence), dtype=np.int64)
@@ -166,8 +168,24 @@ def label_issues(
     )  # fmt: skip
 
 
+def _leveled(model: FittedModel, X: Any) -> tuple[Features, StoredRows]:
+    """Columns and rows with levels as numbers, where log-odds would tell labels."""
+    encoding = model.features.encoding
+    if encoding is None or not is_frame(X) or model.features.is_encoded(X):
+        return model.features, model.stored(X)
+    encoding = encoding.without_odds()
+    features = replace(model.features, encoding=encoding)
+    stored = StoredRows.of(features.numbers_of(X), model.device)
+    return features, replace(stored, levels=encoding.coded)
+
+
 def _take(stored: StoredRows, rows: NDArray[np.int64]) -> StoredRows:
     return stored.take(torch.from_numpy(rows).to(stored.device))
+
+
+def _sample(stored: StoredRows, coded: Encoded, rows: NDArray[np.int64]) -> Sample:
+    at = torch.from_numpy(rows).to(stored.device)
+    return Sample(stored.take(at), coded.targets[at], None, torch.float64)
 
 
 def _folds(index: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
@@ -205,16 +223,15 @@ def _fit(
     rows: NDArray[np.int64], chosen: Choice, temperature: float, seed: int,
 ) -> FittedModel:  # fmt: skip
     """A model of some of the rows; its typical rows are numbers among all rows."""
-    at = torch.from_numpy(rows).to(stored.device)
-    given, own = Settings.of(settings), stored.take(at)
+    given, own = Settings.of(settings), _sample(stored, coded, rows)
     prepared = class_training.prepare(
-        given, own, coded.targets[at], None, Progress(0), chosen=chosen
+        given, own.rows, own.targets, None, Progress(0), chosen=chosen
     )
     trained = class_training.train(given, prepared, seed, [])
     votes = trained.votes.at(temperature)
     return FittedModel(
         "classifier", votes, trained.density, prepared.normalizer, features, coded.classes,
-        exemplars=find_exemplars(votes, prepared.normalizer, own, features),
+        exemplars=find_exemplars(votes, prepared.normalizer, own.cross_fitted(own.rows)[1]),
         **trained_with({**settings, "objective": chosen.candidate.objective}),
     )  # fmt: skip
 

@@ -221,7 +221,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: ArrayLike, progress: Progress) -> FittedEncoder:
         settings, owner = self.get_params(deep=False), type(self).__name__
         flat, shape = flat_images(X, self.image_shape)
-        features, images = learn_features(flat, self.device, owner, encoded=False)
+        features, images = learn_features(flat, settings, owner, encoded=False)
         shape = image_shape(self.image_shape, shape, features.n_columns)
         dtype = precision_of(self.precision, images.values.numel())
         seed, callbacks = begin(settings, owner, images, progress)

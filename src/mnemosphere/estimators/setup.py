@@ -18,19 +18,23 @@ from torch import Tensor
 from mnemosphere.base.files import checksum
 from mnemosphere.base.machine import check_memory, pick_device
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.choice import SOLVERS, Geometry, Sample
+from mnemosphere.estimators.choice import SOLVERS, Sample
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
 from mnemosphere.fitted.checks import check_model
 from mnemosphere.fitted.exemplars import find_exemplars, with_texts
 from mnemosphere.fitted.model import FittedModel, Record, trained_with
-from mnemosphere.geometry.normalize import SCALED, Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import warn_set_aside
 from mnemosphere.gpu import on_gpu
 from mnemosphere.interpret.recall import draw_seed
+from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
+from mnemosphere.rows import odds
+from mnemosphere.rows.encoding import Encoding
 from mnemosphere.rows.features import Features
+from mnemosphere.rows.labels import Encoded
 from mnemosphere.rows.stored import StoredRows, row_sketch
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
@@ -45,6 +49,7 @@ _ENDED = ("converged", "stopped early", "grown", "stable")
 FEW_NUMBERS = 1_000_000  # up to which precision is double, where it costs nothing
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
+COLUMNS = ("encoder", "categories", "min_frequency")  # settings of how columns are read
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 # Settings that may change when a run goes on: they change nothing, or only how long it takes. An
 # encoder is known by the rows it makes.
@@ -58,7 +63,7 @@ class Prepared(NamedTuple, Generic[Chosen]):
     """What training starts from: rows on the sphere, with everything that is "auto" settled."""
 
     dataset: ArrayDataset | FileDataset
-    normalizer: Normalizer
+    normalizer: Geometry
     choice: Chosen
 
 
@@ -83,15 +88,36 @@ class Trained(NamedTuple):
 
 
 def learn_features(
-    X: Any, device: str, owner: str, *, encoded: bool = True, encoder: Any = None
+    X: Any, settings: Mapping[str, Any], owner: str, *, encoded: bool = True, labeled: bool = False
 ) -> tuple[Features, StoredRows]:
-    """(the columns of training rows, the rows as numbers on the device), checked."""
+    """(the columns of training rows, the rows as numbers on the device), checked.
+
+    labeled: levels of categories await `settle_columns`.
+    """
     if isinstance(X, FileDataset):
         raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
-    features, rows = Features.learn(X, owner, encoded=encoded, encoder=encoder)
-    stored = StoredRows.of(rows, device_of(rows, device))
+    how = {name: settings[name] for name in COLUMNS if name in settings}
+    features, rows = Features.learn(X, owner, encoded=encoded, labeled=labeled, **how)
+    stored = StoredRows.of(rows, device_of(rows, settings["device"]))
+    if features.encoding is not None:
+        stored = replace(stored, levels=features.encoding.coded)
     stored.check_finite(features.names, gaps=stored.is_dense and encoded)
-    if not stored.is_dense or not encoded:
+    return features, stored
+
+
+def settle_columns(
+    features: Features, stored: StoredRows, coded: Encoded | None = None,
+    weight: Tensor | None = None,
+) -> tuple[Features, StoredRows]:  # fmt: skip
+    """Columns with what training rows have there, and these rows as `predict` would see them.
+
+    With labels, levels of categories become the log-odds of the classes.
+    """
+    if stored.levels and features.encoding is not None and coded is not None:
+        counts = odds.cross_fitted(stored, label_shares(coded.targets), weight)[1]
+        encoding = with_counts(features.encoding, counts, coded.classes)
+        features, stored = replace(features, encoding=encoding), odds.with_odds(stored, counts)
+    if not stored.is_dense:
         return features, stored
     observed = stored.observed().cpu().numpy()
     never = np.isinf(observed[0])
@@ -99,6 +125,13 @@ def learn_features(
         name = repr((features.names or range(len(never)))[never.argmax()])
         raise ValueError(f"column {name} of X is NaN in every row: drop it")
     return replace(features, observed=observed), stored
+
+
+def with_counts(
+    encoding: Encoding, counts: Sequence[NDArray[Any]], classes: NDArray[Any]
+) -> Encoding:
+    """The encoding with log-odds in place of levels, by counts (levels, classes) of all rows."""
+    return encoding.with_odds([odds.log_odds(own)[:-1] for own in counts], counts, classes.tolist())
 
 
 def device_of(rows: Any, setting: str) -> torch.device:
@@ -135,30 +168,19 @@ def check_room(rows: StoredRows, n_memories: int, n_columns: int, dtype: torch.d
     check_memory(each * int(n_memories), rows.device, asked, "use fewer memories")
 
 
-def check_columns(n_features: int, normalize: str) -> None:
-    """Raise ValueError if rows of so many features have no place on a sphere."""
-    if n_features < 2 and normalize not in ("auto", *SCALED, "circles"):
-        raise ValueError(
-            f"X has {n_features} feature(s) after normalize={normalize!r}, the sphere needs 2: use "
-            "normalize='standard'"
-        )
-
-
 def place(
     kind: str, sample: Sample, given: StoredRows, weight: Tensor | None
-) -> tuple[ArrayDataset, Normalizer]:
+) -> tuple[ArrayDataset, Geometry]:
     """(the rows on the sphere, how they were put there).
 
     given, weight: the rows of X that the sample was made of, which a warning names.
     """
-    geometry, rows, lost = Geometry.fit(kind, sample)
-    normalizer = geometry.normalizer
+    normalizer = sample.geometry(kind)
+    rows, lost = sample.on_sphere(normalizer)
     normalizer.check_some_left(lost)
     if bool(lost.any()):
         warn_set_aside(normalizer, given, weight)
         rows = rows.take(~lost)
-    if geometry.metric is not None:
-        normalizer = normalizer.with_metric(geometry.metric)
     return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight), normalizer
 
 
@@ -208,8 +230,8 @@ def fitted_model(
         lineage=result.lineage, **(trained_with(settings) | more),
     ))  # fmt: skip
     exemplars = find_exemplars(
-        model.votes, model.normalizer, learned.stored, learned.features, learned.weight,
-        prepared.dataset.n_rows,
+        model.votes, model.normalizer, learned.stored, learned.weight, prepared.dataset.n_rows,
+        None if learned.features.encoder is not None else learned.features,
     )  # fmt: skip
     return model.replace(exemplars=with_texts(exemplars, learned.features.texts(X)))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.geometry.normalize import Normalizer
 from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.votes import Votes
 
@@ -34,10 +35,10 @@ class DAMModule(nn.Module):
     def __init__(self, model: FittedModel) -> None:
         super().__init__()
         votes, normalizer = model.precise_votes, model.normalizer
-        self.kind, self.varsigma = normalizer.kind, votes.varsigma
+        self.normalizer, self.varsigma = normalizer, votes.varsigma
         for name in _VOTES:
             self.register_buffer(name, getattr(votes, name).clone())
-        for name, tensor in normalizer.to_tensors().items():
+        for name, tensor in normalizer.tensors().items():
             self.register_buffer(f"row_{name}", tensor.to(votes.w.device))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,7 +63,7 @@ class DAMModule(nn.Module):
         learned = {k[4:]: t for k, t in buffers.items() if k.startswith("row_")}
         w, p, slope, offset, prior = (buffers[name] for name in _VOTES)
         votes = Votes(w, p, slope, offset, prior, p.sum(1), varsigma=self.varsigma)
-        unit, lost = Normalizer.of(self.kind, learned).with_gaps(x)
+        unit, lost = replace(self.normalizer, **learned).place(x)
         scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
         alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
         return torch.where(lost[:, None], alone, scores)[:, :-1].log_softmax(1)

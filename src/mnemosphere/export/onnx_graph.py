@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from mnemosphere.base.files import write_atomically
 from mnemosphere.base.machine import need
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.geometry.circles import Circles
+from mnemosphere.geometry.graph import Point
 from mnemosphere.images.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.images.windows import FLAT
 from mnemosphere.interpret.rejection import novelty_threshold
@@ -26,7 +26,6 @@ from mnemosphere.model.votes import Mixture
 _OPSET = 17
 _LABELS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}  # else texts
 _IR_VERSION = 8
-_CONSTANT = 1e-9  # of the normalizer: what is left of a constant row after its mean
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 
 
@@ -54,7 +53,13 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     encoder, fitted = fitted_parts(model)
     graph, checker = _Graph(), need("onnx.checker", "onnx")
     rows = "rows" if encoder is None else _encoded(graph, encoder)
-    outputs = _answers(graph, fitted, _on_sphere(graph, fitted, rows))
+    outputs = _answers(
+        graph,
+        fitted,
+        fitted.normalizer.onnx(
+            graph, graph("Cast", rows, to=graph.double), fitted.features.n_numbers
+        ),
+    )
     taken = fitted.features.n_numbers if encoder is None else encoder.features.n_columns
     helper, value = graph.helper, graph.helper.make_tensor_value_info
     inner = helper.make_graph(
@@ -165,92 +170,7 @@ def _counts(g: _Graph, layer: PatchLayer, images: str, dtype: Any) -> str:
     return g("Reshape", counts, [-1, layer.n_features])
 
 
-class _Point(NamedTuple):
-    """Rows on the sphere, in double precision; (batch, ·) each."""
-
-    unit: str  # with 0 where a feature is not known
-    lost: str  # which have no direction
-    gaps: str | None = None  # 1 where not known, else 0; None: they are at a place of their own
-    missing: str = ""  # how many are not known
-    room: str = ""  # the square of the norm that is left to them
-    some: str = ""  # whether any feature of any row is not known
-
-
-def _on_circles(g: _Graph, circles: Circles, x: str) -> _Point:
-    """As `Circles`: a rank is a sum over the spaces between knots, each filled from 0 to 1."""
-    knots = circles.knots.cpu() / 2  # halves: the difference of two huge numbers is one too
-    width, rise = (t.diff(dim=1) for t in (knots, circles.ranks.cpu()))
-    safe = torch.where(width > 0, width, 1.0)
-    each = g("Unsqueeze", g("Mul", x, 0.5), [2])
-    filled = g("Div", g("Sub", each, g.stored(knots[:, :-1])), g.stored(safe))
-    filled = g("Min", g("Max", filled, 0.0), 1.0)  # (batch, N, K−1)
-    rise = torch.where(width > 0, rise, 0.0)
-    rank = g("ReduceSum", g("Mul", filled, g.stored(rise)), [2], keepdims=0)
-    rank = g("Add", rank, g.stored(circles.ranks[:, 0]))
-    column = g.constant(circles.column.cpu().numpy(), np.int64)
-    amplitude, frequency, phase = (g.stored(t) for t in circles.waves)
-    angle = g("Add", g("Mul", g("Gather", rank, column, axis=1), frequency), phase)
-    unknown = g("Gather", g("IsNaN", x), column, axis=1)
-    found = g("Where", unknown, 0.0, g("Mul", g("Sin", angle), amplitude))
-    length = g.norms(found, 1)
-    lost = g("LessOrEqual", length, 0.0)
-    return _Point(g.quotient(found, length, lost), lost)
-
-
-def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> _Point:
-    """As `Normalizer.with_gaps`."""
-    normalizer, n = model.normalizer, model.features.n_numbers
-    x = g("Cast", rows, to=g.double)
-    if normalizer.circles is not None:
-        return _on_circles(g, normalizer.circles, x)
-    unknown = g("IsNaN", x)
-    gaps = g("Cast", unknown, to=g.double)
-    count = g.total(gaps)
-    some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
-    whole = float(n)
-    blank = g("GreaterOrEqual", count, whole)
-    x = g("Where", unknown, 0.0, x)
-    if normalizer.mean is not None and normalizer.scale is not None:
-        mean = g.stored(normalizer.mean)
-        x = g("Where", unknown, mean, x)
-        z = g("Div", g("Sub", x, mean), g.stored(normalizer.scale))
-        pads = [0, 0, 0, 1]
-        x = g("Pad", z, pads, float(n) ** 0.5)
-        gaps = g("Pad", gaps, pads, 0.0)
-    length = g.norms(x, 1)
-    limit: Any = 0.0
-    if normalizer.kind == "center":
-        mean = g("Div", g.total(x), g("Max", g("Sub", whole, count), 1.0))
-        # Measured against the row as it came: what is left of a constant row is rounding.
-        came = g.norms(g("Where", unknown, mean, x), 1)
-        limit = g("Mul", came, _CONSTANT)
-        x = g("Where", unknown, 0.0, g("Sub", x, mean))
-        length = g.norms(x, 1)
-    lost = g("Or", blank, g("LessOrEqual", length, limit))
-    if normalizer.metric is not None:
-        x = g("MatMul", x, g.stored(normalizer.metric.T.contiguous()))
-        length = g.norms(x, 1)
-        lost = g("Or", lost, g("LessOrEqual", length, 0.0))
-        return _Point(g.quotient(x, length, lost), lost)
-    unit = g.quotient(x, length, lost)
-    # The share of the squared norm that a row with gaps has in what is known.
-    if normalizer.extra:
-        last = g("Slice", unit, [n], [n + 1], [1])
-        left = g("Mul", g("Mul", last, last), g("Div", count, whole))
-        share = g("Div", 1.0, g("Add", 1.0, left))
-    elif normalizer.kind == "none":
-        share = g("Min", g("Mul", length, length), 1.0)
-    else:
-        even = torch.full((n,), 1 / n, dtype=torch.float64)
-        energy = g.stored(even if normalizer.energy is None else normalizer.energy)
-        share = g.total(g("Where", unknown, 0.0, energy))
-    share = g("Where", g("Greater", count, 0.0), share, 1.0)
-    unit = g("Mul", unit, g("Sqrt", share))
-    room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
-    return _Point(unit, lost, gaps, count, room, some)
-
-
-def _exponents(g: _Graph, at: _Point, w: str, mixture: Mixture) -> str:
+def _exponents(g: _Graph, at: Point, w: str, mixture: Mixture) -> str:
     """slope·⟨w, x⟩ − offset (batch, P), with what gaps add: see `model.gaps`."""
     slope, offset = float(mixture.slope), float(mixture.offset)
     # A factor of the product would be rounded: ONNX Runtime fuses the two, in single precision.
@@ -271,7 +191,7 @@ def _exponents(g: _Graph, at: _Point, w: str, mixture: Mixture) -> str:
     return g("Sub", g("Add", h, g.only_if(at.some, lift)), offset)
 
 
-def _answers(g: _Graph, model: FittedModel, at: _Point) -> list[tuple[Any, ...]]:
+def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
     """Nodes from unit rows to the outputs, in double precision; (name, type, more axes) of each.
 
     In single precision the many equal terms of a blank border are rounded alike, which costs

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
-from torch import Tensor
 
 from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
@@ -60,7 +59,7 @@ def payload(
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
     votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
-    normalizer, metric = model.normalizer, model.normalizer.metric
+    normalizer, mixing = model.normalizer, model.normalizer.mixing
     tiny = float(torch.finfo(model.votes.p.dtype).tiny)
     known = facts(model, X, None if y is None else y.tolist())
     return {
@@ -71,9 +70,9 @@ def payload(
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
         "normalize": {
-            "kind": normalizer.kind,
-            "learned": {name: pack(as_numpy(t)) for name, t in normalizer.to_tensors().items()},
-            "inverse": None if metric is None else pack(as_numpy(torch.linalg.pinv(metric))),
+            "kind": normalizer.name,
+            "learned": {name: pack(as_numpy(t)) for name, t in normalizer.tensors().items()},
+            "inverse": None if mixing is None else pack(as_numpy(torch.linalg.pinv(mixing))),
             "categories": [[place.start, place.stop] for place in model.features.categories],
         },
         "threshold": novelty_threshold(model),
@@ -101,8 +100,9 @@ def _image_shape(
     if given is None:
         return None
     if given == "auto":
-        named = model.features.names is not None or model.normalizer.mean is not None
-        named |= model.features.encoder is not None
+        normalizer = model.normalizer
+        named = model.features.names is not None or model.features.encoder is not None
+        named |= normalizer.units is not None and not normalizer.has_curves
         side = round(n_features**0.5)
         square = side * side == n_features and n_features >= _LEAST_PIXELS
         positive = table is None or _least(table) >= 0
@@ -199,7 +199,5 @@ def _strong_features(model: FittedModel) -> list[int]:
     w = sphere.project(model.normalizer.preimage(model.votes.w).cpu())
     weight = weight / weight.sum()
     mean = weight @ w
-    spread: Tensor = weight @ (w - mean).square()
-    if model.normalizer.circles is not None:
-        spread = model.normalizer.circles.sums(spread)
+    spread, _ = model.normalizer.per_feature(weight @ (w - mean).square())
     return [int(j) for j in spread.argsort(descending=True, stable=True)]

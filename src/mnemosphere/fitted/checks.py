@@ -10,7 +10,6 @@ import torch
 
 from mnemosphere.base.schema import Array, check_tensors
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.geometry.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.model.kernel import log_joint
 
 _PROBED = 8  # memories whose probabilities must be numbers
@@ -22,12 +21,9 @@ _MULTIPLIERS = {
 
 def check_model(model: FittedModel) -> FittedModel:
     """The model; ValueError where its parts do not fit together, or its answers are no numbers."""
-    if model.normalizer.kind not in NORMALIZATIONS:
-        raise ValueError(f"normalize is {model.normalizer.kind!r}")
     votes, density, features = model.votes.check(), model.density.check(), model.features
     given, n_classes = model.normalizer, len(model.classes)
-    numbers = {name: t.cpu() for name, t in given.to_tensors().items()}
-    Normalizer.from_tensors(given.kind, numbers, features.n_numbers)
+    given.check(features.n_numbers)
     wanted = (given.n_coordinates(features.n_numbers), n_classes + 1)
     for mixture in (votes, density):
         if (mixture.n_features, mixture.n_columns) != wanted:

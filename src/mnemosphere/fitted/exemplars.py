@@ -14,7 +14,7 @@ from torch import Tensor
 from mnemosphere.base.text import readable
 from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.model import Exemplars, FittedModel, Floats, as_numpy
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
@@ -31,17 +31,17 @@ _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 
 def find_exemplars(
     votes: Votes,
-    normalizer: Normalizer,
+    normalizer: Geometry,
     stored: StoredRows,
-    features: Features,
     sample_weight: Tensor | None = None,
     n_rows: int = 0,
+    features: Features | None = None,
 ) -> Exemplars:
     """One forward pass over at most 8,000 rows, evenly spaced; labels are not looked at.
 
     Typical rows of a memory are those of its largest share in the votes, to three digits, and among
     them of the largest overlap. A row of which it has less than 0.0005 does not count.
-    n_rows: of the data set that these rows are a sample of. Values are those of tables that people read.
+    n_rows: of the data set that these rows are a sample of. features: of rows whose values are kept, if people can read them.
     """
     votes = votes.precise
     larger = max(1.0, n_rows / stored.n_rows)
@@ -81,9 +81,9 @@ def find_exemplars(
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
     values = None
-    if stored.is_dense and features.encoder is None and readable(features.shown_names):
+    if stored.is_dense and features is not None and readable(features.shown_names):
         table, each = as_numpy(stored.values)[as_numpy(place)].astype(float), as_numpy(weight)
-        nearest, whose, categories = as_numpy(number.T), as_numpy(owner), features.categories
+        nearest, whose, categories = as_numpy(number.T), as_numpy(owner), features.wide
         values = np.empty((votes.n_memories, table.shape[1]))
         for m, some in enumerate(nearest):
             own = np.flatnonzero(whose == m)

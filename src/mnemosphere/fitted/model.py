@@ -26,8 +26,7 @@ from torch import Tensor
 
 from mnemosphere.base.limits import Range
 from mnemosphere.base.schema import Array
-from mnemosphere.geometry.completion import fill_missing
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.model import kernel, objectives, retrieval
 from mnemosphere.model.batch import Batch
@@ -169,7 +168,7 @@ class FittedModel:
     density : Parameters
         Whether a row is known, and what a row looks like: a mixture on the sphere. A joint model was
         trained as this mixture, and its votes have the same memories.
-    normalizer : Normalizer
+    normalizer : Geometry
         How raw rows become unit rows.
     features : Features
         Names, kinds and encoding of the columns.
@@ -210,7 +209,7 @@ class FittedModel:
     kind: Literal["classifier", "clusterer"]
     votes: Votes
     density: Parameters
-    normalizer: Normalizer
+    normalizer: Geometry
     features: Features
     classes: NDArray[Any]
     calibration: Calibration | None = None
@@ -233,7 +232,7 @@ class FittedModel:
             f"FittedModel: a {self.kind}, {self.record.status} after {passes} passes\n"
             f"  {len(self.classes)} {groups}: {', '.join(names)}{more}\n"
             f"  {self.n_memories} memories of {self.features.n_columns} features, "
-            f"objective={self.objective!r}, normalize={self.normalizer.kind!r}\n"
+            f"objective={self.objective!r}, normalize={self.normalizer.name!r}\n"
             f"  temperature {self.votes.temperature:.3g}, "
             f"{'not ' if self.calibration is None else ''}calibrated for rejection"
         )
@@ -388,7 +387,7 @@ class FittedModel:
         found = torch.where(lost[:, None], 0.0, x)
         found[~lost] = retrieval.expected_memory(self.density, x[~lost])
         restored = as_numpy(self.restore(found).double())
-        full = torch.from_numpy(fill_missing(as_numpy(values), restored, self.normalizer.kind))
+        full = torch.from_numpy(self.normalizer.complete(as_numpy(values), restored))
         neutral = self.normalizer.to(stored.device).average(values)
         full = torch.where(lost[:, None], neutral, full.to(stored.device))
         return StoredRows(full, stored.device)

@@ -1,1 +1,9 @@
 """How rows get on the sphere, and back."""
+
+from mnemosphere.geometry.base import Geometry
+from mnemosphere.geometry.circles import Circles
+from mnemosphere.geometry.direction import AsIs, Center, Unit
+from mnemosphere.geometry.standard import Standard
+from mnemosphere.geometry.whitened import Whitened
+
+__all__ = ["AsIs", "Center", "Circles", "Geometry", "Standard", "Unit", "Whitened"]

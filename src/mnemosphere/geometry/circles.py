@@ -17,12 +17,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mnemosphere.base.schema import Array
+from mnemosphere.geometry.base import Curves, Geometry
+from mnemosphere.geometry.graph import Graph
+from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.rows.streams import Chunks
 
 __all__ = ["Circles"]
@@ -35,17 +39,28 @@ _COORDINATES = 512  # of all columns together, at most: two harmonics each are a
 
 
 @dataclass(frozen=True)
-class Circles:
+class Circles(Geometry):
     """Ranks of the values of each column, and how many harmonics it has."""
+
+    name: ClassVar[str] = "circles"
+    places_gaps: ClassVar[bool] = True
+    has_curves: ClassVar[bool] = True
+    unit_name: ClassVar[str] = "ranks"
+    measured: ClassVar[str] = "the ranks among training rows, each from 0 to 1, a lower bound"
 
     # values, ascending; the last one again if a column has fewer
     knots: Annotated[Tensor, Array("N K")]
-    ranks: Annotated[Tensor, Array("N K")]  # their ranks, in (0, 1)
-    mass: Annotated[Tensor, Array("N K")]  # shares of the training rows nearest to each knot
-    harmonics: Annotated[Tensor, Array("N")]  # whole; 0: a constant column
+    ranks: Annotated[Tensor, Array("N K", low=math.ulp(0.0))]  # their ranks, in (0, 1)
+    mass: Annotated[
+        Tensor, Array("N K", low=0.0)
+    ]  # shares of the training rows nearest to each knot
+    harmonics: Annotated[Tensor, Array("N", low=0.0)]  # whole; 0: a constant column
 
     @classmethod
-    def fit(cls, rows: Chunks, weight: Tensor | None = None) -> Self:
+    def fit(
+        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
+        sums: Sums = ALONE,
+    ) -> Self:  # fmt: skip
         """Learn the ranks from dense rows, NaN for missing values, some of them if there are many."""
         step = max(1, -(-rows.n_rows // _ROWS))
         x = torch.cat([part[(-span.start) % step :: step].double() for span, part in rows.chunks()])
@@ -74,13 +89,12 @@ class Circles:
         own = (square[first + count] - square[first])[column]
         return column, k, (own.max() / own).sqrt() / k if len(k) else own
 
-    @property
-    def n_coordinates(self) -> int:
+    def n_coordinates(self, n_features: int) -> int:
         """M, two for each harmonic of each column."""
         return 2 * int(self.harmonics.sum())
 
     @property
-    def radius(self) -> float:
+    def length(self) -> float:
         """The length of a row without missing values."""
         return float(self._pairs[2].square().sum().sqrt())
 
@@ -97,7 +111,7 @@ class Circles:
         amplitude, frequency = (t.repeat_interleave(2) for t in (amplitude, math.pi * k))
         return amplitude, frequency, phase.repeat(len(k))
 
-    def rank(self, x: Tensor) -> Tensor:
+    def positions(self, x: Tensor) -> Tensor:
         """Ranks (B, N) of values, linear between knots; NaN stays."""
         value = x.double().T.contiguous()  # (N, B)
         last = self.knots.shape[1] - 1
@@ -112,9 +126,18 @@ class Circles:
         found: Tensor = torch.lerp(u, v, torch.where(b > a, share, 1.0).clamp(0.0, 1.0)).T
         return torch.where(x.isnan(), torch.nan, found)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Coordinates (B, M) of rows (B, N)."""
-        return self.at(self.rank(x))
+    def coordinates(self, x: Tensor) -> Tensor:
+        """Coordinates (B, M) of rows (B, N); zeros for NaN."""
+        return self.at(self.positions(x))
+
+    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+        """NaN, which has zeros as coordinates."""
+        return torch.where(unknown, torch.nan, x.double())
+
+    def average(self, x: Tensor) -> Tensor:
+        """The value in the middle of each column in place of NaN."""
+        at = (self.ranks - 0.5).abs().argmin(1, keepdim=True)
+        return torch.where(x.isnan(), self.knots.gather(1, at)[:, 0], x.double())
 
     def at(self, rank: Tensor) -> Tensor:
         """Coordinates (B, M) of ranks (B, N); zeros for NaN."""
@@ -136,20 +159,19 @@ class Circles:
         """Mean coordinates (M,) of the training rows, in each column of those that have a value."""
         return torch.cat([m @ z for m, (_, z) in zip(self.mass, self._at_knots, strict=True)])
 
-    def curves(self, w: Tensor) -> Tensor:
-        """Contributions (P, N, K) of each column to the products with w (P, M), at the knots.
+    def reference(self, x: Tensor) -> Tensor | None:
+        """Mean coordinates where they are known."""
+        return self.center * self.per_coordinate(~x.isnan())
 
-        Less their mean over the training rows, so that 0 is what the column contributes on average.
-        """
+    def curves(self, w: Tensor) -> Curves:
+        """At the knots; 0 is what the column contributes on average."""
         w, center = w.double(), self.center.to(w.device)
         parts = [w[:, own] @ (z.to(w) - center[own]).T for own, z in self._at_knots]
-        return torch.stack(parts, 1)
+        return Curves(self.knots, torch.stack(parts, 1) / self.length, self.mass)
 
-    def values(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
-        """The value of each column (P, N) that resembles w (P, M) most, of those at the knots.
-
-        categories: columns of zeros and ones of which one is 1.
-        """
+    def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
+        """The value of each column (…, N) that resembles w (…, M) most, of those at the knots."""
+        shape, w = w.shape[:-1], w.reshape(-1, w.shape[-1])
         parts = [(w[:, own].double() @ z.to(w.device).T).argmax(1) for own, z in self._at_knots]
         best = torch.stack(parts, 1)
         for place in categories:
@@ -160,16 +182,10 @@ class Circles:
             chosen = torch.zeros_like(best[:, place]).scatter_(1, gain.argmax(1, keepdim=True), 1)
             best[:, place] = chosen * (self.knots.shape[1] - 1)
         knots = self.knots.to(w.device).expand(len(w), -1, -1)
-        return knots.gather(2, best[:, :, None])[:, :, 0]
+        return knots.gather(2, best[:, :, None]).reshape(*shape, -1)
 
     @property
-    def middle(self) -> Tensor:
-        """The value in the middle of each column, (N,)."""
-        at = (self.ranks - 0.5).abs().argmin(1, keepdim=True)
-        return self.knots.gather(1, at)[:, 0]
-
-    @property
-    def scale(self) -> Tensor:
+    def units(self) -> Tensor | None:
         """About the standard deviation of each column in the training rows, above 0, (N,)."""
         peak = self.knots.abs().amax(1).clamp_min(1e-300)
         value = self.knots / peak[:, None]
@@ -177,17 +193,58 @@ class Circles:
         found = (self.mass * spread).sum(1).sqrt() * peak
         return torch.where(found > 0, found, 1.0)
 
-    def lengths(self, w: Tensor) -> Tensor:
+    def strengths(self, w: Tensor) -> Tensor:
         """How long the part of each column is in w (P, M): how much it matters, (P, N)."""
-        return self.sums(w.double().square()).sqrt()
+        return self.per_feature(w.double().square())[0].sqrt()
 
-    def sums(self, parts: Tensor) -> Tensor:
-        """Parts (…, M) of coordinates summed by column, (…, N)."""
+    def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
+        """Parts (…, M) of coordinates summed by column (…, N), and none of no feature (…,)."""
         found = parts.new_zeros(*parts.shape[:-1], len(self.harmonics))
-        return found.index_add_(-1, self.column.to(parts.device), parts)
+        found.index_add_(-1, self.column.to(parts.device), parts)
+        return found, parts.new_zeros(parts.shape[:-1])
 
-    def check(self) -> Self:
-        """Raise ValueError unless these are circles; return self."""
+    def per_coordinate(self, of_features: Tensor, appended: float = 1) -> Tensor:
+        """What is said of features (B, N), of their coordinates (B, M)."""
+        return of_features[:, self.column.to(of_features.device)]
+
+    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
+        """A bound on the length of a change of ranks.
+
+        All rows with m known columns lie on one sphere, of squared radius mρ². A change of one rank by Δ moves
+        a row by d(Δ)² = Σ_k 4a²/k² sin²(kπΔ/2), which is at most min(π²a²HΔ², π²a²(Δ − Δ²/2)): the first
+        since sin t ≤ t, the second since it is the sum of all terms. Both are concave in Δ², so of all
+        changes of length r one by r/√m in each rank moves a row the farthest.
+        """
+        amplitude, frequency, _ = self.waves
+        steepest = (self.per_feature((amplitude * frequency).square())[0] / 2).max().sqrt()  # πa√H
+        largest = (amplitude * frequency).square().max()  # π²a²
+        length = self.per_feature(amplitude.square())[0] / 2  # ρ², 0: a constant column
+        m = (~x.isnan() & (length > 0)).sum(1).clamp_min(1)
+        moved = 4 * length.max() * (angle / 2).sin().square()  # of each column, on average
+        reach = 1 - (1 - 2 * moved / largest).clamp_min(0.0).sqrt()
+        found = m.sqrt() * torch.maximum(moved.sqrt() / steepest, reach) * (1 - 1e-9)
+        return torch.where(2 * moved > largest * (1 + 1e-9), torch.inf, found)
+
+    def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
+        """A rank is a sum over the spaces between knots, each filled from 0 to 1."""
+        knots = self.knots.cpu() / 2  # halves: the difference of two huge numbers is one too
+        width, rise = (t.diff(dim=1) for t in (knots, self.ranks.cpu()))
+        safe = torch.where(width > 0, width, 1.0)
+        each = g("Unsqueeze", g("Mul", x, 0.5), [2])
+        filled = g("Div", g("Sub", each, g.stored(knots[:, :-1])), g.stored(safe))
+        filled = g("Min", g("Max", filled, 0.0), 1.0)  # (batch, N, K−1)
+        rise = torch.where(width > 0, rise, 0.0)
+        rank = g("ReduceSum", g("Mul", filled, g.stored(rise)), [2], keepdims=0)
+        rank = g("Add", rank, g.stored(self.ranks[:, 0]))
+        column = g.constant(self.column.cpu().numpy(), np.int64)
+        amplitude, frequency, phase = (g.stored(t) for t in self.waves)
+        angle = g("Add", g("Mul", g("Gather", rank, column, axis=1), frequency), phase)
+        unknown = g("Gather", unknown, column, axis=1)
+        return g("Where", unknown, 0.0, g("Mul", g("Sin", angle), amplitude))
+
+    def check(self, n_features: int | None = None) -> Self:
+        """As `Geometry.check`, and whether these are circles."""
+        super().check(n_features)
         whole = (self.harmonics == self.harmonics.round()).all() and (self.harmonics >= 0).all()
         order = (self.knots.diff(dim=1) >= 0).all() and (self.ranks.diff(dim=1) >= 0).all()
         if not bool(whole and order and (self.ranks > 0).all() and (self.ranks < 1).all()):

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from mnemosphere.fitted.model import FittedModel, Record, check_whole
+from mnemosphere.geometry import Geometry
 from mnemosphere.images.windows import Windows
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
@@ -308,7 +309,7 @@ def windows_of(settings: Mapping[str, Any], shape: tuple[int, ...]) -> list[Wind
     for each in given:
         size = two_sides(each, "patch", one_row=rows == 1)
         size = min(size[0], rows), min(size[1], columns)
-        center = settings["normalize"] == "center"
+        center = Geometry.kinds[settings["normalize"]].fixed > 0
         made.append(Windows((rows, columns, channels), size, (step, step), center))
     return list(dict.fromkeys(made))  # sizes cut down to the same one are one size
 

@@ -334,7 +334,12 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
     return with_weights(
-        thin, votes.w[kept], rows_of(votes.p, kept), density.w[rows], rows_of(density.p, rows)
+        thin,
+        votes.w[kept],
+        rows_of(votes.p, kept),
+        density.w[rows],
+        rows_of(density.p, rows),
+        kept=kept,
     ).replace(exemplars=behind)
 
 

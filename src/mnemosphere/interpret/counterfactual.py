@@ -32,7 +32,7 @@ from torch import Tensor
 from mnemosphere.base.files import plain
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.model.kernel import chunks, log_joint_differentiable
 from mnemosphere.model.votes import Votes
 from mnemosphere.rows.encoding import Column, Encoding, collected, is_frame, written
@@ -244,7 +244,7 @@ def counterfactual(
         x[:, place] = torch.where(missing[:, place], _nearest(x[:, place], values), x[:, place])
         switches += [(place, values)] if bool(free[:, place].all()) else []
         free[:, place] = False
-    seen = model.features.observed if realistic and model.normalizer.kind != "none" else None
+    seen = model.features.observed if realistic and not model.normalizer.takes_unit_rows else None
     low, high, whole = torch.tensor([[-torch.inf], [torch.inf], [0.0]]).to(x)
     if seen is not None:
         low, high, whole = torch.from_numpy(seen).to(x)
@@ -260,7 +260,7 @@ def counterfactual(
         check_whole(max_features, "max_features", 1)
     search = _Search(model.precise_votes, model.normalizer.to(x.device))
     rows = _Rows(
-        x, target, free, search.unit(x), low=torch.minimum(low, x), high=torch.maximum(high, x),
+        x, target, free, search.normalizer.unit_at(x), low=torch.minimum(low, x), high=torch.maximum(high, x),
         whole=(whole > 0) & free & (x == x.round()),
     )  # fmt: skip
     after = _shortest(search, rows, switches, max_features)
@@ -361,9 +361,8 @@ def _switches(columns: Encoding) -> list[tuple[slice, Tensor]]:
     found = []
     for column, place in columns.places():
         if column.kind in _SWITCHED:
-            pair = column.width == 1
-            values = torch.tensor([[0.0], [1.0]]) if pair else torch.eye(column.width)
-            found.append((place, values.double()))
+            values = column.table[:-1] if column.levels else np.array([[0.0], [1.0]])
+            found.append((place, torch.from_numpy(values)))
     return found
 
 
@@ -395,7 +394,7 @@ def _switched(
 class _Search:
     """The nearest points to rows that are the target's."""
 
-    def __init__(self, votes: Votes, normalizer: Normalizer) -> None:
+    def __init__(self, votes: Votes, normalizer: Geometry) -> None:
         # The new class must survive rounding in the precision of the model.
         self.margin = torch.finfo(votes.w.dtype).eps ** 0.5
         self.votes, self.normalizer = votes.to(dtype=torch.float64), normalizer
@@ -406,7 +405,7 @@ class _Search:
         width = max(self.votes.n_memories, self.votes.n_features) * _STARTS * len(_WAY)
         parts = chunks(len(rows.x), width, rows.x.device)
         found = torch.cat([self._nearest(rows.take(part)) for part in parts])
-        if self.normalizer.kind == "none":  # the model takes no others
+        if self.normalizer.takes_unit_rows:
             moved = torch.nn.functional.normalize(found, dim=1)
             found = torch.where((found == rows.x).all(1, keepdim=True), found, moved)
         return found
@@ -439,19 +438,6 @@ class _Search:
             best = torch.where(stays[:, None], tried, best)
         return points.masked_scatter(bent[:, None], best)
 
-    def _mean(self, x: Tensor) -> Tensor:
-        """What is taken off the features of a row, (n, 1)."""
-        centered = self.normalizer.kind == "center"
-        return x.mean(1, keepdim=True) if centered else torch.zeros_like(x[:, :1])
-
-    def unit(self, x: Tensor) -> Tensor:
-        """What one standard unit of each feature is, (n, N)."""
-        if self.normalizer.units is not None:
-            return self.normalizer.units.expand_as(x)
-        length = torch.linalg.vector_norm(x - self._mean(x), dim=1, keepdim=True)
-        unit: Tensor = torch.where(length > 0, length, 1.0) / x.shape[1] ** 0.5
-        return unit.expand_as(x)
-
     def _log_proba(self, u: Tensor) -> Tensor:
         scores = log_joint_differentiable(self.votes, u)
         return scores[:, :-1].log_softmax(1)
@@ -461,7 +447,7 @@ class _Search:
 
         x: (…, n, N). −∞ for NaN: the model would take it for missing values.
         """
-        u, _ = self.normalizer(x.flatten(0, -2))
+        u, _ = self.normalizer.place(x.flatten(0, -2))
         scores = self._log_proba(u).reshape(*x.shape[:-1], -1)
         place = target[:, None].expand(*x.shape[:-1], 1)
         own = scores.gather(-1, place)[..., 0]
@@ -522,12 +508,13 @@ class _Search:
 
     def _starts(self, rows: _Rows) -> Tensor:
         """Points (starts, n, N): the nearest memories that are the target's themselves."""
-        u, _ = self.normalizer(rows.x)
+        u, _ = self.normalizer.place(rows.x)
         # Memories that are the target's first, the nearest of them first; then those most like it.
         mine, best = self.own.T[rows.target], self.own.amax(1)  # (n, P), (P,)
         rank = torch.where(mine >= best - 1e-9, 1 + u @ self.votes.w.T, mine)
         chosen = rank.topk(min(_STARTS, self.votes.n_memories), dim=1).indices  # (n, starts)
         points = self.normalizer.restore(self.votes.w).to(u)[chosen.T]
         if self.normalizer.units is None:  # directions, at the length and mean of the row
-            points = self._mean(rows.x) + points * rows.unit * rows.x.shape[1] ** 0.5
+            mean = rows.x - self.normalizer.coordinates(rows.x)
+            points = mean + points * rows.unit * rows.x.shape[1] ** 0.5
         return torch.where(rows.free, points, rows.x)

@@ -255,7 +255,7 @@ def _edited(model: FittedModel, kept: Tensor, soft: Mapping[int, Tensor]) -> Fit
         smoothed = {row: (1 - part) * label + part / len(label) for row, label in soft.items()}
         w, own = density.w[kept], _settled(density.p, kept, smoothed)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
-    edited = with_weights(model, votes.w[kept], p, w, own, prior)
+    edited = with_weights(model, votes.w[kept], p, w, own, prior, kept)
     return edited.replace(exemplars=behind)
 
 
@@ -280,12 +280,20 @@ def rows_of(p: Tensor, memories: Tensor) -> Tensor:
 
 def with_weights(
     model: FittedModel, w: Tensor, p: Tensor, density_w: Tensor, density_p: Tensor,
-    prior: Tensor | None = None,
+    prior: Tensor | None = None, kept: Tensor | None = None,
 ) -> FittedModel:  # fmt: skip
-    """The model with other memories, class weights and frequencies, scaled to sum to 1."""
-    prior = model.votes.prior if prior is None else prior
+    """The model with other memories, class weights and frequencies, scaled to sum to 1.
+
+    kept: the memories of the model that come first, in order; None: all of them. Mean shares follow
+    the weights.
+    """
+    votes = model.votes
+    prior = votes.prior if prior is None else prior
     p, own, prior = (part.double() / part.double().sum() for part in (p, density_p, prior))
-    votes = model.votes.replace(w=w, p=p.to(w), prior=prior.to(w), share=p.sum(1).to(w))
+    ratio = torch.where(votes.weights > 0, votes.share / votes.weights, 1.0).double()
+    share, ratio = p.sum(1), ratio if kept is None else rows_of(ratio, kept)
+    share[: len(ratio)] *= ratio
+    votes = votes.replace(w=w, p=p.to(w), prior=prior.to(w), share=share.to(w))
     own = own.to(density_w)
     density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
     return model.changed(votes, density, exemplars=model.exemplars)

@@ -521,8 +521,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
     completed = model.completed(given)
-    # On circles a missing value has a place of its own.
-    stored = completed if model.normalizer.circles is None else given
+    stored = given if model.normalizer.places_gaps else completed
     seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
     exact = seen
     if stored.values is not given.values or seen.dtype != torch.float64:
@@ -553,7 +552,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
 
 def _rows(model: FittedModel, x: Tensor, completed: StoredRows) -> Any:
     """Unit rows in the features' units."""
-    if model.normalizer.circles is not None:  # they are as they came
+    if model.normalizer.has_curves:  # they are as they came
         return as_numpy(completed.dense().values).astype(np.float64)
     return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
 

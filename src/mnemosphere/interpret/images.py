@@ -127,10 +127,7 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
     features = encoder.encode(images, torch.empty(images.n_rows, encoder.n_out, dtype=wide(X)))
     found = explain(model, features, n_nearest)
     normalizer, given = model.normalizer, model.completed(features).values
-    u, lost = normalizer(given)
-    v = torch.where(lost[:, None], 0.0, normalizer.coordinates(given))
-    length = (normalizer.pull_back(u) * v).sum(1, keepdim=True)
-    length = torch.where(length > 0, length, 1.0)
+    v, length = normalizer.parts(given)
     w = normalizer.pull_back(model.votes.w)[torch.from_numpy(found.memory).to(v.device)]
     terms, elsewhere = normalizer.per_feature((v / length)[:, None] * w)  # (n, k, N'), (n, k)
     cells = encoder.sum_cells(terms)

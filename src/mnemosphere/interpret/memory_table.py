@@ -51,7 +51,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     n_memories = model.n_memories
     behind, beta_split = model.exemplars, np.full(n_memories, np.nan)
     if X is not None:
-        behind = find_exemplars(model.votes, model.normalizer, model.completed(X), model.features)
+        behind = find_exemplars(model.votes, model.normalizer, model.completed(X))
         behind = with_texts(behind, model.features.texts(X))
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
@@ -72,7 +72,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     called = [memory_name(m) for m in shown.tolist()]
     nearest, overlap = _nearest(model.votes.w[shown])
     features, typical = _strongest(model, TYPICAL), behind.as_lists()
-    on_circles = model.normalizer.circles is not None
+    by_value = model.normalizer.has_curves
     return pd.DataFrame(
         {
             "name": called,
@@ -90,7 +90,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
             "nearest": [None if k < 0 else called[k] for k in nearest],
             "nearest_overlap": overlap,
             "features": [
-                [f"{name}: {value}" if on_circles else name for name, _, value in features[m]]
+                [f"{name}: {value}" if by_value else name for name, _, value in features[m]]
                 for m in shown
             ],
             "typical_rows": [typical[m] for m in shown],
@@ -153,7 +153,7 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
     With a metric, weights are those of features, not of the coordinates behind it. Texts have none:
     numbers of a vector tell nobody anything.
     """
-    n, circles = model.features.n_numbers, model.normalizer.circles
+    n = model.features.n_numbers
     most = 0 if model.features.encoder is not None else most
     names: Sequence[Any] = model.features.names or range(n)
     values = model.typical_values
@@ -162,13 +162,11 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
         Line(str(name), slice(i, i + 1), kind)
         for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
     ]
-    if circles is None:  # without the coordinate that "standard" appends
-        w = model.normalizer.pull_back(model.votes.w)[:, :n]
-    else:
+    w = model.normalizer.strengths(model.votes.w)
+    if model.normalizer.has_curves:  # a category is one feature
         lines = model.features.lines
         names = [line.name for line in lines]
-        square = circles.lengths(model.votes.w).square()
-        w = torch.stack([square[:, line.place].sum(1).sqrt() for line in lines], 1)
+        w = torch.stack([w[:, line.place].square().sum(1).sqrt() for line in lines], 1)
     order = w.abs().topk(min(most, w.shape[1]), dim=1)  # (P, k)
     weight = w.gather(1, order.indices).tolist()
     values = model.memories if values is None else values

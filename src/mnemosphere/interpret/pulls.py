@@ -133,7 +133,7 @@ def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.in
     rest = frequency_part(votes)[1][1:]  # (P, C), without what repeats the class frequencies
     own = torch.nn.functional.one_hot(rest.argmax(1), rest.shape[1])
     rest = torch.where(own.sum(0) > 0, rest * own, votes.labels[1:, :-1]).log().T  # (C, P)
-    found, categories = np.empty((*classes.shape, rows.shape[1])), model.features.categories
+    found, categories = np.empty((*classes.shape, rows.shape[1])), model.features.wide
     start = 0
     for x, lost in model.unit_rows(X, votes.w.dtype):
         part = slice(start, start := start + len(lost))

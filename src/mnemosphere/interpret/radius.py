@@ -29,8 +29,7 @@ from torch import Tensor
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
-from mnemosphere.geometry.circles import Circles
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import unit_chunks
 from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.votes import Votes
@@ -141,25 +140,27 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     151      2   1.322  0.3495           1
     """
     stored, classes = model.stored(X), model.classes
-    votes, normalizer = model.precise_votes, model.normalizer.to(stored.device)
+    votes, geometry = model.precise_votes, model.normalizer.to(stored.device)
     bound = Bound(votes, torch.finfo(model.votes.w.dtype).eps)
-    units = unit_chunks(stored, normalizer, torch.float64)
+    units = unit_chunks(stored, geometry, torch.float64)
     found = []
     for (_, raw), (unit, lost) in zip(stored.chunks(), units, strict=True):
         width = max(votes.n_memories, raw.shape[1], unit.shape[1])
         for rows in chunks(raw.shape[0], width, raw.device):
             x = raw[rows].to_dense()
-            found.append(_radius_of_rows(bound, normalizer, x, unit[rows], lost[rows]))
+            found.append(_radius_of_rows(bound, geometry, x, unit[rows], lost[rows]))
     angles, radii, labels, others = (as_numpy(torch.cat(part)) for part in zip(*found, strict=True))
     beyond = classes[others.clip(0)]
     if (others < 0).any():
         beyond = np.where(others < 0, None, beyond.astype(object))
-    names = row_names(X, len(angles))
-    return CertifiedRadius(angles, radii, classes[labels], beyond, *_units(normalizer), names)
+    told = f"No row within the radius gets another class. It is the length of a change of {geometry.measured}."
+    return CertifiedRadius(
+        angles, radii, classes[labels], beyond, geometry.unit_name, told, row_names(X, len(angles))
+    )
 
 
 def _radius_of_rows(
-    bound: Bound, normalizer: Normalizer, x: Tensor, unit: Tensor, lost: Tensor
+    bound: Bound, geometry: Geometry, x: Tensor, unit: Tensor, lost: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(angle, radius, class, next class) of rows x (B, N), which are `unit` on the sphere, (B,) each.
 
@@ -168,15 +169,14 @@ def _radius_of_rows(
     values missing.
     """
     label, angle, other = bound.angles(unit.double())
-    partly = x.isnan().any(1) & (normalizer.circles is None)
+    partly = x.isnan().any(1) & (not geometry.places_gaps)
     label = torch.where(lost, bound.params.prior[:-1].argmax(), label)
     angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
-    radius = input_radius(normalizer, x, angle)
-    metric = normalizer.metric
-    if metric is not None and bound.p.shape[1] > 1:
+    radius = geometry.radius(x, angle)
+    linear = geometry.linear(x)
+    if linear is not None and bound.p.shape[1] > 1:
         # Tighter than the angle in most rows: how far it moves a row depends on the direction.
-        norm = _norms(_coordinates(normalizer, x) @ metric.T)
-        direct = bound.lengths(unit.double(), norm, metric[:, : x.shape[1]]) * (1 - 1e-12)
+        direct = bound.lengths(unit.double(), *linear) * (1 - 1e-12)
         radius = torch.where(angle > 0, torch.maximum(radius, direct), radius)
     return angle, radius, label, other.masked_fill(partly, -1)
 
@@ -295,79 +295,3 @@ class Bound:
 def _behind(products: Tensor) -> Tensor:
     """Products with the memories (B, P), and 0 for the uniform component before them."""
     return torch.cat([products.new_zeros(products.shape[0], 1), products], dim=1)
-
-
-def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
-    """The least length of a change of rows x (n, N) that turns them by these angles (n,).
-
-    In standard deviations of the features if rows are standardized, else in the units of X. Exact
-    without a metric; with one a lower bound.
-    """
-    if normalizer.circles is not None:
-        return _rank_radius(normalizer.circles, x, angle)
-    v, n, height = _coordinates(normalizer, x), x.shape[1], x.shape[1] ** 0.5
-    low = angle.clamp_max(math.pi / 2).sin()
-    if normalizer.metric is not None:
-        a = normalizer.metric
-        found = _norms(v @ a.T) * low / torch.linalg.matrix_norm(a[:, :n], 2)
-    elif not normalizer.extra:
-        found = _norms(v) * low
-    else:
-        # Rows lie in a plane at that height. The shortest way to the border of the cone around a
-        # row is across it, as long as that does not lead beyond the foot of the plane.
-        length = _norms(v[:, :n])
-        tilt = torch.atan2(length, torch.full_like(length, height))
-        beyond = length + height * (angle - tilt).clamp(0.0, math.pi / 2).tan()
-        beyond = torch.where(angle - tilt < math.pi / 2, beyond, torch.inf)
-        found = torch.where(angle <= tilt, _norms(v) * low, beyond)
-    rounding = 1 - 16 * (n + 1) * torch.finfo(torch.float64).eps
-    found = torch.where(found.isnan() | (angle <= 0), 0.0, found * rounding)
-    return found.masked_fill(angle.isnan(), torch.nan)
-
-
-def _rank_radius(circles: Circles, x: Tensor, angle: Tensor) -> Tensor:
-    """The least length of a change of ranks that turns rows x (n, N) by these angles (n,), at least.
-
-    All rows with m known columns lie on one sphere, of squared radius mρ². A change of one rank by Δ moves
-    a row by d(Δ)² = Σ_k 4a²/k² sin²(kπΔ/2), which is at most min(π²a²HΔ², π²a²(Δ − Δ²/2)): the first
-    since sin t ≤ t, the second since it is the sum of all terms. Both are concave in Δ², so of all
-    changes of length r one by r/√m in each rank moves a row the farthest.
-    """
-    amplitude, frequency, _ = circles.waves
-    steepest = (circles.sums((amplitude * frequency).square()) / 2).max().sqrt()  # πa√H
-    largest = (amplitude * frequency).square().max()  # π²a²
-    length = circles.sums(amplitude.square()) / 2  # ρ², 0: a constant column
-    m = (~x.isnan() & (length > 0)).sum(1).clamp_min(1)
-    moved = 4 * length.max() * (angle / 2).sin().square()  # of each column, on average
-    reach = 1 - (1 - 2 * moved / largest).clamp_min(0.0).sqrt()
-    found = m.sqrt() * torch.maximum(moved.sqrt() / steepest, reach) * (1 - 1e-9)
-    return torch.where(2 * moved > largest * (1 + 1e-9), torch.inf, found)
-
-
-def _coordinates(normalizer: Normalizer, x: Tensor) -> Tensor:
-    """Rows (n, N) before the metric and the division by their norms, at their own length."""
-    x = x.double()
-    if normalizer.mean is not None and normalizer.scale is not None:
-        z = (x - normalizer.mean) / normalizer.scale
-        return torch.cat([z, z.new_full((len(z), 1), z.shape[1] ** 0.5)], dim=1)
-    return x - x.mean(1, keepdim=True) if normalizer.kind == "center" else x
-
-
-def _units(normalizer: Normalizer) -> tuple[str, str]:
-    """(unit of a radius, what it measures in two sentences)."""
-    name, unit = "standard units", "a row, each feature in its standard deviations"
-    if normalizer.circles is not None:
-        name, unit = "ranks", "the ranks among training rows, each from 0 to 1, a lower bound"
-    elif normalizer.mean is None:
-        name, unit = "units of X", "a row, in the units of X"
-    bound = ", a lower bound through the metric" if normalizer.metric is not None else ""
-    told = f"It is the length of a change of {unit}{bound}."
-    return name, f"No row within the radius gets another class. {told}"
-
-
-def _norms(v: Tensor) -> Tensor:
-    """Norms of rows (n,), without overflow."""
-    peak = v.abs().amax(1, keepdim=True)
-    peak = torch.where(peak > 0, peak, 1.0)
-    norms: Tensor = peak[:, 0] * torch.linalg.vector_norm(v / peak, dim=1)
-    return norms

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from mnemosphere.base.machine import need
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, check_whole, like
-from mnemosphere.geometry.completion import fill_missing
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import net_class_weights
@@ -102,7 +101,7 @@ def _completed(model: FittedModel, X: Any, known: Any, found: Floats) -> Any:
     numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
     free = np.isnan(numbers) if known is None else ~np.asarray(known)
     free = free if free.any() else np.ones_like(free)  # nothing was held
-    filled = fill_missing(np.where(free, np.nan, numbers), found, model.normalizer.kind)
+    filled = model.normalizer.complete(np.where(free, np.nan, numbers), found)
     filled = _whole(model, filled)
     frame = X.to_pandas() if hasattr(X, "to_pandas") else X.copy()
     encoding = model.features.encoding
@@ -177,15 +176,15 @@ def _recall(
     x, values, mask = _start(model, X, known)
     held = None if mask is None else model.normalizer.per_coordinate(mask)
     index = None if y is None else model.columns_of(y, x.shape[0])
-    metric = model.normalizer.metric
+    mixing = model.normalizer.mixing
     found = descend(
         model.density, x, class_index=index, known=held, steps=steps, record=record,
-        metric=None if metric is None else metric.to(x.device),
+        metric=None if mixing is None else mixing.to(x.device),
     )  # fmt: skip
 
     def restore(points: Tensor) -> Tensor:
         rows = model.restore(points)
-        if mask is None or model.normalizer.circles is None:
+        if mask is None or not model.normalizer.has_curves:
             return rows
         return torch.where(mask, values.to(rows), rows)  # ranks lie between knots
 

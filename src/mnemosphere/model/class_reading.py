@@ -153,8 +153,12 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
     return found
 
 
-def mean_shares(params: Parameters, p: Tensor, rows: Batch) -> Tensor:
-    """Mean shares (..., P+1) of the components in some of the rows, with class weights p."""
+def mean_shares(params: Parameters, p: Tensor, rows: Batch, frequencies: Tensor) -> Tensor:
+    """Mean shares (..., P+1) of the components in some of the rows, with class weights p.
+
+    Training that has not converged leaves classes with other means than their frequencies (..., C+1):
+    a step of EM takes the shares there, exactly if each component has one class.
+    """
     n_rows = rows.x.shape[-2]
     some = torch.arange(0, n_rows, -(-n_rows // MEAN_OF), device=rows.x.device)
     x = take_rows(rows.x, some) if rows.x.ndim == 2 else rows.x[..., some, :]
@@ -165,8 +169,11 @@ def mean_shares(params: Parameters, p: Tensor, rows: Batch) -> Tensor:
     share = (p.sum(-1).to(h).log()[..., None, :] + h).softmax(-1)
     weight = rows.sample_weight
     weight = torch.ones_like(share[..., 0]) if weight is None else weight[..., some]
-    mean = (weight[..., None, :] @ share)[..., 0, :] / weight.sum(-1, keepdim=True)
-    return mean.clamp_min(_LEAST_SHARE)
+    mean = weight[..., None, :] @ share / weight.sum(-1)[..., None, None]  # (..., 1, P+1)
+    soft = p.to(h) / p.sum(-1, keepdim=True).to(h).clamp_min(torch.finfo(h.dtype).tiny)
+    said, wanted = mean @ soft, frequencies.to(h)[..., None, :]
+    ratio = torch.where(said > 0, wanted / said, 0.0)
+    return (mean * (ratio @ soft.mT))[..., 0, :].clamp_min(_LEAST_SHARE)
 
 
 def posterior_temperature(losses: NDArray[np.float64], weight: NDArray[np.float64]) -> float:

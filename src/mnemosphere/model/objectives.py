@@ -35,10 +35,10 @@ class JointConditional:
 
     A row with label weights q of total s = Σ q_y ≤ 1 costs
 
-        −Σ_y q_y log P(x, y) + λ s log P(x) − (1 − s) log P(x)
+        −Σ_y q_y log P(x, y) + λ s log P(x) − (1 − λ)(1 − s) log P(x)
 
-    so λ = 0 is Eq. (effective_loss), λ = 1 is −log P(y|x), and a row without label (q = 0), or
-    the missing part of a partial label, counts by its marginal likelihood.
+    so λ = 0 is Eq. (effective_loss) and λ = 1 is −log P(y|x). A row without label (q = 0), or the
+    missing part of a partial label, counts by its marginal likelihood in the joint part alone.
     """
 
     conditional: float = 0.0
@@ -62,7 +62,7 @@ class JointConditional:
             return -(targets * log_joint).sum(-1), targets  # what follows comes to that
         log_predictions = log_joint.log_softmax(-1)  # one kernel, where logsumexp is eight
         # Weight of log P(x); minus its coefficient in the loss.
-        on_marginal = missing if self.conditional == 0.0 else missing - self.conditional * given
+        on_marginal = torch.lerp(missing, -given, self.conditional)
         log_marginal = log_joint[..., 0] - log_predictions[..., 0]
         loss = -torch.addcmul((targets * log_joint).sum(-1), on_marginal, log_marginal)
         return loss, torch.addcmul(targets, on_marginal[..., None], log_predictions.exp())

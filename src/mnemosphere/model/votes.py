@@ -5,8 +5,8 @@ Every memory μ, and the uniform component 0 if there is one, votes with its sha
     P(y|x) = Σ_γ s_γ(x) g_γy,    s_γ ∝ weight_γ exp(h_γ),    h_μ = slope·⟨w^μ, x⟩ − offset,    h_0 = 0.
 
 The temperature T says how many memories have a say. β suits the density of the rows, and that need not suit
-their classes. With m_γ the mean share of a component in the training rows, all that distinguishes a row from
-the average of them is divided by T:
+their classes. With m_γ the mean share of a component in the training rows, classes scaled to their frequencies,
+all that distinguishes a row from the average of them is divided by T:
 
     s_γ ∝ m_γ (weight_γ exp(h_γ)/m_γ)^(1/T)    with weight and h of training.
 
@@ -40,7 +40,7 @@ class Votes(Components):
     slope: Tensor  # () of the exponents: the trained one over the temperature
     offset: Tensor  # () of the exponents of memories, against that of the uniform component
     prior: Tensor  # (C+1,) class frequencies, of sum 1
-    share: Tensor  # (P+1,) mean share of each component in the training rows
+    share: Tensor  # (P+1,) m_γ
     temperature: float = 1.0
     varsigma: float = 1.0  # ς of training: slope/ς is the slope of what a row leaves unknown
 

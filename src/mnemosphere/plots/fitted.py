@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
 from mnemosphere.base.text import readable
-from mnemosphere.fitted.model import FittedModel
+from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.features import memory_texts
 from mnemosphere.plots.functions import memory_curves, representative
@@ -50,7 +51,7 @@ def memories_of(
     names = [str(name) for name in model.features.names or []]
     named = shape is None and pictures is None and bool(names) and readable(names)
     scale = _scale(names) if named else None
-    if scale is not None and normalizer.circles is None:
+    if scale is not None and not normalizer.has_curves:
         few, colors = by_class[:_CURVES], category_colors(len(classes))
         return memory_lines(
             scale[0], w[few], [f"{memory_name(m)} {called[m]}" for m in few],
@@ -60,9 +61,9 @@ def memories_of(
     if normalizer.units is not None and pictures is None:
         if shape is not None:  # pixels are alike: memories look like rows
             w = w - w.mean(axis=1, keepdims=True)
-        elif normalizer.mean is not None:  # features as given are not
-            unit = "standard units"
-            w = (w - normalizer.mean.cpu().numpy()) / normalizer.units.cpu().numpy()
+        elif not normalizer.has_curves:  # features as given are not
+            unit = normalizer.unit_name
+            w = as_numpy(normalizer.positions(torch.from_numpy(w)))
         else:
             return memory_curves(model, indices=representative(model, min(count, _CURVES)))
     if named or not model.is_classifier:
@@ -114,8 +115,8 @@ def recall_of(
     known (n, N): which features were not hidden; X is shown as the original where it is whole.
     """
     whole = np.asarray(X, dtype=np.float64)
-    if model.normalizer.kind == "center":
-        whole = whole - whole.mean(axis=1, keepdims=True)
+    if model.normalizer.units is None:
+        whole = as_numpy(model.normalizer.coordinates(torch.from_numpy(whole)))
     return recall_strips(
         path.rows[:, : len(whole)], path.energies[:, : len(whole)], shape,
         originals=whole if np.isfinite(whole).all() else None, known=known[: len(whole)],

@@ -58,10 +58,6 @@ def memory_curves(
     >>> mn.plots.memory_curves(clf.model_, n_features=3)
     <Figure ...>
     """
-    if model.normalizer.circles is None:
-        raise ValueError(
-            f"curves need normalize='circles', got {model.normalizer.kind!r}: use memories"
-        )
     if n_features < 1:
         raise ValueError(f"n_features must be at least 1, got {n_features}")
     chosen = representative(model, _MEMORIES) if indices is None else indices
@@ -107,12 +103,11 @@ def feature_curves(
 
     Curves are in log-odds, less that of the mean memory. Values of a category are their numbers.
     """
-    circles, votes = model.normalizer.circles, model.precise_votes
-    assert circles is not None
+    votes = model.precise_votes
     weight = votes.weights[1:] / votes.weights[1:].sum()
     w = votes.w.double() - weight.double() @ votes.w.double()
-    curves = as_numpy(votes.slope * circles.curves(w) / circles.radius)  # (P, N, K)
-    knots, mass = as_numpy(circles.knots), as_numpy(circles.mass)
+    knots, overlaps, mass = (as_numpy(part) for part in model.normalizer.curves(w))
+    curves = float(votes.slope) * overlaps  # (P, N, K)
     found = []
     for line in model.features.lines:
         first = line.place.start
@@ -121,8 +116,8 @@ def feature_curves(
             found.append((knots[first, own], curves[:, first, own], mass[first, own]))
             continue
         # One number of a category is 1, the others are 0.
-        low, high = curves[:, line.place, 0], curves[:, line.place, -1]
-        share = 1 - mass[line.place, 0]
+        low, high = curves[:, line.indicators, 0], curves[:, line.indicators, -1]
+        share = 1 - mass[line.indicators, 0]
         at = np.arange(len(line.categories))
         found.append((at, low.sum(1, keepdims=True) + high - low, share / share.sum()))
     return found

@@ -5,8 +5,9 @@
     boolean   0 or 1
     date      days since 1970-01-01; text counts as dates if all of it is ISO 8601, or written as
               13.03.2018 or 03/13/2018 so that day and month cannot be confused
-    category  one column for each category that is frequent enough, `color=red`; two categories
-              share one. Others become zeros ("none of these"), also categories never seen before
+    category  one column for each level that is frequent enough, `color=red`; two levels share one.
+              Others become zeros ("none of these"), also levels never seen before. If some are too
+              rare, the log-odds of the classes that go with a level stand beside (`rows.odds`)
     list      numbers of one length: an embedding, `vector[0]`, `vector[1]`, …
 
 A missing value stays NaN in all columns that come from it: the model fills it in. An `Encoding` is learned
@@ -15,10 +16,12 @@ from one frame and takes any other in chunks; it is plain data, so that model fi
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -32,9 +35,9 @@ _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out"
 _FORMATS = ("", "decimal comma", "day first", "month first", "year first")
 _BLANKS = ("", "?", "-", ".", "*", "na", "n/a", "nan", "none", "null", "unknown", "missing")
 _FEW_ROWS = 20  # below, a value that occurs once says nothing about its column
-_RARE = 200  # a category is kept that has at least one row in so many
-_MOST = 50  # categories of a column
-_COVERED = 0.5  # share of the rows that the kept categories must have, else it is no category
+MIN_FREQUENCY = 0.005  # share of the rows that a level must have, to have numbers of its own
+_MOST = 50  # levels of a column that have
+_COVERED = 0.5  # share of the rows whose level comes again, else it is no category
 _ID = re.compile(r"(?i:(^|[_ .-])(id|index|key|uuid|guid|row|nr|no)$)|[a-z]I[dD]$")
 _CURRENCY = "$€£¥₹"
 _MONEY = rf"[{_CURRENCY}]?\s?[+-]?{{digits}}(?:[eE][+-]?\d+)?\s?[{_CURRENCY}%]?"
@@ -58,8 +61,9 @@ _DATES = {  # of two formats that fit, the first one is taken if there are dots
     }.items()
 }
 _CENTURY = 69  # two-digit years below it are of this century
-_STORED = 1000  # rare categories that are told from new ones
-_LONGEST = 1000  # letters of a category
+_STORED = 5000  # rare levels that are told from new ones
+_LONGEST = 1000  # letters of a level
+_APART = 1e-9  # between the numbers of levels that the same classes go with
 _SHOWN = 5
 _LINE = 80  # letters of a cell in a message
 _DAY = 86_400_000_000  # microseconds
@@ -159,16 +163,31 @@ class Column:
 
     name: str
     kind: str
-    categories: tuple[str, ...] = ()  # of a category, in order
-    rare: tuple[str, ...] = ()  # those that count as none of these, the most frequent first
+    categories: tuple[str, ...] = ()  # levels with a number of their own, in order
+    rare: tuple[str, ...] = ()  # others, the most frequent first: without odds, none of these
     length: Annotated[int, Range(1)] = 1  # of a list
     format: str = ""  # how a numeral or a date is written, unless as in Python
+    # If rare levels count, of each level: log-odds of classes, or before labels are known its number
+    odds: tuple[tuple[float, ...], ...] = ()
+    counts: tuple[tuple[float, ...], ...] = ()  # training rows of each level and class
+    classes: tuple[str, ...] = ()  # those of the counts
 
     def check(self) -> Self:
         """Raise ValueError unless kind and format are known ones; return self."""
         if self.kind not in _KINDS or self.format not in _FORMATS:
             raise ValueError(f"column {self.name!r} is a {self.kind!r} written as {self.format!r}")
+        if self.odds:
+            n = len(self.classes)
+            sizes = {(len(own), len(k)) for own, k in zip(self.odds, self.counts, strict=False)}
+            fits = sizes == {(1 if n == 2 else n, n)}
+            if not fits or not len(self.odds) == len(self.counts) == len(self.levels):
+                raise ValueError(f"column {self.name!r} has odds that are not those of its levels")
         return self
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels of a category that count, those with a number of their own first."""
+        return self.categories + (self.rare if self.odds else ())
 
     @property
     def is_pair(self) -> bool:
@@ -176,17 +195,62 @@ class Column:
         return self.kind == "category" and len(self.categories) == 2
 
     @property
+    def n_indicators(self) -> int:
+        """How many of its numbers tell frequent levels."""
+        return 1 if self.is_pair else len(self.categories)
+
+    @cached_property
+    def table(self) -> NDArray[np.float64]:
+        """The numbers (levels + 1, width) of each level, at last of one that is not known."""
+        n = len(self.levels)
+        x = np.eye(n + 1, len(self.categories))
+        if self.is_pair:  # neither of two is halfway
+            x = (x[:, 1:] - x[:, :1] + 1) / 2
+        if not self.odds:
+            return x
+        unknown = [0.0] * len(self.odds[0]) if self.classes else [float(n)]
+        odds = np.array([*self.odds, unknown])
+        return np.hstack([x, odds + _APART * np.arange(n + 1)[:, None]])
+
+    def level(self, x: NDArray[Any]) -> NDArray[np.intp]:
+        """The nearest level (n,) of numbers (n, width)."""
+        apart = [((x - own) ** 2).sum(1) for own in self.table[:-1]]
+        found: NDArray[np.intp] = np.argmin(apart, 0)
+        return found
+
+    def written(self, x: NDArray[Any]) -> str:
+        """The category that numbers (width,) stand for, and the classes of its rows, for people."""
+        if np.isnan(x).any():
+            return "missing"
+        place = int(self.level(x[None])[0])
+        if self.odds and np.allclose(x, self.table[place]):
+            counts = np.array(self.counts[place])
+            most = int(counts.argmax())
+            told = f"{counts[most]:.4g} of {counts.sum():.4g} {self.classes[most]}"
+            return f"{self.levels[place]} ({told})"
+        hot = x[: self.n_indicators]
+        if self.is_pair:
+            return self.categories[int(hot[0] > 0.5)] if hot[0] != 0.5 else "another one"
+        several = bool(self.odds) and not (hot > 0.5).any()  # a mean of many
+        return self.categories[int(hot.argmax())] if hot.any() and not several else "another one"
+
+    @property
     def width(self) -> int:
         """How many columns of numbers it becomes."""
         if self.kind == "category":
-            return 1 if self.is_pair else len(self.categories)
+            return self.n_indicators + len(self.odds[0] if self.odds else ())
         return {"list": self.length, "left out": 0}.get(self.kind, 1)
 
     @property
     def names(self) -> list[str]:
         """What these are called."""
         if self.kind == "category":
-            return [f"{self.name}={value}" for value in self.categories[-self.width :]]
+            hot = self.categories[-self.n_indicators :] if self.n_indicators else ()
+            told = (self.classes[len(self.classes) == 2 :] or ("level",)) if self.odds else ()
+            return [
+                *(f"{self.name}={value}" for value in hot),
+                *(f"{self.name}: {c}" for c in told),
+            ]
         if self.kind == "list":
             return [f"{self.name}[{k}]" for k in range(self.length)]
         return [self.name] * self.width
@@ -199,20 +263,65 @@ class Encoding:
     columns: tuple[Column, ...]
 
     @classmethod
-    def fit(cls, frame: Any) -> tuple[Self, list[str]]:
-        """(the encoding of a frame with at least one row, remarks on what it does to columns)."""
+    def fit(
+        cls, frame: Any, *, categories: Sequence[object] = (),
+        min_frequency: float = MIN_FREQUENCY, labeled: bool = False,
+    ) -> tuple[Self, list[str]]:  # fmt: skip
+        """(the encoding of a frame with at least one row, remarks on what it does to columns).
+
+        categories: names of columns that are some, whatever they hold. labeled: rare levels are to be
+        told by their log-odds, and have their place among the levels as a number until `with_odds`.
+        """
         notes: list[str] = []
         frame = _pandas(frame)
+        named = {str(name) for name in categories}
+        if unknown := sorted(named - {str(name) for name in frame.columns}):
+            raise ValueError(f"categories names {listed(unknown)}, which X does not have")
+        least = math.ceil(min_frequency * len(frame))
         empty = frame.isna().all().to_numpy()
         sure = "iuf" if len(frame) < _FEW_ROWS else "f"  # of many rows, whole numbers may be ids
         plain = [getattr(kind, "kind", "O") in sure for kind in frame.dtypes] & ~empty
+        plain &= [str(name) not in named for name in frame.columns]
         found = [
-            Column(str(name), "number") if plain[k] else _learn(str(name), frame.iloc[:, k], notes)
+            Column(str(name), "number") if plain[k]
+            else _learn_category(str(name), frame.iloc[:, k], least, labeled, notes)
+            if str(name) in named and not empty[k]
+            else _learn(str(name), frame.iloc[:, k], least, labeled, notes)
             for k, name in enumerate(frame.columns)
-        ]
+        ]  # fmt: skip
         numbers = ((c.name, frame.iloc[:, k]) for k, c in enumerate(found) if c.kind == "number")
         arrays = ((name, v.to_numpy()) for name, v in numbers if isinstance(v.dtype, np.dtype))
         return cls(tuple(found)), [*notes, *rounded(arrays)]
+
+    @property
+    def coded(self) -> dict[int, int]:
+        """Where a level stands as a number that awaits its log-odds, and how many levels there are."""
+        return {
+            place.stop - 1: len(column.levels)
+            for column, place in self.places()
+            if column.odds and not column.classes
+        }
+
+    def with_odds(
+        self, odds: Iterable[NDArray[Any]], counts: Iterable[NDArray[Any]], classes: Sequence[Any]
+    ) -> Self:
+        """The same with log-odds of these classes in place of levels as numbers."""
+        each = iter(list(zip(odds, counts, strict=True)))
+
+        def told(column: Column) -> Column:
+            if not column.odds:
+                return column
+            own, n = (tuple(map(tuple, part.tolist())) for part in next(each))
+            return replace(column, odds=own, counts=n, classes=tuple(map(str, classes)))
+
+        return replace(self, columns=tuple(map(told, self.columns)))
+
+    def without_odds(self) -> Self:
+        """The same with levels as numbers again, to learn their log-odds from other rows."""
+        return replace(self, columns=tuple(
+            replace(c, odds=_numbered(len(c.levels)), counts=(), classes=()) if c.odds else c
+            for c in self.columns
+        ))  # fmt: skip
 
     @property
     def is_plain(self) -> bool:
@@ -266,8 +375,7 @@ class Encoding:
         for column, place in self.places():
             part = np.asarray(x[:, place], dtype=np.float64)
             if column.kind == "category":
-                at = (part[:, 0] > 0.5).astype(int) if column.is_pair else part.argmax(1)
-                found[column.name] = np.array(column.categories, dtype=object)[at]
+                found[column.name] = np.array(column.levels, dtype=object)[column.level(part)]
             elif column.kind == "date":
                 found[column.name] = pd.to_datetime(part[:, 0] * _DAY, unit="us").round("s")
             elif column.kind == "boolean":
@@ -311,7 +419,12 @@ def _pandas(X: Any, names: Sequence[str] = ()) -> Any:
     return X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X, columns=list(names))
 
 
-def _learn(name: str, values: Any, notes: list[str]) -> Column:
+def _numbered(n: int) -> tuple[tuple[float, ...], ...]:
+    """So many levels as numbers."""
+    return tuple((float(k),) for k in range(n))
+
+
+def _learn(name: str, values: Any, least: int, labeled: bool, notes: list[str]) -> Column:
     """What a column becomes."""
     kind, format, note = _kind(values)
     if values.isna().all():
@@ -322,36 +435,38 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
             "float it would be used"
         )  # fmt: skip
     elif kind == "category":
-        return _learn_category(name, values, notes)
+        return _learn_category(name, values, least, labeled, notes)
     if note:
         notes.append(f"column {name!r} {note}")
     length = len(next(v for v in values if np.ndim(v) == 1)) if kind == "list" else 1
     return Column(name, kind, length=length, format=format)
 
 
-def _learn_category(name: str, values: Any, notes: list[str]) -> Column:
+def _learn_category(name: str, values: Any, least: int, labeled: bool, notes: list[str]) -> Column:
     counts, n = _texts(values).value_counts(), len(values)
     if len(counts) == 1:
         notes.append(
             f"column {name!r} says {_cell(counts.index[0])} in every row, so it is left out"
         )
         return Column(name, "left out")
-    least = 1 if n < _FEW_ROWS else max(2, -(-n // _RARE))
-    kept = counts[counts >= least].index[:_MOST]
-    if counts[kept].sum() < _COVERED * counts.sum() or any(len(v) > _LONGEST for v in kept):
+    twice = 1 if n < _FEW_ROWS else 2
+    kept = counts[counts >= max(twice, least)].index[:_MOST]
+    again = counts[counts >= twice].index if labeled else kept
+    if counts[again].sum() < _COVERED * counts.sum() or any(len(v) > _LONGEST for v in again):
         notes.append(
             f"column {name!r} has {len(counts)} different texts in {n} rows, such as "
             f"{_cell(counts.index[-1])}, so it is left out; encoder= or --text learns from texts"
         )
         return Column(name, "left out")
-    rare = tuple(value for value in counts.index if value not in set(kept))
-    if rare:
+    rare = counts.index.difference(kept, sort=False)
+    if len(rare) and not labeled:
         notes.append(
             f"column {name!r}: {len(rare)} rare categories count as none of the {len(kept)} others:"
             f" {listed(rare)}"
         )
     stored = tuple(value for value in rare if len(value) <= _LONGEST)[:_STORED]
-    return Column(name, "category", tuple(sorted(kept)), stored)
+    odds = _numbered(len(kept) + len(stored)) if labeled and stored else ()
+    return Column(name, "category", tuple(sorted(kept)), stored, odds=odds)
 
 
 def is_float(word: str | bytes) -> bool:
@@ -424,7 +539,10 @@ def _kind(values: Any) -> tuple[str, str, str]:
     if not words:
         return "category", "", ""
     if pd.to_numeric(pd.Series(words), errors="coerce").notna().all():
-        return "numeral", "", ""
+        return "numeral", "", (
+            f"holds texts that are read as numbers, such as {_cell(words[0])}; name it in categories= "
+            "or --category if they are none"
+        )  # fmt: skip
     if set(words) <= {"True", "False"}:
         return "boolean", "", ""
     if (found := _number_format(words)) is not None:
@@ -440,8 +558,14 @@ def _kind(values: Any) -> tuple[str, str, str]:
 def _texts(values: Any) -> Any:
     """A series of texts without spaces around them, None where there is none."""
     missing = values.isna().to_numpy()
-    texts = [None if no else str(v).strip() or None for v, no in zip(values, missing, strict=True)]
+    texts = [None if no else _text(v) for v, no in zip(values, missing, strict=True)]
     return need("pandas").Series(texts, dtype=object)
+
+
+def _text(value: Any) -> str | None:
+    """A value as text; whole numbers have no point, since a gap in their column gives them one."""
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if whole else value).strip() or None
 
 
 def _names_rows(name: str, values: Any) -> bool:
@@ -461,12 +585,11 @@ def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]
     if column.kind == "category":
         texts = _texts(values)
         missing = texts.isna().to_numpy()
-        place = pd.Index(column.categories).get_indexer(texts)
-        x = (place[:, None] == np.arange(len(column.categories))).astype(np.float64)
-        if column.is_pair:  # neither of two is halfway
-            x = (x[:, 1:] - x[:, :1] + 1) / 2
+        place = pd.Index(column.levels).get_indexer(texts)
+        x = column.table[place]
         x[missing] = np.nan
-        return x, sorted(set(texts[(place < 0) & ~missing]) - set(column.rare))
+        odd = set(texts[(place < 0) & ~missing]) - set(column.rare)
+        return x, [] if column.odds else sorted(odd)  # of many levels, new ones are no news
     if column.kind == "list":
         rows = [v if np.ndim(v) == 1 else np.full(column.length, np.nan) for v in values]
         bad = next((k for k, v in enumerate(rows) if len(v) != column.length), None)

@@ -17,7 +17,15 @@ from torch import Tensor, int64, sparse_csr, strided
 from mnemosphere.base.limits import Range
 from mnemosphere.base.schema import Array
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.rows.encoding import Encoding, collected, is_float, is_frame, rounded, written
+from mnemosphere.rows.encoding import (
+    Column,
+    Encoding,
+    collected,
+    is_float,
+    is_frame,
+    rounded,
+    written,
+)
 from mnemosphere.rows.stored import StoredRows, as_given
 from mnemosphere.rows.streams import Streamed
 from mnemosphere.rows.texts import PACKAGED, TextEncoder, texts_of
@@ -31,16 +39,25 @@ class Line(NamedTuple):
     name: str
     place: slice  # of its numbers
     kind: str = "number"
-    categories: tuple[str, ...] = ()
+    column: Column | None = None  # of a category
 
     def written(self, row: NDArray[Any]) -> str:
         """What a row (N,) has there, for people."""
         numbers = row[self.place]
-        if not self.categories or np.isnan(numbers).any():
+        if self.column is None:
             return written(float(numbers[0]), self.kind)
-        if len(numbers) == 1:
-            return self.categories[int(numbers[0] > 0.5)] if numbers[0] != 0.5 else "another one"
-        return self.categories[int(numbers.argmax())] if numbers.any() else "another one"
+        return self.column.written(numbers)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Of a category, the levels that have numbers of their own."""
+        return () if self.column is None else self.column.categories
+
+    @property
+    def indicators(self) -> slice:
+        """Where these stand."""
+        n = 1 if self.column is None else self.column.n_indicators
+        return slice(self.place.start, self.place.start + n)
 
 
 @dataclass(frozen=True)
@@ -103,7 +120,7 @@ class Features:
             for own, place in self.encoding.places():
                 numbers = range(place.start, place.stop)
                 if own.kind == "category":
-                    found.append(Line(own.name, place, own.kind, tuple(map(str, own.categories))))
+                    found.append(Line(own.name, place, own.kind, own))
                 else:
                     found += [Line(names[i], slice(i, i + 1), own.kind) for i in numbers]
             return found
@@ -115,16 +132,22 @@ class Features:
     @property
     def categories(self) -> list[slice]:
         """Where the numbers of categories stand, of which one is 1."""
+        return [own.indicators for own in self.lines if len(own.categories) > 2]
+
+    @property
+    def wide(self) -> list[slice]:
+        """Where categories of several numbers stand."""
         lines = [] if self.encoding is None else self.lines
-        return [own.place for own in lines if len(own.categories) > 2]
+        return [own.place for own in lines if own.place.stop - own.place.start > 1]
 
     @classmethod
     def learn(
-        cls, X: Any, owner: str, *, encoded: bool = True, encoder: Any = None
+        cls, X: Any, owner: str, *, encoded: bool = True, encoder: Any = None, **how: Any
     ) -> tuple[Self, Any]:
         """(the columns of training rows, the rows as numbers).
 
-        encoded: columns of a frame that are no numbers are turned into some. encoder: of texts.
+        encoded: columns of a frame that are no numbers are turned into some, as `how` says to
+        `Encoding.fit`. encoder: of texts.
         """
         X = collected(X)
         if encoder is not None:
@@ -137,7 +160,7 @@ class Features:
             _check_tensor(X)
             _warn_rounded(X)
             return cls(int(X.shape[1]), owner=owner), X
-        encoding = _learn_columns(X) if encoded and is_frame(X) else None
+        encoding = _learn_columns(X, **how) if encoded and is_frame(X) else None
         seen = _kind(owner)()
         if encoding is None:
             rows = _check_table(X, seen, reset=True)
@@ -223,10 +246,10 @@ def _kind(owner: str) -> type[Any]:
     return type(owner, (BaseEstimator,), {})
 
 
-def _learn_columns(frame: Any) -> Encoding | None:
+def _learn_columns(frame: Any, **how: Any) -> Encoding | None:
     """How the columns of a frame become numbers; None if they are numbers already."""
     _check_shape(frame)
-    encoding, notes = Encoding.fit(frame)
+    encoding, notes = Encoding.fit(frame, **how)
     for note in notes:
         warn_user(note)
     if not encoding.names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -52,6 +52,8 @@ class StoredRows:
     values: Tensor  # (n, N) of any type, on any device
     device: torch.device
     number: Tensor | None = None  # (n,) what the user calls each row; None: its place
+    # columns that hold a level of a category, to be replaced by its log-odds, and how many there are
+    levels: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, x: Any, device: torch.device) -> Self:
@@ -96,7 +98,7 @@ class StoredRows:
         stored = self.values
         if not isinstance(stored, SparseRows):
             return self
-        return type(self)(stored.to_dense(), self.device, self.number)
+        return replace(self, values=stored.to_dense())
 
     @property
     def n_numbers(self) -> int:
@@ -117,13 +119,13 @@ class StoredRows:
         """Some of the rows, in that order; they keep what they are called."""
         number = torch.arange(self.n_rows) if self.number is None else self.number
         if isinstance(rows, slice):
-            return type(self)(self.values[rows], self.device, number[rows])
+            return replace(self, values=self.values[rows], number=number[rows])
         values = take_rows(self.values, rows.to(self.values.device))
-        return type(self)(values, self.device, number[rows.to(number.device)])
+        return replace(self, values=values, number=number[rows.to(number.device)])
 
     def on(self, device: torch.device) -> Self:
         """The same rows, looked at on another device."""
-        return type(self)(self.values, device, self.number)
+        return replace(self, device=device)
 
     def call(self, rows: Tensor) -> list[int]:
         """What the user calls these rows."""

@@ -12,6 +12,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from mnemosphere.base.machine import need
 from mnemosphere.model.sparse_rows import SparseRows, take_rows
 from mnemosphere.rows.encoding import Encoding, check_names, is_frame, listed
+from mnemosphere.rows.odds import in_folds
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.rows.tables import (
     TABLES,
@@ -357,6 +359,9 @@ class FileRows:
         if len(self.names or ()) != self.n_features:  # a list has one for all its numbers
             self.names = None
         self.encoding: Encoding | None = None  # of columns that are not numbers
+        self._odds: Sequence[
+            NDArray[np.float64]
+        ] = ()  # of levels of categories, by folds of the rows
         self._gaps = False  # whether values may be missing
         for reader in self.readers:
             if reader.n_rows == 0:
@@ -423,6 +428,10 @@ class FileRows:
         """The same rows, their columns as numbers."""
         return self._changed(encoding=encoding, n_features=len(encoding.names))
 
+    def with_odds(self, encoding: Encoding, tables: Sequence[NDArray[np.float64]]) -> Self:
+        """The same training rows with these log-odds (folds, levels + 1, K) in place of levels."""
+        return self._changed(_odds=tables, n_features=len(encoding.names))
+
     def _changed(self, **fields: Any) -> Self:
         found = copy.copy(self)
         vars(found).update(noted={}, **fields)
@@ -485,7 +494,9 @@ class FileRows:
         """The same rows, encoded if these are."""
         if self.encoding is None or not is_frame(raw.x):
             return raw
-        return raw._replace(x=torch.from_numpy(self.encoding.numbers(raw.x)[0]))
+        raw = raw._replace(x=torch.from_numpy(self.encoding.numbers(raw.x)[0]))
+        rows = replace(raw.rows, levels=self.encoding.coded)
+        return raw._replace(x=in_folds(rows, raw.number, self._odds).values) if self._odds else raw
 
     def _checked(self, raw: RawRows) -> RawRows:
         """The rows, encoded; ValueError names the file and the row of a bad number or weight."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mnemosphere.base.files import checksum
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import AsIs, Geometry
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
@@ -360,7 +360,7 @@ class FileDataset(Dataset, Streamed):
 
     files: FileRows
     classes: NDArray[Any] | None = None  # all labels there are, if the user has said so
-    normalizer: Normalizer = field(default_factory=lambda: Normalizer("none"))
+    normalizer: Geometry = field(default_factory=AsIs)
     label: LabelWeights = field(default_factory=lambda: no_labels(1))
     mass: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
     partly: bool = True  # whether some rows have no label
@@ -371,7 +371,7 @@ class FileDataset(Dataset, Streamed):
     _told: list[int] = field(default_factory=list)  # rows without direction met in the first pass
 
     def on_sphere(
-        self, raw: RawRows, normalizer: Normalizer, label: LabelWeights, mass: Tensor, *,
+        self, raw: RawRows, normalizer: Geometry, label: LabelWeights, mass: Tensor, *,
         partly: bool, device: torch.device, dtype: torch.dtype,
     ) -> FileDataset:  # fmt: skip
         """The same files, rows put on the sphere in this way; raw: a sample of the rows."""
@@ -458,9 +458,8 @@ class FileDataset(Dataset, Streamed):
         self._told.append(n_rows)
         if n_rows:
             warn_user(
-                f"{n_rows} of {self.n_rows} rows have no direction (all zeros, or "
-                "constant where rows are centered) and were set aside; "
-                "normalize='standard' would keep them",
+                f"{n_rows} of {self.n_rows} rows are {self.normalizer.no_direction}, so they have "
+                f"no direction and were set aside{self.normalizer.hint}",
             )
 
     def _placed(

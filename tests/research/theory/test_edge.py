@@ -17,6 +17,19 @@ from research.theory import edge
 INF = math.inf
 
 
+def solve(w, beta_e, rho, m, n_steps=4000):
+    """Climb F from w (S, P, P*): its stationary equation as a step, damped by a half."""
+    for _ in range(n_steps):
+        share = torch.softmax(edge.log_kernel(beta_e * w, m), -2)
+        pull = rho * share * beta_e / (1 + beta_e * w / m)
+        length = pull.norm(dim=-1, keepdim=True)
+        target = pull * 2 / (torch.hypot(2 * length, torch.ones_like(length)) + 1)
+        change, w = float((target - w).abs().max()), (w + target) / 2
+        if change < 1e-12:
+            break
+    return w
+
+
 @pytest.mark.parametrize(
     ("n", "beta", "m"), [(3, 2.0, 1.0), (11, 3.0, 7.0), (11, 7.0, 7.0), (67, 30.0, 13.0), (67, 5.0, 2.5)]
 )  # fmt: skip
@@ -78,10 +91,10 @@ def test_the_symmetric_state_turns_unstable_at_the_line_and_its_cubic_term_is_as
     rho = 2.0
     line = edge.stability_line(n, n, rho, m)
     for factor, unstable in ((0.98, False), (1.02, True)):
-        w = edge.solve(torch.full((1, n, n), 0.4).double(), factor * line, rho, m)[0]
+        w = solve(torch.full((1, n, n), 0.4).double(), factor * line, rho, m)[0]
         curve = hessian(lambda w, f=factor: edge.free_entropy(w, f * line, rho, m), w)
         assert bool(torch.linalg.eigvalsh(curve.reshape(n * n, -1))[-1] > 0) == unstable
-    w = edge.solve(torch.full((1, n, n), 0.4).double(), line, rho, m)[0]
+    w = solve(torch.full((1, n, n), 0.4).double(), line, rho, m)[0]
     g = line / (1 + line * float(w[0, 0]) / m)
     contrast = torch.tensor([2.0, -1.0, -1.0] if n == 3 else [1.0, -1.0]).double()
     xi, h = torch.outer(contrast, contrast), 0.002
@@ -99,8 +112,68 @@ def test_the_line_of_many_powers_is_the_papers_and_two_powers_never_part():
     assert edge.stability_line(3, 3, 2.0, 1e9) == pytest.approx(line, rel=1e-8)
     w = torch.rand(50, 3, 3, dtype=torch.float64, generator=generator())
     for beta_e in (5.0, 100.0):
-        parted = edge.solve(0.5 * w, beta_e, 2.0, 2.0)
+        parted = solve(0.5 * w, beta_e, 2.0, 2.0)
         assert float((parted.amax((1, 2)) - parted.amin((1, 2))).max()) < 1e-6
+
+
+@pytest.mark.parametrize("m", [2.5, 8.0, INF])
+def test_three_memories_part_from_the_fold_on_and_jump(m):
+    found = edge.order_of(3, 2.0, m)
+    assert found["end"] < 0.98 * found["line"]
+    start = 0.05 + 0.9 * torch.eye(3, dtype=torch.float64)[None]
+    gaps = {}
+    for factor in (0.998, 1.002, 1.0005):
+        w = solve(start, factor * found["end"], 2.0, m)[0]
+        gaps[factor] = float(w.amax() - w.amin())
+    assert gaps[0.998] < 1e-3
+    # Above the fold the contrast is jump + c √(β_e − fold): two points give the jump.
+    assert 2 * gaps[1.0005] - gaps[1.002] == pytest.approx(found["jump"], abs=0.003)
+    if math.isinf(m):
+        problem = theory.SaddlePointProblem.uniform(
+            3, 3, beta=4.0, rho=2.0, upsilon=1.0, n_features=1000
+        )
+        beta = found["end"] / theory.varsigma_of_noise(1.0)
+        parted = theory.find_solutions(
+            problem.replace(beta=1.0001 * beta), 30, generator=generator()
+        )
+        assert "broken" in {s.symmetry.kind for s in parted}
+        parted = theory.find_solutions(
+            problem.replace(beta=0.9999 * beta), 30, generator=generator()
+        )
+        assert "broken" not in {s.symmetry.kind for s in parted}
+
+
+def test_two_memories_part_continuously_at_the_line():
+    found = edge.order_of(2, 2.0, 4.0)
+    assert found["jump"] == 0
+    assert found["end"] == found["line"] == edge.stability_line(2, 2, 2.0, 4.0)
+
+
+@pytest.mark.parametrize("a", [0.5, 1.0, INF])
+def test_a_start_keeps_half_of_the_shares_up_to_the_nearest_pattern_between_two_temperatures(a):
+    n, t = 1000, 0.8
+    m, low = a * n, (1 - t) / a
+    high = low + (1 - t * t) / t
+    best = -math.log(1 - t * t) / 2
+
+    def alpha(temperature):
+        return edge.capacity(n, n / temperature, m, t, power=1)
+
+    if low:
+        assert alpha(0.99 * low) == 0
+    for temperature in (1.01 * low + 0.01, 0.99 * high):
+        assert alpha(temperature) == pytest.approx(best, abs=0.006)
+    # Beyond, log K(t) less the log of its mean, by the largest term of the integral.
+    grid = np.linspace(-0.2, 0.999, 200_001)
+
+    def log_kernel(overlap):
+        if math.isinf(a):
+            return (overlap - 1) / (2 * high)
+        return a * np.log(np.maximum(1 - (1 - overlap) / (2 * high * a), 1e-300))
+
+    mean = float((log_kernel(grid) + np.log1p(-grid * grid) / 2).max())
+    assert alpha(2 * high) == pytest.approx(float(log_kernel(t)) - mean, abs=0.006)
+    assert alpha(2 * high) < best - 0.05
 
 
 def test_a_pattern_with_half_of_the_shares_is_kept_up_to_the_capacity():

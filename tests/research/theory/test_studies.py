@@ -78,11 +78,39 @@ def test_bifurcations_of_three_memories(three):
     bridge = curves["broken, behind its fold"]
     assert not bridge.stable[bridge.beta > 3.3192].any()
     assert bridge.beta[-1] == pytest.approx(line, abs=1e-4)
-    gap = bridge.overlaps[-1].max() - symmetric.symmetric_overlap(studies.Setting(3, 3).problem(
-        beta=float(bridge.beta[-1])))  # fmt: skip
-    assert abs(gap) < 0.01
+    # There λ = β_eff a = 1 and β_eff² = P* + P/ϱ = 4.5.
+    np.testing.assert_allclose(bridge.overlaps[-1], math.sqrt(1 / 4.5), rtol=0, atol=1e-6)
     drawn = three.draw_tree()
     assert drawn.get_xlim() == (trunk.beta[0], trunk.beta[-1])
+
+
+@pytest.mark.parts(group="studies")
+def test_branches_are_all_solutions_at_every_beta_and_keep_apart_where_they_cross():
+    beta = np.linspace(3.25, 4.45, 13)
+    found = studies.trace_branches(
+        studies.Setting(3, 3), beta.tolist(), n_starts=90, generator=generator()
+    )
+    place = {(name, kind): value for name, kind, value in found.bifurcations}
+    start = {curve.name: float(curve.beta[0]) for curve in found.curves}
+    line = theory.symmetric_transition(studies.Setting(3, 3).problem(), "beta")
+    # Of the saddles one starts in a fold, two on the trunk, and one forks off another.
+    assert place["partly broken 2+1 (a)", "end"] == pytest.approx(3.397005, abs=1e-5)
+    forks = [start[name] for name in ("broken (b)", "partly broken 2+1 (b)", "broken (c)")]
+    assert forks == pytest.approx([line, line, 3.881833], abs=1e-5)
+    assert place["partly broken 2+1 (b)", "crossing"] == pytest.approx(3.881833, abs=1e-5)
+    # At 4.2067 two saddles cross.
+    for value in (3.65, 4.15, 4.25):
+        traced = {
+            tuple(sorted(round(float(np.interp(value, c.beta, top)), 5) for top in c.overlaps.T))
+            for c in found.curves
+            if c.beta[0] <= value <= c.beta[-1]
+        }
+        problem = studies.Setting(3, 3).problem(beta=value)
+        expected = {
+            tuple(sorted(round(float(s.m[:, group[0]].max()), 5) for group in s.symmetry.groups))
+            for s in theory.find_solutions(problem, 180, generator=generator())
+        }
+        assert traced == expected
 
 
 @pytest.mark.parts(group="studies")

@@ -55,7 +55,7 @@ async function unpackMixture(stored) {
   return { ...stored, w: stored.w && (await unpackMemories(stored.w)), p: await unpack(stored.p) };
 }
 
-/** Columns on circles, as data/circles.py has them. */
+/** Columns on circles, as geometry/circles.py has them. */
 class Circles {
   /** knots, ranks: (N·K), ascending in each column; harmonics (N); categories: [first, end] each. */
   constructor({ knots, ranks, harmonics, categories }) {
@@ -135,7 +135,7 @@ class Circles {
   }
 }
 
-/** Puts rows on the sphere and back, as data/normalize.py does. */
+/** Puts rows on the sphere and back, as the package geometry does. */
 class Normalizer {
   /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D) }, or null; energy: each feature's
       share of a squared norm, or null; circles: of columns, or null. */
@@ -265,6 +265,14 @@ class Normalizer {
       return out;
     };
   }
+}
+
+/** What puts rows on the sphere; learned: tensors by name, inverse: of the metric. */
+async function unpackNormalizer({ kind, learned, inverse, categories }) {
+  const own = {};
+  for (const [name, stored] of Object.entries(learned)) own[name] = await unpack(stored);
+  const metric = own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse) } : null;
+  return new Normalizer(kind, own.mean ?? null, own.scale ?? null, metric, own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
 }
 
 /** A matrix (rows·columns) times a vector. */

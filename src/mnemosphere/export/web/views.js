@@ -605,11 +605,7 @@ function refresh() {
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
-  const { kind, learned, inverse, categories } = data.normalize;
-  const own = {};
-  for (const [name, stored] of Object.entries(learned)) own[name] = await unpack(stored);
-  normalizer = new Normalizer(kind, own.mean ?? null, own.scale ?? null, own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse) } : null,
-    own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
+  normalizer = await unpackNormalizer(data.normalize);
   model = new Model({ ...data, votes: await unpackMixture(data.votes), density: await unpackMixture(data.density) }, nClasses);
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);
   rows = packedRows(x, data.rows ?? {});

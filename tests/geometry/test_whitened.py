@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mnemosphere.model import metric
-from mnemosphere.model.batch import Batch
+from mnemosphere.geometry.whitened import MAX_RANK, whitening
 from mnemosphere.numerics import sphere
 from runs import seeded
 
@@ -20,18 +19,17 @@ def standard_rows(z):
     return sphere.project(torch.cat([z, root], dim=1))
 
 
-def labeled(n, classes):
-    index = torch.arange(n) % classes
-    return index, torch.nn.functional.one_hot(index, classes + 1).double()
+def metric(z, index, shrinkage):
+    return whitening(standard_rows(z), index, torch.ones(len(z)).double(), shrinkage)
 
 
 def classes_in_a_tilted_space(n=307, d=5, classes=3):
     """Rows whose covariance within classes is far from round."""
-    index, targets = labeled(n, classes)
+    index = torch.arange(n) % classes
     centers = 3 * randn(classes, d, seed=3)
     tilt = randn(d, d, seed=4) + 2 * torch.eye(d, dtype=torch.float64)
     z = (centers[index] + randn(n, d, seed=5)) @ tilt
-    return (z - z.mean(0)) / z.std(0), index, targets
+    return (z - z.mean(0)) / z.std(0), index
 
 
 def within(z, index):
@@ -40,8 +38,8 @@ def within(z, index):
 
 
 def test_whitening_makes_classes_round():
-    z, index, targets = classes_in_a_tilted_space()
-    a = metric.start(Batch(standard_rows(z), targets), shrinkage=0.0)
+    z, index = classes_in_a_tilted_space()
+    a = metric(z, index, shrinkage=0.0)
     assert a.shape == (6, 6)
     assert a[-1].tolist() == [0] * 5 + [1]
     found = within(z @ a[:-1, :-1].T, index)
@@ -54,25 +52,24 @@ def test_whitening_makes_classes_round():
 
 def test_whitening_does_not_depend_on_a_rotation_of_the_features():
     """Overlaps after it are the same, whatever the axes (of features of one common scale)."""
-    z, _, targets = classes_in_a_tilted_space()
+    z, index = classes_in_a_tilted_space()
     q = torch.linalg.qr(randn(5, 5, seed=6))[0]
     seen = []
     for rows in (z, z @ q.T):
-        batch = Batch(standard_rows(rows), targets)
-        x = metric.apply(metric.start(batch, shrinkage=0.3), batch).x
+        x = sphere.project(standard_rows(rows) @ metric(rows, index, shrinkage=0.3).T)
         seen.append(x @ x.T)
     torch.testing.assert_close(*seen, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("more", [3, 211])  # fewer and more than rows
 def test_many_coordinates_are_seen_along_their_principal_axes(more):
-    n = metric.MAX_RANK + more
-    index, targets = labeled(211, 3)
+    n = MAX_RANK + more
+    index = torch.arange(211) % 3
     z = (randn(3, n, seed=3)[index] + randn(211, n, seed=5)) * torch.logspace(0, -2, n)
-    a = metric.start(Batch(standard_rows(z), targets), shrinkage=1.0)
-    assert a.shape == (metric.MAX_RANK, n + 1)
-    axes = torch.linalg.eigh(z.T @ z)[1][:, 1 - metric.MAX_RANK :]
+    a = metric(z, index, shrinkage=1.0)
+    assert a.shape == (MAX_RANK, n + 1)
+    axes = torch.linalg.eigh(z.T @ z)[1][:, 1 - MAX_RANK :]
     # The same plane, kept as it is.
     projector = a[:-1, :-1].T @ a[:-1, :-1]
-    found = projector / projector.trace() * (metric.MAX_RANK - 1)
+    found = projector / projector.trace() * (MAX_RANK - 1)
     torch.testing.assert_close(found, axes @ axes.T, rtol=0, atol=1e-9)

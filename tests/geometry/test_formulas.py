@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.geometry.normalize import Normalizer
+from mnemosphere.geometry import Center, Geometry, Standard
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.rows.stored import StoredRows
 
@@ -43,10 +43,10 @@ def table(dtype, n=23, features=7, seed=0):
 @pytest.mark.parametrize("kind", ["center", "unit", "standard"])
 def test_each_kind_is_its_formula(kind, dtype):
     x, fresh = table(dtype), table(dtype, 11, seed=1)
-    normalizer = Normalizer.fit(kind, stored(x))
+    normalizer = Geometry.kinds[kind].fit(stored(x))
     unit, lost = on_sphere(stored(fresh), normalizer, torch.float64)
     assert not lost.any()
-    assert unit.shape[1] == 7 + normalizer.extra
+    assert unit.shape[1] == 7 + normalizer.appended
     np.testing.assert_allclose(unit.numpy(), by_numpy(kind, fresh, x), rtol=1e-12, atol=1e-15)
 
 
@@ -54,8 +54,8 @@ def test_each_kind_is_its_formula(kind, dtype):
 def test_units_of_a_feature_mean_nothing_to_standard(factor):
     x = table("float64")
     scale = np.array([factor, 1, 1, 1, 1, 1, 1 / factor])
-    normalizer = Normalizer.fit("standard", stored(scale * x))
-    unit, lost = normalizer(torch.from_numpy(scale * x))
+    normalizer = Standard.fit(stored(scale * x))
+    unit, lost = normalizer.place(torch.from_numpy(scale * x))
     assert not lost.any()
     np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x), rtol=1e-9)
     np.testing.assert_allclose(
@@ -69,10 +69,10 @@ def test_the_smallest_numbers_there_are():
     x = torch.from_numpy(5e-324 * pattern)
     assert bool((x[pattern == 1] > 0).all())
     for kind in ("unit", "center"):
-        unit, lost = Normalizer(kind)(x)
+        unit, lost = Geometry.kinds[kind]().place(x)
         assert not lost.any()
         np.testing.assert_allclose(unit.numpy(), by_numpy(kind, pattern, None), rtol=1e-12)
-    unit, lost = Normalizer.fit("standard", stored(x.numpy()))(x)
+    unit, lost = Standard.fit(stored(x.numpy())).place(x)
     assert not lost.any()
     np.testing.assert_allclose(unit.norm(dim=1).numpy(), 1, rtol=1e-12)
     assert len({tuple(row) for row in unit.tolist()}) == 4  # still distinct
@@ -84,13 +84,13 @@ def test_the_largest_numbers():
     for kind in ("unit", "center", "standard"):
         for most in (1.7e308, np.iinfo(np.int64).max):
             x = most * signs
-            unit, lost = on_sphere(stored(x), Normalizer.fit(kind, stored(x)), torch.float64)
+            unit, lost = on_sphere(stored(x), Geometry.kinds[kind].fit(stored(x)), torch.float64)
             assert not lost.any()
             expected = by_numpy(kind, signs, signs)
             np.testing.assert_allclose(unit.numpy(), expected, rtol=1e-12, atol=1e-15)
     # A row as far away as can be points along its one huge feature.
-    normalizer = Normalizer.fit("standard", stored(1e-3 * np.eye(3)))
-    unit, _ = normalizer(torch.tensor([[0.0, -1.7e308, 0.0]], dtype=torch.float64))
+    normalizer = Standard.fit(stored(1e-3 * np.eye(3)))
+    unit, _ = normalizer.place(torch.tensor([[0.0, -1.7e308, 0.0]], dtype=torch.float64))
     np.testing.assert_allclose(unit.numpy(), [[0, -1, 0, 0]], atol=1e-12)
 
 
@@ -106,14 +106,14 @@ def test_zero_rows_and_constant_rows():
         ("standard", [False] * 4),
         ("none", [False, True, False, False]),
     ):
-        unit, lost = Normalizer.fit(kind, stored(x.numpy()))(x)
+        unit, lost = Geometry.kinds[kind].fit(stored(x.numpy())).place(x)
         assert lost.tolist() == expected
         assert not unit[lost].any()
         np.testing.assert_allclose(unit[~lost].norm(dim=1).numpy(), 1, rtol=1e-12)
     # The mean of 0.1 five times is not 0.1 to the last bit; a hundredth more is a difference.
     x = torch.full((2, 5), 0.1, dtype=torch.float64)
     x[1, 0] += 1e-2
-    assert Normalizer("center")(1e6 + x)[1].tolist() == [True, False]
+    assert Center().place(1e6 + x)[1].tolist() == [True, False]
 
 
 # what "standard" learns
@@ -122,12 +122,12 @@ def test_zero_rows_and_constant_rows():
 def test_standard_by_weight_is_standard_of_repeated_rows():
     x = table("float64")
     weight = np.random.default_rng(2).integers(0, 4, len(x))
-    one = Normalizer.fit("standard", stored(x), torch.from_numpy(weight.astype(float)))
-    two = Normalizer.fit("standard", stored(np.repeat(x, weight, axis=0)))
+    one = Standard.fit(stored(x), weight=torch.from_numpy(weight.astype(float)))
+    two = Standard.fit(stored(np.repeat(x, weight, axis=0)))
     for a, b in ((one.mean, two.mean), (one.scale, two.scale)):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
     fraction = np.random.default_rng(3).random(len(x))
-    unit, _ = Normalizer.fit("standard", stored(x), torch.from_numpy(fraction))(torch.from_numpy(x))
+    unit, _ = Standard.fit(stored(x), weight=torch.from_numpy(fraction)).place(torch.from_numpy(x))
     np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x, fraction), rtol=1e-12)
 
 
@@ -135,7 +135,7 @@ def test_standard_by_weight_is_standard_of_repeated_rows():
 def test_rows_in_several_chunks(kind):
     rng = np.random.default_rng(0)
     x, weight = rng.normal(size=(5, 300_000)), rng.random(5)
-    normalizer = Normalizer.fit(kind, stored(x), torch.from_numpy(weight))
+    normalizer = Geometry.kinds[kind].fit(stored(x), weight=torch.from_numpy(weight))
     assert len(list(stored(x).chunks())) == 2
     unit, _ = on_sphere(stored(x), normalizer, torch.float64)
     np.testing.assert_allclose(unit.numpy(), by_numpy(kind, x, x, weight), rtol=1e-9, atol=1e-15)
@@ -144,7 +144,7 @@ def test_rows_in_several_chunks(kind):
 def test_a_large_offset_does_not_drown_the_spread():
     """Two sweeps: the textbook difference of moments would have no digit left."""
     x = np.random.default_rng(0).normal(size=(101, 3))
-    normalizer = Normalizer.fit("standard", stored(1e9 + x))
+    normalizer = Standard.fit(stored(1e9 + x))
     np.testing.assert_allclose(normalizer.scale.numpy(), x.std(axis=0), rtol=1e-6)
 
 
@@ -153,8 +153,8 @@ def test_a_large_offset_does_not_drown_the_spread():
 
 def test_restore_undoes_standard():
     x = table("float64")
-    normalizer = Normalizer.fit("standard", stored(x))
-    unit, _ = normalizer(torch.from_numpy(x))
+    normalizer = Standard.fit(stored(x))
+    unit, _ = normalizer.place(torch.from_numpy(x))
     np.testing.assert_allclose(normalizer.restore(unit).numpy(), x, rtol=1e-12)
     # Also of more axes, as a path of recall has.
     path = normalizer.restore(torch.stack([unit, unit]))
@@ -168,7 +168,7 @@ def test_restore_undoes_standard():
 def test_a_point_beyond_the_largest_number_is_shown_at_it():
     rows = stored(np.array([[-1.5e308, 1.0], [1.5e308, 2.0]]))
     far = torch.tensor([[3.0, 0.0, 1.0]], dtype=torch.float64)
-    shown = Normalizer.fit("standard", rows).restore(far)
+    shown = Standard.fit(rows).restore(far)
     assert shown[0, 0] == torch.finfo(torch.float64).max
     assert shown[0, 1] == pytest.approx(1.5)
 
@@ -181,9 +181,9 @@ def test_a_filled_feature_is_zero_on_the_sphere_and_the_others_keep_their_ratios
     x = by_numpy("unit", table("float64"), None) if kind == "none" else table("float64")
     unknown = np.random.default_rng(5).random(x.shape) < 0.4
     unknown[:, 0], unknown[:, 1:3] = True, False
-    normalizer = Normalizer.fit(kind, stored(x))
+    normalizer = Geometry.kinds[kind].fit(stored(x))
     holes = torch.from_numpy(np.where(unknown, np.nan, x))
-    unit, lost = normalizer(normalizer.fill(holes, torch.from_numpy(unknown)))
+    unit, lost = normalizer.place(normalizer.fill(holes, torch.from_numpy(unknown)))
     assert not lost.any()
     found = unit.numpy()[:, :7]
     np.testing.assert_allclose(found[unknown], 0, atol=1e-12)
@@ -199,8 +199,8 @@ def test_a_filled_feature_is_zero_on_the_sphere_and_the_others_keep_their_ratios
 @pytest.mark.parametrize("kind", ["center", "unit", "standard"])
 def test_an_overlap_is_a_sum_over_coordinates_that_are_affine_in_the_features(kind):
     x = torch.from_numpy(table("float64"))
-    normalizer = Normalizer.fit(kind, stored(x))
-    v, (u, _) = normalizer.coordinates(x), normalizer(x)
+    normalizer = Geometry.kinds[kind].fit(stored(x))
+    v, (u, _) = normalizer.coordinates(x), normalizer.place(x)
     middle = normalizer.coordinates((x[:-1] + x[1:]) / 2)
     torch.testing.assert_close(middle, (v[:-1] + v[1:]) / 2, rtol=1e-12, atol=1e-12)
     w = torch.linalg.qr(torch.randn(u.shape[1], 5, dtype=torch.float64))[0].T
@@ -216,8 +216,8 @@ def test_differentiable():
     """The layer that a model becomes sends gradients through."""
     x = torch.from_numpy(table("float64", n=3)).requires_grad_()
     for kind in ("center", "unit", "standard"):
-        normalizer = Normalizer.fit(kind, stored(table("float64")))
-        assert torch.autograd.gradcheck(lambda z, f=normalizer: f(z)[0], (x,), atol=1e-6)
+        normalizer = Geometry.kinds[kind].fit(stored(table("float64")))
+        assert torch.autograd.gradcheck(lambda z, f=normalizer: f.place(z)[0], (x,), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["center", "unit"])
@@ -227,8 +227,8 @@ def test_shares_of_the_norm_are_those_of_known_values(kind):
     x = rng.normal(size=(61, 11)) + 3.0
     x[2:, 5:7] = np.nan
     x[:, 7:] = np.nan
-    energy = Normalizer.fit(kind, stored(x)).energy
-    unit, lost = Normalizer(kind)(torch.from_numpy(x[2:, :5]))
+    energy = Geometry.kinds[kind].fit(stored(x)).energy
+    unit, lost = Geometry.kinds[kind]().place(torch.from_numpy(x[2:, :5]))
     assert not lost.any()
     assert energy.sum() == pytest.approx(1, abs=1e-12)
     assert (energy[7:] < 1e-15).all()
@@ -236,6 +236,6 @@ def test_shares_of_the_norm_are_those_of_known_values(kind):
     torch.testing.assert_close(energy[:5] / energy[0], ratio / ratio[0], rtol=0.3, atol=0)
     only = np.full((1, 11), np.nan)
     only[0, 8:10] = 1.0, 2.0
-    placed, lost = Normalizer(kind, energy=energy).with_gaps(torch.from_numpy(only))
+    placed, lost = Geometry.kinds[kind](energy).place(torch.from_numpy(only))
     assert not lost.any()
     assert 0 < placed.nan_to_num(0.0).norm() < 1e-6

@@ -1,0 +1,380 @@
+"""What a geometry is: how rows get on the unit sphere, and back.
+
+A row x has coordinates v(x), each of which belongs to one feature or to none. The row lies at Av/‖Av‖; the matrix A
+is the identity in most geometries. So an overlap ⟨w, Av⟩/‖Av‖ is a sum over coordinates, and over features.
+
+A new geometry is one class in one file: `fit`, `coordinates` and `restore`, and what of the rest is another than here.
+Its fields are what it has learned: they are checked, saved and moved by their annotations.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.base.schema import check_fields
+from mnemosphere.geometry.graph import Graph, Point
+from mnemosphere.gpu import on_gpu
+from mnemosphere.model.gaps import has_gaps
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.sums import ALONE, Sums
+from mnemosphere.rows.streams import Chunks
+
+__all__ = ["Curves", "Geometry"]
+
+_SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
+_DENSE_NUMBERS = 1 << 20  # numbers of sparse rows that are held dense at a time
+
+
+class Curves(NamedTuple):
+    """What each feature adds to overlaps, as functions of its value."""
+
+    values: Tensor  # (N, K) ascending
+    overlaps: Tensor  # (P, N, K) less their mean over the training rows
+    mass: Tensor  # (N, K) shares of the training rows
+
+
+@dataclass(frozen=True)
+class Geometry(ABC):
+    """How rows get on the unit sphere, and back, in double precision."""
+
+    kinds: ClassVar[dict[str, type[Geometry]]] = {}  # all there are, by name
+
+    name: ClassVar[str]
+    needs_labels: ClassVar[bool] = False  # to be learned
+    needs_all_rows: ClassVar[bool] = False  # of files: a sample would do for others
+    keeps_sparse: ClassVar[bool] = False  # sparse rows stay sparse
+    keeps_unit_rows: ClassVar[bool] = False  # a unit row is where it lies
+    takes_unit_rows: ClassVar[bool] = False  # and no others
+    places_gaps: ClassVar[bool] = False  # a missing value has a place of its own
+    has_curves: ClassVar[bool] = False  # memories are functions of each feature, not directions
+    least_features: ClassVar[int] = 1
+    appended: ClassVar[int] = 0  # coordinates of no feature, the last ones
+    fixed: ClassVar[int] = 0  # directions of the sphere in which no row lies
+    no_direction: ClassVar[str] = "empty"  # what a row without direction is
+    unit_name: ClassVar[str] = "standard units"  # of changes of a row
+    measured: ClassVar[str] = "a row, each feature in its standard deviations"
+
+    def __init_subclass__(cls) -> None:
+        if not inspect.isabstract(cls) and "name" in vars(cls):
+            cls.kinds[cls.name] = cls
+
+    # Learning.
+
+    @classmethod
+    @abstractmethod
+    def fit(
+        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
+        sums: Sums = ALONE,
+    ) -> Self:  # fmt: skip
+        """Learn from training rows, their label weights (n, C+1) and sample weights (n,).
+
+        sums: of the processes that share the rows.
+        """
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learned."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same with its numbers on a device."""
+        if all(tensor.device == torch.device(device) for tensor in self.tensors().values()):
+            return self
+        return replace(self, **{name: t.to(device) for name, t in self.tensors().items()})
+
+    def check(self, n_features: int | None = None) -> Self:
+        """Return self; ValueError unless it could be that of rows of so many features."""
+        check_fields(self, {} if n_features is None else {"N": n_features})
+        return self
+
+    @classmethod
+    def check_columns(cls, n_features: int) -> None:
+        """Raise ValueError if rows of so many features have no place on a sphere."""
+        if n_features < cls.least_features:
+            raise ValueError(
+                f"X has {n_features} feature(s) after normalize={cls.name!r}, the sphere needs "
+                f"{cls.least_features}: use normalize='standard'"
+            )
+
+    # Onto the sphere.
+
+    @abstractmethod
+    def coordinates(self, x: Tensor) -> Tensor:
+        """Coordinates v (B, M) of rows (B, N), at the length that the row has."""
+
+    @property
+    def mixing(self) -> Tensor | None:
+        """A (D, M), by which coordinates are mixed; None: not at all."""
+        return None
+
+    def n_coordinates(self, n_features: int) -> int:
+        """How many coordinates rows of so many features have on the sphere."""
+        return n_features + self.appended if self.mixing is None else self.mixing.shape[0]
+
+    def place(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(unit rows (B, D), which rows have no direction (B,)); such rows come out as zeros.
+
+        What is not known (NaN) stays NaN, and the rest has the norm that it is likely to have, unless missing
+        values have a place. A row of nothing but NaN has no direction.
+        """
+        if isinstance(x, SparseRows):
+            return self._place_sparse(x)
+        x = x.double()
+        if not (torch.compiler.is_compiling() or has_gaps(x)):
+            return self._place_whole(x)
+        gaps = x.isnan()
+        unit, lost = self._place_whole(self.fill(x, gaps))
+        empty = gaps.all(1)
+        unit, lost = torch.where(empty[:, None], 0.0, unit), lost | empty
+        share = self._known_share(x, unit, gaps)
+        if share is None:
+            return unit, lost
+        unit = unit * torch.where(gaps.any(1), share, 1.0).sqrt()[:, None]
+        gaps = self.per_coordinate(gaps, appended=0)
+        return torch.where(gaps & ~lost[:, None], torch.nan, unit), lost
+
+    def _place_sparse(self, x: SparseRows) -> tuple[Tensor, Tensor]:
+        """Few rows at a time become dense."""
+        step = max(1, _DENSE_NUMBERS // x.shape[1])
+        parts = [self.place(x[k : k + step].to_dense()) for k in range(0, x.shape[0], step)]
+        return torch.cat([unit for unit, _ in parts]), torch.cat([lost for _, lost in parts])
+
+    def _place_whole(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """`place` of rows without NaN."""
+        v, norm, lost = self._directions(x)
+        if self.mixing is not None:
+            v = v @ self.mixing.T
+            norm = torch.linalg.vector_norm(v, dim=1)
+            lost = lost | (norm == 0)
+        if not occurs(lost):
+            return v / norm[:, None], lost
+        keep = torch.where(lost, 1.0, norm)[:, None]
+        return torch.where(lost[:, None], 0.0, v / keep), lost
+
+    def _directions(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Coordinates up to their length, the length, which rows have no direction."""
+        v = self.coordinates(x)
+        norm = torch.linalg.vector_norm(v, dim=1)
+        if v.shape[1] and extreme(norm):
+            v = rescale_extreme_rows(v)
+            norm = torch.linalg.vector_norm(v, dim=1)
+        return v, norm, norm == 0
+
+    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor | None:
+        """The share (B,) of its squared norm that a row is likely to have in what is known of it.
+
+        On the sphere a row with gaps is known only where the norm of its unknown part is. None: gaps need none.
+        """
+        return None
+
+    # The same in a graph.
+
+    def onnx(self, g: Graph, x: str, n_features: int) -> Point:
+        """`place` of rows x (batch, N) in double precision, NaN for missing values."""
+        unknown = g("IsNaN", x)
+        gaps = g("Cast", unknown, to=g.double)
+        count = g.total(gaps)
+        v, length, lost = self._onnx_directions(g, x, unknown, count, n_features)
+        lost = g("Or", g("GreaterOrEqual", count, float(n_features)), lost)
+        if self.mixing is not None:
+            v = g("MatMul", v, g.stored(self.mixing.T.contiguous()))
+            length = g.norms(v, 1)
+            lost = g("Or", lost, g("LessOrEqual", length, 0.0))
+        unit = g.quotient(v, length, lost)
+        share = self._onnx_share(g, unit, unknown, count, length, n_features)
+        if share is None:
+            return Point(unit, lost)
+        share = g("Where", g("Greater", count, 0.0), share, 1.0)
+        unit = g("Mul", unit, g("Sqrt", share))
+        room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
+        some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
+        gaps = g("Pad", gaps, [0, 0, 0, self.appended], 0.0)
+        return Point(unit, lost, gaps, count, room, some)
+
+    @abstractmethod
+    def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
+        """`coordinates` of rows x filled in where `unknown`."""
+
+    def _onnx_directions(
+        self, g: Graph, x: str, unknown: str, count: str, n_features: int
+    ) -> tuple[str, str, str]:
+        """`_directions`; count (batch, 1): how many features are unknown."""
+        v = self.onnx_coordinates(g, x, unknown, n_features)
+        length = g.norms(v, 1)
+        return v, length, g("LessOrEqual", length, 0.0)
+
+    def _onnx_share(
+        self, g: Graph, unit: str, unknown: str, count: str, length: str, n_features: int
+    ) -> str | None:
+        """`_known_share` (batch, 1); length (batch, 1): of the coordinates."""
+        return None
+
+    # Gaps.
+
+    @abstractmethod
+    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+        """Rows with a neutral value where `unknown`: one that becomes 0 on the sphere."""
+
+    def average(self, x: Tensor) -> Tensor:
+        """Rows with an ordinary number in place of NaN."""
+        return self.fill(x, x.isnan())
+
+    def complete(self, rows: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
+        """Rows (n, N) whose NaN are filled in from `found` (n, N), the same rows as completed."""
+        rows = np.array(rows, dtype=np.float64)
+        return np.where(np.isnan(rows), found, rows)
+
+    # Back.
+
+    @abstractmethod
+    def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
+        """Points of the sphere as a user would read them: in the features' units if possible.
+
+        categories: features of which one is 1, the others 0.
+        """
+
+    def pull_back(self, w: Tensor) -> Tensor:
+        """Points w of the sphere seen from coordinates v: ⟨pull_back(w), v⟩ = ⟨w, Av⟩."""
+        return w.double() if self.mixing is None else w.double() @ self.mixing.to(w.device)
+
+    def preimage(self, w: Tensor) -> Tensor:
+        """Coordinates that these points of the sphere have, up to their length."""
+        if self.mixing is None:
+            return w.double()
+        inverse: Tensor = torch.linalg.pinv(self.mixing.to(w.device))
+        return w.double() @ inverse.T
+
+    # Features and coordinates.
+
+    def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(coordinates v (B, M), their lengths ‖Av‖ (B, 1)), 0 and 1 for a row without direction.
+
+        So ⟨w, x⟩ on the sphere is the sum of pull_back(w)·v/‖Av‖.
+        """
+        u, lost = self._place_whole(x.double())
+        v = torch.where(lost[:, None], 0.0, self._directions(x.double())[0])
+        length = (self.pull_back(u) * v).sum(1, keepdim=True)
+        return v, torch.where(length > 0, length, 1.0)
+
+    def reference(self, x: Tensor) -> Tensor | None:
+        """What contributions of coordinates (B, M) of rows are measured from: the average row.
+
+        None: from what memories have there, since they are rows that could occur.
+        """
+        return None
+
+    def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
+        """Parts (…, M) of coordinates summed by feature (…, N), and those of no feature (…,)."""
+        n = parts.shape[-1] - self.appended
+        return parts[..., :n], parts[..., n:].sum(-1)
+
+    def per_coordinate(self, of_features: Tensor, appended: float = 1) -> Tensor:
+        """What is said of features (B, N), of their coordinates (B, M)."""
+        return torch.nn.functional.pad(of_features, (0, self.appended), value=appended)
+
+    def strengths(self, w: Tensor) -> Tensor:
+        """How much each feature counts in memories w (P, D), (P, N)."""
+        return self.per_feature(self.pull_back(w))[0]
+
+    def curves(self, w: Tensor) -> Curves:
+        """What each feature adds to the overlaps with w (P, D)."""
+        raise ValueError(f"curves need normalize='circles', got {self.name!r}: use memories")
+
+    # Units.
+
+    @property
+    def units(self) -> Tensor | None:
+        """Standard deviations of the features (N,), about, if it knows them."""
+        return None
+
+    def unit_at(self, x: Tensor) -> Tensor:
+        """One unit of each feature at rows (n, N): a standard deviation, or the root mean square of the row."""
+        if self.units is not None:
+            return self.units.expand_as(x)
+        length = torch.linalg.vector_norm(self.coordinates(x), dim=1, keepdim=True)
+        unit: Tensor = torch.where(length > 0, length, 1.0) / x.shape[1] ** 0.5
+        return unit.expand_as(x)
+
+    def positions(self, x: Tensor) -> Tensor:
+        """Where rows (n, N) lie, in the units in which distances are measured."""
+        return x
+
+    def distance(self, x: Tensor, other: Tensor) -> Tensor:
+        """How far rows are apart, (n,)."""
+        found: Tensor = torch.linalg.vector_norm(self.positions(other) - self.positions(x), dim=1)
+        return found
+
+    def radius(self, x: Tensor, angle: Tensor) -> Tensor:
+        """The least distance that rows x (n, N) must move to turn by these angles (n,), or a bound below it."""
+        rounding = 1 - 16 * (x.shape[1] + 1) * torch.finfo(torch.float64).eps
+        found = self._radius(x, angle) * rounding
+        found = torch.where(found.isnan() | (angle <= 0), 0.0, found)
+        return found.masked_fill(angle.isnan(), torch.nan)
+
+    @abstractmethod
+    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
+        """The same up to rounding; any number where the angle is 0 or NaN."""
+
+    def linear(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """(‖Av‖ (n,), B (D, N)) if a change δ of `positions` changes Av by Bδ, and `radius` is a loose bound."""
+        return None
+
+    # Rows without direction.
+
+    @property
+    def hint(self) -> str:
+        """What would keep rows without direction, for messages."""
+        return "" if self.no_direction == "empty" else "; normalize='standard' would keep them"
+
+    def check_some_left(self, lost: Tensor) -> None:
+        """Raise ValueError if no row has a direction."""
+        if bool(lost.all()):
+            raise ValueError(
+                f"every row of X is {self.no_direction}, so none has a direction: use "
+                "normalize='standard'"
+            )
+
+
+def lengths(v: Tensor) -> Tensor:
+    """Norms of rows (n,), without overflow."""
+    peak = v.abs().amax(1, keepdim=True)
+    peak = torch.where(peak > 0, peak, 1.0)
+    norms: Tensor = peak[:, 0] * torch.linalg.vector_norm(v / peak, dim=1)
+    return norms
+
+
+def occurs(rare: Tensor) -> bool:
+    """Whether anything rare is to be dealt with; in an exported graph, always: it cannot branch."""
+    return torch.compiler.is_compiling() or bool(rare.any())
+
+
+def extreme(norm: Tensor) -> bool:
+    """Whether squares of a row may have left the range of numbers."""
+    if torch.compiler.is_compiling() or on_gpu(norm) or norm.numel() == 0:
+        return occurs(~((norm > _SMALL) & (norm < _HUGE)))
+    low, high = norm.detach().aminmax()  # for one row, half of the time of the line above
+    return not (float(low) > _SMALL and float(high) < _HUGE)
+
+
+def rescale_extreme_rows(x: Tensor) -> Tensor:
+    """Rows of huge or tiny numbers times a power of 2, so that squares are finite."""
+    low, high = x.detach().aminmax(dim=1, keepdim=True)
+    peak = torch.maximum(-low, high)
+    far = (peak > _HUGE) | ((peak < _SMALL) & (peak > 0))
+    if not occurs(far):
+        return x
+    largest = torch.finfo(x.dtype).max  # infinite where a number was divided by a tiny scale
+    x, peak = x.clamp(-largest, largest), peak.clamp(max=largest)
+    exponent = torch.where(far, torch.frexp(peak).exponent, 0)
+    # In two steps: 2^-1074 has no inverse.
+    half = exponent // 2
+    return torch.ldexp(torch.ldexp(x, -half), half - exponent)

@@ -1,0 +1,44 @@
+"""What a geometry needs of a graph that takes rows to the sphere outside Python, such as ONNX."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from torch import Tensor
+
+__all__ = ["Graph", "Point"]
+
+
+class Graph(Protocol):
+    """Makes nodes; they and stored arrays are known by their names. Operations are those of ONNX."""
+
+    double: int  # the type of numbers
+
+    def __call__(self, operation: str, *inputs: Any, **more: Any) -> str:
+        """One node of results by their names and of numbers."""
+
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        """A stored array; whole numbers have 64 bits."""
+
+    def stored(self, value: Tensor) -> str:
+        """A tensor stored in its own precision and read in double."""
+
+    def norms(self, x: str, axis: int) -> str:
+        """Lengths along an axis, which stays."""
+
+    def total(self, x: str) -> str:
+        """Sums of rows, (batch, 1)."""
+
+    def quotient(self, x: str, length: str, without: str) -> str:
+        """The quotient in double precision; 0 where there is none."""
+
+
+class Point(NamedTuple):
+    """Rows on the sphere, in double precision; (batch, ·) each."""
+
+    unit: str  # with 0 where a feature is not known
+    lost: str  # which have no direction
+    gaps: str | None = None  # 1 where not known, else 0; None: they are at a place of their own
+    missing: str = ""  # how many are not known
+    room: str = ""  # the square of the norm that is left to them
+    some: str = ""  # whether any feature of any row is not known

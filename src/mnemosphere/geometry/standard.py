@@ -1,0 +1,183 @@
+"""Features in standard units, with one constant coordinate that keeps the length of a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.base.schema import Array
+from mnemosphere.geometry.base import Geometry, lengths, occurs
+from mnemosphere.geometry.graph import Graph
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.sums import ALONE, Sums
+from mnemosphere.rows.stored import largest
+from mnemosphere.rows.streams import Chunks
+
+__all__ = ["Standard"]
+
+
+@dataclass(frozen=True)
+class Standard(Geometry):
+    """Each feature to mean 0 and variance 1 over the training rows, √N appended, over the norm.
+
+    For tables of unlike features: it keeps the length of a row as well as its direction, and no row is ever zero.
+    """
+
+    name: ClassVar[str] = "standard"
+    needs_all_rows: ClassVar[bool] = True
+    keeps_sparse: ClassVar[bool] = True
+    appended: ClassVar[int] = 1
+
+    mean: Annotated[Tensor, Array("N")]
+    scale: Annotated[Tensor, Array("N", low=math.ulp(0.0))]
+
+    @classmethod
+    def fit(
+        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
+        sums: Sums = ALONE,
+    ) -> Self:  # fmt: skip
+        """Learn means and standard deviations, in two sweeps.
+
+        What is not known (NaN) counts as the mean of its feature, so that the known part of a row
+        is about as long as a whole row would be.
+        """
+        return cls(*_mean_and_scale(rows, weight, sums))
+
+    def coordinates(self, x: Tensor) -> Tensor:
+        """Standard units, and √N."""
+        x = x.double()
+        root = x.new_full((x.shape[0], 1), x.shape[1] ** 0.5)
+        z = self.positions(x)
+        if occurs(torch.isinf(z)):  # two huge numbers apart: their halves are not
+            z = torch.where(torch.isinf(z), (x / 2 - self.mean / 2) / self.scale * 2, z)
+        return torch.cat([z, root], dim=1)
+
+    def _place_sparse(self, x: SparseRows) -> tuple[Tensor, Tensor]:
+        n, middle = x.shape[1], self.mean / self.scale
+        z = x.value.double() / self.scale[x.column]
+        # ‖z − middle‖² with the entries that are zero counted first, and the one appended.
+        square = x.sum_rows(z * (z - 2 * middle[x.column])) + middle.square().sum() + n
+        norm = square.clamp_min(n).sqrt()
+        v = torch.cat([-middle, middle.new_full((1,), n**0.5)])
+        unit = x.with_values(z / norm[x.row], 1 / norm, v)
+        return unit, torch.zeros_like(norm, dtype=torch.bool)
+
+    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor | None:
+        """The unknown part of m features has the norm √m, since features have variance 1."""
+        return 1 / (1 + gaps.sum(1) * unit[:, -1].square() / x.shape[1])
+
+    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+        """The mean of the feature."""
+        return torch.where(unknown, self.mean, x.double())
+
+    def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
+        """Rows in the features' units."""
+        n = w.shape[-1] - 1
+        # The last coordinate is √N over the norm, so it gives the norm back; a memory on the far
+        # side of the sphere has no counterpart, and its direction is shown at unit length.
+        last = torch.where(w[..., -1:] > 1e-6, w[..., -1:] / n**0.5, 1.0)
+        mean, scale = self.mean.to(w.device), self.scale.to(w.device)
+        most = torch.finfo(torch.float64).max  # of numbers near it, a memory may lie beyond
+        return (mean + scale * (w[..., :-1] / last).double()).clamp(-most, most)
+
+    @property
+    def units(self) -> Tensor | None:
+        """Standard deviations of the features, (N,)."""
+        return self.scale
+
+    def positions(self, x: Tensor) -> Tensor:
+        """Rows (n, N) in standard units."""
+        return (x - self.mean.to(x.device)) / self.scale.to(x.device)
+
+    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
+        """Rows lie in a plane at the height √N.
+
+        The shortest way to the border of the cone around a row is across it, as long as that does not
+        lead beyond the foot of the plane.
+        """
+        v, height = self.coordinates(x), x.shape[1] ** 0.5
+        length = lengths(v[:, :-1])
+        tilt = torch.atan2(length, torch.full_like(length, height))
+        beyond = length + height * (angle - tilt).clamp(0.0, math.pi / 2).tan()
+        beyond = torch.where(angle - tilt < math.pi / 2, beyond, torch.inf)
+        across = lengths(v) * angle.clamp_max(math.pi / 2).sin()
+        return torch.where(angle <= tilt, across, beyond)
+
+    def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
+        """Standard units, 0 where unknown, and √N."""
+        mean = g.stored(self.mean)
+        z = g("Div", g("Sub", g("Where", unknown, mean, x), mean), g.stored(self.scale))
+        return g("Pad", z, [0, 0, 0, 1], float(n_features) ** 0.5)
+
+    def _onnx_share(
+        self, g: Graph, unit: str, unknown: str, count: str, length: str, n_features: int
+    ) -> str | None:
+        last = g("Slice", unit, [n_features], [n_features + 1], [1])
+        left = g("Mul", g("Mul", last, last), g("Div", count, float(n_features)))
+        return g("Div", 1.0, g("Add", 1.0, left))
+
+
+def _mean_and_scale(rows: Chunks, weight: Tensor | None, sums: Sums) -> tuple[Tensor, Tensor]:
+    """Means (N,) and standard deviations (N,) of features, any number for a constant one."""
+    weight = None if weight is None else weight.double().to(rows.device)
+    n = rows.n_features
+    peak, mean, square = (torch.zeros(n, dtype=torch.float64, device=rows.device) for _ in range(3))
+    total = torch.zeros_like(peak)
+    for part, x in rows.chunks():
+        peak = torch.maximum(peak, largest(x))
+        total += _counts(x, None if weight is None else weight[part])
+    whole = torch.as_tensor(rows.n_rows if weight is None else weight.sum()).to(total)
+    peak, (total, whole) = sums.largest(peak), sums.sum(total, whole)
+    total.clamp_min_(torch.finfo(total.dtype).tiny)  # of a feature that no row has
+    # In units of the power of two below the largest number: squares stay finite.
+    unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
+    unit = torch.where(peak > 0, unit, 1.0)
+    for part, x in rows.chunks():
+        mean += _sums(x, unit, None if weight is None else weight[part]) / total
+    (mean,) = sums.sum(mean)
+    for part, x in rows.chunks():
+        each = None if weight is None else weight[part]
+        square += _squares(x, unit, mean, each) / whole
+    scale = sums.sum(square)[0].sqrt()
+    # A constant feature tells nothing: any scale does.
+    scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
+    return mean * unit, torch.where(scale > 0, scale, unit)
+
+
+def _counts(x: Tensor, weight: Tensor | None) -> Tensor:
+    """Σ_b weight_b over the rows in which each feature is known, (N,)."""
+    known = x.new_ones(x.shape[0], 1) if isinstance(x, SparseRows) else (~x.isnan()).double()
+    total = known.sum(0) if weight is None else weight @ known
+    return total.expand(x.shape[1])
+
+
+def _sums(x: Tensor, unit: Tensor, weight: Tensor | None) -> Tensor:
+    """Σ_b weight_b x_b / unit, (N,)."""
+    if not isinstance(x, SparseRows):
+        x = (x / unit).nan_to_num(0.0)
+        return x.sum(0) if weight is None else weight @ x
+    value = x.value / unit[x.column]
+    return _by_column(x, value if weight is None else value * weight[x.row])
+
+
+def _squares(x: Tensor, unit: Tensor, mean: Tensor, weight: Tensor | None) -> Tensor:
+    """Σ_b weight_b (x_b / unit − mean)², (N,)."""
+    if not isinstance(x, SparseRows):
+        square = (x / unit - mean).nan_to_num(0.0).square()
+        return square.sum(0) if weight is None else weight @ square
+    each = torch.ones_like(x.value) if weight is None else weight[x.row]
+    away = _by_column(x, each * (x.value / unit[x.column] - mean[x.column]).square())
+    total = x.shape[0] if weight is None else weight.sum()
+    # Where every row has an entry, what is left of the difference is rounding.
+    full = torch.bincount(x.column, minlength=x.shape[1]) == x.shape[0]
+    zeros = torch.where(full, 0.0, (total - _by_column(x, each)).clamp_min(0))
+    return away + zeros * mean.square()
+
+
+def _by_column(x: SparseRows, value: Tensor) -> Tensor:
+    return value.new_zeros(x.shape[1]).index_add_(0, x.column, value)

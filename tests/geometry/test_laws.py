@@ -1,0 +1,246 @@
+"""The laws of every geometry there is, on every kind of rows."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import mnemosphere as mn
+from mnemosphere.export import payload
+from mnemosphere.geometry import Geometry
+from mnemosphere.geometry.place import on_sphere
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.rows.stored import StoredRows
+from runs import seeded
+
+GEOMETRIES = [*Geometry.kinds]
+N, C = 7, 3
+CATEGORIES = (slice(4, 7),)
+TABLES = ("dense", "sparse", "gaps", "categories", "one row", "huge", "tiny")
+
+
+def table(name):
+    """(rows (n, N), classes (n,)); zeros are stored in sparse rows only where they are few."""
+    rng = np.random.default_rng(0)
+    y = np.arange(61) % C
+    x = rng.normal(size=(len(y), N)) + 2 * np.random.default_rng(1).normal(size=(C, N))[y] + 1
+    if name == "sparse":
+        x *= rng.random(x.shape) < 0.4
+        x[:, 0] += 0.5  # every row has a direction
+    if name == "gaps":
+        x[rng.random(x.shape) < 0.3] = np.nan
+        x[5] = np.nan
+    if name == "categories":
+        x[:, CATEGORIES[0]] = np.eye(3)[rng.integers(0, 3, len(y))]
+    return x * {"huge": 1e300, "tiny": 1e-300}.get(name, 1.0), y
+
+
+@functools.cache
+def learned(kind, name):
+    """(the geometry, rows of its table as it takes them, their classes)."""
+    x, y = table(name)
+    if Geometry.kinds[kind].takes_unit_rows:
+        scale = np.abs(x)[~np.isnan(x)].max()
+        x = x / scale / np.sqrt(np.nansum((x / scale) ** 2, axis=1, keepdims=True).clip(1e-9))
+    rows = StoredRows.of(x, torch.device("cpu"))
+    targets = torch.nn.functional.one_hot(torch.from_numpy(y), C + 1).double()
+    geometry = Geometry.kinds[kind].fit(rows, targets).check(N)
+    few = 1 if name == "one row" else len(x)
+    return geometry, torch.from_numpy(x[:few]), y[:few]
+
+
+def points(geometry, n=5):
+    w = torch.randn(n, geometry.n_coordinates(N), generator=seeded(3), dtype=torch.float64)
+    return w / w.norm(dim=1, keepdim=True)
+
+
+every = pytest.mark.parametrize("kind", GEOMETRIES)
+on_every_table = pytest.mark.parametrize("name", TABLES)
+
+
+@every
+@on_every_table
+def test_rows_lie_on_the_sphere(kind, name):
+    """A row with gaps has what is left of its norm in them; one of nothing else has no place."""
+    geometry, x, _ = learned(kind, name)
+    unit, lost = geometry.place(x)
+    gone = x.isnan().all(1)
+    assert torch.equal(lost, gone)
+    assert unit.shape == (len(x), geometry.n_coordinates(N))
+    assert not unit[lost].any()
+    norm = unit[~lost].nan_to_num(0.0).norm(dim=1)
+    whole = ~x[~lost].isnan().any(1)
+    torch.testing.assert_close(norm[whole], torch.ones_like(norm[whole]), rtol=0, atol=1e-12)
+    assert bool(((norm > 0) & (norm < 1 + 1e-12)).all())
+    assert not unit[~lost][whole].isnan().any()
+
+
+@every
+@on_every_table
+def test_restored_rows_are_the_rows_up_to_what_is_lost(kind, name):
+    """In the features' units they are the same; of directions the length, or the mean too, is lost."""
+    geometry, x, _ = learned(kind, name)
+    x = x[~x.isnan().any(1)]
+    categories = CATEGORIES if name == "categories" else ()
+    found = geometry.restore(geometry.place(x)[0], categories)
+    assert found.shape == x.shape
+    if geometry.units is not None:
+        size = x.abs().amax(0)
+        torch.testing.assert_close(found / size, x / size, rtol=0, atol=1e-9)
+        return
+    x = x / x.abs().amax(1, keepdim=True)
+    lost = torch.stack([found, torch.ones_like(x)][: 1 + geometry.fixed], 2)
+    share = torch.linalg.lstsq(lost, x[..., None]).solution
+    assert bool((share[:, 0] > 0).all())
+    torch.testing.assert_close((lost @ share)[..., 0], x, rtol=0, atol=1e-12)
+
+
+@every
+@on_every_table
+def test_sparse_rows_lie_where_dense_ones_do(kind, name):
+    geometry, x, _ = learned(kind, name)
+    x = x[~x.isnan().any(1)]
+    rows = StoredRows.of(sparse.csr_matrix(x.numpy()), torch.device("cpu"))
+    found, lost = on_sphere(rows, geometry, torch.float64)
+    wanted, also = geometry.place(x)
+    assert torch.equal(lost, also)
+    assert isinstance(found, SparseRows) == geometry.keeps_sparse
+    torch.testing.assert_close(found.to_dense(), wanted, rtol=0, atol=1e-9)
+
+
+@every
+def test_gaps_change_no_other_row_and_no_ratio(kind):
+    geometry, x, _ = learned(kind, "gaps")
+    unit, lost = geometry.place(x)
+    whole = ~x.isnan().any(1)
+    assert bool(whole.any())
+    torch.testing.assert_close(unit[whole], geometry.place(x[whole])[0], rtol=0, atol=1e-15)
+    # With a neutral value in place of a gap, the known coordinates are as they are but for their length.
+    filled, _ = geometry.place(geometry.fill(x, x.isnan()))
+    known, filled = unit[~lost].nan_to_num(0.0), filled[~lost].nan_to_num(0.0)
+    cosine = (known * filled).sum(1) / known.norm(dim=1) / filled.norm(dim=1)
+    torch.testing.assert_close(cosine, torch.ones_like(cosine), rtol=0, atol=1e-12)
+    if geometry.mixing is None:
+        gaps = geometry.per_coordinate(x.isnan(), appended=0)[~lost]
+        assert not filled[gaps].abs().gt(1e-12).any()
+
+
+@every
+def test_completed_rows_keep_what_is_known(kind):
+    geometry, x, _ = learned(kind, "gaps")
+    found = geometry.restore(points(geometry, len(x))).numpy()
+    done = geometry.complete(x.numpy(), found)
+    known = ~np.isnan(x.numpy())
+    np.testing.assert_array_equal(done[known], x.numpy()[known])
+    assert np.isfinite(done).all()
+    whole = learned(kind, "dense")[1]
+    holes = torch.where(torch.rand(whole.shape, generator=seeded(4)) < 0.3, torch.nan, whole)
+    geometry = learned(kind, "dense")[0]
+    itself = geometry.restore(geometry.place(whole)[0])
+    np.testing.assert_allclose(geometry.complete(holes.numpy(), itself.numpy()), whole, rtol=1e-9)
+
+
+@every
+@pytest.mark.parametrize("name", ["dense", "sparse", "categories"])
+def test_an_overlap_is_a_sum_over_features(kind, name):
+    geometry, x, _ = learned(kind, name)
+    w, (unit, _) = points(geometry), geometry.place(x)
+    v, length = geometry.parts(x)
+    parts = (v / length)[:, None] * geometry.pull_back(w)
+    features, rest = geometry.per_feature(parts)
+    assert features.shape == (len(x), len(w), N)
+    torch.testing.assert_close(features.sum(-1) + rest, unit @ w.T, rtol=0, atol=1e-12)
+    # What a memory looks like among the coordinates overlaps with memories as it does itself.
+    back = geometry.preimage(w) @ geometry.pull_back(w).T
+    torch.testing.assert_close(back, w @ w.T, rtol=0, atol=1e-9)
+    # A coordinate belongs to one feature, but for what all of them share, such as their mean.
+    changed = x.clone()
+    changed[:, 2] = x[:, 2].roll(1)
+    same = ~geometry.per_coordinate(torch.arange(N)[None] == 2, appended=0)[0]
+    moved = geometry.coordinates(changed) - geometry.coordinates(x)
+    moved = moved[:, same]
+    if moved.shape[1]:
+        shared = moved.mean(1, keepdim=True) if geometry.fixed else 0.0
+        torch.testing.assert_close(moved - shared, torch.zeros_like(moved), rtol=0, atol=1e-12)
+
+
+@every
+@pytest.mark.parametrize("turn", [0.05, 0.4, 1.3, 2.9])
+def test_no_change_within_the_radius_turns_a_row_further(kind, turn):
+    geometry, x, _ = learned(kind, "dense")
+    x = x[:5]
+    radius = geometry.radius(x, torch.full((5,), turn, dtype=torch.float64))
+    assert bool((radius > 0).all())
+    start = geometry.place(x)[0]
+    way = torch.randn(2003, 1, N, generator=seeded(5), dtype=torch.float64)
+    size = torch.logspace(-2, 1.5, 2003, dtype=torch.float64)[:, None, None]
+    moved = x + way * size * geometry.unit_at(x)
+    unit, lost = geometry.place(moved.flatten(0, 1))
+    angle = (unit.view(2003, 5, -1) * start).sum(-1).clamp(-1, 1).arccos()
+    far = geometry.distance(x.repeat(2003, 1), moved.flatten(0, 1)).view(2003, 5)
+    turned = (angle >= turn) & ~lost.view(2003, 5)
+    assert bool((far >= radius)[turned].all())
+    assert bool(turned.any()) or turn > 1
+    assert geometry.radius(x, torch.zeros(5).double()).tolist() == [0.0] * 5
+
+
+NODE = """
+const [model, given] = require("fs").readFileSync(0, "utf8").split("\\u0000");
+const { stored, n, rows } = JSON.parse(given);
+(async () => {
+  const { normalizer, answers } = await eval(model + `;(async () => {
+    const normalizer = await unpackNormalizer(stored.normalize);
+    const mixtures = { votes: await unpackMixture(stored.votes), density: await unpackMixture(stored.density) };
+    const model = new Model({ ...stored, ...mixtures }, n);
+    const answers = rows.map((row) => {
+      const x = normalizer.toSphere(Float64Array.from(row, (v) => v ?? NaN));
+      return Array.from(model.read(x === null ? null : model.overlaps(x)).proba);
+    });
+    return { normalizer, answers };
+  })()`);
+  console.log(JSON.stringify(answers));
+})();
+"""
+
+
+def by_page(model, x):
+    """Probabilities that the page shows, by its own code."""
+    stored = payload.payload(model.model_)
+    rows = [[None if np.isnan(v) else v for v in row] for row in x.tolist()]
+    given = json.dumps({"stored": stored, "n": C, "rows": rows}, default=lambda v: None)
+    code = (Path(payload.__file__).parent / "web" / "model.js").read_text(encoding="utf-8")
+    found = subprocess.run(
+        ["node", "-e", NODE], input=f"{code}\0{given}", capture_output=True, text=True, check=True
+    )
+    return np.array(json.loads(found.stdout))
+
+
+@every
+@pytest.mark.parametrize("name", ["dense", "gaps", "categories"])
+def test_python_torch_graph_and_page_say_the_same(kind, name, tmp_path):
+    _, x, y = learned(kind, name)
+    x = x.numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the row without direction
+        model = mn.DAMClassifier(5, objective="joint", normalize=kind, varsigma=0.7, random_state=0)
+        wanted = model.fit(x, y).predict_proba(x)
+        mn.save(model, tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(mn.load(tmp_path / "m.safetensors").predict_proba(x), wanted)
+    layer = mn.export.to_torch(model.model_)(torch.from_numpy(x)).exp()
+    np.testing.assert_allclose(layer.numpy(), wanted, rtol=0, atol=1e-12)
+    if shutil.which("node"):
+        np.testing.assert_allclose(by_page(model, x), wanted, rtol=0, atol=1e-5)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    mn.to_onnx(model, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    found = session.run(["probabilities"], {"rows": x})[0]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
