@@ -292,13 +292,13 @@ def test_levels_too_rare_for_indicators_count(countries, governed):
 
 def test_a_category_of_many_levels_is_one_line(countries, governed):
     frame, y = countries
-    why = governed.explain(frame[400:402]).features(0)
-    assert why.names == ["country", "x", "z"]
+    pulls = {own.column: own for own in governed.explain(frame[400:402]).pulls(0)}
+    assert set(pulls) == {"country", "x", "z"}
     level = frame["country"][400]
     own = (frame["country"][:400] == level).to_numpy()
     classes, counts = np.unique(y[:400][own], return_counts=True)
     most = counts.argmax()
-    assert why.written[0] == f"{level} ({counts[most]} of {own.sum()} {classes[most]})"
+    assert pulls["country"].value == f"{level} ({counts[most]} of {own.sum()} {classes[most]})"
     with np.errstate(all="ignore"):
         other = governed.counterfactual(frame[400:410])
     names = {change["feature"] for row in range(10) for change in other[row]}

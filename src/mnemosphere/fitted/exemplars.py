@@ -152,6 +152,16 @@ def with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
     return behind if texts is None else replace(behind, names=row_texts(texts, behind.typical))
 
 
+def with_index(behind: Exemplars, labels: Sequence[int | str]) -> Exemplars:
+    """Typical rows by the index of the frame that they were found in, if it is not their places."""
+    if labels == list(range(len(labels))) or behind.names is not None:
+        return behind
+    names = [labels[k] if k >= 0 else "" for k in behind.typical.ravel().tolist()]
+    numbers = all(isinstance(name, int) for name in names)
+    kept = np.array(names if numbers else [*map(str, names)], dtype=int if numbers else object)
+    return replace(behind, names=kept.reshape(behind.typical.shape))
+
+
 def row_texts(texts: list[str | None], rows: NDArray[np.int64]) -> NDArray[Any]:
     """The texts of these rows, each on one line and cut; "" for row −1."""
     named = {k: " ".join((texts[k] or "").split()) for k in rows.ravel().tolist() if k >= 0}

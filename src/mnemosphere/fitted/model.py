@@ -47,7 +47,7 @@ from mnemosphere.training.solver import SolverState
 
 __all__ = [
     "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Stream", "as_numpy",
-    "check_whole", "dense_parts", "like", "row_names",
+    "check_whole", "dense_parts", "like", "row_labels", "row_names",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
@@ -522,10 +522,17 @@ def as_numpy(values: Any) -> NDArray[Any]:
     return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
-def row_names(X: Any, n_rows: int) -> list[str]:
-    """What rows are called: as the index of a frame has them, else by their numbers."""
+def row_labels(X: Any, n_rows: int) -> list[int | str]:
+    """What rows are called: as the index of a frame has them, else by their places."""
     index = getattr(X, "index", None)  # a list has a method of that name
-    return [str(name) for name in (range(n_rows) if index is None or callable(index) else index)]
+    if index is None or callable(index) or len(index) != n_rows:
+        return list(range(n_rows))
+    return [int(name) if isinstance(name, Integral) else str(name) for name in index]
+
+
+def row_names(X: Any, n_rows: int) -> list[str]:
+    """The same as texts."""
+    return [str(name) for name in row_labels(X, n_rows)]
 
 
 def dense_parts(x: Tensor) -> Iterator[tuple[slice, Tensor]]:
