@@ -436,8 +436,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         Explanation
-            Shares, soft labels and typical training rows. It prints as tables; `features(row)` reports
-            the contribution of each feature.
+            What was decided and why, which it prints; `pulls(row)` lists the columns, `table()` the
+            memories.
 
         Examples
         --------
