@@ -35,8 +35,8 @@ def test_the_payload_has_texts_and_rejections(texts):
     assert found["encoder"] == "hashed_words"
     assert found["image"] is None
     assert found["rows"]["text"] == x
-    wanted = mn.interpret.rejections(model.model_, x, 0.05).rejected
-    assert found["rows"]["rejected"] == wanted.tolist()
+    wanted = mn.interpret.rejections(model.model_, x, 0.05).reasons
+    assert found["rows"]["rejected"] == wanted
     assert wanted[-1]
     known = {" ".join(text.split())[:200] for text in mn.load_data("banking-small").x_train}
     assert all(found["typical"])

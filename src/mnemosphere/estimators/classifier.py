@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from mnemosphere import interpret
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
+from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
 from mnemosphere.estimators.choice import SOLVERS, Settings
 from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
@@ -261,10 +261,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.min_frequency = min_frequency
         self.verbose = verbose
 
-    _attributes = ATTRIBUTES | {
-        "temperature_": lambda m: m.votes.temperature,
-        "objective_": lambda m: m.objective,
-    }
+    temperature_ = Fitted[float](lambda m: m.votes.temperature)
+    objective_ = Fitted[str](lambda m: m.objective)
 
     # Training.
 
@@ -424,6 +422,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         accuracy: float | None = None,
         confidence_level: float = 0.95,
         per_class: bool = False,
+        ask: bool = False,
     ) -> NDArray[Any]:
         """Predict the most probable class of each row, or None if the row is rejected.
 
@@ -449,11 +448,14 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         per_class : bool, default False
             Keep the rate among the rows of each predicted class. A class with fewer held-out rows than
             1/rate − 1 has the threshold of all rows.
+        ask : bool, default False
+            Say "ask" in place of None for rejected rows that are like known ones, but undecided between
+            classes: a person or a larger model may know. None is then for rows unlike all known ones.
 
         Returns
         -------
         ndarray of objects of shape (n,)
-            Labels and None. For a `Dataset`, an iterator over the answers to its batches.
+            Labels and None, with `ask` also "ask". For a `Dataset`, an iterator over the answers to its batches.
 
         Raises
         ------
@@ -465,6 +467,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> strange = X_test[:1] * [1, 1, 9, 1]
         >>> clf.predict_or_reject(X_test[:1]), clf.predict_or_reject(strange)
         (array([0], dtype=object), array([None], dtype=object))
+        >>> clf.predict_or_reject(strange, ask=True)  # unlike all known rows
+        array([None], dtype=object)
         >>> clf.predict_or_reject(X_test[:1], accuracy=0.8)
         array([0], dtype=object)
         """
@@ -474,9 +478,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 model, rows, rate, accuracy=accuracy, confidence_level=confidence_level,
                 per_class=per_class,
             )  # fmt: skip
-            answer: NDArray[Any] = found.answers.astype(object)
-            answer[found.rejected] = None
-            return answer
+            return found.said(ask)
 
         return self._rowwise(X, read)
 

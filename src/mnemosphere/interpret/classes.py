@@ -371,11 +371,11 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     rows = kept if model.is_joint else _of_others(model.density.p, column)
     rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
-    thin = with_weights(
+    found = with_weights(
         thin, votes.w[kept], rows_of(votes.p, kept), density.w[rows], rows_of(density.p, rows),
         kept=kept,
     )  # fmt: skip
-    return renewed(thin.replace(exemplars=behind))
+    return renewed(found.replace(exemplars=behind))
 
 
 def _of_others(p: Tensor, column: int) -> Tensor:

@@ -54,6 +54,7 @@ _TAIL, _BEYOND, _KNOTS = (
 )  # share of rows in a tail, at least so many; ranks kept of others
 _LEAST = 1e-3  # mean of a tail, in units of what is not in it
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
+ASK = "ask"  # the answer to a row between known classes
 _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
 
 
@@ -367,6 +368,13 @@ def novelty_threshold(model: FittedModel) -> float | None:
     return rejection_threshold(found.novelty, max(NOVEL, 1 / (found.novelty.size + 1)))
 
 
+def usual_rate(model: FittedModel) -> float | None:
+    """The rate at which exports reject rows: 5%, or what few held-out rows support; None without any."""
+    found = model.calibration
+    n_inside = 0 if found is None else int(np.isfinite(found.rejection).sum())
+    return max(_RATE, 1 / (n_inside + 1)) if n_inside else None
+
+
 def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool_]:
     """Decide which rows are further from all memories than all but a share `rate` of held-out rows.
 
@@ -457,6 +465,16 @@ def is_out_of_scope(model: FittedModel, X: Any) -> NDArray[np.bool_]:
     return as_numpy(_outside(model, scored.class_log_joint(X)))
 
 
+def further_out(model: FittedModel, X: Any) -> NDArray[np.float64]:
+    """Share of the held-out rows that are more novel than each row, (n,); NaN without them."""
+    held = model.calibration
+    if held is None or not held.novelty.size:
+        return np.full(model.stored(X).n_rows, np.nan)
+    score = as_numpy(model.novelty_score(X)) - _margin(held.novelty)
+    share: NDArray[np.float64] = 1 - np.searchsorted(held.novelty, score) / held.novelty.size
+    return share
+
+
 def rejection_score(model: FittedModel, X: Any) -> Floats:
     """Compute how far rows are from all known rows, or their class from being decided.
 
@@ -522,6 +540,30 @@ class Rejections:
         found: NDArray[np.bool_] = (
             self.rejected & (novelty < doubt + lead) & np.isfinite(self.score)
         )
+        return found
+
+    def said(self, ask: bool = False) -> NDArray[Any]:
+        """The class of each row, None for a rejected one.
+
+        Parameters
+        ----------
+        ask : bool, default False
+            Say "ask" in place of None for rows that are like known ones, but undecided between classes.
+
+        Returns
+        -------
+        ndarray of objects of shape (n,)
+            The answers.
+
+        Examples
+        --------
+        >>> mn.interpret.rejections(model, X_test[:2]).said(ask=True)
+        array([0, 2], dtype=object)
+        """
+        found: NDArray[Any] = self.answers.astype(object)
+        found[self.rejected] = None
+        if ask:
+            found[self.undecided] = ASK
         return found
 
     @property

@@ -578,7 +578,7 @@ function textRow(r, said = rows.said()) {
   const wrong = said && rows.y && data.kind === "classifier" && rows.y[r] >= 0 && rows.y[r] !== y;
   return make("div", { role: "listitem" }, make("button", { type: "button", class: "text-row", "data-row": r, "aria-current": String(state.row === r), onclick: () => { pickRow(r); openTab("play"); } },
     quote(rows.text[r]),
-    said ? make("span", { class: "muted" }, swatch(y), className(y), wrong ? make("span", { class: "to" }, ` · truly ${className(rows.y[r])}`) : "", rows.rejected?.[r] ? make("span", { class: "badge" }, "rejected") : "") : ""));
+    said ? make("span", { class: "muted" }, swatch(y), className(y), wrong ? make("span", { class: "to" }, ` · truly ${className(rows.y[r])}`) : "", rows.rejected?.[r] ? make("span", { class: "badge", title: rows.rejected[r] }, "rejected") : "") : ""));
 }
 
 /** ", truly 3": the label of a packed row, where there is one. */
@@ -641,7 +641,7 @@ function showAnswer() {
     ...(isText && state.row !== null ? [quote(rows.text[state.row], 400)] : []),
     make("p", { class: "predicted" },
       make("strong", { id: "predicted", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
-      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, "rejected") : "")),
+      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, `rejected: ${rows.rejected[state.row]}`) : "")),
     classBars(answer.proba), ...proven(), make("h3", {}, "Has it seen the like?"), gauge(answer));
   $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
   showDeciders(answer);
