@@ -89,10 +89,10 @@ def test_a_geometry_in_one_file_works_everywhere(ranks, tmp_path):
     frame = frame.astype(float)
     frame.iloc[::7, 3] = np.nan
     seen, fresh = frame[::2], frame[1::2]
-    model = mn.DAMClassifier(6, normalize=ranks, random_state=0).fit(seen, y[::2])
+    model = mn.DAMClassifier(6, geometry=ranks, random_state=0).fit(seen, y[::2])
     proba = model.predict_proba(fresh)
     assert (proba.argmax(1) == y[1::2]).mean() > 0.9
-    assert f"normalize='{ranks}'" in repr(model.model_)
+    assert f"geometry='{ranks}'" in repr(model.model_)
     # Explanations, of a row as it is and as it could be, and the rows that memories stand for.
     assert "why" in str(model.explain(fresh.iloc[:2]))
     other = model.counterfactual(fresh.iloc[:5])

@@ -86,7 +86,7 @@ def prepare(
         sample, given = sample.cross_fitted(given)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
-    return Prepared(*place(candidate.normalize, sample, given, given_weight), chosen)
+    return Prepared(*place(candidate.geometry, sample, given, given_weight), chosen)
 
 
 def train(
@@ -140,7 +140,7 @@ def train(
         apart = held_out.of_others(votes, found)
     elif prepared.choice.held is not None:
         sample, said = prepared.choice.held
-        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(prepared.normalizer)
+        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(prepared.geometry)
         found, said = found.take(~lost), said[~lost]
         apart = held_out.cross_fitted(votes, density, found, said, rows, dataset.n_rows)
     return Trained(votes, density, result, None if result.status == "interrupted" else apart)

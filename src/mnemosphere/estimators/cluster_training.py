@@ -85,7 +85,7 @@ def prepare(
             f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
         )
     chosen, trials = current().on_rank0(lambda: choose(
-        stored, weight, normalize=settings["normalize"], numbers=numbers,
+        stored, weight, geometry=settings["geometry"], numbers=numbers,
         shapes=[1, MEMORIES] if is_auto and settings["growth"] is None else [MEMORIES],
         generator=torch.Generator().manual_seed(seed), progress=progress,
     ))  # fmt: skip
@@ -94,7 +94,7 @@ def prepare(
         wanted = min(chosen.memories_per_cluster * n_clusters, n_rows // ROWS_PER_MEMORY)
         most = max(wanted, n_clusters)
     sample = Sample(stored, labels, weight, precision_of(settings["precision"], stored.n_numbers))
-    placed = place(chosen.normalize, sample, given, given_weight)
+    placed = place(chosen.geometry, sample, given, given_weight)
     return Prepared(*placed, Clusters(n_clusters, most, trials))
 
 

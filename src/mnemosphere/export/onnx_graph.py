@@ -59,7 +59,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     outputs = _answers(
         graph,
         fitted,
-        fitted.normalizer.onnx(
+        fitted.geometry.onnx(
             graph, graph("Cast", rows, to=graph.double), fitted.features.n_numbers
         ),
     )

@@ -89,8 +89,8 @@ class Geometry(ABC):
         kind = cls.kinds[name]
         if rows.n_features < kind.least_features:
             raise ValueError(
-                f"X has {rows.n_features} feature(s) after normalize={name!r}, the sphere needs "
-                f"{kind.least_features}: use normalize='standard'"
+                f"X has {rows.n_features} feature(s) after geometry={name!r}, the sphere needs "
+                f"{kind.least_features}: use geometry='standard'"
             )
         return kind.fit(rows, targets, weight)
 
@@ -292,7 +292,7 @@ class Geometry(ABC):
 
     def curves(self, w: Tensor) -> Curves:
         """What each feature adds to the overlaps with w (P, D)."""
-        raise ValueError(f"curves need normalize='circles', got {self.name!r}: use memories")
+        raise ValueError(f"curves need geometry='circles', got {self.name!r}: use memories")
 
     # Units.
 
@@ -338,14 +338,14 @@ class Geometry(ABC):
     @property
     def hint(self) -> str:
         """What would keep rows without direction, for messages."""
-        return "" if self.no_direction == "empty" else "; normalize='standard' would keep them"
+        return "" if self.no_direction == "empty" else "; geometry='standard' would keep them"
 
     def check_some_left(self, lost: Tensor) -> None:
         """Raise ValueError if no row has a direction."""
         if bool(lost.all()):
             raise ValueError(
                 f"every row of X is {self.no_direction}, so none has a direction: use "
-                "normalize='standard'"
+                "geometry='standard'"
             )
 
 

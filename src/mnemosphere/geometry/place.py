@@ -37,8 +37,8 @@ def _check_norms(rows: StoredRows, part: slice, x: Tensor) -> None:
         numbers = rows.call(part.start + off.cpu())
         number, first = min(zip(numbers, off.tolist(), strict=True))
         raise ValueError(
-            f"row {number} of X has norm {float(norm[first]):.6g} but normalize='none' wants "
-            "unit rows: divide by the norm or use normalize='unit'"
+            f"row {number} of X has norm {float(norm[first]):.6g} but geometry='none' wants "
+            "unit rows: divide by the norm or use geometry='unit'"
         )
 
 
