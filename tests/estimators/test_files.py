@@ -58,6 +58,20 @@ def test_full_passes_are_those_in_memory(source, rows, kind):
     assert one.score(source) == other.score(*rows)
 
 
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
+@pytest.mark.parametrize("kind", ["unit", "standard"])
+def test_class_weights_of_files_are_those_in_memory(source, rows, kind, device):
+    settings = {"normalize": kind, "solver": mn.FixedPoint(None), "class_weight": "balanced"}
+    settings |= {"device": device, "max_iter": 1}
+    one, other = small(**settings).fit(source), small(**settings).fit(*rows)
+    assert one.model_.device.type == other.model_.device.type == device
+    found, wanted = (model.predict_proba(rows[0]) for model in (one, other))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8)
+
+
 def test_few_rows_of_files_are_not_worth_a_gpu(source, rows, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for given in ((source,), rows):

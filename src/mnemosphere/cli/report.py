@@ -45,6 +45,15 @@ def remark(terminal: Terminal, model: Any, found: dict[str, Any]) -> None:
         terminal.note(f"note: {poor}")
 
 
+def ranks(found: dict[str, Any]) -> dict[str, str]:
+    """How well the rarer of two classes is ranked, in words; nothing for other numbers of classes."""
+    told = found["ranking"]
+    return {} if told is None else {
+        f"ranking of {told['class']}": f"AUROC {told['auroc']:.4f}, average precision "
+        f"{told['average_precision']:.4f}; equal recall at P > {told['threshold']:.3g}"
+    }  # fmt: skip
+
+
 def about_model(model: Any) -> dict[str, Any]:
     """What was chosen from the data and learned, and what that depended on: for a record."""
     names = ("mnemosphere", "scipy", "scikit-learn", "pandas", "safetensors")
