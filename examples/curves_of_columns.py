@@ -32,5 +32,5 @@ mn.plots.memory_curves(clf.model_).savefig("curves.png")
 print(clf.memory_table()[["label", "features"]].to_string())
 
 # %%
-# The contributions of columns to a prediction add up exactly. A missing value has no part, and scales the others.
+# What each column of a row pulls to; the pull of a missing value is what knowing it could change.
 print(clf.explain(X_test[X_test.isna().any(axis=1)][:1]))

@@ -53,7 +53,7 @@ def test_a_table_with_categories_dates_and_missing_values(table, model):
     assert model.n_features_in_ == 4
     assert model.memories_.shape == (7, 6)
     assert model.score(frame, y) > 0.8
-    assert model.explain(frame[:3]).features(0).names == [*frame.columns]
+    assert {own.column for own in model.explain(frame[:3]).pulls(0)} == {*frame.columns}
     numbers = mn.interpret.encode(model.model_, frame)
     assert list(numbers) == ["age", "plan=basic", "plan=plus", "plan=pro", "active", "since"]
     np.testing.assert_array_equal(model.predict_proba(numbers), model.predict_proba(frame))
@@ -68,9 +68,8 @@ def test_a_table_with_categories_dates_and_missing_values(table, model):
 def test_truth_values_and_dates_are_written_as_such(table, normalize):
     frame, y = table
     model = small(normalize=normalize).fit(frame, y)
-    why = model.explain(frame[:3]).features(1)
-    k = why.names.index("active")
-    assert {why.written[k], *why.typical[k]} <= {"True", "False", "missing"}
+    active = next(own for own in model.explain(frame[:3]).pulls(1) if own.column == "active")
+    assert {*active[1:4]} <= {"True", "False", "missing"}
     strongest = mn.interpret.strongest_features(model.model_, 6).groupby("feature")["value"]
     assert set(strongest.get_group("active")) == {"True", "False"}
     assert all(pd.Timestamp(day).year > 2020 for day in strongest.get_group("since"))
@@ -293,13 +292,13 @@ def test_levels_too_rare_for_indicators_count(countries, governed):
 
 def test_a_category_of_many_levels_is_one_line(countries, governed):
     frame, y = countries
-    why = governed.explain(frame[400:402]).features(0)
-    assert why.names == ["country", "x", "z"]
+    pulls = {own.column: own for own in governed.explain(frame[400:402]).pulls(0)}
+    assert set(pulls) == {"country", "x", "z"}
     level = frame["country"][400]
     own = (frame["country"][:400] == level).to_numpy()
     classes, counts = np.unique(y[:400][own], return_counts=True)
     most = counts.argmax()
-    assert why.written[0] == f"{level} ({counts[most]} of {own.sum()} {classes[most]})"
+    assert pulls["country"].value == f"{level} ({counts[most]} of {own.sum()} {classes[most]})"
     with np.errstate(all="ignore"):
         other = governed.counterfactual(frame[400:410])
     names = {change["feature"] for row in range(10) for change in other[row]}

@@ -159,7 +159,7 @@ def test_rows_out_of_scope_are_rejected_as_often_as_a_class_is_recognized(object
             assert rejected[alike.out_of_scope].all()
             assert np.equal(told.predict_or_reject(known, **ask), None).mean() < 0.25
         first = alike.out_of_scope.argmax()
-        assert "Like rows known to be out of scope" in alike.remark(first)
+        assert "out of scope than like any class: no answer" in alike.title(first)
 
 
 def test_rows_out_of_scope_from_a_stream_and_from_examples():

@@ -25,15 +25,14 @@ def test_results_say_the_same_in_a_terminal_and_in_a_notebook(model):
     for found, n_tables in (
         (clf.certified_radius(x), 1),
         (clf.counterfactual(x[:2]), 2),
-        (explained, 4),
-        (explained.features(), 1),
+        (explained, 2),
         (clf.decision_summary(x), 0),
         (SearchTable([trial, trial]), 1),
     ):
-        text, html = str(found), found._repr_html_()
+        text, html = " ".join(str(found).split()), found._repr_html_()
         assert html.count("<table>") == n_tables
         for part in found.parts(100):
             for line in [part] if isinstance(part, str) else [c for row in part for c in row]:
-                assert line in text
+                assert " ".join(line.split()) in text
                 assert escape(line) in html
     assert str(SearchTable()) == "no search"

@@ -92,6 +92,14 @@ def categories() -> Rows:
     return split(frame[known][["region", "education", "age", "income"]], y[known])
 
 
+def levels() -> Rows:
+    """Pollsters and states, most of them too rare for an indicator."""
+    frame, y = table("dslabs", "polls_us_election_2016", "population")
+    frame = frame[["state", "pollster", "samplesize", "rawpoll_clinton", "rawpoll_trump"]]
+    common = np.isin(y, ["Likely Voters", "lv", "Registered Voters", "rv"])
+    return split(frame[common], y[common], 400)
+
+
 def missing() -> Rows:
     frame, y = table("palmerpenguins", "penguins", "species")
     rows = split(frame, y)
@@ -170,6 +178,7 @@ KINDS: dict[str, tuple[Any, tuple[str, str] | None]] = {
     "numbers": (numbers, None),
     "two categories": (pairs, ("whitened", "conditional")),
     "many categories": (categories, ("whitened", "joint")),
+    "many levels": (levels, ("circles", "conditional")),
     "missing values": (missing, ("standard", "conditional")),
     "missing values and a metric": (missing, ("whitened", "joint")),
     "missing values on circles": (missing, ("circles", "conditional")),

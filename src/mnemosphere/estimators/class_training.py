@@ -86,10 +86,6 @@ def prepare(
         chosen = replace(chosen, candidate=candidate)
     sample = Sample(stored, targets, weight, dtype)
     if stored.levels:
-        if chosen.held is not None:
-            held, said = chosen.held
-            held = replace(held, rows=sample.cross_fitted(held.rows)[1])
-            chosen = replace(chosen, held=(held, said))
         sample, given = sample.cross_fitted(given)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from mnemosphere import interpret
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
+from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
 from mnemosphere.estimators.choice import SOLVERS, Settings
 from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
@@ -261,10 +261,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.min_frequency = min_frequency
         self.verbose = verbose
 
-    _attributes = ATTRIBUTES | {
-        "temperature_": lambda m: m.votes.temperature,
-        "objective_": lambda m: m.objective,
-    }
+    temperature_ = Fitted[float](lambda m: m.votes.temperature)
+    objective_ = Fitted[str](lambda m: m.objective)
 
     # Training.
 

@@ -9,12 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
+from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
 from mnemosphere.estimators.cluster_training import prepare, train
 from mnemosphere.estimators.from_files import gathered, learn_files
 from mnemosphere.estimators.progress import Progress
@@ -233,12 +233,12 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self.min_frequency = min_frequency
         self.verbose = verbose
 
-    _attributes = ATTRIBUTES | {
-        "labels_": lambda m: m.labels,
-        "n_clusters_": lambda m: len(m.classes),
-        "memory_labels_": lambda m: as_numpy(latent.latent_class(m.density)),
-        "cluster_centers_": _centers,
-    }
+    labels_ = Fitted[NDArray[np.int64]](lambda m: m.labels)  # (n,)
+    n_clusters_ = Fitted[int](lambda m: len(m.classes))
+    memory_labels_ = Fitted[NDArray[np.int64]](  # (P,)
+        lambda m: as_numpy(latent.latent_class(m.density))
+    )
+    cluster_centers_ = Fitted[Floats](_centers)  # (C, N)
 
     # Training.
 

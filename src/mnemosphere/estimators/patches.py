@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere.estimators import saving
-from mnemosphere.estimators.base import CONSTRAINTS, COUNT, TRAINED, fitted_attribute
+from mnemosphere.estimators.base import CONSTRAINTS, COUNT, NOT_FITTED, Fitted, MemoryEstimator
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
@@ -29,6 +29,7 @@ from mnemosphere.estimators.setup import (
 from mnemosphere.fitted.model import Floats, Record, as_numpy, like
 from mnemosphere.images.encoder import (
     FittedEncoder,
+    PatchLayer,
     flat_images,
     image_shape,
     patch_layer,
@@ -44,11 +45,6 @@ from mnemosphere.training.joint import start_joint
 
 _PASSES = 10
 Size = int | Sequence[int]
-_ATTRIBUTES: dict[str, Callable[[FittedEncoder], Any]] = TRAINED | {
-    "image_shape_": lambda m: m.image_shape,
-    "layers_": lambda m: m.layers,
-    "patch_memories_": lambda m: [as_numpy(layer.params.w) for layer in m.layers],
-}
 
 
 @register
@@ -132,8 +128,6 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     (200, 400)
     """
 
-    model_: FittedEncoder
-
     _parameter_constraints: dict[str, Any] = CONSTRAINTS | {
         "image_shape": [None, tuple, list],
         "patch": [COUNT, tuple, list],
@@ -184,8 +178,16 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.callbacks = callbacks
         self.verbose = verbose
 
-    def __getattr__(self, name: str) -> Any:
-        return fitted_attribute(self, name, _ATTRIBUTES)
+    model_: FittedEncoder = NOT_FITTED
+    n_features_in_ = MemoryEstimator.n_features_in_
+    feature_names_in_ = MemoryEstimator.feature_names_in_
+    history_ = MemoryEstimator.history_
+    n_iter_ = MemoryEstimator.n_iter_
+    status_ = MemoryEstimator.status_
+    converged_ = MemoryEstimator.converged_
+    image_shape_ = Fitted[tuple[int, ...]](lambda m: m.image_shape)
+    layers_ = Fitted[Sequence[PatchLayer]](lambda m: m.layers)
+    patch_memories_ = Fitted[list[Floats]](lambda m: [as_numpy(own.params.w) for own in m.layers])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

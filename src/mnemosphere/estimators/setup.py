@@ -22,8 +22,8 @@ from mnemosphere.estimators.choice import SOLVERS, Sample
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
 from mnemosphere.fitted.checks import check_model
-from mnemosphere.fitted.exemplars import find_exemplars, with_texts
-from mnemosphere.fitted.model import FittedModel, HeldOut, Record, trained_with
+from mnemosphere.fitted.exemplars import find_exemplars, with_index, with_texts
+from mnemosphere.fitted.model import FittedModel, HeldOut, Record, row_labels, trained_with
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import warn_set_aside
 from mnemosphere.gpu import on_gpu
@@ -231,9 +231,13 @@ def fitted_model(
         lineage=result.lineage, held=trained.held, **(trained_with(settings) | more),
     ))  # fmt: skip
     exemplars = find_exemplars(
-        model.votes, model.normalizer, learned.stored, learned.weight, prepared.dataset.n_rows
-    )
-    return model.replace(exemplars=with_texts(exemplars, learned.features.texts(X)))
+        model.votes, model.normalizer, learned.stored, learned.weight, prepared.dataset.n_rows,
+        None if learned.features.encoder is not None else learned.features,
+    )  # fmt: skip
+    exemplars = with_texts(exemplars, learned.features.texts(X))
+    if not hasattr(X, "iloc"):
+        return model.replace(exemplars=exemplars)
+    return model.replace(exemplars=with_index(exemplars, row_labels(X, len(X))))
 
 
 def _record(settings: Mapping[str, Any], learned: Learned, result: FitResult) -> Record:

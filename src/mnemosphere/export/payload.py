@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 
 from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
-from mnemosphere.fitted.model import FittedModel, as_numpy
+from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
 from mnemosphere.interpret.radius import certified_radius
 from mnemosphere.interpret.rejection import novelty_threshold, rejections, usual_rate
 from mnemosphere.model.votes import Mixture
@@ -50,8 +50,10 @@ def payload(
         raise ValueError("y needs the rows that it is about: pass X, too")
     texts = model.features.texts(X)
     chosen = packed = None
+    named: list[str] = []
     if X is not None:
-        X = model.stored(X)
+        stored = model.stored(X)
+        named, X = row_names(X, stored.n_rows), stored
         y = None if y is None else Labels.of(y, X.n_rows)
         chosen = _choose_rows(model, X.n_rows, y, max_rows)
         packed = as_numpy(X.take(torch.from_numpy(chosen)).dense().values).astype(np.float64)
@@ -85,7 +87,7 @@ def payload(
         "density": density | ({"w": None} if model.is_joint else {}),  # those of the votes
         "standing": model.standing.tolist(),
         "xy": map_memories(as_numpy(model.votes.w.double())).round(4).tolist(),
-        "rows": None if packed is None else _rows(model, texts, packed, chosen, y),
+        "rows": None if packed is None else _rows(model, texts, packed, chosen, y, named),
         "strong": _strong_features(model)[:_STRONG],
         "typical": None if model.exemplars is None else model.exemplars.as_lists(),
         "checks": _checks(model, packed),
@@ -170,7 +172,7 @@ def _mixture(mixture: Mixture) -> dict[str, Any]:
 
 def _rows(
     model: FittedModel, texts: list[str | None] | None, packed: NDArray[Any],
-    chosen: NDArray[np.int64] | None, y: Labels | None,
+    chosen: NDArray[np.int64] | None, y: Labels | None, names: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
     rejected = None
@@ -186,7 +188,7 @@ def _rows(
     if texts is None and cost <= _PROVEN:
         proven = certified_radius(model, StoredRows.of(packed, model.device))
         robust = [proven.sentence(k) for k in range(len(packed))]
-    return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist(), "text": told,
+    return {"x": pack_rows(packed), "y": labels, "number": [names[k] for k in chosen.tolist()], "text": told,
             "rejected": rejected, "robust": robust}  # fmt: skip
 
 

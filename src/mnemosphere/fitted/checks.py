@@ -30,9 +30,9 @@ def check_model(model: FittedModel) -> FittedModel:
             raise ValueError(f"it has {mixture.n_features} features, {mixture.n_columns} classes")
     if votes.w.dtype != density.w.dtype:
         raise ValueError(f"its votes are of {votes.w.dtype}, its density of {density.w.dtype}")
-    means = None if model.exemplars is None else model.exemplars.means
+    values = None if model.exemplars is None else model.exemplars.values
     seen = None if features.observed is None else features.observed[0]
-    for told in (features.named, seen, None if means is None else means[0]):
+    for told in (features.named, seen, None if values is None else values[0]):
         if told is not None and len(told) != features.n_numbers:
             raise ValueError(f"it says something of {len(told)} features")
     levels = () if model.lineage is None else model.lineage.models

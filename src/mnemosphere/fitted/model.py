@@ -47,7 +47,7 @@ from mnemosphere.training.solver import SolverState
 
 __all__ = [
     "Calibration", "Examples", "Exemplars", "FittedModel", "HeldOut", "Record", "Stream",
-    "Tails", "as_numpy", "check_whole", "dense_parts", "like", "row_names",
+    "Tails", "as_numpy", "check_whole", "dense_parts", "like", "row_labels", "row_names",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
@@ -141,8 +141,8 @@ class Exemplars:
     # summed share in the votes, in units of rows
     support: Annotated[Floats, Array("P", low=0, nan=True)]
     names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
-    # mean numbers of the rows that a memory stands for, by its shares; NaN if there are none
-    means: Annotated[Floats, Array("P N", nan=True)] | None = None
+    # numbers of the rows that a memory stands for: medians, the commonest of a category; NaN: none
+    values: Annotated[Floats, Array("P N", nan=True)] | None = None
 
     def check(self) -> Self:
         """Raise ValueError unless there is a name for each typical row; return self."""
@@ -164,8 +164,8 @@ class Exemplars:
         new = (memories < 0)[:, None]
         names = None if self.names is None else np.where(new, "", self.names[memories])
         support = np.where(new[:, 0], 0.0, self.support[memories])
-        means = None if self.means is None else np.where(new, np.nan, self.means[memories])
-        return Exemplars(np.where(new, -1, self.typical[memories]), support, names, means)
+        values = None if self.values is None else np.where(new, np.nan, self.values[memories])
+        return Exemplars(np.where(new, -1, self.typical[memories]), support, names, values)
 
 
 @dataclass(frozen=True)
@@ -365,17 +365,23 @@ class FittedModel:
         """Memories, in the features' units if rows are standardized or on circles, else unit vectors, ndarray of shape (P, N)."""
         return as_numpy(self.restore(self.votes.w))
 
-    @property
+    @cached_property
     def typical_values(self) -> Floats | None:
-        """(P, N) what memories stand for, in the features' units: means of rows, else memories.
+        """(P, N) what memories stand for, in the features' units: values of rows, else memories.
 
-        Memories that tell classes apart point beyond the rows. None if rows have lost their units.
+        Memories that tell classes apart point beyond the rows: they are taken back into the range of
+        the columns. None if rows have lost their units.
         """
-        own = None if self.normalizer.units is None else self.memories
-        means = None if self.exemplars is None else self.exemplars.means
-        if means is None or own is None:
-            return own if means is None else means
-        return np.where(np.isnan(means), own, means)
+        known = None if self.exemplars is None else self.exemplars.values
+        if self.normalizer.units is None:
+            return known
+        found = self.memories.copy()
+        for place in self.features.categories:
+            found[:, place] = np.eye(place.stop - place.start)[found[:, place].argmax(1)]
+        if self.features.observed is not None:
+            low, high, whole = self.features.observed
+            found = np.clip(np.where(whole > 0, found.round(), found), low, high)
+        return found if known is None else np.where(np.isnan(known), found, known)
 
     @cached_property
     def precise_votes(self) -> Votes:
@@ -575,10 +581,17 @@ def as_numpy(values: Any) -> NDArray[Any]:
     return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
-def row_names(X: Any, n_rows: int) -> list[str]:
-    """What rows are called: as the index of a frame has them, else by their numbers."""
+def row_labels(X: Any, n_rows: int) -> list[int | str]:
+    """What rows are called: as the index of a frame has them, else by their places."""
     index = getattr(X, "index", None)  # a list has a method of that name
-    return [str(name) for name in (range(n_rows) if index is None or callable(index) else index)]
+    if index is None or callable(index) or len(index) != n_rows:
+        return list(range(n_rows))
+    return [int(name) if isinstance(name, Integral) else str(name) for name in index]
+
+
+def row_names(X: Any, n_rows: int) -> list[str]:
+    """The same as texts."""
+    return [str(name) for name in row_labels(X, n_rows)]
 
 
 def dense_parts(x: Tensor) -> Iterator[tuple[slice, Tensor]]:

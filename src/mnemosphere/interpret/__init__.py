@@ -28,9 +28,9 @@ from mnemosphere.interpret.evaluation import (
     evaluate,
 )
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
-from mnemosphere.interpret.feature_contributions import FeatureContributions
 from mnemosphere.interpret.images import ImageExplanation, explain_images, memory_pictures
 from mnemosphere.interpret.memory_table import memory_table, strongest_features
+from mnemosphere.interpret.pulls import Pull
 from mnemosphere.interpret.radius import CertifiedRadius, certified_radius
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
 from mnemosphere.interpret.records import Drift, compare, record_of, weak_spots
@@ -54,9 +54,9 @@ __all__ = [
     "DecisionSummary",
     "Drift",
     "Explanation",
-    "FeatureContributions",
     "ImageExplanation",
     "ProposedClass",
+    "Pull",
     "Reason",
     "RecallPath",
     "Rejections",

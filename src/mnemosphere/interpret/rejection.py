@@ -485,6 +485,16 @@ def is_out_of_scope(model: FittedModel, X: Any) -> NDArray[np.bool_]:
     return as_numpy(_outside(model, scored.class_log_joint(X)))
 
 
+def further_out(model: FittedModel, X: Any) -> NDArray[np.float64]:
+    """Share of the held-out rows that are more novel than each row, (n,); NaN without them."""
+    held = model.calibration
+    if held is None or not held.novelty.size:
+        return np.full(model.stored(X).n_rows, np.nan)
+    score = as_numpy(model.novelty_score(X)) - _margin(held.novelty)
+    share: NDArray[np.float64] = 1 - np.searchsorted(held.novelty, score) / held.novelty.size
+    return share
+
+
 def rejection_score(model: FittedModel, X: Any) -> Floats:
     """Compute how far rows are from all known rows, or their class from being decided.
 

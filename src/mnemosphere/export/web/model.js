@@ -348,6 +348,8 @@ function tempered(p, share, ratio, C) {
 }
 
 /** One set of memories: votes, which decide, and the density; and the knobs that a page can turn. */
+const logit = (p) => Math.log(p) - Math.log1p(-p);
+
 class Model {
   /** stored: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, varsigma, prior (C+1), share (P+1), temperature }; density { w
       (Q·N), or null for those of the votes, p, slope, offset, varsigma }; standing; floor. */
@@ -443,11 +445,11 @@ class Model {
     return { proba, predicted, share, uniform, ...this.readDensity(overlaps) };
   }
 
-  /** Whether the class is the most frequent one, no probability further than 0.1 from its frequency. */
+  /** Whether the class is the most frequent one, no odds more than 1.5 times off a frequency. */
   frequenciesDecide({ proba, predicted }) {
     const total = this.prior.slice(0, -1).reduce((a, b) => a + b, 0);
     const most = Math.max(...this.prior.subarray(0, proba.length));
-    return this.prior[predicted] >= most - 1e-9 && proba.every((v, y) => Math.abs(v - this.prior[y] / total) <= 0.1);
+    return this.prior[predicted] >= most - 1e-9 && proba.every((v, y) => Math.abs(logit(v) - logit(this.prior[y] / total)) <= Math.log(1.5));
   }
 
   /** log c_γ of the density's components: for a class (a column of p), or any class (null). */

@@ -597,7 +597,7 @@ function refresh() {
   buildReport();
   showAnswer();
   const strip = $("strip");
-  if (strip) for (const canvas of strip.querySelectorAll("canvas")) canvas.replaceWith(rowPicture(rows.number.indexOf(Number(canvas.getAttribute("aria-label").slice(4)))));
+  if (strip) for (const canvas of strip.querySelectorAll("canvas")) canvas.replaceWith(rowPicture(rows.number.indexOf(canvas.getAttribute("aria-label").slice(4))));
   if (state.tab === "recall" && recalled.given) compute();
   if (state.tab === "memories") showMemories();
   if (state.tab === "mistakes") showMistakes();
