@@ -230,6 +230,10 @@ OF_CLASSIFIER = {
     "decision_function": lambda e, m, x, _: e.decision_function(x),
     "decision_summary": lambda e, m, x, _: e.decision_summary(x).memories_for_90,
     "discover": lambda e, m, x, _: [len(found.rows) for found in e.discover(x, 2)],
+    "compare": lambda e, m, x, _: e.compare(x).unlike["new"],
+    "interpret.weak_spots": lambda e, m, x, _: [
+        line["right"] for line in interpret.weak_spots(m, x)
+    ],
     "predict_log_proba": lambda e, m, x, _: e.predict_log_proba(x),
     "predict_or_reject": lambda e, m, x, _: e.predict_or_reject(x, 0.1),
     "predict_set": lambda e, m, x, _: [len(s) for s in listed(e.predict_set(x))],

@@ -774,6 +774,30 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         return interpret.discover(self.model_, X, n_classes, random_state=random_state)
 
+    # What has been learned, and what is new.
+
+    def compare(self, X: ArrayLike) -> interpret.Drift:
+        """Compare new rows with those that the fit held out, memory by memory.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            New rows.
+
+        Returns
+        -------
+        Drift
+            Which memories have another share of the rows than before, by an exact test, how many rows are
+            unlike all known ones, and groups of those as proposals for new classes. It prints as a table.
+
+        Examples
+        --------
+        >>> clf = mn.DAMClassifier(random_state=0).fit(X_train, y_train)
+        >>> clf.compare(X_test).drifted
+        False
+        """
+        return interpret.compare(self.model_, X)
+
 
 def _learn(
     settings: Mapping[str, Any], owner: str, X: Any, y: Any, sample_weight: Any, progress: Progress

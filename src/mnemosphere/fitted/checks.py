@@ -68,7 +68,12 @@ def _check_parts(model: FittedModel) -> None:
     if model.label_mass is not None and model.label_mass.shape != votes.prior.shape:
         raise ValueError(f"label_mass is of {model.label_mass.numel()} classes")
     held = model.calibration
-    if held is not None and held.predicted.max(initial=-1) >= n_classes:
+    if held is not None and len(held.record) != votes.n_memories:
+        raise ValueError(f"it has records of {len(held.record)} memories")
+    if (
+        held is not None
+        and max(held.predicted.max(initial=-1), held.record[:, 2].max()) >= n_classes
+    ):
         raise ValueError("its held-out rows have classes that it does not know")
     rows = model.held
     if rows is not None:

@@ -115,6 +115,11 @@ class Calibration:
     right: Annotated[NDArray[np.int64], Array("n", "int64", low=-1)]
     outside: Annotated[Floats, Array("k", wild=True)]  # rejection scores of rows out of scope
     temperature: Annotated[float, Range(_LEAST)] = 1.0  # at which the scores were taken
+    # of each memory, the rows in which it had the largest share, how many of them are right, and the
+    # place of the class that it is confused with most, −1 for none
+    record: Annotated[NDArray[np.int64], Array("P 3", "int64", low=-1)] = field(
+        default_factory=lambda: np.zeros((0, 3), np.int64)
+    )
     fresh: bool = True  # of rows that no part of the model has seen; else cross-fitted
 
     def check(self) -> Self:

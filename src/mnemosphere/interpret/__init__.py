@@ -33,6 +33,7 @@ from mnemosphere.interpret.memory_table import memory_table, strongest_features
 from mnemosphere.interpret.pulls import Pull
 from mnemosphere.interpret.radius import CertifiedRadius, certified_radius
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
+from mnemosphere.interpret.records import Drift, compare, record_of, weak_spots
 from mnemosphere.interpret.rejection import (
     Rejections,
     accuracy_threshold,
@@ -51,6 +52,7 @@ __all__ = [
     "ClassificationReport",
     "Counterfactual",
     "DecisionSummary",
+    "Drift",
     "Explanation",
     "ImageExplanation",
     "ProposedClass",
@@ -66,6 +68,7 @@ __all__ = [
     "certified_radius",
     "certify",
     "classification_report",
+    "compare",
     "counterfactual",
     "coverage_curve",
     "decision_summary",
@@ -85,6 +88,7 @@ __all__ = [
     "predict_set",
     "recall",
     "recall_path",
+    "record_of",
     "rejection_score",
     "rejection_threshold",
     "rejections",
@@ -96,6 +100,7 @@ __all__ = [
     "score_samples",
     "shrink",
     "strongest_features",
+    "weak_spots",
     "with_class_prior",
     "without_memories",
 ]  # fmt: skip

@@ -444,7 +444,10 @@ def rename_class(model: FittedModel, label: object, into: object) -> FittedModel
     now = model.classes.tolist()
     now[int(model.columns_of([label])[0])] = into
     place = np.append(renamed.columns_of(now).cpu(), -1)  # −1: of no class
-    return renamed.replace(calibration=replace(held, predicted=place[held.predicted]))
+    record = held.record.copy()
+    record[:, 2] = place[record[:, 2]]
+    held = replace(held, predicted=place[held.predicted], record=record)
+    return renamed.replace(calibration=held)
 
 
 def hide_class(model: FittedModel, label: object) -> FittedModel:

@@ -14,6 +14,7 @@ from mnemosphere.base.machine import need
 from mnemosphere.fitted.exemplars import TYPICAL, find_exemplars, with_texts
 from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy, check_whole
 from mnemosphere.interpret.certify import certify
+from mnemosphere.interpret.records import records
 from mnemosphere.model import kernel
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.rows.features import Line
@@ -39,7 +40,9 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
         support (rows that the memory answers for), supported (False if that is less than one row),
         beta_split (NaN without rows), nearest memory and nearest_overlap, features (those of the
         largest weight in the overlap; with geometry="circles" and their values, as "price: 950"),
-        typical_rows (texts, names or numbers of rows).
+        typical_rows (texts, names or numbers of rows), held_out (rows in which no other memory had a
+        larger share), right (how many of those got their class) and confused_with (the other class
+        of most that did not).
 
     Examples
     --------
@@ -70,6 +73,8 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     support = added(behind.support)
     names = [*model.classes.tolist(), None]
     called = [memory_name(m) for m in shown.tolist()]
+    record = records(model)
+    count, right, _ = record.T
     nearest, overlap = _nearest(model.votes.w[shown])
     features, typical = _strongest(model, TYPICAL), behind.as_lists()
     by_value = model.geometry.has_curves
@@ -94,6 +99,9 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
                 for m in shown
             ],
             "typical_rows": [typical[m] for m in shown],
+            "held_out": count[shown],
+            "right": right[shown],
+            "confused_with": [names[k] if n > good else None for n, good, k in record[shown]],
         }
     ).set_index(shown)
 

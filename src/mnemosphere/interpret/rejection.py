@@ -147,8 +147,28 @@ def _calibrated(
     return model.replace(calibration=Calibration(
         tails, np.sort(as_numpy(read.reasons[:, 0])), score[order],
         np.sort(-log_p[known, truth[known]]), predicted[order], right[order], np.sort(others),
-        temperature,
+        temperature, _record(scored, own, truth, best),
     ))  # fmt: skip
+
+
+def _record(
+    model: FittedModel,
+    rows: StoredRows | HeldOut,
+    truth: NDArray[np.int64],
+    best: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Of each memory, how many rows it has the largest share in, how many are right, and of what class
+    most others are: see `Calibration`.
+    """
+    owner = as_numpy(model.standing[model.shares(rows).argmax(1)])
+    known, good = truth >= 0, best == truth
+    right = np.bincount(owner[known & good], minlength=model.n_memories)
+    wrong = np.zeros((model.n_memories, len(model.classes)), np.int64)
+    own = as_numpy(model.votes.p[1:, :-1].argmax(1))[owner]
+    other = np.where(truth == own, best, truth)  # than that of the memory
+    np.add.at(wrong, (owner[known & ~good], other[known & ~good]), 1)
+    most = np.where(wrong.any(1), wrong.argmax(1), -1)
+    return np.stack([right + wrong.sum(1), right, most], 1)
 
 
 def _with_temperature(
