@@ -38,7 +38,6 @@ from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
-    at_best_temperature,
     label_frequencies,
     label_shares,
     mean_shares,
@@ -296,7 +295,7 @@ class Evaluation:
 
         n held-out rows cannot distinguish losses below the nth part of that.
         """
-        own = at_best_temperature(losses, weight)
+        own = losses[:, int(np.argmin(weight @ losses))]
         mean, error = _mean_and_error(own, weight)
         mean = max(0.0, mean)  # of one class, rounding may take it below
         n_rows = float(weight.sum() ** 2 / (weight @ weight))
