@@ -191,10 +191,10 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     array([0, 2])
     >>> clf.predict_proba(X[[1, 77, 101]]).round(2)
     array([[1.  , 0.  , 0.  ],
-           [0.  , 0.68, 0.32],
-           [0.  , 0.  , 1.  ]])
+           [0.  , 0.82, 0.17],
+           [0.  , 0.  , 0.99]])
     >>> clf.n_memories_, clf.geometry_, clf.objective_  # chosen by held-out rows
-    (12, 'whitened', 'conditional')
+    (12, 'whitened', 'joint')
     >>> clf.explain(X[:1])[0][0].label  # the memory with the largest share in row 0
     0
     >>> clf.predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])
