@@ -96,7 +96,7 @@ class Tails:
     """How rare reasons for rejection are among known rows."""
 
     # values that a share of the rows reaches; shares fall evenly in their logarithm, from 1
-    knots: Annotated[Floats, Array("3 K")]
+    values: Annotated[Floats, Array("3 K")]
     level: Annotated[float, Range(0)]  # −log of the share at the last of them
     mean: Annotated[Floats, Array("3", low=_LEAST)]  # by how much the rows beyond exceed it
 
