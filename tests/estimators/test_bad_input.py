@@ -36,7 +36,7 @@ ROWS = {
     "a column of NaN": (lambda c: small().fit(np.c_[c.x, np.full(61, NAN)], c.y), r"column 5 of X is NaN in every row: drop it"),
     "a word in a column of numbers": (
         lambda c: (
-            small().fit(pd.DataFrame({"a": c.x[:, 0], "b": c.x[:, 1].astype(str)}), c.y).predict(pd.DataFrame({"a": [1.0], "b": ["red"]}))
+            small().fit(pd.DataFrame({"a": ["u", "v", "w"] * 20 + ["u"], "b": c.x[:, 1]}), c.y).predict(pd.DataFrame({"a": ["u"], "b": ["red"]}))
         ),
         r"column 'b' holds numbers, but row 0 has 'red': correct it or leave it empty",
     ),
@@ -137,7 +137,7 @@ USE = {
     "too few names for the features": (
         lambda c: mn.interpret.name_features(c.model.model_, ["a", "b"]), r"names must have one entry for each of 5 features, got 2"),
     "rejection without held-out rows": (
-        lambda c: mn.interpret.is_novel(c.model.model_, c.x),
+        lambda c: mn.interpret.is_novel(c.model.model_.replace(calibration=None), c.x),
         r"not calibrated since fit or the last edit of its votes: call calibrate\(X, y\) with",
     ),
     "too few rows for the rate of rejection": (

@@ -18,12 +18,12 @@ OTHER = {
         "beta": 3.0,
         "geometry": "center", "solver": mn.FixedPoint(16), "label_smoothing": 0.2,
         "uniform_weight": 2.0, "unlabeled": 7, "class_weight": {0: 1.0, 1: 2.0, 2: 1.0},
-        "precision": "float32", "random_state": 1,
+        "precision": "float32", "random_state": 1, "categories": ("a",), "min_frequency": 0.1,
     },
     "DAMClusterer": {
         "n_clusters": 2, "n_memories": 6, "growth": 2,
         "varsigma": 0.5, "beta": 3.0, "smoothing": 0.2, "geometry": "center", "solver": "sgd",
-        "uniform_weight": 2.0, "precision": "float32", "random_state": 1,
+        "uniform_weight": 2.0, "precision": "float32", "random_state": 1, "categories": ("a",), "min_frequency": 0.1,
     },
 }  # fmt: skip
 SAME = {"callbacks", "device", "encoder", "max_iter", "verbose"}

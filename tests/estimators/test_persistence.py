@@ -109,7 +109,7 @@ def test_header_is_readable_by_anyone(saved):
         meta = json.loads(file.metadata()["mnemosphere"])
         assert file.get_tensor("votes.p").shape == (8, len(meta["classes"]["values"]) + 1)
     assert meta["format"] == "mnemosphere-model"
-    assert meta["version"] == 7
+    assert meta["version"] == 8
     assert meta["estimator"] == "DAMClassifier"
 
 

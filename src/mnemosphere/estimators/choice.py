@@ -533,9 +533,12 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
         _try_unlabeled(last, scope, settings.n_memories, sample)
     best = _best(last)
     table = [*(first.table(best) if last is not first else ()), *last.table(best)]
-    places, said = last.found[best].held_out()
-    sample = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
-    return Choice(best, last.found[best], SearchTable(table), (sample.take(places), said))
+    held = None
+    if last.found[best].folds:
+        places, said = last.found[best].held_out()
+        whole = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
+        held = whole.take(places), said
+    return Choice(best, last.found[best], SearchTable(table), held)
 
 
 def _screen(trials: _Trials, scope: _Scope) -> list[Candidate]:
