@@ -230,7 +230,7 @@ def crossed(fit):
 def test_a_fit_crosses_few_functions(given):
     """GaussianMixture.fit crosses 125 functions in 19 modules."""
     x, y = load_iris(return_X_y=True, as_frame=True)
-    settings = {"objective": "joint", "normalize": "standard", "varsigma": 1.0, "n_memories": 20}
+    settings = {"objective": "joint", "geometry": "standard", "varsigma": 1.0, "n_memories": 20}
     model = mnemosphere.DAMClassifier(random_state=0, **(settings if given else {}))
     functions, modules = crossed(lambda: model.fit(x, y))
     assert functions <= MOST_FUNCTIONS[given]

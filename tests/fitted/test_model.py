@@ -28,7 +28,7 @@ def iris():
 
 @pytest.fixture(scope="module")
 def model(iris):
-    return small(normalize="standard").fit(*iris)
+    return small(geometry="standard").fit(*iris)
 
 
 def test_the_model_is_frozen(model):
@@ -95,7 +95,7 @@ def best_times(calls, x, turns=300):
 
 def test_one_row_takes_at_most_four_times_as_long_as_logistic_regression():
     x, y = load_digits(return_X_y=True)
-    ours = small(n_memories=100, varsigma=0.5, normalize="center").fit(x, y)
+    ours = small(n_memories=100, varsigma=0.5, geometry="center").fit(x, y)
     peer = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y)[-1]
     one, two = best_times([ours.predict_proba, peer.predict_proba], x[:1])
     assert one <= 4 * two, f"{one / two:.1f} times as long"

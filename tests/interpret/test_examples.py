@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:class 'digit 4' has 1% of the ro
 
 @pytest.fixture(scope="module", params=["joint", "conditional"])
 def clf(request):
-    made = mn.DAMClassifier(40, objective=request.param, normalize="center", random_state=0)
+    made = mn.DAMClassifier(40, objective=request.param, geometry="center", random_state=0)
     return made.fit(X[FIT], LABELS[FIT]).calibrate(X[NEW[:300]], LABELS[NEW[:300]])
 
 

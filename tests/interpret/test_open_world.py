@@ -18,7 +18,7 @@ FIT, REST = np.arange(0, 1797, 3), np.setdiff1d(np.arange(1797), np.arange(0, 17
 def fit(labels, per_class=2, rows=FIT, **settings):
     kept = rows[[label is not None for label in labels[rows]]]
     n_classes = len(set(labels[kept].tolist()))
-    settings = {"objective": "conditional", "normalize": "center", "search": None} | settings
+    settings = {"objective": "conditional", "geometry": "center", "search": None} | settings
     model = mn.DAMClassifier(per_class * n_classes, random_state=0, **settings)
     return model.fit(X[kept], np.array(labels[kept].tolist()))
 
@@ -122,7 +122,7 @@ def test_the_curve_counts_the_surest_rows(seven):
 def test_rows_out_of_scope_are_of_no_class_and_help_to_reject(names, objective, tmp_path):
     labels = np.array(names, dtype=object)[Y]
     outside = np.where(Y > 6, mn.OUT_OF_SCOPE, labels)
-    settings = {"objective": objective, "normalize": "center", "random_state": 0, "search": None}
+    settings = {"objective": objective, "geometry": "center", "random_state": 0, "search": None}
     told = mn.DAMClassifier(32, **settings).fit(X[FIT], outside[FIT])
     assert told.classes_.tolist() == names[:7]
     assert told.classes_.dtype == np.array(names[:7]).dtype
@@ -166,7 +166,7 @@ def test_rows_out_of_scope_from_a_stream_and_from_examples():
     some = np.where(Y > 7, mn.OUT_OF_SCOPE, Y.astype(str))
     known = REST[Y[REST] < 8]
     strange = REST[Y[REST] > 7]
-    settings = {"normalize": "center", "random_state": 0, "search": None}
+    settings = {"geometry": "center", "random_state": 0, "search": None}
     stream = mn.DAMClassifier(60, **settings)
     for part in np.array_split(FIT, 3):
         stream.partial_fit(X[part], some[part])

@@ -174,11 +174,11 @@ def fresh(model):
 
 def quick():
     """What is fitted anew: the default objective with little to search."""
-    return mn.DAMClassifier(4, normalize="standard", random_state=0, search=None, max_iter=3)
+    return mn.DAMClassifier(4, geometry="standard", random_state=0, search=None, max_iter=3)
 
 
 def quick_clusters():
-    return mn.DAMClusterer(3, n_memories=3, normalize="standard", random_state=0, max_iter=2)
+    return mn.DAMClusterer(3, n_memories=3, geometry="standard", random_state=0, max_iter=2)
 
 
 def page(model, path, *rows):

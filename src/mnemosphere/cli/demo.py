@@ -27,7 +27,7 @@ def run(request: Request, out: Folder, seed: int) -> None:
     rows, test = rows.part("train"), rows.part("test")
     terminal.note(f"{len(rows)} handwritten digits to learn, {len(test)} held out")
     model = DAMClassifier(
-        _MEMORIES, objective="joint", normalize="center", max_iter=_PASSES, random_state=seed
+        _MEMORIES, objective="joint", geometry="center", max_iter=_PASSES, random_state=seed
     )
     own = {"id": None, "test": _DATA, "seed": seed}
     with out.writing() as draft:

@@ -137,8 +137,8 @@ def _encoder(own: dict[str, Any], model: Any, rows: Rows) -> Any:
         return None
     if own["encoder"] != "patches":
         raise ValueError(f"--encoder must be patches, got {own['encoder']!r}: texts need --text")
-    if model.normalize == "auto":
-        model.normalize = "unit"  # soft counts of patches lie on the sphere
+    if model.geometry == "auto":
+        model.geometry = "unit"  # soft counts of patches lie on the sphere
     return PatchEncoder(rows.image_shape, device=model.device, random_state=own["seed"])
 
 

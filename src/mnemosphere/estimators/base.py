@@ -128,7 +128,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     class_prior_ = Fitted[Floats](lambda m: as_numpy(m.votes.prior))  # (C+1,)
     beta_ = Fitted[float](lambda m: float(m.trained.beta))
     varsigma_ = Fitted[float](lambda m: m.trained.varsigma)
-    normalize_ = Fitted[str](lambda m: m.normalizer.name)
+    geometry_ = Fitted[str](lambda m: m.geometry.name)
     novelty_threshold_ = Fitted[float | None](interpret.rejection.novelty_threshold)
     search_ = Fitted[SearchTable](lambda m: SearchTable(m.record.search))
     lineage_ = Fitted[Lineage | None](lambda m: m.lineage)
@@ -378,7 +378,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray or pandas.DataFrame of shape (n, N)
-            The completed rows, in the units of X; with normalize="unit" up to one factor per row, with
+            The completed rows, in the units of X; with geometry="unit" up to one factor per row, with
             "center" also without the mean of the row. For a frame, a frame of the same columns: known
             values are as given, and whole numbers are whole.
 

@@ -38,7 +38,6 @@ from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     LOG_T,
-    at_best_temperature,
     label_frequencies,
     label_shares,
     mean_shares,
@@ -88,7 +87,7 @@ PADDED = 1 << 18  # rows × memories × features, up to which they need not be o
 
 # Columns of a printed table.
 _COLUMNS = {
-    "normalize": "geometry", "n_clusters": "clusters", "n_memories": "memories",
+    "geometry": "geometry", "n_clusters": "clusters", "n_memories": "memories",
     "memories_per_cluster": "memories each", "objective": "objective", "noise": "noise",
     "longer": "steps", "unlabeled": "unlabeled rows", "log_loss": "held-out log-loss",
     "agreement": "agreement", "error": "±", "chosen": "chosen",
@@ -117,7 +116,7 @@ def _cell(value: Any) -> str:
 class Candidate:
     """One setting of what is decided."""
 
-    normalize: str
+    geometry: str
     n_memories: int
     objective: str  # "joint" or "conditional"
     noise: float = 0.0  # on rows, of the conditional objective
@@ -134,7 +133,7 @@ class Settings:
     growth: int | None
     varsigma: float | None
     beta: float | None  # None: learned
-    normalize: str
+    geometry: str
     solver: FixedPoint | SGD | Adam | None
     search: str | None
     max_iter: int | None
@@ -152,7 +151,7 @@ class Settings:
         solver = given["solver"]
         return cls(
             known("n_memories"), given["objective"], given["growth"], known("varsigma"),
-            known("beta", "learn"), given["normalize"],
+            known("beta", "learn"), given["geometry"],
             SOLVERS.get(solver) if isinstance(solver, str) else solver, given["search"],
             given["max_iter"], trained_with(given)["smoothing"], known("uniform_weight"),
             given["precision"],
@@ -174,11 +173,11 @@ class Settings:
             )
         if (
             sample.is_sparse
-            and self.normalize != "auto"
-            and not Geometry.kinds[self.normalize].keeps_sparse
+            and self.geometry != "auto"
+            and not Geometry.kinds[self.geometry].keeps_sparse
         ):
             raise ValueError(
-                f"normalize={self.normalize!r} would fill sparse rows: pass normalize='unit' or "
+                f"geometry={self.geometry!r} would fill sparse rows: pass geometry='unit' or "
                 "dense rows"
             )
         noise = self.adam.noise
@@ -259,7 +258,7 @@ class Sample:
 
     def geometry(self, kind: str) -> Geometry:
         """How rows are put on the sphere, learned from these."""
-        return Geometry.kinds[kind].fit(self.rows, self.targets, self.weight)
+        return Geometry.learn(kind, self.rows, self.targets, self.weight)
 
     def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""
@@ -296,7 +295,7 @@ class Evaluation:
 
         n held-out rows cannot distinguish losses below the nth part of that.
         """
-        own = at_best_temperature(losses, weight)
+        own = losses[:, int(np.argmin(weight @ losses))]
         mean, error = _mean_and_error(own, weight)
         mean = max(0.0, mean)  # of one class, rounding may take it below
         n_rows = float(weight.sum() ** 2 / (weight @ weight))
@@ -353,7 +352,7 @@ class Split:
 
     def start(self, candidate: Candidate, fitted: Batch) -> Start:
         """The memories to train from, the same for both objectives."""
-        key = candidate.normalize, candidate.n_memories, candidate.unlabeled
+        key = candidate.geometry, candidate.n_memories, candidate.unlabeled
         if key not in self.starts:
             self.starts[key] = start_memories(
                 fitted, min(candidate.n_memories, max(fitted.n_rows, self.fitted.n_classes)),
@@ -436,8 +435,8 @@ class _Scope:
     def of(cls, sample: Sample, settings: Settings) -> Self:
         """Of these rows; without a search one candidate of each objective."""
         n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
-        kinds = [settings.normalize]
-        if settings.normalize == "auto":
+        kinds = [settings.geometry]
+        if settings.geometry == "auto":
             kinds = usable(sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample)
         held = min(max(1, n_labeled // FOLDS), HELD)
         whole = min(n_labeled - held, MOST_ROWS)
@@ -485,10 +484,10 @@ class _Trials:
         """The best geometries of an objective; a further one unless its best is clearly worse."""
         best: dict[str, Candidate] = {}
         for own in self.ranked(objective):
-            best.setdefault(own.normalize, own)
+            best.setdefault(own.geometry, own)
         found, lines = self.found, list(best.values())
         near = [own for own in lines[1:] if not found[own].exceeds(found[lines[0]], CLEAR)]
-        return [own.normalize for own in (*lines[:1], *near)][:TOP]
+        return [own.geometry for own in (*lines[:1], *near)][:TOP]
 
     def best_of_line(self, line: Candidate) -> Candidate:
         """The best of those that differ in their memories alone."""
@@ -557,7 +556,7 @@ def _screen(trials: _Trials, scope: _Scope) -> list[Candidate]:
 
 def _plain(trials: _Trials, scope: _Scope) -> list[str]:
     """Geometries for the joint likelihood, the best ones if that is known."""
-    ranked = dict.fromkeys(own.normalize for own in trials.ranked("conditional"))
+    ranked = dict.fromkeys(own.geometry for own in trials.ranked("conditional"))
     return [kind for kind in ranked if kind in scope.plain][:TOP] or scope.plain
 
 
@@ -565,11 +564,11 @@ def _leaders(trials: _Trials, lines: Sequence[Candidate]) -> list[Candidate]:
     """The best line of each geometry; one of the joint objective if it is not clearly worse."""
     conditional = [own for own in lines if own.objective == "conditional"]
     conditional.sort(key=lambda own: trials.score(trials.best_of_line(own)))
-    found = list({own.normalize: own for own in reversed(conditional)}.values())
+    found = list({own.geometry: own for own in reversed(conditional)}.values())
     best = trials.found[min(trials.found, key=trials.score)]
     near = (own for own in trials.ranked("joint")[:1] if not trials.found[own].exceeds(best))
-    kinds = [own.normalize for own in near] if found else [own.normalize for own in lines]
-    return [own for own in lines if own.objective == "joint" and own.normalize in kinds] + found
+    kinds = [own.geometry for own in near] if found else [own.geometry for own in lines]
+    return [own for own in lines if own.objective == "joint" and own.geometry in kinds] + found
 
 
 def _follow(trials: _Trials, lines: Sequence[Candidate]) -> None:
@@ -657,7 +656,7 @@ def evaluate(
         plain = np.tile(chances[-1][:, None], (1, len(LOG_T)))
         losses.append([plain.copy() for _ in candidates])
         for candidate, loss, into in zip(candidates, losses[-1], folds, strict=True):
-            fitted, held, some = part.place(candidate.normalize)
+            fitted, held, some = part.place(candidate.geometry)
             if not candidate.unlabeled and not bool(part.fitted.labeled.all()):
                 fitted = fitted.take(fitted.targets.sum(1) > 0)
             if len(some) and fitted.n_rows:

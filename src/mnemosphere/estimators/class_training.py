@@ -24,7 +24,6 @@ from mnemosphere.estimators.setup import (
     place,
     precision_of,
 )
-from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
@@ -65,8 +64,6 @@ def prepare(
 
     chosen: what was settled on other rows.
     """
-    if (kind := settings.normalize) != "auto":
-        Geometry.kinds[kind].check_columns(given.n_features)
     # The search takes copies for what they are: rows that come again.
     each = in_order(given, targets, given_weight)
     stored, targets, weight = merge_copies(given, targets, given_weight)
@@ -89,7 +86,7 @@ def prepare(
         sample, given = sample.cross_fitted(given)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
-    return Prepared(*place(candidate.normalize, sample, given, given_weight), chosen)
+    return Prepared(*place(candidate.geometry, sample, given, given_weight), chosen)
 
 
 def train(
@@ -143,7 +140,7 @@ def train(
         apart = held_out.of_others(votes, found)
     elif prepared.choice.held is not None:
         sample, said = prepared.choice.held
-        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(prepared.normalizer)
+        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(prepared.geometry)
         found, said = found.take(~lost), said[~lost]
         apart = held_out.cross_fitted(votes, density, found, said, rows, dataset.n_rows)
     return Trained(votes, density, result, None if result.status == "interrupted" else apart)

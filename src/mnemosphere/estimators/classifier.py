@@ -84,7 +84,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         share a row. The conditional likelihood does not depend on it.
     beta : "learn" or float, default "learn"
         Inverse temperature; a number is held fixed.
-    normalize : {"auto", "center", "unit", "standard", "whitened", "circles", "none"}, default "auto"
+    geometry : {"auto", "center", "unit", "standard", "whitened", "circles", "none"}, default "auto"
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
     solver : {"auto", "fixed-point", "adam", "sgd"} or FixedPoint or SGD or Adam, default "auto"
         "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional
@@ -140,7 +140,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     classes_ : ndarray of shape (C,)
         Labels, sorted.
     memories_ : ndarray of shape (P, N)
-        Unit vectors; with normalize="standard", "whitened" and "circles" in the features' units.
+        Unit vectors; with geometry="standard", "whitened" and "circles" in the features' units.
     class_weights_ : ndarray of shape (P+1, C+1)
         Weight times soft label of each memory in the votes, net of label smoothing. Row 0 is the uniform
         component, the last column the class "none of them".
@@ -154,7 +154,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         The regularizer ς.
     n_memories_ : int
         Number of memories P.
-    normalize_ : str
+    geometry_ : str
         How rows are put on the sphere.
     objective_ : str
         "joint" or "conditional".
@@ -193,7 +193,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     array([[1.  , 0.  , 0.  ],
            [0.  , 0.82, 0.17],
            [0.  , 0.  , 0.99]])
-    >>> clf.n_memories_, clf.normalize_, clf.objective_  # chosen by held-out rows
+    >>> clf.n_memories_, clf.geometry_, clf.objective_  # chosen by held-out rows
     (12, 'whitened', 'joint')
     >>> clf.explain(X[:1])[0][0].label  # the memory with the largest share in row 0
     0
@@ -205,7 +205,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "n_memories": [COUNT, StrOptions({"auto"})],
         "objective": [StrOptions({"auto", "joint", "conditional"})],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
-        "normalize": [StrOptions({"auto"}), Options(str, Geometry.kinds.keys())],
+        "geometry": [StrOptions({"auto"}), Options(str, Geometry.kinds.keys())],
         "solver": [StrOptions({"auto", *SOLVERS}), FixedPoint, SGD, Adam],
         "search": [StrOptions({"auto"}), None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
@@ -222,7 +222,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         growth: int | None = None,
         varsigma: float | str = "auto",
         beta: float | str = "learn",
-        normalize: str = "auto",
+        geometry: str = "auto",
         solver: str | FixedPoint | SGD | Adam = "auto",
         search: str | None = "auto",
         max_iter: int | None = None,
@@ -244,7 +244,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.growth = growth
         self.varsigma = varsigma
         self.beta = beta
-        self.normalize = normalize
+        self.geometry = geometry
         self.solver = solver
         self.search = search
         self.max_iter = max_iter
@@ -288,7 +288,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> fresh = mn.DAMClassifier(3, objective="joint", normalize="standard", random_state=0)
+        >>> fresh = mn.DAMClassifier(3, objective="joint", geometry="standard", random_state=0)
         >>> fresh.fit(X_train, y_train).memories_.shape
         (3, 4)
         """
@@ -310,7 +310,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     ) -> Self:
         """Take one incremental fixed-point step from a batch, on a fresh or a fitted model.
 
-        On a fresh model the first batch settles what is "auto", the normalization and the first
+        On a fresh model the first batch settles what is "auto", the geometry and the first
         memories, so it should look like the rest. The objective is the joint likelihood. A class that
         appears later is added as by `add_class`. How soon the past fades is
         `solver=FixedPoint(half_life=rows)`.

@@ -54,7 +54,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Memories of small patches are learned without labels, by the marginal likelihood of the model.
     The shares P(memory | patch) are summed over the patches of each cell of a coarse grid, those
     between the middles of two cells in part for both, and square roots make the counts a unit
-    vector: a classifier on top is best told `normalize="unit"`. Patches of one value have no
+    vector: a classifier on top is best told `geometry="unit"`. Patches of one value have no
     direction on the sphere and do not count.
 
     Parameters
@@ -74,7 +74,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Patch memories, for each size.
     beta : "learn" or float, default 30.0
         Inverse temperature of the patch memories; a number is held fixed.
-    normalize : {"center", "unit"}, default "center"
+    geometry : {"center", "unit"}, default "center"
         How patches are put on the sphere: with or without subtracting their mean first.
     power : float, default 0.5
         Soft counts are raised to this power, at most 4; 0.5 gives square roots.
@@ -124,7 +124,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> encoder = mn.PatchEncoder(image_shape=(8, 8), patch=4, n_memories=16, random_state=0)
-    >>> encoder.fit_transform(X[:200]).shape  # then DAMClassifier(normalize="unit") learns from it
+    >>> encoder.fit_transform(X[:200]).shape  # then DAMClassifier(geometry="unit") learns from it
     (200, 400)
     """
 
@@ -134,7 +134,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         "stride": [COUNT],
         "grid": [COUNT, tuple, list],
         "n_memories": [COUNT],
-        "normalize": [StrOptions({"center", "unit"})],
+        "geometry": [StrOptions({"center", "unit"})],
         "power": [Interval(Real, 0, 4, closed="right")],
         "n_patches": [COUNT, None],
         "solver": [StrOptions({"fixed-point"}), FixedPoint],
@@ -150,7 +150,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         grid: int | tuple[int, int] = 5,
         n_memories: int = 160,
         beta: float | str = 30.0,
-        normalize: str = "center",
+        geometry: str = "center",
         power: float = 0.5,
         n_patches: int | None = 500_000,
         max_iter: int | None = None,
@@ -167,7 +167,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.grid = grid
         self.n_memories = n_memories
         self.beta = beta
-        self.normalize = normalize
+        self.geometry = geometry
         self.power = power
         self.n_patches = n_patches
         self.max_iter = max_iter

@@ -35,7 +35,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     seed = settings.get("random_state")
     choices = {
         "memories": str(model.n_memories),
-        "normalization": model.normalizer.name,
+        "geometry": model.geometry.name,
         "beta": f"{float(params.beta):.6g}",
         "varsigma": f"{float(params.varsigma):.6g}",
         "temperature": f"{model.votes.temperature:.6g}",

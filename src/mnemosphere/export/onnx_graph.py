@@ -59,7 +59,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     outputs = _answers(
         graph,
         fitted,
-        fitted.normalizer.onnx(
+        fitted.geometry.onnx(
             graph, graph("Cast", rows, to=graph.double), fitted.features.n_numbers
         ),
     )
@@ -267,7 +267,7 @@ def _rejections(
     doubt = g("Log", g("Div", g("Max", others, _TINY), best))
     lead = g("Sub", g("ReduceMean", g("Log", known), axes=[1], keepdims=1), g("Log", best))
     reasons = g("Concat", g("Unsqueeze", novelty, [1]), doubt, lead, axis=1)
-    knots = torch.from_numpy(tails.knots)
+    knots = torch.from_numpy(tails.values)
     width = knots.diff(dim=1).clamp_min(_TINY)
     each = g("Sub", g("Unsqueeze", reasons, [2]), g.stored(knots[:, :-1]))
     filled = g("Min", g("Max", g("Div", each, g.stored(width)), 0.0), 1.0)

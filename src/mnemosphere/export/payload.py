@@ -60,7 +60,7 @@ def payload(
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
     votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
-    normalizer, mixing = model.normalizer, model.normalizer.mixing
+    geometry, mixing = model.geometry, model.geometry.mixing
     tiny = float(torch.finfo(model.votes.p.dtype).tiny)
     known = facts(model, X, None if y is None else y.tolist())
     return {
@@ -70,9 +70,9 @@ def payload(
         "n_features": model.features.n_numbers,
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
-        "normalize": {
-            "kind": normalizer.name,
-            "learned": {name: pack(as_numpy(t)) for name, t in normalizer.tensors().items()},
+        "geometry": {
+            "kind": geometry.name,
+            "learned": {name: pack(as_numpy(t)) for name, t in geometry.tensors().items()},
             "inverse": None if mixing is None else pack(as_numpy(torch.linalg.pinv(mixing))),
             "categories": [[place.start, place.stop] for place in model.features.categories],
         },
@@ -101,9 +101,9 @@ def _image_shape(
     if given is None:
         return None
     if given == "auto":
-        normalizer = model.normalizer
+        geometry = model.geometry
         named = model.features.names is not None or model.features.encoder is not None
-        named |= normalizer.units is not None and not normalizer.has_curves
+        named |= geometry.units is not None and not geometry.has_curves
         side = round(n_features**0.5)
         square = side * side == n_features and n_features >= _LEAST_PIXELS
         positive = table is None or _least(table) >= 0
@@ -195,8 +195,8 @@ def _rows(
 def _strong_features(model: FittedModel) -> list[int]:
     """Features by how much memories differ in them, the strongest first."""
     weight = model.votes.weights[1:].double().cpu()
-    w = sphere.project(model.normalizer.preimage(model.votes.w).cpu())
+    w = sphere.project(model.geometry.preimage(model.votes.w).cpu())
     weight = weight / weight.sum()
     mean = weight @ w
-    spread, _ = model.normalizer.per_feature(weight @ (w - mean).square())
+    spread, _ = model.geometry.per_feature(weight @ (w - mean).square())
     return [int(j) for j in spread.argsort(descending=True, stable=True)]

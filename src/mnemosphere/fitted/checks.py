@@ -22,7 +22,7 @@ _MULTIPLIERS = {
 def check_model(model: FittedModel) -> FittedModel:
     """The model; ValueError where its parts do not fit together, or its answers are no numbers."""
     votes, density, features = model.votes.check(), model.density.check(), model.features
-    given, n_classes = model.normalizer, len(model.classes)
+    given, n_classes = model.geometry, len(model.classes)
     given.check(features.n_numbers)
     wanted = (given.n_coordinates(features.n_numbers), n_classes + 1)
     for mixture in (votes, density):

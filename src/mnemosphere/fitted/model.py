@@ -3,7 +3,7 @@
 `fit` makes a `FittedModel`, model files hold one, and predictions, explanations and exports are
 functions of one and of rows. A row goes through
 
-    X → numbers (checked, encoded) → unit rows (normalizer) → votes: classes, shares of memories
+    X → numbers (checked, encoded) → unit rows (geometry) → votes: classes, shares of memories
                                                              → density: novelty, samples, recall
 
 chunk by chunk. A row without direction (all missing, all zeros, or constant where rows are centered) is
@@ -96,7 +96,7 @@ class Tails:
     """How rare reasons for rejection are among known rows."""
 
     # values that a share of the rows reaches; shares fall evenly in their logarithm, from 1
-    knots: Annotated[Floats, Array("3 K")]
+    values: Annotated[Floats, Array("3 K")]
     level: Annotated[float, Range(0)]  # −log of the share at the last of them
     mean: Annotated[Floats, Array("3", low=_LEAST)]  # by how much the rows beyond exceed it
 
@@ -217,7 +217,7 @@ class FittedModel:
     density : Parameters
         Whether a row is known, and what a row looks like: a mixture on the sphere. A joint model was
         trained as this mixture, and its votes have the same memories.
-    normalizer : Geometry
+    geometry : Geometry
         How raw rows become unit rows.
     features : Features
         Names, kinds and encoding of the columns.
@@ -253,14 +253,14 @@ class FittedModel:
     >>> model
     FittedModel: a classifier, converged after 8 passes
       3 classes: 0, 1, 2
-      6 memories of 4 features, objective='joint', normalize='standard'
+      6 memories of 4 features, objective='joint', geometry='standard'
       temperature 0.888, calibrated by 60 fresh rows
     """
 
     kind: Literal["classifier", "clusterer"]
     votes: Votes
     density: Parameters
-    normalizer: Geometry
+    geometry: Geometry
     features: Features
     classes: NDArray[Any]
     calibration: Calibration | None = None
@@ -286,7 +286,7 @@ class FittedModel:
             f"FittedModel: a {self.kind}, {self.record.status} after {passes} passes\n"
             f"  {len(self.classes)} {groups}: {', '.join(names)}{more}\n"
             f"  {self.n_memories} memories of {self.features.n_columns} features, "
-            f"objective={self.objective!r}, normalize={self.normalizer.name!r}\n"
+            f"objective={self.objective!r}, geometry={self.geometry.name!r}\n"
             f"  temperature {self.votes.temperature:.3g}, "
             + ("not calibrated" if found is None else f"calibrated by {len(found.novelty)} {by}")
         )
@@ -373,7 +373,7 @@ class FittedModel:
         the columns. None if rows have lost their units.
         """
         known = None if self.exemplars is None else self.exemplars.values
-        if self.normalizer.units is None:
+        if self.geometry.units is None:
             return known
         found = self.memories.copy()
         for place in self.features.categories:
@@ -416,7 +416,7 @@ class FittedModel:
 
     def restore(self, points: Tensor) -> Tensor:
         """Points of the sphere (…, M) as rows, in the features' units if possible, (…, N)."""
-        return self.normalizer.restore(points, self.features.categories)
+        return self.geometry.restore(points, self.features.categories)
 
     # Rows in.
 
@@ -437,12 +437,12 @@ class FittedModel:
         if not values.is_floating_point() or not has_gaps(values):
             return stored
         values = values.to(stored.device).double()
-        x, lost = on_sphere(stored, self.normalizer, self.density.w.dtype)
+        x, lost = on_sphere(stored, self.geometry, self.density.w.dtype)
         found = torch.where(lost[:, None], 0.0, x)
         found[~lost] = retrieval.expected_memory(self.density, x[~lost])
         restored = as_numpy(self.restore(found).double())
-        full = torch.from_numpy(self.normalizer.complete(as_numpy(values), restored))
-        neutral = self.normalizer.to(stored.device).average(values)
+        full = torch.from_numpy(self.geometry.complete(as_numpy(values), restored))
+        neutral = self.geometry.to(stored.device).average(values)
         full = torch.where(lost[:, None], neutral, full.to(stored.device))
         return StoredRows(full, stored.device)
 
@@ -455,12 +455,12 @@ class FittedModel:
             x = X.x.to(self.device, dtype)
             norm = x.norm(dim=1, keepdim=True)  # NaN with gaps
             return iter([(torch.where(norm > 0, x / norm, x), norm[:, 0] == 0)])
-        return unit_chunks(self.stored(X), self.normalizer, dtype)
+        return unit_chunks(self.stored(X), self.geometry, dtype)
 
     def on_sphere(self, X: Any, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """(all unit rows, which of them have no direction); ValueError if none has one."""
-        x, lost = on_sphere(self.stored(X), self.normalizer, dtype or self.votes.w.dtype)
-        self.normalizer.check_some_left(lost)
+        x, lost = on_sphere(self.stored(X), self.geometry, dtype or self.votes.w.dtype)
+        self.geometry.check_some_left(lost)
         return x, lost
 
     def labeled(self, X: Any, y: Any = None, sample_weight: Any = None) -> Batch:
@@ -489,7 +489,7 @@ class FittedModel:
         rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))
         if not bool(lost.any()):
             return rows
-        warn_set_aside(self.normalizer, stored, weight)
+        warn_set_aside(self.geometry, stored, weight)
         return rows.take(~lost)
 
     # Answers, as tensors on the device of the model.

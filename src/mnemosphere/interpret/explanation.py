@@ -97,7 +97,7 @@ class Explanation(Shown):
     Attributes
     ----------
     rows : ndarray of shape (n, N)
-        Unit rows; in the features' units with normalize="standard", "whitened" and "circles". Sparse rows stay
+        Unit rows; in the features' units with geometry="standard", "whitened" and "circles". Sparse rows stay
         sparse.
     classes : ndarray of shape (C,)
         Labels.
@@ -521,11 +521,11 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
     completed = model.completed(given)
-    stored = given if model.normalizer.places_gaps else completed
-    seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
+    stored = given if model.geometry.places_gaps else completed
+    seen, lost = on_sphere(given, model.geometry, votes.w.dtype)
     exact = seen
     if stored.values is not given.values or seen.dtype != torch.float64:
-        exact, _ = on_sphere(stored, model.normalizer, torch.float64)
+        exact, _ = on_sphere(stored, model.geometry, torch.float64)
     nearest, share = _shares(model, seen, lost, n_nearest)
     memory, voted = as_numpy(nearest), Spread.of(votes, [(seen, lost)])
     return Explanation(
@@ -552,7 +552,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
 
 def _rows(model: FittedModel, x: Tensor, completed: StoredRows) -> Any:
     """Unit rows in the features' units."""
-    if model.normalizer.has_curves:  # they are as they came
+    if model.geometry.has_curves:  # they are as they came
         return as_numpy(completed.dense().values).astype(np.float64)
     return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
 

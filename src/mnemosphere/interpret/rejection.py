@@ -442,7 +442,7 @@ def rejection_reasons(model: FittedModel, X: Any) -> tuple[Tensor, Tensor]:
 
 def upper_tails(tails: Tails, reasons: Tensor) -> Tensor:
     """−log of the upper tail of each reason among known rows, (n, 3)."""
-    knots, mean = (torch.from_numpy(part).to(reasons) for part in (tails.knots, tails.mean))
+    knots, mean = (torch.from_numpy(part).to(reasons) for part in (tails.values, tails.mean))
     width = knots.diff(dim=1).clamp_min(torch.finfo(knots.dtype).tiny)
     filled = ((reasons[:, :, None] - knots[:, :-1]) / width).clamp(0.0, 1.0)
     beyond = ((reasons - knots[:, -1]) / mean).clamp_min(0.0)

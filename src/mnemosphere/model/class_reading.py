@@ -26,7 +26,7 @@ from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture, Votes
 
 __all__ = [
-    "LOG_T", "MEAN_OF", "at_best_temperature", "best_temperature", "frequency_part", "label_frequencies", "label_shares",
+    "LOG_T", "MEAN_OF", "best_temperature", "frequency_part", "label_frequencies", "label_shares",
     "mean_shares", "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
     "without_floor",
 ]  # fmt: skip
@@ -188,11 +188,3 @@ def posterior_temperature(losses: NDArray[np.float64], weight: NDArray[np.float6
     score = -0.5 * (loss - loss.min() + _FINE**2)
     posterior = np.exp(score - score.max())
     return float(np.exp(posterior @ _FINE / posterior.sum()))
-
-
-def at_best_temperature(
-    losses: NDArray[np.float64], weight: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The losses (B,) at the temperature of the least mean, given those (B, T) at the ones of `LOG_T`."""
-    found: NDArray[np.float64] = losses @ _TO_FINE[np.argmin(_TO_FINE @ (weight @ losses))]
-    return found

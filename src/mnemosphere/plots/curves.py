@@ -127,8 +127,8 @@ def _name(trial: Mapping[str, Any]) -> str:
     if "n_clusters" in trial:
         number, each = trial["n_clusters"], trial["memories_per_cluster"]
         words = f"{number} × {each} memories" if number > 1 else "one cloud of rows"
-        return plain(f"{trial['normalize']}, {words}", 60)
-    words = f"{trial['normalize']}, {trial['n_memories']} memories, {trial['objective']}"
+        return plain(f"{trial['geometry']}, {words}", 60)
+    words = f"{trial['geometry']}, {trial['n_memories']} memories, {trial['objective']}"
     if trial.get("longer", 1) > 1:
         words += f", {trial['longer']} × the steps"
     if trial.get("noise"):
