@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 import mnemosphere as mn
 from mnemosphere.interpret.evaluation import calibration_curve
-from mnemosphere.interpret.rejection import rejection_reasons
+from mnemosphere.interpret.rejection import rejection_reasons, upper_tails
 from research import report
 from research.benchmarks._options import parser
 from research.jobs import finished
@@ -152,11 +152,13 @@ def ours(data: Split, seed: int) -> tuple[mn.DAMClassifier, dict[str, Answers]]:
     held = fitted.calibration
     scored = fitted.replace(votes=fitted.votes.at(held.temperature))
     reasons = [
-        rejection_reasons(scored, x)[0].cpu().numpy() / held.scale
+        upper_tails(held.tails, rejection_reasons(scored, x)[0]).cpu().numpy()
         for x in (data.x_dev, data.x_test)
     ]
     for name, which in SUMS.items():
-        found[f"ours, {name}"] = Answers(predicted, *(part[:, which].sum(1) for part in reasons))
+        found[f"ours, {name}"] = Answers(
+            predicted, *(np.linalg.norm(part[:, which], axis=1) for part in reasons)
+        )  # fmt: skip
     return model, found
 
 
