@@ -54,7 +54,6 @@ class Geometry(ABC):
     keeps_sparse: ClassVar[bool] = False  # sparse rows stay sparse
     keeps_unit_rows: ClassVar[bool] = False  # a unit row is where it lies
     takes_unit_rows: ClassVar[bool] = False  # and no others
-    places_gaps: ClassVar[bool] = False  # a missing value has a place of its own
     has_curves: ClassVar[bool] = False  # memories are functions of each feature, not directions
     least_features: ClassVar[int] = 1
     appended: ClassVar[int] = 0  # coordinates of no feature, the last ones
@@ -123,8 +122,8 @@ class Geometry(ABC):
     def place(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, D), which rows have no direction (B,)); such rows come out as zeros.
 
-        What is not known (NaN) stays NaN, and the rest has the norm that it is likely to have, unless missing
-        values have a place. A row of nothing but NaN has no direction.
+        What is not known (NaN) stays NaN, and the rest has the norm that it is likely to have, unless gaps are
+        filled in. A row of nothing but NaN has no direction.
         """
         if isinstance(x, SparseRows):
             return self._place_sparse(x)
@@ -197,8 +196,8 @@ class Geometry(ABC):
         unit = g("Mul", unit, g("Sqrt", share))
         room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
         some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
-        gaps = g("Pad", gaps, [0, 0, 0, self.appended], 0.0)
-        return Point(unit, lost, gaps, count, room, some)
+        gaps = self._onnx_gaps(g, gaps)
+        return Point(unit, lost, gaps, g.total(gaps), room, some)
 
     @abstractmethod
     def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
@@ -217,6 +216,10 @@ class Geometry(ABC):
     ) -> str | None:
         """`_known_share` (batch, 1); length (batch, 1): of the coordinates."""
         return None
+
+    def _onnx_gaps(self, g: Graph, gaps: str) -> str:
+        """Gaps in features (batch, N) as those in coordinates (batch, M)."""
+        return g("Pad", gaps, [0, 0, 0, self.appended], 0.0)
 
     # Gaps.
 

@@ -459,8 +459,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
     completed = model.completed(given)
-    stored = given if model.normalizer.places_gaps else completed
-    exact, _ = on_sphere(stored, model.normalizer, torch.float64)
+    exact, _ = on_sphere(completed, model.normalizer, torch.float64)
     seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
     nearest, share = _shares(model, seen, lost, n_nearest)
     memory, voted = as_numpy(nearest), spread(model, given)
@@ -479,7 +478,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         names=row_names(X, given.n_rows),
-        source=Source(model, stored.values, given.values),
+        source=Source(model, completed.values, given.values),
         texts=model.features.texts(X),
     )  # fmt: skip
 
