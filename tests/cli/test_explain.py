@@ -23,8 +23,10 @@ def test_rows_are_called_by_the_id_column_of_training_or_by_line(
             assert found["prediction"] == model.predict(x)[k]
             probabilities = model.predict_proba(x)[k]
             assert list(found["probabilities"].values()) == pytest.approx(probabilities.tolist())
-            parts = sum(feature["difference"] for feature in found["features"])
-            assert parts + found["apart_from_features"] == pytest.approx(found["log_odds"])
+    why = model.explain(x, 3)
+    for k, row in enumerate(by_id):
+        assert [own["column"] for own in row["columns"]] == [own.column for own in why.pulls(k)]
+        assert row["columns"][0]["pull"] == pytest.approx(why.pulls(k)[0].pull)
 
 
 def test_typical_rows_are_called_as_the_user_calls_them(run, trained, table, kit):

@@ -9,7 +9,7 @@ import pytest
 import mnemosphere as mn
 
 ENCODER = ("--encoder", "hashed_words:hashed_words")
-FAST = ("--objective", "joint", "--memories", "20", "--varsigma", "0.5", "--normalize", "unit")
+FAST = ("--objective", "joint", "--memories", "20", "--varsigma", "0.5", "--geometry", "unit")
 NEW = [
     "Somebody stole my card",
     "How do I change my PIN?",
@@ -46,7 +46,7 @@ def test_the_run_can_be_made_again(run, folder):
 def test_explain_shows_the_texts_behind_the_decision(run, folder):
     told = run("explain", folder / "run", folder / "new.csv", *ENCODER).stdout
     assert 'line 2 "Somebody stole my card": lost_or_stolen_card' in " ".join(told.split())
-    assert "training rows like these memories" in told
+    assert "known row like it" in told
     found = run("explain", folder / "run", folder / "new.csv", *ENCODER, "--json").json
     known = {" ".join(text.split())[:200] for text in mn.load_data("banking-small").x_train}
     rows = [text for memory in found["rows"][0]["memories"] for text in memory["typical_rows"]]

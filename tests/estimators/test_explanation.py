@@ -48,7 +48,7 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
     assert np.allclose(found.proba, total, rtol=1e-10)
     assert np.array_equal(found.runner_up, model.classes_[np.argsort(total, axis=1)[:, -2]])
     assert np.array_equal(found.memories, model.memories_[found.memory])
-    if model.normalize_ in ("standard", "circles"):
+    if model.geometry_ in ("standard", "circles"):
         assert np.allclose(found.rows, fresh.x)
         assert np.abs(model.memories_).max() < 2 * np.abs(data.x).max()
     else:
@@ -58,9 +58,10 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
 def test_explanation_as_table_and_picture(image_model, images):
     found = image_model.explain(images.x_test[:3], n_nearest=4)
     assert [len(reasons) for reasons in found] == [4, 4, 4]
-    assert f"row 0: {found.predicted[0]}" in str(found)
-    assert "why" not in str(found)  # hundreds of pixels are no features to read
-    assert [(line["row"], line["rank"]) for line in found.as_dicts()][4:6] == [(1, 1), (1, 2)]
+    assert f"row 0: class {found.predicted[0]}" in str(found)
+    assert "pull" not in str(found)  # hundreds of pixels are no features to read
+    table = found.table()
+    assert table[["row", "rank"]].iloc[4:6].to_numpy().tolist() == [["1", 1], ["1", 2]]
     found.plot(1, image_shape=images.image_shape, truth=images.y_test[1]).canvas.draw()
 
 

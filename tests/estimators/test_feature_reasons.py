@@ -1,4 +1,4 @@
-"""What each feature did: parts that add up to overlaps and odds."""
+"""What each column does: the odds if the row were typical of the other class there."""
 
 from __future__ import annotations
 
@@ -6,99 +6,145 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import class_formula
 import mnemosphere as mn
-from estimators.conftest import on_sphere
 from quick_models import small
 
 
-def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
-    model, x, _, _ = read
-    x = x.numpy()
-    circles = model.normalize_ == "circles"
-    average = on_sphere("circles", data.x, data.x).mean(0)
-
-    def by_feature(parts):
-        """On circles, eight coordinates of each feature; else one, and perhaps a constant."""
-        return parts.reshape(*parts.shape[:-1], 5, 8).sum(-1) if circles else parts
-
-    w = model.model_.votes.w.numpy()
-    shares, soft, _ = class_formula.of_model(model, x)
-    beta = model.varsigma_ * model.beta_ / model.temperature_
-    log_proba = model.predict_log_proba(fresh.x)
-    mix = model.class_weights_[:, :-1].sum(0) / model.class_weights_[:, :-1].sum()
-    own = soft[1:, :-1] - (soft[1:, :-1] / mix).min(1, keepdims=True) * mix
-    held = model.transform(data.x)
-    rows = (held.T @ data.x) / held.sum(0)[:, None]  # that memories stand for
-    standard = (rows - data.x.mean(0)) / data.x.std(0)
-    own[own <= 0.003] = 0.0
-    found = model.explain(fresh.x, n_nearest=3)
-    for row in range(0, 47, 5):
-        why, n = found.features(row), 5
-        parts = by_feature(x[row] * w[found.memory[row]])  # (3, N')
-        np.testing.assert_allclose(why.contribution, parts[:, :n], rtol=1e-10, atol=1e-14)
-        total = why.contribution.sum(1) + why.constant
-        np.testing.assert_allclose(total, found.overlap[row], rtol=0, atol=1e-10)
-        a, b = np.argsort(-log_proba[row])[:2]
-        assert (why.predicted, why.runner_up) == (a, b)
-        mean, said, weights = [], [], []
-        for y in (a, b):
-            within = shares[row, 1:] * own[:, y]  # without what repeats the class frequencies
-            mean.append(within / within.sum() @ w)
-            said.append(np.log(within.sum()))
-            weights.append(within / within.sum())
-        nearer = beta / 2 * ((x[row] - mean[1]) ** 2 - (x[row] - mean[0]) ** 2)
-        if circles:  # by how much more than for an average row
-            nearer = by_feature(beta * (mean[0] - mean[1]) * (x[row] - average))
-        np.testing.assert_allclose(why.difference, nearer[:n], rtol=1e-8, atol=1e-12)
-        assert why.difference_constant == pytest.approx(nearer[n:].sum(), abs=1e-12)
-        odds = log_proba[row, a] - log_proba[row, b]
-        assert why.log_odds == pytest.approx(odds, abs=1e-10)
-        summed = why.difference.sum() + why.difference_constant + why.difference_rest
-        assert summed == pytest.approx(said[0] - said[1], abs=1e-9)
-        assert summed + why.difference_frequencies == pytest.approx(odds, abs=1e-10)
-        np.testing.assert_array_equal(why.value, fresh.x[row])
-        if circles:
-            rank = [np.interp(v, np.sort(own), (np.arange(61) + 0.5) / 61)
-                    for v, own in zip(fresh.x[row], data.x.T, strict=True)]  # fmt: skip
-            np.testing.assert_allclose(why.position, rank, rtol=1e-9)
-            continue
-        length = np.linalg.norm((fresh.x[row] - data.x.mean(0)) / data.x.std(0))
-        unit = np.hypot(length, n**0.5) if model.normalize_ == "standard" else n**0.5
-        np.testing.assert_allclose(why.position, unit * x[row, :n], rtol=1e-9)
-        at = standard if model.normalize_ == "standard" else unit * w[:, :n]
-        np.testing.assert_allclose(why.memories, at[found.memory[row]], rtol=1e-9)
-        np.testing.assert_allclose(why.predicted_position, weights[0] @ at, rtol=1e-8, atol=1e-12)
-        np.testing.assert_allclose(why.runner_up_value, weights[1] @ rows, rtol=1e-8)
+def log_odds(model, row, pair):
+    said = model.predict_log_proba(row)[0][pair]
+    return said[0] - said[1]
 
 
-def test_single_precision_and_a_table_with_names(data):
-    frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
-    model = small(normalize="standard", varsigma=0.6, precision="float32").fit(
-        frame, np.array(["ant", "bee", "cat"])[data.y]
+def expected(model, row, pair, typical):
+    """Pulls by the definition, a column at a time; `typical`: rows of two classes."""
+    odds, found = log_odds(model, row, pair), {}
+    for place, name in enumerate(row.columns):
+        to_other, to_own = (row.copy() for _ in range(2))
+        for changed, of in ((to_other, typical[1]), (to_own, typical[0])):
+            changed[name] = of[name].to_numpy()
+        lost = odds - log_odds(model, to_other, pair)
+        gained = log_odds(model, to_own, pair) - odds
+        found[name] = max(lost, gained, 0.0) * (1 if lost >= gained else -1)
+        assert list(row.columns)[place] == name
+    return found
+
+
+@pytest.fixture(scope="module")
+def clients():
+    """Two memories, one per class: what is typical of a class are the medians of its memory."""
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 2, 157)
+    frame = pd.DataFrame(
+        {
+            "calls": rng.poisson(np.where(y, 0.6, 3.0)).astype(float),
+            "plan": np.where(rng.random(157) < 0.7, np.where(y, "basic", "pro"), "plus"),
+            "paid": rng.random(157) < 0.3 + 0.4 * y,
+            "income": rng.lognormal(3 + y, 0.5).round(2),
+        }
     )
+    return frame.mask(rng.random(frame.shape) < 0.15), np.where(y, "left", "stayed")
+
+
+@pytest.mark.filterwarnings("ignore:.* have no direction")
+@pytest.mark.parametrize("geometry", ["unit", "center", "standard", "whitened", "circles"])
+def test_pulls_are_what_would_happen_on_every_geometry_and_with_gaps(clients, geometry):
+    x, y = clients
+    model = small(n_memories=2, geometry=geometry, objective="conditional").fit(x, y)
+    typical = mn.interpret.decode(model.model_, model.model_.typical_values)
+    label = model.memory_table()["label"]
+    found = model.explain(x[:11])
+    for row in range(11):
+        pulls = found.pulls(row)
+        pair = np.argsort(-found.proba[row])
+        own = [typical[(label == model.classes_[c]).to_numpy()][:1] for c in pair]
+        given = x[row : row + 1].astype(object)
+        wanted = expected(model, given, pair, own)
+        assert {each.column for each in pulls} == {*x.columns}
+        for each in pulls:
+            assert each.pull == pytest.approx(wanted[each.column], abs=1e-6)
+        size = [abs(each.pull) for each in pulls]
+        assert size == sorted(size, reverse=True)
+
+
+def test_what_is_typical_of_a_class_is_what_its_memories_that_answer_have(data, fresh):
+    """The weighted median over the memories of the class, by their shares in the vote."""
+    names = ["height", "width", "age", "income", "debt"]
+    x = pd.DataFrame(data.x, columns=names)
+    model = small(n_memories=11, geometry="standard", varsigma=0.5).fit(x, data.y)
+    rows = pd.DataFrame(fresh.x, columns=names)
+    found, values = model.explain(rows), model.model_.typical_values
+    share, soft = model.transform(rows), model.class_weights_[1:, :-1]
+    soft = soft / soft.sum(1, keepdims=True)
+    for row in range(0, 47, 7):
+        for each in found.pulls(row):
+            column = names.index(each.column)
+            for text, own in ((each.predicted, found.predicted), (each.runner_up, found.runner_up)):
+                mine = soft.argmax(1) == own[row]
+                weight, value = share[row] * soft[:, own[row]] * mine, values[:, column]
+                order = np.argsort(value)
+                mass = weight[order].cumsum()
+                near = value[order][np.searchsorted(mass, mass[-1] * np.array([0.4, 0.6]))]
+                assert near[0] - 1e-3 <= float(text) <= near[1] + 1e-3
+
+
+def test_the_printed_explanation(clients):
+    x, y = clients
+    model = small(n_memories=2, geometry="standard").fit(x, y)
+    found = model.explain(x[:5])
+    for row in range(5):
+        lines = found.column_table(row)
+        pulls = {own.column: own for own in found.pulls(row)}
+        largest = max(abs(own.pull) for own in pulls.values())
+        shown = [line for line in lines if line["column"].startswith("  ")]
+        for line in shown:
+            own = pulls[line["column"].strip()]
+            assert float(line["pull"]) == pytest.approx(own.pull, abs=0.0051)
+            assert line["this row"] == own.value
+            assert abs(own.pull) >= 0.1 * largest
+        heads = [line["column"] for line in lines]
+        assert heads[0] == f"for {found.predicted[row]}" or shown[0]["pull"][0] == "-"
+        # The last line: all other columns at once.
+        if lines[-1]["column"].endswith(("together", "the other column")):
+            typical = mn.interpret.decode(model.model_, model.model_.typical_values)
+            label, odds = model.memory_table()["label"], []
+            others = [
+                name for name in x.columns if name not in {s["column"].strip() for s in shown}
+            ]
+            pair = [
+                list(model.classes_).index(c) for c in (found.predicted[row], found.runner_up[row])
+            ]
+            for c in pair:
+                changed = x[row : row + 1].astype(object).copy()
+                changed[others] = typical[(label == model.classes_[c]).to_numpy()][:1][
+                    others
+                ].to_numpy()
+                odds.append(log_odds(model, changed, pair))
+            now = log_odds(model, x[row : row + 1], pair)
+            wanted = (odds[0] - now, now - odds[1])
+            pull = float(lines[-1]["pull"])
+            assert pull == pytest.approx(
+                max(*wanted, 0) * (1 if wanted[1] >= wanted[0] else -1), abs=0.006
+            )
+        assert str(x.index[row]) in found.title(row)
+
+
+def test_wide_rows_have_pulls_of_the_columns_furthest_from_typical():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    x = rng.normal(size=(60, 701))
+    x[:, 7] += 6 * y
+    frame = pd.DataFrame(x, columns=[f"gene {k}" for k in range(701)])
+    model = small(n_memories=2, geometry="standard").fit(frame, y)
     found = model.explain(frame[:3])
-    why = found.features(2)
-    total = why.contribution.sum(1) + why.constant
-    np.testing.assert_allclose(total, found.overlap[2], rtol=0, atol=1e-10)
-    table = {line["feature"]: line for line in why.table(3)}
-    first = why.as_dicts()[0]
-    assert next(iter(table)) == first["feature"] in frame.columns
-    assert table[first["feature"]]["value"] == f"{frame[first['feature']].iloc[2]:.4g}"
-    shown = [float(line["difference"]) for line in list(table.values())[:-1]]
-    assert sum(shown) == pytest.approx(why.log_odds, abs=0.005 * len(shown))
-    assert f"why {found.predicted[2]} rather than {found.runner_up[2]}: odds " in str(found)
+    assert found.pulls(0)[0].column == "gene 7"
+    assert found.column_table(0)[-1]["column"].endswith("others together")
 
 
 def test_a_row_without_direction_has_the_odds_of_the_prior(data):
-    model = small()
-    model.fit(data.x, data.y)
+    model = small().fit(data.x, data.y)
     found = model.explain(np.zeros((1, 5)))
-    why = found.features()
-    assert not why.contribution.any()
-    assert not why.difference.any()
-    odds = model.predict_log_proba(np.zeros((1, 5)))[0]
-    assert why.log_odds == pytest.approx(np.sort(odds)[-1] - np.sort(odds)[-2], abs=1e-12)
+    assert found.proba[0] == pytest.approx(model.class_prior_[:-1] / model.class_prior_[:-1].sum())
+    assert len(found.pulls()) == 5
     assert str(found)
 
 
@@ -107,23 +153,6 @@ def named(data):
     model = small(max_iter=None).fit(data.x, data.y)
     names = [f"a text about row {k} and other things" for k in range(61)]
     return mn.as_estimator(mn.interpret.name_rows(model.model_, names))
-
-
-def test_the_odds_rise_towards_the_memories_of_the_predicted_class(named, fresh):
-    """The slope of F_a − F_b along the sphere is β (m_a − m_b), by finite differences."""
-    model = named
-    row, step = fresh.x[7] / np.linalg.norm(fresh.x[7]), 1e-6
-    why = model.explain(row[None]).features()
-    beta = float(model.model_.votes.slope)
-    slope = beta * (why.predicted_position - why.runner_up_position) / 5**0.5
-    across = np.eye(5) - np.outer(row, row)
-    a, b = why.predicted, why.runner_up
-    for direction in np.eye(5):
-        moved = model.explain(np.array([row + step * direction, row - step * direction]))
-        ends = [moved.features(k) for k in range(2)]
-        assert all((end.predicted, end.runner_up) == (a, b) for end in ends)
-        above, below = (end.log_odds - end.difference_frequencies for end in ends)
-        assert (above - below) / (2 * step) == pytest.approx(slope @ across @ direction, abs=1e-6)
 
 
 def test_rows_by_name(named, data, tmp_path):
@@ -143,13 +172,13 @@ def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):
     """The strongest features of a memory are those of the largest weight in overlaps with it."""
     frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
     frame["plan"] = np.array(["basic", "plus", "pro"])[np.digitize(data.x[:, 0], [-0.5, 0.5])]
-    model = small(normalize="whitened", varsigma=0.6).fit(frame, data.y)
+    model = small(geometry="whitened", varsigma=0.6).fit(frame, data.y)
     names = model.model_.features.names
     assert len(names) == 8  # three numbers for the category
-    why = model.explain(frame.iloc[:2]).features(1)
-    assert why.names == [*frame.columns]
-    assert why.written[5] == frame["plan"][1]
-    weight = model.model_.votes.w.numpy() @ model.model_.normalizer.mixing.numpy()
+    pulls = {own.column: own for own in model.explain(frame.iloc[:2]).pulls(1)}
+    assert set(pulls) == {*frame.columns}
+    assert pulls["plan"].value == frame["plan"][1]
+    weight = model.model_.votes.w.numpy() @ model.model_.geometry.metric.numpy()
     best = np.abs(weight[:, : len(names)]).argmax(1)
     table = model.memory_table()
     assert [line[0] for line in table["features"]] == [names[k] for k in best[table.index]]

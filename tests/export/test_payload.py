@@ -53,7 +53,7 @@ def test_packed_rows_keep_the_shares_of_the_classes(wine_model, wines):
     x, y = wines
     found = payload(wine_model.model_, x, y, max_rows=50)
     labels = np.array(found["classes"])[found["rows"]["y"]]
-    numbers = np.array(found["rows"]["number"])
+    numbers = np.array(found["rows"]["number"]).astype(int)
     np.testing.assert_array_equal(labels, y[numbers])
     assert len(set(numbers.tolist())) == 50
     for name in np.unique(y):

@@ -92,18 +92,13 @@ def test_the_prediction_stacks_the_memories_and_all_others(case):
     assert bold == [case["classes"][case["proba"].argmax()]]
 
 
-def test_bars_of_features_add_up(case):
+def test_bars_of_columns_are_their_pulls(case):
     x, y = load_wine(return_X_y=True, as_frame=True)
-    why = small(normalize="standard").fit(x, y).explain(x[:1], n_nearest=3).features()
-    figure = features.feature_figure(why, Decision(*(case[k] for k in KEYS)))
-    places, overlap, odds, _ = figure.axes
-    widths = [[bar.get_width() for bar in ax.containers[0]] for ax in (overlap, odds)]
-    assert sum(widths[0]) == pytest.approx(why.contribution[0].sum() + why.constant[0])
-    assert sum(widths[1]) == pytest.approx(why.log_odds)
-    assert f"{why.log_odds:+.2f}" in odds.get_title(loc="left")
-    lines = [t.get_text() for t in places.get_yticklabels()]
-    first = why.order()[:12]
-    assert lines[0].startswith(x.columns[first[0]])
-    assert lines[12:] == ["others (1)", "(being average)", "(soft labels)", "(class frequencies)"]
-    np.testing.assert_array_equal(places.lines[1].get_xdata(), why.position[first])
+    pulls = small(geometry="standard").fit(x, y).explain(x[:1], n_nearest=3).pulls()
+    figure = features.feature_figure(pulls, Decision(*(case[k] for k in KEYS)))
+    bars = figure.axes[0]
+    widths = [bar.get_width() for bar in bars.containers[0]]
+    assert widths == sorted((own.pull for own in pulls[:12]), reverse=True)
+    lines = [t.get_text() for t in bars.get_yticklabels()]
+    assert {line.split("  ")[0] for line in lines} == {own.column for own in pulls[:12]}
     figure.draw_without_rendering()

@@ -209,9 +209,9 @@ class Fitted:
         self.rows = rows = build(folder) if build is files else build()
         settings: dict[str, Any] = {}
         if not default and given is not None:
-            normalize, objective = given
+            geometry, objective = given
             n_memories = 2 * len(np.unique(rows.y_test)) + 3
-            settings = {"normalize": normalize, "objective": objective, "n_memories": n_memories}
+            settings = {"geometry": geometry, "objective": objective, "n_memories": n_memories}
         self.model = self.estimator(**settings)
         x = rows.x
         if rows.encoder is not None:
@@ -229,8 +229,8 @@ class Fitted:
 
     def quick(self) -> mn.DAMClassifier:
         """The same with little to train."""
-        normalize = "circles" if "circles" in self.kind else "standard"
-        return self.estimator(n_memories=9, objective="joint", varsigma=0.5, normalize=normalize,
+        geometry = "circles" if "circles" in self.kind else "standard"
+        return self.estimator(n_memories=9, objective="joint", varsigma=0.5, geometry=geometry,
                               max_iter=2)  # fmt: skip
 
     @property

@@ -7,10 +7,13 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from textwrap import fill
 
 _ALL_SHOWN = 50  # features that are shown even if their names say nothing
 _WIDTH, _WIDTH_HTML = 100, 1000  # letters of a line as text, and in a notebook
 _FIRST = 5  # rows in a notebook
+
+_HUNDREDTH, _LEAST_SHARE = 0.01, 0.001  # shares with a digit more, and that are not told closely
 
 Table = list[dict[str, str]]
 
@@ -25,7 +28,7 @@ class Shown(ABC):
     def __str__(self) -> str:
         lines = []
         for part in self.parts(_WIDTH):
-            lines += [part] if isinstance(part, str) else [format_table(part, _WIDTH), ""]
+            lines += [_wrapped(part)] if isinstance(part, str) else [format_table(part, _WIDTH), ""]
         return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
@@ -34,6 +37,10 @@ class Shown(ABC):
             f"<p>{escape(printable(part))}</p>" if isinstance(part, str) else html_table(part)
             for part in self.parts(_WIDTH_HTML, _FIRST)
         )
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -92,6 +99,21 @@ def short_text(text: str | None, most: int = 60) -> str:
     """A text in quotes, on one line."""
     line = " ".join((text or "").split())
     return f'"{line if len(line) <= most else line[: most - 1] + "…"}"'
+
+
+def middle_cut(text: str, most: int) -> str:
+    """A name on one line; a long one is cut in the middle, since names often differ at their ends."""
+    line, tail = " ".join(text.split()), most // 3
+    return line if len(line) <= most else f"{line[: most - 1 - tail]}…{line[-tail:]}"
+
+
+def percent(share: float) -> str:
+    """A share for people: 59%, 99.6%, 0.4%; what is not all or nothing is not called so."""
+    if 0 < share < _LEAST_SHARE:
+        return f"<{_LEAST_SHARE:.1%}"
+    if 1 - _LEAST_SHARE < share < 1:
+        return f">{1 - _LEAST_SHARE:.1%}"
+    return f"{share:.0%}" if _HUNDREDTH <= share <= 1 - _HUNDREDTH else f"{share:.1%}"
 
 
 def html_table(rows: Sequence[Mapping[str, str]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from mnemosphere.interpret import Explanation, explain_images
 from mnemosphere.plots.style import new_figure
 
 _MOST = 12  # rows of one picture
-_FEATURES = ("predicted, runner-up: what is typical of the memories of both classes; "
-             "difference: part of the log-odds")  # fmt: skip
+_PULL = "pull: change of the log-odds if the row were typical of the other class there, all else as it is"
 
 
 def run(
@@ -55,9 +53,8 @@ def run(
             terminal.prose(other.title(k, f"{rows.kind} {rows.names[k]}"))
             terminal.table(other.table(k))
             terminal.say("")
-    terminal.say("share: P(memory | row)", "overlap: cosine with the row")
     if found.shows_features:
-        terminal.prose(_FEATURES)
+        terminal.prose(_PULL)
     if out is not None:
         terminal.say(f"wrote {out}")
 
@@ -78,15 +75,12 @@ def _record(found: Explanation, rows: Rows, k: int, proven: Any, other: Any) -> 
         "probabilities": dict(zip(map(str, found.classes), found.proba[k], strict=True)),
         "uniform_share": found.uniform_share[k],
         "out_of_scope": found.out_of_scope[k],
+        "familiarity": found.familiarity(k),
         "memories": [{"name": reason.name, **vars(reason)} for reason in found[k]],
         "runner_up": found.runner_up[k],
     }
     if found.shows_features:
-        why = found.features(k)
-        apart = why.difference_rest + why.difference_frequencies + why.difference_constant
-        apart += why.difference_missing
-        record |= {"features": why.as_dicts(), "apart_from_features": apart}
-        record["log_odds"] = why.log_odds
+        record["columns"] = [pull._asdict() for pull in found.pulls(k)]
     if proven is not None:
         record |= {"certified_radius": proven.radius[k], "certified_unit": proven.unit}
     if other is not None:
@@ -102,8 +96,11 @@ def show(terminal: Terminal, found: Explanation, rows: Rows, k: int, question: s
     right = "right" if found.predicted[k] == truth else f"wrong: it is {truth}"
     title = found.title(k, f"{question}{rows.kind} {rows.names[k]}")
     terminal.prose(title if truth is None else f"{title}; {right}")
-    for heading, lines in found.tables(k, terminal.width):
-        terminal.table(lines, textwrap.fill(heading, terminal.width))
+    for part in found.tables(k, terminal.width):
+        if isinstance(part, str):
+            terminal.prose(part)
+        else:
+            terminal.table(part)
         terminal.say("")
 
 

@@ -61,7 +61,7 @@ def about_model(model: Any) -> dict[str, Any]:
         "chosen": {
             "memories": model.n_memories_,
             "varsigma": model.varsigma_,
-            "normalize": model.normalize_,
+            "geometry": model.geometry_,
             "objective": model.model_.objective,
             "beta": model.beta_,
         },
@@ -88,7 +88,7 @@ def model_facts(model: Any) -> dict[str, str]:
     if objective != "conditional":  # which does not depend on ς
         facts["regularizer ς"] = f"{model.varsigma_:.3g}{how('varsigma', 'chosen')}"
     return facts | {
-        "normalization": f"{model.normalize_}{how('normalize', 'chosen')}",
+        "geometry": f"{model.geometry_}{how('geometry', 'chosen')}",
         "inverse temperature β": f"{model.beta_:.4g}{how('beta', 'learned')}",
         "passes over the data": f"{model.n_iter_}  ({_ENDED.get(model.status_, model.status_)})",
     }
@@ -103,7 +103,7 @@ def best_trials(model: Any) -> list[dict[str, str]]:
     last.sort(key=lambda trial: (float(trial["log_loss"]), not trial["chosen"]))
     return [
         {
-            "normalization": trial["normalize"],
+            "geometry": trial["geometry"],
             "memories": str(trial["n_memories"]),
             "objective": trial["objective"] + (" + unlabeled" if trial["unlabeled"] else ""),
             "noise": f"{trial['noise']:g}" if trial["objective"] == "conditional" else "",

@@ -21,7 +21,13 @@ from mnemosphere.estimators.choice import Candidate, Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import learn_features
 from mnemosphere.fitted.exemplars import find_exemplars
-from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, trained_with
+from mnemosphere.fitted.model import (
+    FittedModel,
+    as_numpy,
+    check_whole,
+    row_labels,
+    trained_with,
+)
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model.products import operands
 from mnemosphere.rows.encoding import is_frame
@@ -52,13 +58,15 @@ class LabelIssues(Shown):
         What the memory that says most for the suggested class contributes to its probability.
     memories : ndarray of shape (k, N)
         That memory, in the features' units if rows are standardized or on circles.
-    typical_rows : list of k lists of int
-        Rows that it stands for, most typical first.
+    typical_rows : list of k lists of int or str
+        Names of the rows that it stands for, most typical first.
     proba : ndarray of shape (n, C)
         Probabilities of the classes, in sorted order, of each row as it was held out; NaN for rows
         without label and for the only row of a class.
     scores : ndarray of shape (n,)
         The probability of the label of each row: the lower, the sooner it is wrong.
+    names : list of k int or str
+        What the rows are called: the index of a frame, or their numbers.
 
     Examples
     --------
@@ -76,9 +84,10 @@ class LabelIssues(Shown):
     margin: NDArray[np.float64]
     share: NDArray[np.float64]
     memories: NDArray[Any]
-    typical_rows: list[list[int]]
+    typical_rows: list[list[int | str]]
     proba: NDArray[np.float64]
     scores: NDArray[np.float64]
+    names: list[int | str]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -98,7 +107,7 @@ class LabelIssues(Shown):
         ['given', 'margin', 'row']
         """
         names = ("given", "suggested", "self_confidence", "margin", "share", "typical_rows")
-        columns = [plain(self.rows), *(plain(getattr(self, name)) for name in names)]
+        columns = [self.names, *(plain(getattr(self, name)) for name in names)]
         return [
             dict(zip(("row", *names), line, strict=True)) for line in zip(*columns, strict=True)
         ]
@@ -127,7 +136,7 @@ def label_issues(
         features, stored = learn_features(X, settings, owner, labeled=True)
     else:
         features, stored = _leveled(model, X)
-        stored = stored if model.normalizer.keeps_sparse else stored.dense()
+        stored = stored if model.geometry.keeps_sparse else stored.dense()
     if n_folds > stored.n_rows:
         raise ValueError(f"n_folds must be at most the {stored.n_rows} rows of X, got {n_folds}")
     coded = encode(
@@ -160,11 +169,13 @@ def label_issues(
     rows = rows[np.argsort(own[rows], kind="stable")]
     told = [evidence[row] for row in rows.tolist()]
     memories = np.array([memory for _, memory, _ in told])
+    labels = row_labels(X, stored.n_rows)
     return LabelIssues(
         rows, coded.classes[index[rows]], coded.classes[proba[rows].argmax(1)], own[rows],
         own[rows] - proba[rows].max(1), np.array([share for share, _, _ in told]),
-        memories.reshape(len(rows), made.memories.shape[1]), [near for _, _, near in told], proba,
-        own,
+        memories.reshape(len(rows), made.memories.shape[1]),
+        [[labels[k] for k in near] for _, _, near in told], proba,
+        own, [labels[row] for row in rows.tolist()],
     )  # fmt: skip
 
 
@@ -230,8 +241,8 @@ def _fit(
     trained = class_training.train(given, prepared, seed, [])
     votes = trained.votes.at(temperature)
     return FittedModel(
-        "classifier", votes, trained.density, prepared.normalizer, features, coded.classes,
-        exemplars=find_exemplars(votes, prepared.normalizer, own.cross_fitted(own.rows)[1]),
+        "classifier", votes, trained.density, prepared.geometry, features, coded.classes,
+        exemplars=find_exemplars(votes, prepared.geometry, own.cross_fitted(own.rows)[1]),
         **trained_with({**settings, "objective": chosen.candidate.objective}),
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,35 +11,37 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from mnemosphere.base.text import readable
 from mnemosphere.fitted.checks import checked
-from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy
+from mnemosphere.fitted.model import Exemplars, FittedModel, Floats, as_numpy
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
+from mnemosphere.rows.features import Features
 from mnemosphere.rows.stored import StoredRows
 
 _MOST_ROWS = 8000
 TYPICAL = 3
 _LETTERS = 200  # of the name of a row
-_MEANS = 200  # features of rows whose means are kept: tables that people read have fewer
 _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 
 
 def find_exemplars(
     votes: Votes,
-    normalizer: Geometry,
+    geometry: Geometry,
     stored: StoredRows,
     sample_weight: Tensor | None = None,
     n_rows: int = 0,
+    features: Features | None = None,
 ) -> Exemplars:
     """One forward pass over at most 8,000 rows, evenly spaced; labels are not looked at.
 
     Typical rows of a memory are those of its largest share in the votes, to three digits, and among
     them of the largest overlap. A row of which it has less than 0.0005 does not count.
-    n_rows: of the data set that these rows are a sample of.
+    n_rows: of the data set that these rows are a sample of. features: of rows whose values are kept, if people can read them.
     """
     votes = votes.precise
     larger = max(1.0, n_rows / stored.n_rows)
@@ -49,7 +51,7 @@ def find_exemplars(
         kept = kept[torch.linspace(0, len(kept) - 1, _MOST_ROWS, dtype=torch.float64).long()]
     if len(kept) < stored.n_rows:
         stored, weight = stored.take(kept), weight[kept]
-    x, lost = on_sphere(stored, normalizer, votes.w.dtype)
+    x, lost = on_sphere(stored, geometry, votes.w.dtype)
     place = (~lost).nonzero()[:, 0]
     nobody = np.full((votes.n_memories, TYPICAL), -1)
     if place.shape[0] == 0:
@@ -58,20 +60,14 @@ def find_exemplars(
     weight = weight[place.cpu()].to(x.device, torch.float64)
     support = torch.zeros(votes.n_memories, dtype=torch.float64, device=x.device)
     best = x.new_full((TYPICAL, votes.n_memories), -1.0)
-    values = None
-    if stored.is_dense and stored.n_features <= _MEANS:
-        values = stored.values.to(x.device)[place].double()
-        sums = torch.zeros(2, votes.n_memories, values.shape[1], dtype=torch.float64).to(x.device)
+    owner = torch.zeros(len(x), dtype=torch.long)
     number = torch.full_like(best, -1, dtype=torch.long)
     scores = Scores(votes, None, len(x))
     for rows in kernel.chunks(len(x), votes.n_memories, x.device):
         overlap = overlaps(votes, x[rows])
         share = scores.of_overlaps(overlap, rows).softmax(1)[:, 1:]  # (B, P)
         support += weight[rows] @ share.double()
-        if values is not None:
-            part = (share.double() * weight[rows, None]).T  # (P, B)
-            known = ~values[rows].isnan()
-            sums += torch.stack([part @ values[rows].nan_to_num(0.0), part @ known.double()])
+        owner[rows] = share.argmax(1).cpu()
         digits = (share * _DIGITS).round()
         score = torch.where(digits > 0, digits + 0.4 * overlap, -1.0)
         here, order = score.topk(min(TYPICAL, len(score)), dim=0)
@@ -84,11 +80,32 @@ def find_exemplars(
     found[(taken >= 0).numpy()] = stored.call(place.cpu()[taken[taken >= 0]])
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
-    means = None
-    if values is not None:
-        means = as_numpy(sums[0] / sums[1])
-        means[~np.isfinite(means)] = np.nan  # no row, or a sum beyond all numbers
-    return Exemplars(found, (support * scale).cpu().numpy(), means=means)
+    values = None
+    if stored.is_dense and features is not None and readable(features.shown_names):
+        table, each = as_numpy(stored.values)[as_numpy(place)].astype(float), as_numpy(weight)
+        nearest, whose, categories = as_numpy(number.T), as_numpy(owner), features.wide
+        values = np.empty((votes.n_memories, table.shape[1]))
+        for m, some in enumerate(nearest):
+            own = np.flatnonzero(whose == m)
+            own = own if len(own) else some[some >= 0]  # no row has most of its share here
+            values[m] = middle(table[own], each[own], categories)
+    return Exemplars(found, (support * scale).cpu().numpy(), values=values)
+
+
+def middle(values: Floats, weight: Floats, categories: Sequence[slice]) -> Floats:
+    """Weighted lower medians (N,) of rows (n, N), and what is commonest in each category; NaN: none."""
+    if not len(values):
+        return np.full(values.shape[1], np.nan)
+    order = values.argsort(axis=0)  # NaN last
+    mass = np.where(np.isnan(values), 0.0, weight[:, None])
+    mass = np.take_along_axis(mass, order, 0).cumsum(axis=0)
+    at = (mass >= mass[-1] / 2).argmax(axis=0)
+    found: Floats = np.take_along_axis(values, np.take_along_axis(order, at[None], 0), 0)[0]
+    for place in categories:
+        own, back = np.unique(values[:, place], axis=0, return_inverse=True)
+        known = weight * ~np.isnan(values[:, place.start])
+        found[place] = own[np.bincount(back.ravel(), known).argmax()]
+    return found
 
 
 @checked
@@ -135,6 +152,16 @@ def with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
     return behind if texts is None else replace(behind, names=row_texts(texts, behind.typical))
 
 
+def with_index(behind: Exemplars, labels: Sequence[int | str]) -> Exemplars:
+    """Typical rows by the index of the frame that they were found in, if it is not their places."""
+    if labels == list(range(len(labels))) or behind.names is not None:
+        return behind
+    names = [labels[k] if k >= 0 else "" for k in behind.typical.ravel().tolist()]
+    numbers = all(isinstance(name, int) for name in names)
+    kept = np.array(names if numbers else [*map(str, names)], dtype=int if numbers else object)
+    return replace(behind, names=kept.reshape(behind.typical.shape))
+
+
 def row_texts(texts: list[str | None], rows: NDArray[np.int64]) -> NDArray[Any]:
     """The texts of these rows, each on one line and cut; "" for row −1."""
     named = {k: " ".join((texts[k] or "").split()) for k in rows.ravel().tolist() if k >= 0}
@@ -166,8 +193,8 @@ def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
     Examples
     --------
     >>> named = mn.interpret.name_features(model, list("abcd"))
-    >>> mn.interpret.explain(named, X_test[:1]).features().names[:2]
-    ['a', 'b']
+    >>> sorted(pull.column for pull in mn.interpret.explain(named, X_test[:1]).pulls())
+    ['a', 'b', 'c', 'd']
     """
     given = tuple(str(name) for name in as_numpy(names).tolist())
     if len(given) != model.features.n_numbers:

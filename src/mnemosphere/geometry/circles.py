@@ -25,7 +25,7 @@ from torch import Tensor
 
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Curves, Geometry
-from mnemosphere.geometry.graph import Graph
+from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.rows.streams import Chunks
 
@@ -43,6 +43,7 @@ class Circles(Geometry):
     """Ranks of the values of each column, and how many harmonics it has."""
 
     name: ClassVar[str] = "circles"
+    scales_gaps: ClassVar[bool] = True
     has_curves: ClassVar[bool] = True
     unit_name: ClassVar[str] = "ranks"
     measured: ClassVar[str] = "the ranks among training rows, each from 0 to 1, a lower bound"
@@ -136,7 +137,7 @@ class Circles(Geometry):
         found = square.new_zeros(len(self.harmonics)).index_add_(0, self._pairs[0], square)
         return found / found.sum()
 
-    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor | None:
+    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         """That of the columns that are known, exactly."""
         return torch.where(gaps, 0.0, self._squares).sum(1)
 
@@ -235,12 +236,12 @@ class Circles(Geometry):
         found = m.sqrt() * torch.maximum(moved.sqrt() / steepest, reach) * (1 - 1e-9)
         return torch.where(2 * moved > largest * (1 + 1e-9), torch.inf, found)
 
-    def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
+    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """A rank is a sum over the spaces between knots, each filled from 0 to 1."""
         knots = self.knots.cpu() / 2  # halves: the difference of two huge numbers is one too
         width, rise = (t.diff(dim=1) for t in (knots, self.ranks.cpu()))
         safe = torch.where(width > 0, width, 1.0)
-        each = g("Unsqueeze", g("Mul", x, 0.5), [2])
+        each = g("Unsqueeze", g("Mul", rows.x, 0.5), [2])
         filled = g("Div", g("Sub", each, g.stored(knots[:, :-1])), g.stored(safe))
         filled = g("Min", g("Max", filled, 0.0), 1.0)  # (batch, N, K−1)
         rise = torch.where(width > 0, rise, 0.0)
@@ -249,13 +250,11 @@ class Circles(Geometry):
         column = g.constant(self.column.cpu().numpy(), np.int64)
         amplitude, frequency, phase = (g.stored(t) for t in self.waves)
         angle = g("Add", g("Mul", g("Gather", rank, column, axis=1), frequency), phase)
-        unknown = g("Gather", unknown, column, axis=1)
+        unknown = g("Gather", rows.unknown, column, axis=1)
         return g("Where", unknown, 0.0, g("Mul", g("Sin", angle), amplitude))
 
-    def _onnx_share(
-        self, g: Graph, unit: str, unknown: str, count: str, length: str, n_features: int
-    ) -> str | None:
-        gaps = g("Cast", unknown, to=g.double)
+    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
+        gaps = g("Cast", rows.unknown, to=g.double)
         return g("Max", g("Sub", 1.0, g("MatMul", gaps, g.stored(self._squares[:, None]))), 0.0)
 
     def _onnx_gaps(self, g: Graph, gaps: str) -> str:

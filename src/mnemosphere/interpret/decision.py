@@ -2,14 +2,16 @@
 
 The vote of component γ on row x is its share s_γ(x) (`model.votes`): P(y|x) = Σ_γ s_γ(x) g_γy with the
 soft labels g. γ = 0 is the uniform component. Class frequencies π decide about a row if its class is the
-most frequent one and no probability is further than 0.1 from its π_y.
+most frequent one and the odds of no class differ from those of π_y by more than a factor of 1.5. A
+rare class at twice its frequency is ranked, so frequencies do not decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -23,7 +25,7 @@ from mnemosphere.model.scores import Scores
 from mnemosphere.model.votes import Votes
 
 MOST = 0.9  # of the vote
-LITTLE = 0.1  # by which memories may move probabilities where class frequencies decide
+LITTLE = 1.5  # by which memories may change the odds of a class where its frequency decides
 _STRONGEST = 3  # memories that are asked alone
 
 
@@ -34,6 +36,22 @@ class Spread(NamedTuple):
     same: NDArray[np.bool_]  # (n,) whether the three strongest alone give the class
     uniform: NDArray[np.float64]  # (n,) share of the uniform component
     undecided: NDArray[np.bool_]  # (n,) whether class frequencies decide
+
+    @classmethod
+    def of(cls, votes: Votes, placed: Iterable[tuple[Tensor, Tensor]]) -> Self:
+        """Of unit rows, and which of them have no direction, chunk by chunk."""
+        parts = [
+            _spread(votes, x[rows], lost[rows])
+            for x, lost in placed
+            for rows in chunks(x.shape[0], votes.n_memories, x.device)
+        ]
+        return cls(*(as_numpy(torch.cat(part)) for part in zip(*parts, strict=True)))
+
+
+def spread(model: FittedModel, X: Any) -> Spread:
+    """How the vote on each row of X is spread."""
+    votes = model.precise_votes
+    return Spread.of(votes, model.unit_rows(X, votes.w.dtype))
 
 
 @dataclass(frozen=True)
@@ -57,8 +75,8 @@ class DecisionSummary(Shown):
     uniform_decides : float
         Share of rows with more than half of the vote on the uniform component.
     frequencies_decide : float
-        Share of rows whose class is the most frequent one, with probabilities within 0.1 of the class
-        frequencies.
+        Share of rows whose class is the most frequent one, where no odds of a class are more than 1.5
+        times off its frequency.
 
     Examples
     --------
@@ -146,17 +164,6 @@ def summarize(model: FittedModel, parts: Sequence[Spread]) -> DecisionSummary:
     )  # fmt: skip
 
 
-def spread(model: FittedModel, X: Any) -> Spread:
-    """How the vote on each row of X is spread."""
-    votes = model.precise_votes
-    parts = [
-        _spread(votes, x[rows], lost[rows])
-        for x, lost in model.unit_rows(X, votes.w.dtype)
-        for rows in chunks(x.shape[0], votes.n_memories, x.device)
-    ]
-    return Spread(*(as_numpy(torch.cat(part)) for part in zip(*parts, strict=True)))
-
-
 def _spread(votes: Votes, x: Tensor, lost: Tensor) -> tuple[Tensor, ...]:
     share = Scores(votes, None, x.shape[0])(x, slice(None)).double().softmax(1)  # (B, P+1)
     share[lost] = torch.eye(1, share.shape[1], dtype=share.dtype, device=share.device)
@@ -170,5 +177,5 @@ def _spread(votes: Votes, x: Tensor, lost: Tensor) -> tuple[Tensor, ...]:
     proba, prior = torch.where(lost[:, None], prior, proba), prior / prior.sum()
     proba = proba / proba.sum(1, keepdim=True)
     most_frequent = prior[proba.argmax(1)] >= prior.max() - 1e-9
-    undecided = most_frequent & ((proba - prior).abs().amax(1) <= LITTLE)
+    undecided = most_frequent & ((proba.logit() - prior.logit()).abs().amax(1) <= math.log(LITTLE))
     return needed, same, share[:, 0], undecided

@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.files import plain
-from mnemosphere.base.text import Shown, Table, readable, short_text
+from mnemosphere.base.machine import need
+from mnemosphere.base.text import Shown, Table, middle_cut, percent, readable, short_text
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
 from mnemosphere.geometry.place import on_sphere
-from mnemosphere.interpret.decision import spread
-from mnemosphere.interpret.feature_contributions import (
-    FeatureContributions,
-    Source,
-    feature_contributions,
-)
-from mnemosphere.interpret.rejection import is_out_of_scope
+from mnemosphere.interpret.decision import Spread
+from mnemosphere.interpret.pulls import Pull, Pulls, column_pulls, rest_pull
+from mnemosphere.interpret.rejection import further_out, is_out_of_scope
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
@@ -31,10 +28,15 @@ from mnemosphere.rows.stored import StoredRows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-_SHOWN = 5  # classes of a title
+_SHOWN = 5  # classes of a title, columns for and against
 _TOLD = 0.005  # probability of a class in a title
 _HALF = 0.5  # of the vote
-_SHORT = 24  # letters of row names that share a line
+_SHORT, _LONG = 24, 36  # letters of row names that share a line, of a value; of a column
+_LEAST_PULL = 0.1  # of the largest pull that is shown
+_BAR, _WIDE = 10, 80  # letters of a bar, of a line that has room for one
+_CLOSE = 2.0  # odds of a close call
+_PURE = 0.95  # of a soft label: a memory of one class
+_FEW = 0.1  # share of known rows that are further out, below which a row is unusual
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,6 @@ class Reason:
         """The name, followed by the number of memories that it stands for."""
         return self.name if self.n_alike == 1 else f"{self.name} (×{self.n_alike})"
 
-    @property
-    def soft_label(self) -> str:
-        """The memory's label and its weight, as text."""
-        return f"{'none of them' if self.label is None else self.label} ({self.label_weight:.0%})"
-
 
 @dataclass(frozen=True)
 class Explanation(Shown):
@@ -100,7 +97,7 @@ class Explanation(Shown):
     Attributes
     ----------
     rows : ndarray of shape (n, N)
-        Unit rows; in the features' units with normalize="standard", "whitened" and "circles". Sparse rows stay
+        Unit rows; in the features' units with geometry="standard", "whitened" and "circles". Sparse rows stay
         sparse.
     classes : ndarray of shape (C,)
         Labels.
@@ -115,10 +112,13 @@ class Explanation(Shown):
     uniform_share : ndarray of shape (n,)
         Share of the uniform component.
     frequencies_decide : ndarray of bool of shape (n,)
-        Whether the class is the most frequent one, with probabilities within 0.1 of the class frequencies.
+        Whether the class is the most frequent one, and the odds of no class are more than 1.5 times off
+        its frequency.
     out_of_scope : ndarray of bool of shape (n,)
         Whether the row is more like rows labeled `OUT_OF_SCOPE` than like any class, so that
         `predict_or_reject` gives it none.
+    further_out : ndarray of shape (n,)
+        Share of the known rows that calibrate the model which are more novel; NaN without calibration.
     soft_label : ndarray of shape (n, k, C+1)
         Soft labels of the memories; the last column is "none of them".
     n_alike : ndarray of int of shape (n, k)
@@ -129,8 +129,10 @@ class Explanation(Shown):
         Training rows like each memory: numbers, −1 for none, or names.
     names : list of n str
         What the rows are called: the index of a frame, or numbers.
-    source : Source
-        The model and the rows that `features` reads.
+    model : FittedModel
+        The model that decided.
+    given : tensor of shape (n, N)
+        The rows as numbers, NaN where missing.
     texts : list of n str, or None
         The rows, if they are texts.
 
@@ -152,12 +154,14 @@ class Explanation(Shown):
     uniform_share: NDArray[Any]
     frequencies_decide: NDArray[np.bool_]
     out_of_scope: NDArray[np.bool_]
+    further_out: NDArray[np.float64]
     soft_label: NDArray[Any]
     n_alike: NDArray[np.int64]
     patterns: NDArray[Any] = field(repr=False)
     typical_rows: NDArray[Any] | None
     names: list[str] = field(repr=False)
-    source: Source = field(repr=False)
+    model: FittedModel = field(repr=False)
+    given: Any = field(repr=False)
     texts: list[str | None] | None = field(default=None, kw_only=True)
 
     @property
@@ -216,135 +220,202 @@ class Explanation(Shown):
     def __iter__(self) -> Iterator[list[Reason]]:
         return (self[row] for row in range(len(self)))
 
-    def features(self, row: int = 0) -> FeatureContributions:
-        """Compute what each feature contributed to the decision about one row.
+    def pulls(self, row: int = 0) -> list[Pull]:
+        """Compute how much each column pulls the decision about one row to a class, the most first.
+
+        The pull is the change of the log-odds of the predicted class against the runner-up, if the row
+        had the typical value of the other class there and all else stayed.
 
         Parameters
         ----------
         row : int, default 0
-            Number of the row.
+            Place of the row.
 
         Returns
         -------
-        FeatureContributions
-            Parts of the log-odds of the predicted class against the runner-up, which add up exactly.
+        list of Pull
+            Column, its value, what is typical of both classes, and the pull: above 0 it speaks for the
+            predicted class.
 
         Examples
         --------
-        >>> parts = clf.explain(X_test[:1]).features(0)
-        >>> int(parts.predicted), len(parts.names)
-        (0, 4)
+        >>> pull = clf.explain(X_test[:1]).pulls(0)[0]
+        >>> pull.column, pull.pull > 0
+        ('alcohol', True)
         """
-        order = self._order[row].tolist()
-        pair = order[0], order[1 % len(order)]
-        return feature_contributions(self.source, row, self.memory[row], pair, self.proba[row])
+        return self._told(row, self._pulls(row))
+
+    def _told(self, row: int, found: Pulls) -> list[Pull]:
+        given, (own, other), pulls = self._given(row), found.typical[0], found.pull[0].tolist()
+        lines = self.model.features.lines
+        return [
+            Pull(line.name, line.written(given), line.written(own), line.written(other), pulls[j])
+            for j, line in ((j, lines[j]) for j in found.order(0))
+        ]
+
+    def _given(self, row: int) -> NDArray[np.float64]:
+        values: NDArray[np.float64] = self.given[row].to_dense().double().cpu().numpy()
+        return values
+
+    def _pulls(self, row: int) -> Pulls:
+        stored = StoredRows(self.given[row : row + 1], self.model.device)
+        return column_pulls(self.model, stored, self._pair(row)[None])
+
+    def _pair(self, row: int) -> NDArray[np.intp]:
+        """The predicted class and the runner-up."""
+        return self._order[row, [0, 1 % len(self.classes)]]
 
     @property
     def shows_features(self) -> bool:
         """Whether features can be shown to people, and there are two classes to tell apart."""
-        return len(self.classes) > 1 and readable(self.source.model.features.shown_names)
+        return len(self.classes) > 1 and readable(self.model.features.shown_names)
 
-    def as_dicts(self) -> list[dict[str, Any]]:
-        """List the explanation as flat dicts, for a data frame or JSON.
+    def table(self) -> Any:
+        """List all that is known of the memories as a pandas frame: shares, overlaps, soft labels.
 
         Returns
         -------
-        list of n · k dicts
-            One for each row and memory.
+        pandas.DataFrame
+            One line for each row and memory, with the name of the row, its predicted class and
+            probability, the rank of the memory and the attributes of `Reason`.
 
         Examples
         --------
-        >>> first = clf.explain(X_test[:2]).as_dicts()[0]
-        >>> first["row"], first["predicted"], first["rank"]
-        (0, 0, 1)
+        >>> table = clf.explain(X_test[:2]).table()
+        >>> table["predicted"].tolist()[0], table["rank"].tolist()[0]
+        (0, 1)
         """
         predicted, probability = self.predicted, self.probability
-        return [
-            {
-                "row": row,
-                "predicted": plain(predicted[row]),
-                "probability": float(probability[row]),
-                "rank": rank,
-                **vars(reason),
-            }
-            for row, reasons in enumerate(self)
-            for rank, reason in enumerate(reasons, start=1)
-        ]
+        return need("pandas").DataFrame(
+            [
+                {
+                    "row": self.names[row],
+                    "predicted": plain(predicted[row]),
+                    "probability": float(probability[row]),
+                    "rank": rank,
+                    "name": reason.name,
+                    **vars(reason),
+                }
+                for row, reasons in enumerate(self)
+                for rank, reason in enumerate(reasons, start=1)
+            ]
+        )
+
+    def familiarity(self, row: int) -> str:
+        """How familiar a row is, among the known rows that calibrate the model; empty without them."""
+        share = float(self.further_out[row])
+        if self.out_of_scope[row]:
+            return "more like rows known to be out of scope than like any class"
+        if np.isnan(share):
+            return ""
+        if share == 0:
+            return "unlike all known rows"
+        if share >= _FEW:
+            return f"familiar ({10 * share:.0f} of 10 known rows are further out)"
+        return f"unusual ({max(1, round(100 * share))} of 100 known rows are further out)"
 
     def title(self, row: int, name: str | None = None) -> str:
-        """What a row is taken for, and the classes after that."""
+        """What a row is taken for, the classes after that, and how familiar it is."""
         order = self._order[row].tolist()
         shown = [c for c in order[2:_SHOWN] if self.proba[row, c] >= _TOLD]
-        named = (f"{self.classes[c]} ({self.proba[row, c]:.1%})" for c in [*order[:2], *shown])
-        first, *rest = named
-        more = ", …" if len(rest) + 1 < len(order) else ""
-        after = f", then {', '.join(rest)}{more}" if rest else ""
+        named = [f"{self._called(c)} {percent(self.proba[row, c])}" for c in [*order[:2], *shown]]
+        classes = ", ".join(named) + (", …" if len(named) < len(order) else "")
         name = f"row {self.names[row]}" if name is None else name
         if self.texts is not None:
             name += f" {short_text(self.texts[row])}"
-        return f"{name}: {first}{after}"
+        familiar = self.familiarity(row)
+        if self.out_of_scope[row] or self.further_out[row] == 0:
+            return f"{name}: {familiar}: no answer; the nearest guess is {classes}"
+        top, second = self.proba[row, order[:2]] if len(order) > 1 else (1.0, 0.0)
+        remarks = ["a close call"] * bool(top < _CLOSE * second) + [familiar] * bool(familiar)
+        return f"{name}: {classes}" + (f" – {', '.join(remarks)}" if remarks else "")
+
+    def _called(self, column: int) -> str:
+        """A class by its name; one that is a number is "class 3"."""
+        name = [*map(str, self.classes.tolist()), "none of them"][column]
+        kind = "class" if self.model.is_classifier else "cluster"
+        return name if any(map(str.isalpha, name)) else f"{kind} {name}"
 
     def remark(self, row: int) -> str:
-        """What a reader has to know first, if no class or no memory decided, say; else empty."""
-        if self.out_of_scope[row]:
-            return "Like rows known to be out of scope, more than like any class: it is rejected."
+        """What a reader has to know first, if no memory or no column decided; else empty."""
+        resembles_none = self.uniform_share[row] > _HALF
         if self.frequencies_decide[row]:
-            if self.uniform_share[row] > _HALF:
-                return "No memory resembles this row: class frequencies decide."
             return (
-                "The memories that resemble this row hold, taken together, about the same mix of "
-                "classes as all training rows: class frequencies decide."
+                "No memory resembles this row: class frequencies decide."
+                if resembles_none
+                else "The memories that resemble this row hold, taken together, about the same mix "
+                "of classes as all training rows: class frequencies decide."
             )
-        if self.uniform_share[row] > _HALF:
-            share = f"{self.uniform_share[row]:.0%}"
-            return f"No memory resembles this row: the uniform component has {share} of the vote."
-        if self.shows_features:
-            why = self.features(row)
-            if why.difference_rest > why.difference.sum() + why.difference_constant:
-                return (
-                    f"The weights and soft labels of the memories decide between {why.predicted} "
-                    f"and {why.runner_up}, more than the features."
-                )
-        return ""
+        share = percent(self.uniform_share[row])
+        told = f"No memory resembles this row: the uniform component has {share} of the vote."
+        return told if resembles_none else ""
 
-    def tables(self, row: int, width: int) -> list[tuple[str, Table]]:
-        """(heading, lines) of what there is to say about a row, for people; texts are cut."""
-        reasons = self[row]
-        long = any(len(str(name)) > _SHORT for r in reasons for name in r.typical_rows)
-        lines = [
-            {
-                "memory": r.shown_name, "share": f"{r.share:.1%}", "overlap": f"{r.overlap:.3f}",
-                "soft label": r.soft_label,
-                "typical rows": "" if long else ", ".join(map(str, r.typical_rows)),
-            }
-            for r in reasons
-        ]  # fmt: skip
-        uniform = float(self.uniform_share[row])
-        rest = max(0.0, 1 - float(self.share[row].sum()) - uniform)
-        empty = dict.fromkeys(lines[0], "")
-        if int(self.n_alike[row].sum()) < self.source.model.n_memories:
-            lines += [empty | {"memory": "others", "share": f"{rest:.1%}"}]
-        lines += [empty | {"memory": "uniform", "share": f"{uniform:.1%}"}]
-        if not any(line["typical rows"] for line in lines):
-            lines = [{k: v for k, v in line.items() if k != "typical rows"} for line in lines]
-        found = [(self.remark(row), lines)]
-        if long:
-            named = [(r.name, str(name)) for r in reasons for name in r.typical_rows]
-            texts = [{"memory": m, "typical row": " ".join(name.split())} for m, name in named]
-            found.append(("training rows like these memories", _cut(texts, width)))
-        if self.shows_features:
-            features = self.features(row)
-            found.append((features.title, features.table()))
+    def column_table(self, row: int, width: int = 100) -> Table:
+        """The columns that speak for the predicted class and for the runner-up, for people."""
+        found, classes = self._pulls(row), self._pair(row).tolist()
+        order, places, largest = self._told(row, found), found.order(0), np.abs(found.pull).max()
+        if largest == 0:
+            return []
+        pair = [middle_cut(self._called(c), _SHORT) for c in classes]
+        typical = [f"typical of {pair[0]}", f"typical of {pair[1]}{' ' * (pair[0] == pair[1])}"]
+        heads = ["column", "this row", *typical, "pull", *[""] * (width >= _WIDE)]
+        lines: Table = []
+        shown: list[int] = []
+        for name, sign in zip(pair, (1, -1), strict=True):
+            strong = [k for k, own in enumerate(order) if own.pull * sign >= _LEAST_PULL * largest]
+            lines += [dict.fromkeys(heads, "") | {"column": f"for {name}"}] * bool(strong)
+            for k in strong[:_SHOWN]:
+                column, *values, pull = order[k]
+                cells = [f"  {middle_cut(column, min(_LONG, width // 2))}"]
+                cells += [*(middle_cut(v, _SHORT) for v in values), f"{pull:+.2f}"]
+                bar = "█" * round(_BAR * abs(pull) / largest)
+                lines.append(dict(zip(heads, [*cells, bar], strict=False)))
+                shown.append(places[k])
+        rest = [j for j in places if j not in shown]
+        if rest:
+            others = "the other column" if len(rest) == 1 else f"{len(rest)} others together"
+            pull = rest_pull(self.model, self._given(row), found.typical[0], rest, self._pair(row))
+            lines.append(dict.fromkeys(heads, "") | {"column": others, "pull": f"{pull:+.2f}"})
+        return lines
+
+    def memory_line(self, row: int) -> str:
+        """The memories that decided: what they say, their shares, known rows like them."""
+        told: list[str] = []
+        for reason, column in zip(self[row], self.soft_label[row].argmax(1).tolist(), strict=True):
+            if reason.share < _TOLD and told:
+                continue
+            label = ("" if reason.label_weight >= _PURE else "mostly ") + self._called(column)
+            vote = "" if told else " of the vote"
+            rows = "" if self._rows_are_long(row) else ", ".join(map(str, reason.typical_rows))
+            behind = f" (like rows {rows})" if rows else ""
+            told.append(f"{reason.shown_name} says {label}, {percent(reason.share)}{vote}{behind}")
+        return f"memories: {'; '.join(told)}"
+
+    def _rows_are_long(self, row: int) -> bool:
+        """Whether typical rows are texts, or other names that need lines of their own."""
+        return any(len(str(name)) > _SHORT for r in self[row] for name in r.typical_rows)
+
+    def tables(self, row: int, width: int) -> list[str | Table]:
+        """What there is to say about a row after its title, for people; texts are cut."""
+        remark = self.remark(row)
+        found: list[str | Table] = [remark] * bool(remark)
+        columns = self.column_table(row, width) if self.shows_features else []
+        found += [columns] * bool(columns)
+        found.append(self.memory_line(row))
+        if self._rows_are_long(row):
+            named = [
+                (r.name, str(n)) for r in self[row] if r.share >= _TOLD for n in r.typical_rows
+            ]
+            texts = [{"memory": m, "known row like it": " ".join(n.split())} for m, n in named]
+            found.append(_cut(texts, width))
         return found
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
-        """For each row what it is taken for, and the tables."""
+        """For each row what it is taken for, and why."""
         found: list[str | Table] = []
         for row in range(len(self))[:most]:
-            found.append(self.title(row))
-            for heading, lines in self.tables(row, width):
-                found += [heading, lines] if heading else [lines]
-        return found
+            found += [self.title(row), *self.tables(row, width), ""]
+        return found[:-1]
 
     def __repr__(self) -> str:
         return f"Explanation of {len(self)} rows by {self.memory.shape[1]} memories each"
@@ -359,7 +430,7 @@ class Explanation(Shown):
     ) -> Figure | SubFigure:
         """Draw one row, the memories that decided with their shares, and the predicted class.
 
-        Images are drawn as images. For named features the figure shows what each of them contributed.
+        Images are drawn as images. For named features the figure shows what each of them pulls to.
         Else it shows the training rows like these memories if they have names, or the rows as lines.
 
         Parameters
@@ -393,7 +464,7 @@ class Explanation(Shown):
             [reason.shown_name for reason in self[row]], truth,
         )  # fmt: skip
         if image_shape is None and self.shows_features:
-            return feature_figure(self.features(row), decision, figure=figure)
+            return feature_figure(self.pulls(row), decision, figure=figure)
         named = self.typical_rows is not None and self.typical_rows.dtype == object
         if image_shape is None and named:
             texts = [
@@ -417,7 +488,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     """Explain each prediction by the memories with the largest share P(memory | x).
 
     For a row with missing values, probabilities and shares are averages over them, as in
-    `predict_proba`. Its features are shown as `encode` fills them in.
+    `predict_proba`.
 
     Parameters
     ----------
@@ -436,33 +507,26 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     Examples
     --------
     >>> print(mn.interpret.explain(model, X_test[:1], n_nearest=2))
-    row 54: 0 (99.7%), then 1 (0.2%), …
-    memory   share  overlap  soft label  typical rows
-    ─────────────────────────────────────────────────
-    #3       99.7%    0.965  0 (100%)      54, 40, 30
-    #2        0.3%    0.854  0 (75%)         98, 1, 7
-    others    0.0%
-    uniform   0.0%
+    row 54: class 0 99.7%, class 1 0.2%, … – familiar (7 of 10 known rows are further out)
+    column             this row  typical of class 0  typical of class 1   pull
+    ────────────────────────────────────────────────────────────────────────────────────
+    for class 0
+      alcohol             13.74               13.88               12.29  +8.52  ██████████
+      color_intensity      5.85                5.75                2.85  +4.94  ██████
+      flavanoids            2.9                3.17                2.17  +2.56  ███
+    the other column                                                     +0.80
     <BLANKLINE>
-    why 0 rather than 1: odds 457 to 1, log-odds +6.13
-    feature              value  predicted  runner-up  overlap #3  difference
-    ────────────────────────────────────────────────────────────────────────
-    color_intensity       5.85       6.05      4.112      +0.025       +2.64
-    alcohol              13.74      13.88      13.28      +0.164       +1.07
-    flavanoids             2.9      3.147       2.41      +0.173       +0.85
-    hue                   0.92      1.069      1.088      -0.012       +0.61
-    (being average)                                       +0.615       +0.13
-    (soft labels)                                                      +2.03
-    (class frequencies)                                                -1.22
-    sum                                                   +0.965       +6.13
+    memories: #3 says class 0, 99.7% of the vote (like rows 54, 40, 30)
     """
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
     completed = model.completed(given)
-    exact, _ = on_sphere(completed, model.normalizer, torch.float64)
-    seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
+    seen, lost = on_sphere(given, model.geometry, votes.w.dtype)
+    exact = seen
+    if completed.values is not given.values or seen.dtype != torch.float64:
+        exact, _ = on_sphere(completed, model.geometry, torch.float64)
     nearest, share = _shares(model, seen, lost, n_nearest)
-    memory, voted = as_numpy(nearest), spread(model, given)
+    memory, voted = as_numpy(nearest), Spread.of(votes, [(seen, lost)])
     return Explanation(
         rows=_rows(model, exact, completed),
         classes=model.classes,
@@ -473,19 +537,21 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         uniform_share=voted.uniform,
         frequencies_decide=voted.undecided,
         out_of_scope=is_out_of_scope(model, given),
+        further_out=further_out(model, given),
         soft_label=as_numpy(_soft_labels(model, seen, lost, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         names=row_names(X, given.n_rows),
-        source=Source(model, completed.values, given.values),
+        model=model,
+        given=given.values,
         texts=model.features.texts(X),
     )  # fmt: skip
 
 
 def _rows(model: FittedModel, x: Tensor, completed: StoredRows) -> Any:
     """Unit rows in the features' units."""
-    if model.normalizer.has_curves:  # they are as they came
+    if model.geometry.has_curves:  # they are as they came
         return as_numpy(completed.dense().values).astype(np.float64)
     return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
 

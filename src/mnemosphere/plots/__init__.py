@@ -5,7 +5,7 @@ from mnemosphere.base.machine import need
 need("matplotlib")  # says how to install it
 
 from mnemosphere.base.schema import check_arguments  # noqa: E402
-from mnemosphere.plots.curves import novelty_histogram, search  # noqa: E402
+from mnemosphere.plots.curves import drift, novelty_histogram, search  # noqa: E402
 from mnemosphere.plots.functions import memory_curves  # noqa: E402
 from mnemosphere.plots.gallery import memories  # noqa: E402
 from mnemosphere.plots.output import save  # noqa: E402
@@ -15,6 +15,7 @@ from mnemosphere.plots.style import figure_style  # noqa: E402
 
 __all__ = [
     "confusion_matrix",
+    "drift",
     "figure_style",
     "memories",
     "memory_curves",

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from mnemosphere.plots.checks import Array
-from mnemosphere.plots.decision import REST, Decision, draw_classes
+from mnemosphere.plots.decision import Decision, draw_classes
 from mnemosphere.plots.style import (
     GREEN,
     GREY,
@@ -21,83 +21,48 @@ from mnemosphere.plots.style import (
     plain,
 )
 
-_SHOWN = 12  # features
+_SHOWN, _SHORT = 12, 16  # columns, letters of a value
 _LEAST = 0.01  # share of a memory that is named
 _TEXTS, _LONGEST = 3, 300  # training rows of a memory, letters of one
 _LINE = 0.17  # inches
-_FAR = 1e9  # standard units: farther points lie at the edge
 
 
 @figure_style()
 def feature_figure(
-    found: Any, decision: Decision, *, figure: Figure | SubFigure | None = None
+    pulls: Sequence[Any], decision: Decision, *, figure: Figure | SubFigure | None = None
 ) -> Figure | SubFigure:
-    """Where the row and the memories lie in each feature, what each adds to overlap and odds.
+    """The columns that pull most, with their values and what is typical of both classes; the classes.
 
-    Positions are in standard units or ranks, with the value as given beside the name. The bars of overlap
-    and log-odds add up to what their titles say. found: what `Explanation.features` returns.
+    pulls: what `Explanation.pulls` returns.
     """
-    parts = found.summands(_SHOWN)
-    shown = [i for *_, i in parts if i >= 0]
-    names = [name if i < 0 else f"{plain(name, 36)}  {found.written[i]}" for name, *_, i in parts]
-    overlap, odds = [part or 0.0 for _, part, *_ in parts], [part for *_, part, _ in parts]
+    shown = sorted(pulls[:_SHOWN], key=lambda own: -own.pull)
+    order = np.argsort(-decision.proba, kind="stable").tolist()
+    predicted, runner = (plain(decision.classes[c], _SHORT) for c in (order[0], order[1]))
     if figure is None:
-        figure = new_figure(9.0, float(np.clip(1.8 + 0.27 * len(names), 3.4, 6.4)))
-    axes: Any = figure.subplots(1, 4, width_ratios=[1.5, 1.0, 1.0, 1.1])
-    predicted, runner = plain(found.predicted), plain(found.runner_up)
-    _positions(axes[0], found, shown, len(names), f"memories of {predicted}", f"of {runner}")
-    known = {str(found.predicted): GREEN, str(found.runner_up): VERMILLION}
-    by_class = {k: known[str(c)] for k, c in enumerate(decision.classes) if str(c) in known}
-    first = by_class.get(decision.memory_class[0], GREY)
-    colors = [first] * len(shown) + [REST] * (len(names) - len(shown))
-    title = f"overlap\nwith {found.memory[0]}: {sum(overlap):.2f}"
-    _bars(axes[1], overlap, colors, title, "part of\nthe overlap")
-    colors = [GREEN if v > 0 else VERMILLION for v in odds]
-    title = f"log-odds: {found.log_odds:+.2f}"
-    _bars(axes[2], odds, colors, title, f"← {runner}\n{predicted} →")
-    axes[0].set_yticks(range(len(names)), names)
-    axes[0].tick_params(axis="y", length=0)
-    draw_classes(axes[3], decision, by_class)
+        figure = new_figure(9.0, float(np.clip(1.6 + 0.3 * len(shown), 3.0, 6.4)))
+    axes: Any = figure.subplots(1, 2, width_ratios=[2.4, 1.0])
+    ax, values = axes[0], [own.pull for own in shown]
+    ax.barh(range(len(shown)), values, 0.7, color=[GREEN if v > 0 else VERMILLION for v in values])
+    ax.axvline(0.0, color=GREY, linewidth=0.5)
+    names = [f"{plain(own.column, 30)}  {plain(own.value, _SHORT)}" for own in shown]
+    ax.set_yticks(range(len(shown)), names)
+    typical = [f"{plain(own.predicted, _SHORT)} | {plain(own.runner_up, _SHORT)}" for own in shown]
+    right = ax.secondary_yaxis("right")
+    right.set_yticks(range(len(shown)), typical)
+    ax.set_title(f"typical of\n{predicted} | {runner}", fontsize=9, loc="right", ha="left")
+    for side in (ax, right):
+        side.tick_params(axis="y", length=0)
+        side.spines[["left", "right"]].set_visible(False)
+    ax.set_ylim(len(shown) - 0.4, -0.6)
+    ax.locator_params(axis="x", nbins=5)
+    ax.set_xlabel(f"← for {runner}     pull     for {predicted} →")
+    by_class = {order[0]: GREEN, order[1]: VERMILLION}
+    draw_classes(axes[1], decision, by_class)
     own = zip(decision.names, decision.shares, strict=True)
     listed = [f"{name} {share:.0%}" for name, share in own if share >= _LEAST]
-    axes[3].text(0.98, 0.02, "\n".join(["memories", *listed]) if listed else "", fontsize=9,
-                 ha="right", transform=axes[3].transAxes)  # fmt: skip
+    axes[1].text(0.98, 0.02, "\n".join(["memories", *listed]) if listed else "", fontsize=9,
+                 ha="right", transform=axes[1].transAxes)  # fmt: skip
     return figure
-
-
-def _positions(
-    ax: Axes, found: Any, shown: list[int], n_lines: int, predicted: str, runner: str
-) -> None:
-    y = np.arange(len(shown))
-    row, near, far = (
-        np.asarray(values)[shown].clip(-_FAR, _FAR)
-        for values in (found.position, found.predicted_position, found.runner_up_position)
-    )
-    low, high = np.minimum(np.minimum(row, near), far), np.maximum(np.maximum(row, near), far)
-    ax.hlines(y, low, high, color="#DDDDDD", linewidth=1.0, zorder=0)
-    ax.axvline(0.0, color=GREY, linewidth=0.5, zorder=0)
-    ax.plot(row, y, "D", color="black", markersize=3.5, zorder=3, label="the row")
-    ax.plot(near, y, "o", color=GREEN, label=predicted)
-    ax.plot(far, y, "o", color=VERMILLION, zorder=1, label=runner)
-    _lines(ax, n_lines)
-    ax.set_xlabel(found.unit)
-    ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=1, fontsize=9,
-              handletextpad=0.2, columnspacing=0.8, borderpad=0.1)  # fmt: skip
-
-
-def _bars(ax: Axes, values: Sequence[float], colors: Sequence[Any], title: str, label: str) -> None:
-    ax.barh(range(len(values)), values, height=0.7, color=colors)
-    ax.axvline(0.0, color=GREY, linewidth=0.5)
-    _lines(ax, len(values))
-    ax.set_yticks([])
-    ax.spines["left"].set_visible(False)
-    ax.locator_params(axis="x", nbins=5)
-    ax.set_title(title, fontsize=10)
-    ax.set_xlabel(label)
-
-
-def _lines(ax: Axes, n: int) -> None:
-    ax.set_ylim(n - 0.4, -0.6)
 
 
 @figure_style()

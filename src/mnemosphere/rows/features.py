@@ -134,6 +134,12 @@ class Features:
         """Where the numbers of categories stand, of which one is 1."""
         return [own.indicators for own in self.lines if len(own.categories) > 2]
 
+    @property
+    def wide(self) -> list[slice]:
+        """Where categories of several numbers stand."""
+        lines = [] if self.encoding is None else self.lines
+        return [own.place for own in lines if own.place.stop - own.place.start > 1]
+
     @classmethod
     def learn(
         cls, X: Any, owner: str, *, encoded: bool = True, encoder: Any = None, **how: Any

@@ -96,7 +96,7 @@ class Circles {
     return out;
   }
 
-  /** `Normalizer.toSphere`: each column has its share of the squared length, known or not. */
+  /** `Geometry.toSphere`: each column has its share of the squared length, known or not. */
   place(row, known, count) {
     const x = this.coordinates(row);
     let whole = 0;
@@ -153,7 +153,7 @@ class Circles {
 }
 
 /** Puts rows on the sphere and back, as the package geometry does. */
-class Normalizer {
+class Geometry {
   /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D) }, or null; energy: each feature's
       share of a squared norm, or null; circles: of columns, or null. */
   constructor(kind, mean, scale, metric, energy, circles = null) {
@@ -285,11 +285,11 @@ class Normalizer {
 }
 
 /** What puts rows on the sphere; learned: tensors by name, inverse: of the metric. */
-async function unpackNormalizer({ kind, learned, inverse, categories }) {
+async function unpackGeometry({ kind, learned, inverse, categories }) {
   const own = {};
   for (const [name, stored] of Object.entries(learned)) own[name] = await unpack(stored);
   const metric = own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse) } : null;
-  return new Normalizer(kind, own.mean ?? null, own.scale ?? null, metric, own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
+  return new Geometry(kind, own.mean ?? null, own.scale ?? null, metric, own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
 }
 
 /** A matrix (rows·columns) times a vector. */
@@ -365,6 +365,8 @@ function tempered(p, share, ratio, C) {
 }
 
 /** One set of memories: votes, which decide, and the density; and the knobs that a page can turn. */
+const logit = (p) => Math.log(p) - Math.log1p(-p);
+
 class Model {
   /** stored: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, varsigma, prior (C+1), share (P+1), temperature }; density { w
       (Q·N), or null for those of the votes, p, slope, offset, varsigma }; standing; floor. */
@@ -460,11 +462,11 @@ class Model {
     return { proba, predicted, share, uniform, ...this.readDensity(overlaps) };
   }
 
-  /** Whether the class is the most frequent one, no probability further than 0.1 from its frequency. */
+  /** Whether the class is the most frequent one, no odds more than 1.5 times off a frequency. */
   frequenciesDecide({ proba, predicted }) {
     const total = this.prior.slice(0, -1).reduce((a, b) => a + b, 0);
     const most = Math.max(...this.prior.subarray(0, proba.length));
-    return this.prior[predicted] >= most - 1e-9 && proba.every((v, y) => Math.abs(v - this.prior[y] / total) <= 0.1);
+    return this.prior[predicted] >= most - 1e-9 && proba.every((v, y) => Math.abs(logit(v) - logit(this.prior[y] / total)) <= Math.log(1.5));
   }
 
   /** log c_γ of the density's components: for a class (a column of p), or any class (null). */

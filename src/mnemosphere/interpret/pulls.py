@@ -1,0 +1,151 @@
+"""What each column does in a decision: how the odds would change with it, everything else as it is.
+
+Let a be the predicted class, b the runner-up, f(x) = log P(a|x)/P(b|x), and x[j→v] the row with another
+value v in column j. With the typical values v_a and v_b of the two classes
+
+    for_j     = f(x) − f(x[j→v_b])      what the row would lose if it were typical of b there
+    against_j = f(x[j→v_a]) − f(x)      what it would gain if it were typical of a there
+
+The pull of a column is for_j, or −against_j if that is larger; a column with neither has none. The
+model answers for every changed row, so a pull is exact whatever the geometry and whichever values are
+missing. A category is changed as a whole. Pulls do not add up: what all other columns do together is
+the same with all of them changed at once.
+
+The typical value of a class is the weighted median, or commonest level, of what its memories stand for,
+by their shares in the vote on this row: a value of real rows. A memory is that of its likeliest class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mnemosphere.fitted.exemplars import middle
+from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
+from mnemosphere.model.class_reading import frequency_part
+from mnemosphere.model.scores import Scores
+from mnemosphere.rows.stored import StoredRows
+
+_NUMBERS = 1 << 21  # of changed rows that are held at a time
+_MOST = 500  # columns that are changed alone, those furthest from typical; the others together
+
+
+class Pull(NamedTuple):
+    """What one column of a row pulls to.
+
+    Attributes
+    ----------
+    column : str
+        Its name.
+    value : str
+        What the row has there; "missing" for a missing value.
+    predicted : str
+        What is typical of the predicted class.
+    runner_up : str
+        What is typical of the runner-up.
+    pull : float
+        How much the log-odds would change; above 0, the column speaks for the predicted class.
+
+    Examples
+    --------
+    >>> clf.explain(X_test[:1]).pulls()[0].value
+    '13.74'
+    """
+
+    column: str
+    value: str
+    predicted: str
+    runner_up: str
+    pull: float
+
+
+class Pulls(NamedTuple):
+    """What columns do in the decisions about rows, for every column as a user has it."""
+
+    pull: Floats  # (n, L)
+    typical: Floats  # (n, 2, N) numbers typical of the predicted class and of the runner-up
+
+    def order(self, row: int) -> list[int]:
+        """The columns, the strongest pull first."""
+        return [int(j) for j in np.argsort(-np.abs(self.pull[row]), kind="stable")]
+
+
+def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -> Pulls:
+    """Pulls of the columns between two classes (n, 2) of each row, the predicted one first."""
+    typical = typical_of_classes(model, X, classes)
+    rows = as_numpy(X.dense().values).astype(np.float64)
+    places = [line.place for line in model.features.lines]
+    scale = 1.0 if model.geometry.units is None else as_numpy(model.geometry.units)
+    pull = np.zeros((len(rows), len(places)))
+    first = [own.start for own in places]
+    for k, row in enumerate(rows):
+        away = np.abs((row - typical[k]) / scale)  # NaN: missing here or there
+        away = np.where(np.isnan(row) & np.isnan(typical[k]), 0.0, away).max(0)
+        far = np.maximum.reduceat(np.nan_to_num(away, nan=np.inf), first)
+        tried = [int(j) for j in np.argsort(-far, kind="stable")[:_MOST] if far[j] > 0]
+        pull[k, tried] = _pull(model, row, typical[k], [[places[j]] for j in tried], classes[k])
+    return Pulls(pull, typical)
+
+
+def _pull(
+    model: FittedModel, row: Floats, typical: Floats, changes: list[list[slice]],
+    pair: NDArray[np.intp],
+) -> Floats:  # fmt: skip
+    """Of each change, a list of places that are made typical (2, N) together, the pull."""
+    step = max(1, _NUMBERS // (2 * len(row)))
+    parts = [np.zeros(0)]
+    for start in range(0, len(changes), step):
+        own = changes[start : start + step]
+        changed = np.tile(row, (2 * len(own) + 1, 1))
+        for j, together in enumerate(own):
+            for place in together:
+                changed[j, place], changed[len(own) + j, place] = typical[:, place]
+        odds = log_odds(model, changed, pair)
+        against, for_ = odds[: len(own)] - odds[-1], odds[-1] - odds[len(own) : -1]
+        found = np.where(for_ >= against, for_, -against)
+        parts.append(np.where(np.maximum(for_, against) > 0, found, 0.0))
+    return np.concatenate(parts)
+
+
+def rest_pull(
+    model: FittedModel, row: Floats, typical: Floats, columns: Sequence[int], pair: NDArray[np.intp]
+) -> float:
+    """The pull of several columns together."""
+    lines = model.features.lines
+    return float(_pull(model, row, typical, [[lines[j].place for j in columns]], pair)[0])
+
+
+def log_odds(model: FittedModel, rows: Floats, pair: NDArray[np.intp]) -> Floats:
+    """Log P(a|x)/P(b|x) of rows (n, N)."""
+    scores = model.class_log_joint(StoredRows.of(rows, model.device))[:, pair.tolist()].double()
+    found: Floats = as_numpy(scores[:, 0] - scores[:, 1])
+    return found
+
+
+def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -> Floats:
+    """(n, k, N) what is typical of classes (n, k) among the memories that answer for each row."""
+    votes, rows = model.precise_votes, X.dense().values.double()
+    values = model.typical_values
+    rest = frequency_part(votes)[1][1:]  # (P, C), without what repeats the class frequencies
+    own = torch.nn.functional.one_hot(rest.argmax(1), rest.shape[1])
+    rest = torch.where(own.sum(0) > 0, rest * own, votes.labels[1:, :-1]).log().T  # (C, P)
+    found, categories = np.empty((*classes.shape, rows.shape[1])), model.features.wide
+    start = 0
+    for x, lost in model.unit_rows(X, votes.w.dtype):
+        part = slice(start, start := start + len(lost))
+        scores = Scores(votes, None, len(lost))(x, slice(None))[:, 1:]  # (B, P)
+        scores = torch.where(lost[:, None], votes.weights[1:].log(), scores).double()
+        weight = as_numpy(
+            (scores[:, None] + rest.to(scores)[classes[part]]).softmax(2)
+        )  # (B, k, P)
+        for b, each in enumerate(weight, part.start):
+            known = values
+            if known is None:  # directions, at the length of the row
+                length = torch.linalg.vector_norm(rows[b].nan_to_num(0.0))
+                known = model.memories * float(length)
+            found[b] = [middle(known, own, categories) for own in each]
+    return found

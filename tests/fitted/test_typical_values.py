@@ -1,0 +1,102 @@
+"""What memories stand for are values of rows: they occur, stay in range, and whole numbers are whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+
+import mnemosphere as mn
+from quick_models import small
+
+
+def clients():
+    """Counts, a category, truth values and gaps."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 173)
+    frame = pd.DataFrame(
+        {
+            "calls": rng.poisson(np.where(y, 0.4, 3.0)).astype(float),
+            "plan": rng.choice(["basic", "plus", "pro"], 173),
+            "paid": rng.random(173) < 0.3 + 0.4 * y,
+            "income": rng.lognormal(3 + y, 1.0).round(2),
+        }
+    )
+    return frame.mask(rng.random(frame.shape) < 0.1), np.where(y, "left", "stayed")
+
+
+def table(load):
+    found = load(as_frame=True)
+    return found.data, found.target
+
+
+TABLES = {
+    "iris": lambda: table(load_iris), "wine": lambda: table(load_wine),
+    "cancer": lambda: table(load_breast_cancer), "digits": lambda: table(load_digits),
+    "clients": clients,
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.* have no direction")
+@pytest.mark.parametrize("geometry", ["unit", "center", "standard", "whitened", "circles"])
+@pytest.mark.parametrize("name", TABLES)
+def test_every_typical_value_occurs_in_its_column(name, geometry):
+    x, y = TABLES[name]()
+    model = small(geometry=geometry, objective="conditional").fit(x, y).model_
+    rows = model.stored(x).values.numpy()
+    for place in [line.place for line in model.features.lines]:
+        found = model.typical_values[:, place]
+        known = found[~np.isnan(found).any(1)]  # a memory may stand for rows that have none there
+        assert len(known) > 3
+        assert {tuple(row) for row in known} <= {tuple(row) for row in rows[:, place]}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_medians_of_the_rows_with_their_largest_share_in_a_memory(name):
+    x, y = TABLES[name]()
+    model = small(geometry="standard").fit(x, y)
+    share, rows = model.transform(x), model.model_.stored(x).values.numpy()
+    for m in np.unique(share.argmax(1)):
+        own = rows[share.argmax(1) == m]
+        for line in model.model_.features.lines:
+            found = model.model_.typical_values[m, line.place]
+            if len(line.categories) > 2:
+                counts = pd.Series(map(line.written, own)).value_counts()
+                shown = line.written(model.model_.typical_values[m])
+                assert counts[shown] == counts.drop("missing", errors="ignore").max()
+            else:
+                middle = pd.Series(own[:, line.place.start]).quantile(0.5, interpolation="lower")
+                assert found == middle
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("geometry", ["standard", "circles"])
+def test_memories_without_rows_stay_in_the_range_of_the_columns(name, geometry):
+    x, y = TABLES[name]()
+    model = small(geometry=geometry, objective="conditional").fit(x, y).model_
+    far = model.replace(votes=model.votes.replace(w=-model.votes.w), exemplars=None)
+    rows = model.stored(x).values
+    low, high = (getattr(np, f)(rows.numpy(), axis=0) for f in ("nanmin", "nanmax"))
+    for edited in (model.replace(exemplars=None), far):
+        values = edited.typical_values
+        assert (values >= low).all()
+        assert (values <= high).all()
+        whole = ((rows == rows.round()) | rows.isnan()).all(0).numpy()
+        assert (values[:, whole] == values[:, whole].round()).all()
+        for place in model.features.categories:
+            assert (values[:, place].sum(1) == 1).all()
+
+
+def test_a_memory_that_no_row_has_most_of_stands_for_its_typical_rows():
+    x, y = table(load_iris)
+    model = small(geometry="standard").fit(x, y).model_
+    # A copy of a memory with less weight has less of every row.
+    p = torch.cat([model.votes.p, model.votes.p[1:2] * 0.9])
+    votes = model.votes.replace(w=torch.cat([model.votes.w, model.votes.w[:1]]), p=p)
+    found = mn.fitted.exemplars.find_exemplars(
+        votes, model.geometry, model.stored(x), features=model.features
+    )
+    rows = x.to_numpy()[found.typical[7]]
+    assert (found.values[7] == np.sort(rows, axis=0)[1]).all()
