@@ -54,7 +54,6 @@ class Geometry(ABC):
     keeps_sparse: ClassVar[bool] = False  # sparse rows stay sparse
     keeps_unit_rows: ClassVar[bool] = False  # a unit row is where it lies
     takes_unit_rows: ClassVar[bool] = False  # and no others
-    places_gaps: ClassVar[bool] = False  # a missing value has a place of its own
     scales_gaps: ClassVar[bool] = False  # else gaps are filled in, or the rest has a norm below 1
     has_curves: ClassVar[bool] = False  # memories are functions of each feature, not directions
     least_features: ClassVar[int] = 1
@@ -128,8 +127,8 @@ class Geometry(ABC):
     def place(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, D), which rows have no direction (B,)); such rows come out as zeros.
 
-        What is not known (NaN) stays NaN, and the rest has the norm that it is likely to have, unless missing
-        values have a place. A row of nothing but NaN has no direction.
+        What is not known (NaN) stays NaN, and the rest has the norm that it is likely to have, unless gaps are
+        filled in. A row of nothing but NaN has no direction.
         """
         if isinstance(x, SparseRows):
             return self._place_sparse(x) if self.keeps_sparse else self._place_dense(x)
@@ -207,8 +206,8 @@ class Geometry(ABC):
         unit = g("Mul", unit, g("Sqrt", share))
         room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
         some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
-        gaps = g("Pad", gaps, [0, 0, 0, self.appended], 0.0)
-        return Point(unit, lost, gaps, count, room, some)
+        gaps = self._onnx_gaps(g, gaps)
+        return Point(unit, lost, gaps, g.total(gaps), room, some)
 
     @abstractmethod
     def onnx_coordinates(self, g: Graph, rows: Given) -> str:
@@ -222,6 +221,10 @@ class Geometry(ABC):
     def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
         """`_known_share` (batch, 1); length (batch, 1): of the coordinates."""
         raise NotImplementedError
+
+    def _onnx_gaps(self, g: Graph, gaps: str) -> str:
+        """Gaps in features (batch, N) as those in coordinates (batch, M)."""
+        return g("Pad", gaps, [0, 0, 0, self.appended], 0.0)
 
     # Gaps.
 

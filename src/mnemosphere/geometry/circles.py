@@ -2,8 +2,8 @@
 
 With the rank u in (0, 1) of a value, a column has the coordinates cos(kπu)/k and sin(kπu)/k, k = 1..H. All
 values of all columns have the same length, so nothing is lost on the way to the sphere; outliers and
-monotone transforms do not matter; a missing value is the zero vector. The overlap of a row with a memory is
-a sum over columns of a smooth function of one column.
+monotone transforms do not matter; of a missing value, the length is known. The overlap of a row with a memory
+is a sum over columns of a smooth function of one column.
 
 A column with d different values has d − 1 harmonics at most: a category, which comes as columns of zeros
 and ones, has one for each of them.
@@ -43,7 +43,7 @@ class Circles(Geometry):
     """Ranks of the values of each column, and how many harmonics it has."""
 
     name: ClassVar[str] = "circles"
-    places_gaps: ClassVar[bool] = True
+    scales_gaps: ClassVar[bool] = True
     has_curves: ClassVar[bool] = True
     unit_name: ClassVar[str] = "ranks"
     measured: ClassVar[str] = "the ranks among training rows, each from 0 to 1, a lower bound"
@@ -129,6 +129,17 @@ class Circles(Geometry):
     def coordinates(self, x: Tensor) -> Tensor:
         """Coordinates (B, M) of rows (B, N); zeros for NaN."""
         return self.at(self.positions(x))
+
+    @cached_property
+    def _squares(self) -> Tensor:
+        """The share of each column in the squared length of a row, (N,)."""
+        square = self._pairs[2].square()
+        found = square.new_zeros(len(self.harmonics)).index_add_(0, self._pairs[0], square)
+        return found / found.sum()
+
+    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
+        """That of the columns that are known, exactly."""
+        return torch.where(gaps, 0.0, self._squares).sum(1)
 
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
         """NaN, which has zeros as coordinates."""
@@ -241,6 +252,13 @@ class Circles(Geometry):
         angle = g("Add", g("Mul", g("Gather", rank, column, axis=1), frequency), phase)
         unknown = g("Gather", rows.unknown, column, axis=1)
         return g("Where", unknown, 0.0, g("Mul", g("Sin", angle), amplitude))
+
+    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
+        gaps = g("Cast", rows.unknown, to=g.double)
+        return g("Max", g("Sub", 1.0, g("MatMul", gaps, g.stored(self._squares[:, None]))), 0.0)
+
+    def _onnx_gaps(self, g: Graph, gaps: str) -> str:
+        return g("Gather", gaps, g.constant(self.column.cpu().numpy(), np.int64), axis=1)
 
     def check(self, n_features: int | None = None) -> Self:
         """As `Geometry.check`, and whether these are circles."""

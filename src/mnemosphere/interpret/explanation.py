@@ -521,11 +521,10 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
     completed = model.completed(given)
-    stored = given if model.geometry.places_gaps else completed
     seen, lost = on_sphere(given, model.geometry, votes.w.dtype)
     exact = seen
-    if stored.values is not given.values or seen.dtype != torch.float64:
-        exact, _ = on_sphere(stored, model.geometry, torch.float64)
+    if completed.values is not given.values or seen.dtype != torch.float64:
+        exact, _ = on_sphere(completed, model.geometry, torch.float64)
     nearest, share = _shares(model, seen, lost, n_nearest)
     memory, voted = as_numpy(nearest), Spread.of(votes, [(seen, lost)])
     return Explanation(

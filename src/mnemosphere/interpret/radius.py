@@ -165,11 +165,10 @@ def _radius_of_rows(
     """(angle, radius, class, next class) of rows x (B, N), which are `unit` on the sphere, (B,) each.
 
     A row without direction gets the radius 0. A row with missing values gets NaN: its class is not
-    that of one point of the sphere. On circles it is, and the radius is about rows with the same
-    values missing.
+    that of one point of the sphere.
     """
     label, angle, other = bound.angles(unit.double())
-    partly = x.isnan().any(1) & (not geometry.places_gaps)
+    partly = x.isnan().any(1)
     label = torch.where(lost, bound.params.prior[:-1].argmax(), label)
     angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
     radius = geometry.radius(x, angle)

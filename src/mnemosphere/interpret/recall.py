@@ -17,6 +17,7 @@ from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, check_whole,
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import net_class_weights
+from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
 from mnemosphere.rows.encoding import collected, is_frame
@@ -216,7 +217,7 @@ def _start(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor, Tens
             f"row {int(lost.nonzero()[0])} of X is {geometry.no_direction} where it is known, so "
             "it has no direction to start from: drop it"
         )
-    return x, values, mask
+    return fill_neutrally(x), values, mask
 
 
 def sample(

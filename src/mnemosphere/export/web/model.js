@@ -96,6 +96,23 @@ class Circles {
     return out;
   }
 
+  /** `Geometry.toSphere`: each column has its share of the squared length, known or not. */
+  place(row, known, count) {
+    const x = this.coordinates(row);
+    let whole = 0;
+    for (const pairs of this.pairs) for (const { amplitude } of pairs) whole += amplitude * amplitude;
+    if (!(norm(x) > 0)) return null;
+    let room = 1;
+    for (let m = 0; m < x.length; m++) {
+      x[m] /= Math.sqrt(whole);
+      room -= x[m] * x[m];
+    }
+    if (count === 0) return x;
+    const unknown = Uint8Array.from(x, (_, m) => 1 - known[this.column[m >> 1]]);
+    x.gaps = { unknown, count: unknown.reduce((sum, is) => sum + is, 0), room: Math.max(room, 0) };
+    return x;
+  }
+
   /** What column j contributes to the product with w at its i-th knot. */
   part(w, j, i) {
     const angle = Math.PI * this.ranks[j * this.size + i];
@@ -155,7 +172,7 @@ class Geometry {
     const known = Uint8Array.from(row, (v) => (Number.isNaN(v) ? 0 : 1));
     const count = known.reduce((sum, is) => sum + 1 - is, 0);
     if (count === row.length) return null;
-    if (this.circles !== null) return unit(this.circles.coordinates(row));
+    if (this.circles !== null) return this.circles.place(row, known, count);
     const x = this.direction(count > 0 ? this.fill(row, known) : row);
     if (x === null || count === 0 || this.metric !== null) return x;
     const n = row.length;

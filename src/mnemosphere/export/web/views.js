@@ -91,8 +91,9 @@ function disturb() {
 function recallPath(values, known, options) {
   const whole = known === null || known.every(Boolean);
   const filled = whole ? values : geometry.fill(values, known);
-  const x = geometry.toSphere(filled);
+  let x = geometry.toSphere(filled);
   if (x === null) return null;
+  if (x.gaps) x = unit(x); // on circles: from what is known alone
   let freePart = null;
   if (!whole) {
     const held = new Uint8Array(known.length + 1).fill(1); // what the geometry appends is known
