@@ -15,9 +15,9 @@ from mnemosphere.base.files import plain
 from mnemosphere.base.machine import need
 from mnemosphere.base.text import Shown, Table, middle_cut, percent, readable, short_text
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
+from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.interpret.decision import Spread
-from mnemosphere.interpret.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.interpret.rejection import further_out, is_out_of_scope
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import memory_name
