@@ -12,13 +12,13 @@ import mnemosphere as mn
 
 settings = {"objective": "joint", "varsigma": 0.8, "random_state": 0}
 flowers, species = load_iris(return_X_y=True)
-clf = mn.DAMClassifier(3, normalize="standard", **settings).fit(flowers, species)
+clf = mn.DAMClassifier(3, geometry="standard", **settings).fit(flowers, species)
 print(clf.certify(flowers, species).counts)
 
 # %%
 # Three memories are enough for three compact species. Ten digits are written in more than ten ways:
 data = mn.load_data("digits")
-clf = mn.DAMClassifier(15, normalize="center", **settings).fit(
+clf = mn.DAMClassifier(15, geometry="center", **settings).fit(
     data.x_train, data.y_train
 )
 certificate = clf.certify(data.x_train, data.y_train)

@@ -1,6 +1,6 @@
 """A table as curves: one memory per class, one function per column
 
-With `normalize="circles"` a memory is a sum of functions of single columns. With one memory per class
+With `geometry="circles"` a memory is a sum of functions of single columns. With one memory per class
 the log-odds of memories are a handful of curves, as in a generalized additive model. Penguins again: an
 island, four measurements, the sex if it is known.
 """
@@ -18,7 +18,7 @@ X, X_test, y, y_test = train_test_split(
     penguins, species, random_state=0, stratify=species
 )
 clf = mn.DAMClassifier(
-    3, objective="conditional", normalize="circles", random_state=0
+    3, objective="conditional", geometry="circles", random_state=0
 ).fit(X, y)
 print(f"{clf.score(X_test, y_test):.1%} of held-out rows right")
 

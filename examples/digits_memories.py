@@ -11,7 +11,7 @@ clf = mn.DAMClassifier(
     n_memories=30,
     objective="joint",
     varsigma=0.8,
-    normalize="center",
+    geometry="center",
     random_state=0,
 ).fit(data.x_train, data.y_train)
 print(

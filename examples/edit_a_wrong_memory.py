@@ -13,14 +13,14 @@ import mnemosphere as mn
 data = mn.load_data("digits")
 X, y = data.x_train, data.y_train.copy()
 ones = np.flatnonzero(y == 1)
-styles = mn.DAMClusterer(2, n_memories=2, normalize="center", random_state=0).fit(
+styles = mn.DAMClusterer(2, n_memories=2, geometry="center", random_state=0).fit(
     X[ones]
 )
 y[ones[styles.labels_ == 1]] = 7
 settings = {
     "objective": "joint",
     "varsigma": 0.8,
-    "normalize": "center",
+    "geometry": "center",
     "random_state": 0,
 }
 clf = mn.DAMClassifier(30, **settings).fit(X, y)

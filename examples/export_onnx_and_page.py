@@ -28,7 +28,7 @@ print(
 )
 
 # %%
-# An ONNX graph takes raw rows: the normalization is part of it.
+# An ONNX graph takes raw rows: the geometry is part of it.
 mn.to_onnx(clf, "model.onnx")
 session = onnxruntime.InferenceSession("model.onnx")
 labels, probabilities, novelty = session.run(

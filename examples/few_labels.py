@@ -12,7 +12,7 @@ data = mn.load_data("digits")
 X, y = data.x_train, data.y_train
 settings = {
     "objective": "joint",
-    "normalize": "center",
+    "geometry": "center",
     "varsigma": 0.8,
     "random_state": 0,
 }

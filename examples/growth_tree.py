@@ -12,7 +12,7 @@ clf = mn.DAMClassifier(
     growth=4,
     objective="joint",
     varsigma=0.8,
-    normalize="center",
+    geometry="center",
     random_state=0,
 ).fit(data.x_train, data.y_train)
 

@@ -19,7 +19,7 @@ rows = mn.Dataset.open(
     "rows-*.parquet", label="premium", features=numbers, memory=500_000
 )
 print(rows)
-clf = mn.DAMClassifier(60, normalize="standard", random_state=0).fit(rows)
+clf = mn.DAMClassifier(60, geometry="standard", random_state=0).fit(rows)
 print(f"{clf.objective_} objective, {clf.n_iter_} passes over the files")
 
 # %%
@@ -32,7 +32,7 @@ print([len(batch) for batch in clf.predict(test)][:5])
 
 # %%
 # A stream that cannot be read twice is learned by `partial_fit`, one step per batch:
-stream = mn.DAMClassifier(60, normalize="standard", random_state=0)
+stream = mn.DAMClassifier(60, geometry="standard", random_state=0)
 for k in range(8):
     batch = diamonds[k::9]
     stream.partial_fit(batch[numbers], batch["premium"], classes=[False, True])

@@ -13,7 +13,7 @@ known = data.y_train < 8  # 8 and 9 are not seen in training
 settings = {
     "objective": "joint",
     "varsigma": 0.8,
-    "normalize": "center",
+    "geometry": "center",
     "random_state": 0,
 }
 clf = mn.DAMClassifier(60, **settings).fit(data.x_train[known], data.y_train[known])

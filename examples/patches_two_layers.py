@@ -10,12 +10,12 @@ import mnemosphere as mn
 
 data = mn.load_data("digits")
 settings = {"objective": "conditional", "random_state": 0}
-pixels = mn.DAMClassifier(40, normalize="center", **settings).fit(
+pixels = mn.DAMClassifier(40, geometry="center", **settings).fit(
     data.x_train, data.y_train
 )
 layers = make_pipeline(
     mn.PatchEncoder(data.image_shape, patch=4, n_memories=32, random_state=0),
-    mn.DAMClassifier(40, normalize="unit", **settings),
+    mn.DAMClassifier(40, geometry="unit", **settings),
 ).fit(data.x_train, data.y_train)
 print(f"pixels: {pixels.score(data.x_test, data.y_test):.1%}")
 print(f"two layers: {layers.score(data.x_test, data.y_test):.1%}")

@@ -10,7 +10,7 @@ from mnemosphere.plots.fitted import recall_of
 
 data = mn.load_data("mnist-small")
 clf = mn.DAMClassifier(
-    300, objective="joint", varsigma=0.8, normalize="center", random_state=0
+    300, objective="joint", varsigma=0.8, geometry="center", random_state=0
 ).fit(data.x_train, data.y_train)
 
 rng = np.random.default_rng(0)

@@ -15,7 +15,7 @@ X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 y = y.map({0: "malignant", 1: "benign"})
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.4, stratify=y, random_state=0)
 clf = mn.DAMClassifier(random_state=0).fit(X, y)
-print(f"{clf.n_memories_} memories, {clf.normalize_}, {clf.objective_}")
+print(f"{clf.n_memories_} memories, {clf.geometry_}, {clf.objective_}")
 
 
 # %%
@@ -28,7 +28,7 @@ def cost(truth, answer):
 
 
 clf.set_params(
-    n_memories=clf.n_memories_, normalize=clf.normalize_, objective=clf.objective_
+    n_memories=clf.n_memories_, geometry=clf.geometry_, objective=clf.objective_
 )
 scorer = make_scorer(cost, greater_is_better=False)
 tuned = TunedThresholdClassifierCV(clf, scoring=scorer, random_state=0).fit(X, y)

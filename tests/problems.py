@@ -149,6 +149,8 @@ def plain_loss(rule: str, log_joint: Tensor, q: Tensor) -> Tensor:
         return joint
     if name == "conditional":
         return conditional
+    if name == "classes":
+        return -(q * (log_joint - log_x[:, None])).sum(1)
     if name == "blend":
         return (1 - float(number)) * joint + float(number) * conditional
     if name == "marginal":

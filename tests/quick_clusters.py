@@ -26,5 +26,5 @@ def blobs(seed=1, concentration=50.0):
 
 
 def small(**settings):
-    given = {"n_clusters": 5, "n_memories": 40, "normalize": "unit", "random_state": 0}
+    given = {"n_clusters": 5, "n_memories": 40, "geometry": "unit", "random_state": 0}
     return mn.DAMClusterer(**(given | settings))

@@ -16,23 +16,23 @@ from mnemosphere.rows.features import Features
 def small(**settings):
     """A model whose choices are made, so that a test is quick."""
     settings = {
-        "n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0,
+        "n_memories": 7, "geometry": "unit", "varsigma": 0.9, "random_state": 0,
         "objective": "joint", "max_iter": 3,
     } | settings  # fmt: skip
     return mn.DAMClassifier(**settings)
 
 
-def built(memories, class_weights, *, beta, varsigma=1.0, classes=None, normalize="unit"):
+def built(memories, class_weights, *, beta, varsigma=1.0, classes=None, geometry="unit"):
     """A classifier out of numbers: memories (P, N), class weights (P+1, C+1)."""
-    normalizer, p = Geometry.kinds[normalize](), torch.tensor(class_weights, dtype=torch.float64)
-    w, _ = normalizer.place(torch.tensor(memories, dtype=torch.float64))
+    geometry, p = Geometry.kinds[geometry](), torch.tensor(class_weights, dtype=torch.float64)
+    w, _ = geometry.place(torch.tensor(memories, dtype=torch.float64))
     p = p / p.sum()
     beta = torch.tensor(beta, dtype=torch.float64)
     params = Parameters(w, p, beta, varsigma, p.sum(1), p.sum(0)).check()
     names = np.arange(p.shape[1] - 1) if classes is None else np.array(classes)
-    settings = {"n_memories": len(w), "normalize": normalize, "label_smoothing": 0.0}
+    settings = {"n_memories": len(w), "geometry": geometry, "label_smoothing": 0.0}
     model = FittedModel(
-        "classifier", Votes.of(params), params, normalizer, Features(w.shape[1]), names,
+        "classifier", Votes.of(params), params, geometry, Features(w.shape[1]), names,
         learns_beta=False, label_mass=params.p_q.clone(), record=Record(settings),
     )  # fmt: skip
     return mn.as_estimator(model)
@@ -51,7 +51,7 @@ def assert_same_model(one, two, x):
         a, b = getattr(one, name), getattr(two, name)
         assert a.dtype == b.dtype, name
         assert np.array_equal(a, b), name
-    for name in ("beta_", "varsigma_", "n_memories_", "normalize_", "n_features_in_"):
+    for name in ("beta_", "varsigma_", "n_memories_", "geometry_", "n_features_in_"):
         assert getattr(one, name) == getattr(two, name), name
     for name in ("history_", "search_", "status_", "n_iter_", "converged_"):
         assert getattr(one, name) == getattr(two, name), name

@@ -4,7 +4,7 @@
     python -m research conditional --only mnist-patches --seeds 10 --device cuda --data DIR
 
 Every fit is `DAMClassifier(P, objective="conditional")` on all training rows, with the
-normalization that suits them: "center" for pixels, "unit" for patches (through `PatchEncoder`,
+geometry that suits them: "center" for pixels, "unit" for patches (through `PatchEncoder`,
 fitted anew for each seed). Nothing is chosen by the test rows. Each data set has
 a report of its own, conditional_NAME.json.
 """
@@ -37,7 +37,7 @@ class Case(NamedTuple):
     """A data set, and how its rows are put on the sphere."""
 
     data: str
-    normalize: str
+    geometry: str
     patches: bool = False
 
 
@@ -87,7 +87,7 @@ def study(case: Case, train: Rows, test: Rows, args: argparse.Namespace) -> list
         for n_memories in args.memories:
             began = _now(args.device)
             model = DAMClassifier(
-                n_memories, objective="conditional", normalize=case.normalize, random_state=seed,
+                n_memories, objective="conditional", geometry=case.geometry, random_state=seed,
                 device=args.device,
             ).fit(x, train[1])  # fmt: skip
             seconds = _now(args.device) - began
@@ -134,7 +134,7 @@ def gallery() -> Figure:
         objectives = ("joint", "conditional")
         models = [
             fit_classifier(
-                raw.x_train, raw.y_train, n_memories=200, objective=objective, normalize="center",
+                raw.x_train, raw.y_train, n_memories=200, objective=objective, geometry="center",
                 seed=0, device="cpu",
             )[0]
             for objective in objectives
@@ -168,7 +168,7 @@ def main(argv: list[str]) -> None:
         head = report.head(command, device=args.device, seeds=range(args.seeds))
         content = {
             "data": name, "rows": len(train[1]), "test_rows": len(test[1]),
-            "classes": len(np.unique(train[1])), "normalize": case.normalize,
+            "classes": len(np.unique(train[1])), "geometry": case.geometry,
             "results": summary(fits), "fits": fits,
         }  # fmt: skip
         report.write(args.out / f"conditional_{name}.json", head | content)

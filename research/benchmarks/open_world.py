@@ -361,7 +361,7 @@ def measure(vectors: Path, folder: Path, name: str, share: float, seed: int) -> 
         found: dict[str, Any] = {
             "methods": {method: measures(data, own) for method, own in said.items()},
             "chosen": {
-                "memories": model.n_memories_, "normalize": model.normalize_,
+                "memories": model.n_memories_, "geometry": model.geometry_,
                 "objective": model.objective_,
             },
         }  # fmt: skip

@@ -49,7 +49,7 @@ class Kind(NamedTuple):
     """How one kind of rows is measured."""
 
     lengths: tuple[float, ...]
-    normalize: str
+    geometry: str
     memories: int
     varsigma: float  # where another setting is swept
 
@@ -270,7 +270,7 @@ def jobs(names: list[str], seeds: int) -> list[Job]:
         for name in sorted(names, key=lambda name: list(KINDS).index(kind_of(name))):
             swept = [("joint", "varsigma", VARSIGMA), (LOGISTIC, "C", PENALTIES)]
             if kind_of(name) == "table":
-                swept.append(("joint", "geometry", (KINDS["table"].normalize, "whitened")))
+                swept.append(("joint", "geometry", (KINDS["table"].geometry, "whitened")))
             found += [Job(name, method, seed) for method in ("conditional", ONE_NEIGHBOR, FOREST)]
             found += [Job(name, method, seed, key, v) for method, key, of in swept for v in of]
     return found
@@ -279,7 +279,7 @@ def jobs(names: list[str], seeds: int) -> list[Job]:
 def fitted(job: Job, rows: Rows, memories: int | None, device: str) -> mn.DAMClassifier:
     """Our model as the job asks for it; nothing is searched."""
     kind = KINDS[rows.kind]
-    n, geometry = memories or kind.memories, kind.normalize
+    n, geometry = memories or kind.memories, kind.geometry
     settings: dict[str, Any] = {"objective": "joint", "varsigma": kind.varsigma}
     if job.method == "conditional":
         settings = {"objective": "conditional"}
@@ -289,7 +289,7 @@ def fitted(job: Job, rows: Rows, memories: int | None, device: str) -> mn.DAMCla
         geometry = str(job.value)
     n = min(n, len(rows.x))
     return mn.DAMClassifier(
-        n, normalize=geometry, random_state=job.seed, device=device, **settings
+        n, geometry=geometry, random_state=job.seed, device=device, **settings
     ).fit(rows.x, rows.y)
 
 

@@ -227,7 +227,7 @@ STORIES = {
     "many": Story(
         many,
         (
-            "mnemosphere train leaves.csv.gz --label plant --memories 500 --normalize unit "
+            "mnemosphere train leaves.csv.gz --label plant --memories 500 --geometry unit "
             "--varsigma 0.9 --max-iter 3 --test-fraction 0.25 --out run",
         ),
         ("500 classes in 'plant'",),

@@ -151,6 +151,8 @@ def classify(table: Table, method: str, fold: Fold, seed: int) -> Json:
         **seconds.spent,
         "bytes": len(pickle.dumps(model)),
     }
+    if table.n_classes == 2 and len(np.unique(truth)) == 2:
+        found["auroc"] = round(float(roc_auc_score(truth, p[:, 1])), 6)
     if hasattr(model, "n_memories_"):
         found["memories"] = int(model.n_memories_)
     if explain := getattr(model, "explain", getattr(model, "explain_local", None)):

@@ -50,7 +50,7 @@ def lineage() -> Figure:
     """Four memories grown to 24, level by level."""
     raw = load_data("mnist-small")
     model = DAMClassifier(
-        24, growth=4, objective="joint", normalize="center", varsigma=0.8, random_state=0
+        24, growth=4, objective="joint", geometry="center", varsigma=0.8, random_state=0
     ).fit(raw.x_train, raw.y_train)
     return root_figure(tree_of(model.model_, raw.image_shape))
 
@@ -59,7 +59,7 @@ def samples() -> Figure:
     """Rows drawn from a model, with their classes."""
     raw = load_data("mnist-small")
     model = DAMClassifier(
-        300, objective="joint", normalize="center", varsigma=0.8, random_state=0
+        300, objective="joint", geometry="center", varsigma=0.8, random_state=0
     ).fit(raw.x_train, raw.y_train)
     rows, labels = model.sample(30, random_state=0)
     ax = plots.memories(
@@ -74,7 +74,7 @@ def two_layers(folder: Path) -> None:
     raw = load_data("mnist-small")
     layers = make_pipeline(
         PatchEncoder(random_state=0, n_patches=100_000),
-        DAMClassifier(100, normalize="unit", objective="conditional", random_state=0),
+        DAMClassifier(100, geometry="unit", objective="conditional", random_state=0),
     ).fit(raw.x_train, raw.y_train)
     gallery = memories_of(layers[-1].model_, raw.image_shape, 10, memory_pictures(layers))
     plots.save(gallery, folder / "second-layer.png", dpi=150)

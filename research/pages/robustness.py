@@ -141,7 +141,7 @@ def answers() -> str:
         tight = [r["radius"] / r["attack"] for r in runs
                  if r["swept"] == "geometry" and r["value"] == value and r["attack"]]  # fmt: skip
         lines.append(
-            f"Tables, normalize={value!r}: the certificate reaches {statistics.median(tight):.0%} of the shortest attack, in the median."
+            f"Tables, geometry={value!r}: the certificate reaches {statistics.median(tight):.0%} of the shortest attack, in the median."
         )
     return "\n".join(f"- {line}" for line in lines)
 
@@ -191,6 +191,6 @@ TABLES = {
     "robustness curves": _table(lambda: f"{_PICTURE}\n\n{curves_table()}"),
     "robustness varsigma": _table(lambda: sweep_table("varsigma", "ς")),
     "robustness C": _table(lambda: sweep_table("C", "C")),
-    "robustness geometry": _table(lambda: sweep_table("geometry", "normalize")),
+    "robustness geometry": _table(lambda: sweep_table("geometry", "geometry")),
 }
 PICTURES = {"robustness": curves}

@@ -14,7 +14,7 @@ from mnemosphere.cli import app
 N_ROWS, N_FEATURES = 91, 7
 NAMES = [f"length{k}" for k in range(N_FEATURES)]
 CLASSES = ["ant", "bee", "cat"]
-FAST = ["--objective", "joint", "--memories", "11", "--varsigma", "0.9", "--normalize", "standard",
+FAST = ["--objective", "joint", "--memories", "11", "--varsigma", "0.9", "--geometry", "standard",
         "--max-iter", "5"]  # fmt: skip
 
 
@@ -84,6 +84,6 @@ def trained(tmp_path_factory, table):
 def digits(tmp_path_factory):
     """A model of images, grown by splitting."""
     out = tmp_path_factory.mktemp("digits") / "run"
-    settings = ["--memories", "13", "--growth", "3", "--varsigma", "0.5", "--normalize", "center"]
+    settings = ["--memories", "13", "--growth", "3", "--varsigma", "0.5", "--geometry", "center"]
     invoke("train", "digits", "--out", out, *settings, "--max-iter", "2", "--quiet")
     return out

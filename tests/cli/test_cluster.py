@@ -7,7 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import mnemosphere as mn
 
-FAST = ["--clusters", 3, "--memories", 12, "--normalize", "standard"]
+FAST = ["--clusters", 3, "--memories", 12, "--geometry", "standard"]
 
 
 def test_clouds_are_found_and_labels_not_used(run, tmp_path, table, kit, monkeypatch):

@@ -30,7 +30,7 @@ def test_the_folder_holds_both_layers(two_layers, images):
     pipeline = mn.load(two_layers / "model.safetensors")
     encoder, model = pipeline[0], pipeline[-1]
     assert encoder.image_shape_ == (8, 8)
-    assert model.normalize_ == "unit"
+    assert model.geometry_ == "unit"
     assert model.n_features_in_ == encoder.transform(images[1][:1]).shape[1]
     config = (two_layers / "config.toml").read_text(encoding="utf-8")
     assert 'encoder = "patches"' in config

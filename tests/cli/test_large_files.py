@@ -200,7 +200,7 @@ def test_clusters_of_files_broken_off_and_resumed(rows, run, tmp_path, ctrl_c):
     """Every row gets its cluster as the files are read, with the same bits after Ctrl-C."""
     folder, table = rows
     words = ["cluster", folder / "p*.parquet", "--label", "kind", "--drop", "tag", *SMALL,
-             "--clusters", 3, "--memories", 6, "--normalize", "standard", "--varsigma", 1,
+             "--clusters", 3, "--memories", 6, "--geometry", "standard", "--varsigma", 1,
              "--batch-size", 60, "--max-iter", 2, "--quiet"]  # fmt: skip
     ctrl_c(16)
     told = run(*words, "--out", tmp_path / "run", code=130).stderr

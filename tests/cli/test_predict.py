@@ -76,6 +76,23 @@ def test_rejection_at_another_rate(run, trained, fresh, kit):
     assert 0 < sum(rejected) < 41
     novel = model.novelty_score(table[kit.names]) > model.novelty_threshold_
     assert [row["novel"] for row in rows] == novel.tolist()
+    found = mn.interpret.rejections(model.model_, table[kit.names], 0.4)
+    assert [row.get("reason") for row in rows] == found.reasons
+
+
+def test_rows_between_known_classes_are_asked_about(run, trained, fresh, kit):
+    table, path = fresh
+    found = run("predict", trained, path, "--reject", "0.4", "--ask", "--json").json["predictions"]
+    model = mn.load(trained / "model.safetensors")
+    answers = model.predict_or_reject(table[kit.names], 0.4, ask=True)
+    assert [row["prediction"] for row in found] == answers.tolist()
+    assert "ask" in answers
+    assert all(
+        row["reason"].startswith("undecided between ")
+        for row in found
+        if row["prediction"] == "ask"
+    )
+    assert "--ask is about rejected rows" in run("predict", trained, path, "--ask", code=2).error
 
 
 def test_the_terminal_shows_all_columns_at_any_width(run, trained, fresh):

@@ -48,7 +48,7 @@ def test_parts_in_play():
     assert found.solver == mn.SGD(patience=7, sweeps=7)
     assert settings_of(found)["patience"] == 7
     assert "noise" not in settings_of(found)
-    assert build("DAMClassifier", {"normalize": "none"}).normalize == "none"
+    assert build("DAMClassifier", {"geometry": "none"}).geometry == "none"
 
 
 def test_a_configuration_file_goes_round(tmp_path):

@@ -28,7 +28,8 @@ def run(*words):
 
 assert not any(run(*words) for words in (["--help"], ["--version"], ["train", "--help"]))
 assert not {HEAVY!r} & set(sys.modules)
-for words in (["train", "no.csv"], ["predict", "no", "digits"], ["predict", ".", ""]):
+root = ["--out", "/", "--overwrite"]
+for words in (["train", "no.csv"], ["predict", "no", "digits"], ["predict", ".", ""], ["train", *root]):
     assert run(*words) == 2
 assert {HEAVY!r} & set(sys.modules) <= {{"numpy"}}
 read, write = os.pipe()
@@ -38,10 +39,11 @@ sys.exit(run("train", "--help"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 141
-    missing, no_model, empty = done.stderr.splitlines()
+    missing, no_model, empty, root = done.stderr.splitlines()
     assert missing.startswith("error: no file no.csv, and no data set of that name: check the path")
     assert no_model == "error: no model file at no: check the path"
     assert empty == "error: an argument is empty: give a file, a folder or a name"
+    assert root == "error: / is the root of all folders: choose another with --out"
     assert f"mnemosphere {mnemosphere.__version__}\n" in done.stdout
 
 

@@ -9,7 +9,7 @@ import pytest
 import mnemosphere as mn
 
 ENCODER = ("--encoder", "hashed_words:hashed_words")
-FAST = ("--objective", "joint", "--memories", "20", "--varsigma", "0.5", "--normalize", "unit")
+FAST = ("--objective", "joint", "--memories", "20", "--varsigma", "0.5", "--geometry", "unit")
 NEW = [
     "Somebody stole my card",
     "How do I change my PIN?",

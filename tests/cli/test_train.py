@@ -32,7 +32,7 @@ def test_the_model_is_that_of_python_on_the_rows_that_were_not_held_out(trained,
     # A fifth of each class is held out: 31, 30 and 30 rows.
     assert sorted(np.unique(rows.y[rows.is_test], return_counts=True)[1]) == [6, 6, 6]
     clf = mn.DAMClassifier(
-        11, objective="joint", varsigma=0.9, normalize="standard", max_iter=5, random_state=0
+        11, objective="joint", varsigma=0.9, geometry="standard", max_iter=5, random_state=0
     )
     clf.fit(kit.frame().loc[~rows.is_test, kit.names], kept.y)
     model = mn.load(trained / "model.safetensors")
@@ -59,7 +59,7 @@ def test_settings_go_round(run, tmp_path, trained, kit):
 
 def test_settings_of_solvers_reach_the_model(run, tmp_path, table):
     common = ["train", table, "--label", "kind", "--drop", "tag", "--memories", "5", "--quiet",
-              "--varsigma", "1", "--normalize", "standard", "--max-iter", "2"]  # fmt: skip
+              "--varsigma", "1", "--geometry", "standard", "--max-iter", "2"]  # fmt: skip
     run(*common, "--objective", "conditional", "--noise", "0.1", "--class-weight",
         "ant=2,bee=1,cat=1", "--out", tmp_path / "b")  # fmt: skip
     model = mn.load(tmp_path / "b" / "model.safetensors")
@@ -137,7 +137,7 @@ def test_rows_without_direction_are_named_by_their_lines(run, tmp_path, kit):
     table = kit.frame().drop(columns="tag")
     table.loc[[3, 50], kit.names] = 0.0
     table.to_csv(tmp_path / "zeros.csv", index=False)
-    result = run("train", tmp_path / "zeros.csv", *kit.fast, "--normalize", "unit",
+    result = run("train", tmp_path / "zeros.csv", *kit.fast, "--geometry", "unit",
                  "--test-fraction", "0", "--out", tmp_path / "run")  # fmt: skip
     assert "2 rows have no direction and were set aside: line 5, 52" in result.stderr
 

@@ -73,7 +73,7 @@ def images() -> mn.NamedData:
 def image_model(images: mn.NamedData) -> mn.DAMClassifier:
     """A model of half of mnist-small, its choices made: fitted once for all tests."""
     model = mn.DAMClassifier(
-        200, objective="joint", normalize="center", varsigma=0.23, random_state=0
+        200, objective="joint", geometry="center", varsigma=0.23, random_state=0
     )
     return model.fit(images.x_train[::2], images.y_train[::2])
 
@@ -85,7 +85,7 @@ def grown(images: mn.NamedData) -> mn.DAMClassifier:
         23,
         objective="joint",
         growth=5,
-        normalize="center",
+        geometry="center",
         varsigma=0.3,
         solver=mn.FixedPoint(None),
         max_iter=5,
@@ -107,7 +107,7 @@ def digits() -> list[NDArray[np.float64]]:
 
 
 def on_sphere(kind, x, training):
-    """What each normalization means, written down once more."""
+    """What each geometry means, written down once more."""
     if kind == "standard":
         x = (x - training.mean(axis=0)) / training.std(axis=0)
         x = np.hstack([x, np.full((len(x), 1), math.sqrt(x.shape[1]))])
@@ -141,7 +141,7 @@ def read(request, data, fresh, oracle) -> Read:
     model = mn.DAMClassifier(
         7,
         objective="joint",
-        normalize=request.param,
+        geometry=request.param,
         varsigma=0.6,
         beta=9.0,
         max_iter=5,

@@ -45,25 +45,25 @@ ROWS = {
         r"row 3 of X is infinite \(inf\) in column 1: drop the row or fill it in",
     ),
     "zero rows only": (
-        lambda c: small().fit(np.zeros((61, 5)), c.y), r"every row of X is all zeros, so none has a direction: use normalize='standard'"),
+        lambda c: small().fit(np.zeros((61, 5)), c.y), r"every row of X is all zeros, so none has a direction: use geometry='standard'"),
     "zero row to recall": (
         lambda c: c.model.recall(c.x * (c.x != c.x[3])),
         r"row 3 of X is all zeros where it is known, so it has no direction to start from: drop it",
     ),
     "rows not of unit length": (
-        lambda c: small(normalize="none").fit(c.x, c.y),
-        r"row 0 of X has norm 3\.09\d* but normalize='none' wants unit rows: divide by the norm or "
-        r"use normalize='unit'",
+        lambda c: small(geometry="none").fit(c.x, c.y),
+        r"row 0 of X has norm 3\.09\d* but geometry='none' wants unit rows: divide by the norm or "
+        r"use geometry='unit'",
     ),
     "one feature on a sphere": (
         lambda c: small().fit(c.x[:, :1], c.y),
-        r"X has 1 feature\(s\) after normalize='unit', the sphere needs 2: use "
-        r"normalize='standard'",
+        r"X has 1 feature\(s\) after geometry='unit', the sphere needs 2: use "
+        r"geometry='standard'",
     ),
     "text in X": (lambda c: small().fit(np.full((61, 2), "red"), c.y), r"X holds text \('red'\): pass a data frame, or drop the column"),
     "sparse X and a metric": (
-        lambda c: small(normalize="whitened").fit(scipy.sparse.csr_array(c.x), c.y),
-        r"normalize='whitened' would fill sparse rows: pass normalize='unit' or dense rows",
+        lambda c: small(geometry="whitened").fit(scipy.sparse.csr_array(c.x), c.y),
+        r"geometry='whitened' would fill sparse rows: pass geometry='unit' or dense rows",
     ),
     "wrong number of features": (
         lambda c: c.model.predict(c.x[:, :3]), r"X has 3 features, but DAMClassifier is expecting 5 features as input"),
@@ -100,7 +100,7 @@ def setting(name, value):
 
 REFUSED = {
     "n_memories": 0, "solver": "newton", "search": "wide", "objective": 0.5, "growth": "split", "varsigma": NAN, "beta": INF,
-    "label_smoothing": 1.0, "normalize": "l2", "max_iter": 0, "uniform_weight": -1.0, "class_weight": "even", "random_state": "seven",
+    "label_smoothing": 1.0, "geometry": "l2", "max_iter": 0, "uniform_weight": -1.0, "class_weight": "even", "random_state": "seven",
     "device": 0, "precision": "float16", "encoder": -1, "verbose": -1,
 }
 SETTINGS = {f"{name}={value!r}": setting(name, value) for name, value in REFUSED.items()} | {
@@ -222,7 +222,7 @@ def test_a_failed_fit_does_not_pass_for_a_model(case):
 @pytest.mark.parametrize(("kind", "factor"), [("unit", 1e-300), ("center", 1e160)])
 def test_units_do_not_matter(case, kind, factor):
     """Length means nothing on the sphere, however large or small the numbers are."""
-    model = small(normalize=kind)
+    model = small(geometry=kind)
     x, y = case.x[:29], case.y[:29]
     plain = model.fit(x, y).predict_proba(x)
     scaled = model.fit(factor * x, y).predict_proba(factor * x)

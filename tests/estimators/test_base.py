@@ -46,7 +46,7 @@ def kind(request):
     if request.param == "classifier":
         model = small()
         return model, lambda x, y, **options: model.fit(x, y, **options)
-    model = mn.DAMClusterer(3, n_memories=11, normalize="unit", max_iter=3, random_state=0)
+    model = mn.DAMClusterer(3, n_memories=11, geometry="unit", max_iter=3, random_state=0)
     return model, lambda x, y, **options: model.fit(x, **options)
 
 

@@ -16,18 +16,18 @@ OTHER = {
     "DAMClassifier": {
         "n_memories": 6, "objective": "conditional", "search": None, "growth": 2, "varsigma": 0.5,
         "beta": 3.0,
-        "normalize": "center", "solver": mn.FixedPoint(16), "label_smoothing": 0.2,
+        "geometry": "center", "solver": mn.FixedPoint(16), "label_smoothing": 0.2,
         "uniform_weight": 2.0, "unlabeled": 7, "class_weight": {0: 1.0, 1: 2.0, 2: 1.0},
         "precision": "float32", "random_state": 1,
     },
     "DAMClusterer": {
         "n_clusters": 2, "n_memories": 6, "growth": 2,
-        "varsigma": 0.5, "beta": 3.0, "smoothing": 0.2, "normalize": "center", "solver": "sgd",
+        "varsigma": 0.5, "beta": 3.0, "smoothing": 0.2, "geometry": "center", "solver": "sgd",
         "uniform_weight": 2.0, "precision": "float32", "random_state": 1,
     },
 }  # fmt: skip
 SAME = {"callbacks", "device", "encoder", "max_iter", "verbose"}
-SMALL = {"n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 1, "random_state": 0}
+SMALL = {"n_memories": 5, "geometry": "unit", "varsigma": 0.9, "max_iter": 1, "random_state": 0}
 
 
 def estimator(name, path, **settings):

@@ -45,7 +45,7 @@ def test_columns_on_circles_where_units_and_shapes_differ():
     x = np.exp(2 * rng.normal(size=(1201, 3))) * [1, 1000, 1e-3]
     y = (np.abs(np.log(x[:, 0])) < 1).astype(int)
     clf = fitted(x[:601], y[:601])
-    assert clf.normalize_ == "circles"
+    assert clf.geometry_ == "circles"
     assert clf.score(x[601:], y[601:]) > 0.95
 
 
@@ -61,7 +61,7 @@ def test_defaults_on_small_tables(load):
     (chosen,) = [trial for trial in clf.search_ if trial["chosen"]]
     assert found < chance / 5
     assert found < chosen["log_loss"] + 4 * chosen["error"] + 0.02
-    assert (chosen["normalize"], chosen["objective"]) == (clf.normalize_, clf.objective_)
+    assert (chosen["geometry"], chosen["objective"]) == (clf.geometry_, clf.objective_)
 
 
 def test_the_choice_does_not_depend_on_the_seed_nor_on_the_order_of_rows():
@@ -80,9 +80,9 @@ def test_the_choice_does_not_depend_on_the_seed_nor_on_the_order_of_rows():
 
 def test_what_is_given_is_kept():
     x, y = load_iris(return_X_y=True)
-    clf = fitted(x, y, n_memories=7, normalize="standard", objective="conditional")
-    assert (clf.n_memories_, clf.normalize_, clf.objective_) == (7, "standard", "conditional")
-    tried = {(t["n_memories"], t["normalize"], t["objective"]) for t in clf.search_}
+    clf = fitted(x, y, n_memories=7, geometry="standard", objective="conditional")
+    assert (clf.n_memories_, clf.geometry_, clf.objective_) == (7, "standard", "conditional")
+    tried = {(t["n_memories"], t["geometry"], t["objective"]) for t in clf.search_}
     assert tried == {(7, "standard", "conditional")}
     assert {trial["noise"] for trial in clf.search_} == {0.0, 0.5}  # which was not given
 
@@ -128,5 +128,5 @@ def test_columns_with_one_or_two_known_values(known):
     X = rng.normal(size=(80, 30))
     y = (X[:, 0] > 0).astype(int)
     X[known:, 20:] = np.nan
-    model = DAMClassifier(normalize="center", search=None, random_state=0).fit(X, y)
+    model = DAMClassifier(geometry="center", search=None, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.9

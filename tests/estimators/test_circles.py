@@ -22,7 +22,7 @@ def table():
 @pytest.fixture(scope="module")
 def model(table):
     frame, y = table
-    settings = {"normalize": "circles", "objective": "conditional", "random_state": 0}
+    settings = {"geometry": "circles", "objective": "conditional", "random_state": 0}
     return mn.DAMClassifier(7, **settings).fit(frame[::2], y[::2])
 
 
@@ -100,7 +100,7 @@ def test_counterfactuals_are_rows_that_could_occur(model, table, rows):
 
 def test_no_change_of_ranks_within_the_radius_changes_the_class(model, rows):
     """Random changes, and steps along the slope; missing values stay missing."""
-    circles, layer = model.model_.normalizer, mn.export.to_torch(model.model_)
+    circles, layer = model.model_.geometry, mn.export.to_torch(model.model_)
     x = model.model_.stored(rows).values.double()
     rank, known = circles.positions(x), ~x.isnan()
     bound = model.certified_radius(rows)
@@ -145,21 +145,21 @@ def test_a_picture_has_one_panel_per_column(model, rows):
 
 def test_a_stream_stays_on_the_circles_of_its_first_batch(table):
     frame, y = table
-    model = mn.DAMClassifier(7, normalize="circles", random_state=0)
+    model = mn.DAMClassifier(7, geometry="circles", random_state=0)
     model.partial_fit(frame[::2], y[::2], classes=np.unique(y))
-    knots = model.model_.normalizer.knots
+    knots = model.model_.geometry.knots
     model.partial_fit(frame[1::2], y[1::2])
-    assert torch.equal(model.model_.normalizer.knots, knots)
+    assert torch.equal(model.model_.geometry.knots, knots)
     assert model.score(frame, y) > 0.9
 
 
 def test_what_cannot_work_is_said_in_a_line():
     x, y = load_wine(return_X_y=True)
-    settings = {"normalize": "circles", "objective": "conditional"}
+    settings = {"geometry": "circles", "objective": "conditional"}
     with pytest.raises(ValueError, match="every row of X is empty"):
         mn.DAMClassifier(3, **settings).fit(np.ones((11, 2)), np.arange(11) % 2)
-    plain = mn.DAMClassifier(3, normalize="standard", objective="joint", max_iter=2).fit(x, y)
-    with pytest.raises(ValueError, match="curves need normalize='circles'"):
+    plain = mn.DAMClassifier(3, geometry="standard", objective="joint", max_iter=2).fit(x, y)
+    with pytest.raises(ValueError, match="curves need geometry='circles'"):
         mn.plots.memory_curves(plain.model_)
     one = mn.DAMClassifier(3, **settings, max_iter=20, random_state=0).fit(x[:, :1], y)
     assert one.score(x[:, :1], y) > 0.6  # one column will do

@@ -31,7 +31,7 @@ def cross_fitted(estimator):
 # The whole list where the choices are made, which is quick, and where they are "auto".
 @pytest.mark.usefixtures("quick_choice")
 @parametrize_with_checks(
-    [small(normalize="standard", varsigma=0.8)],
+    [small(geometry="standard", varsigma=0.8)],
     expected_failed_checks=cross_fitted,
 )
 def test_check_estimator(estimator, check):
@@ -141,7 +141,7 @@ def test_constant_rows_give_back_the_proportions_of_the_classes():
 
 
 def test_a_single_feature():
-    """On a line there is no direction; with normalize='standard', the default's choice, there is.
+    """On a line there is no direction; with geometry='standard', the default's choice, there is.
 
     A threshold is learned where the classes meet.
     """
@@ -180,7 +180,7 @@ def test_class_weight_moves_the_prior(data):
 
 def test_streaming_comes_close_to_fitting(digits):
     x, test_x, y, test_y = digits
-    settings = {"n_memories": 150, "normalize": "center", "varsigma": 0.75, "random_state": 0}
+    settings = {"n_memories": 150, "geometry": "center", "varsigma": 0.75, "random_state": 0}
     whole = mn.DAMClassifier(**settings, objective="joint", max_iter=15).fit(x, y)
     whole = whole.score(test_x, test_y)
     stream = mn.DAMClassifier(**settings)
@@ -211,7 +211,7 @@ def test_streaming_takes_rows_without_labels(data, fresh):
 def test_sgd(make_clusters, objective):
     x, y = make_clusters(rows=305)
     model = mn.DAMClassifier(
-        5, solver=mn.SGD(batch_size=50), objective=objective, normalize="unit", varsigma=0.9,
+        5, solver=mn.SGD(batch_size=50), objective=objective, geometry="unit", varsigma=0.9,
         max_iter=60, random_state=0,
     ).fit(x, y)  # fmt: skip
     assert model.score(x, y) > 0.95

@@ -47,7 +47,7 @@ def test_a_weight_is_so_many_copies():
 
 
 def chosen(x, **settings):
-    wanted = {"normalize": "standard", "numbers": [2, 3, 4, 5], "shapes": [1, 8]} | settings
+    wanted = {"geometry": "standard", "numbers": [2, 3, 4, 5], "shapes": [1, 8]} | settings
     rows = StoredRows.of(x, torch.device("cpu"))
     generator = torch.Generator().manual_seed(0)
     return choose(rows, None, generator=generator, progress=Progress(0), **wanted)

@@ -26,7 +26,7 @@ def not_a_classifier(estimator):
 # The whole list where the choices are made, which is quick, and where they are "auto".
 @pytest.mark.filterwarnings("ignore:.*one cluster has")  # noise has no clusters
 @parametrize_with_checks(
-    [small(n_clusters=3, n_memories=4, normalize="standard", varsigma=0.9, max_iter=3)],
+    [small(n_clusters=3, n_memories=4, geometry="standard", varsigma=0.9, max_iter=3)],
     expected_failed_checks=not_a_classifier,
 )
 def test_check_estimator(estimator, check):
@@ -60,7 +60,7 @@ def fitted(data):
         {"varsigma": 0.8},
         {"growth": 5},
         {"solver": mn.SGD(0.003, batch_size=40, tol=0.0), "max_iter": 5},
-        {"normalize": "standard"},
+        {"geometry": "standard"},
         {"precision": "float32"},
         {"smoothing": 0.0},
     ],
@@ -81,9 +81,7 @@ def test_a_cluster_of_no_convex_shape():
     y = np.arange(400) % 2
     arc = np.c_[np.cos(angle), np.sin(angle)] * np.where(y, -1, 1)[:, None] + np.outer(y, [1, 0.5])
     x = arc + 0.06 * rng.normal(size=arc.shape)
-    model = mn.DAMClusterer(n_memories=40, n_clusters=2, normalize="standard", random_state=0).fit(
-        x
-    )
+    model = mn.DAMClusterer(n_memories=40, n_clusters=2, geometry="standard", random_state=0).fit(x)
     assert adjusted_rand_score(y, model.labels_) > 0.9
     assert adjusted_rand_score(y, KMeans(2, n_init=3, random_state=0).fit_predict(x)) < 0.5
 
@@ -124,7 +122,7 @@ def test_fewer_free_numbers_for_held_beta_and_centered_rows(data):
     assert held.beta_ == 30.0
     gap = held.bic(data.x) - held.aic(data.x)
     assert gap == pytest.approx(11 * 6 * (np.log(433) - 2), rel=1e-9)
-    centered = small(normalize="center", n_memories=11).fit(data.x)
+    centered = small(geometry="center", n_memories=11).fit(data.x)
     gap = centered.bic(data.x) - centered.aic(data.x)
     assert gap == pytest.approx((11 * 5 + 1) * (np.log(433) - 2), rel=1e-9)
 
@@ -144,8 +142,8 @@ def test_fewer_free_numbers_for_held_beta_and_centered_rows(data):
 )
 def test_what_auto_normalization_is(data, make, kinds):
     x = make(data.x, np.random.default_rng(0))
-    model = small(normalize="auto").fit(x)
-    assert model.normalize_ in kinds
+    model = small(geometry="auto").fit(x)
+    assert model.geometry_ in kinds
     assert adjusted_rand_score(data.y, model.labels_) > 0.9
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 import mnemosphere as mn
 
 SETTINGS = {
-    "n_memories": 9, "normalize": "standard", "objective": "conditional", "random_state": 0,
+    "n_memories": 9, "geometry": "standard", "objective": "conditional", "random_state": 0,
 }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_it_learns_a_real_table_with_few_memories(wine):
 
 def test_digits_with_ten_memories_beat_the_joint_model():
     x, y = load_digits(return_X_y=True)
-    settings = {"n_memories": 10, "normalize": "center", "random_state": 0, "max_iter": 8}
+    settings = {"n_memories": 10, "geometry": "center", "random_state": 0, "max_iter": 8}
     right = {
         objective: mn.DAMClassifier(objective=objective, **settings)
         .fit(x[:800], y[:800])

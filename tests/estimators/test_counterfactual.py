@@ -27,7 +27,7 @@ def size(found):
 @pytest.mark.parametrize("free", [(True, True), (True, False)])
 def test_as_small_as_a_grid_finds(make_clusters, free):
     data = make_clusters(features=2, classes=5, spread=1.2, rows=101)
-    model = small(n_memories=11, normalize="standard", max_iter=None)
+    model = small(n_memories=11, geometry="standard", max_iter=None)
     model.fit(data.x, data.y)
     rows, scale = data.x[:13], data.x.std(0)
     hold = [k for k in range(2) if not free[k]]
@@ -72,7 +72,7 @@ def test_a_frame_with_names_in_single_precision(data):
     frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
     frame.index = [f"client {k}" for k in range(61)]
     y = np.array(["ant", "bee", "cat"])[data.y]
-    model = small(normalize="standard", precision="float32").fit(frame, y)
+    model = small(geometry="standard", precision="float32").fit(frame, y)
     few = frame.iloc[:4]
     found = model.counterfactual(few, "bee", hold=["age"])
     assert model.predict(found.rows).tolist() == ["bee"] * 4
@@ -112,7 +112,7 @@ def customers():
             "spend": rng.lognormal(3 - gone, 0.5),
         }
     ).mask(rng.random((211, 4)) < 0.1)
-    model = small(normalize="standard", varsigma=0.8, max_iter=5)  # fmt: skip
+    model = small(geometry="standard", varsigma=0.8, max_iter=5)  # fmt: skip
     return model.fit(table, np.where(gone, "left", "stayed")), table[:23]
 
 
@@ -144,13 +144,13 @@ def test_a_lazy_frame_is_read(customers):
     np.testing.assert_array_equal(found.after, model.counterfactual(pl.DataFrame(rows)).after)
 
 
-@pytest.mark.parametrize("normalize", ["unit", "whitened"])
-def test_counts_stay_counts_within_what_training_had(normalize, tmp_path):
+@pytest.mark.parametrize("geometry", ["unit", "whitened"])
+def test_counts_stay_counts_within_what_training_had(geometry, tmp_path):
     """All rows of whole numbers are tried: nearly as short as the shortest of them."""
     rng = np.random.default_rng(5)
     y = rng.integers(0, 2, 301)
     x = rng.poisson(np.where(y[:, None] == 1, [3.0, 1.0, 0.4], [1.0, 2.5, 0.4])).clip(0, 6) + 1.0
-    model = small(n_memories=9, normalize=normalize, varsigma=0.8, max_iter=None).fit(x, y)
+    model = small(n_memories=9, geometry=geometry, varsigma=0.8, max_iter=None).fit(x, y)
     model.save(tmp_path / "counts.safetensors")  # the file knows the ranges
     model = mn.load(tmp_path / "counts.safetensors")
     low, high = x.min(0), x.max(0)
@@ -163,7 +163,7 @@ def test_counts_stay_counts_within_what_training_had(normalize, tmp_path):
     grid = np.stack(np.meshgrid(*(np.arange(a, b + 1) for a, b in zip(low, high, strict=True))), -1)
     grid = grid.reshape(-1, 3)
     classes = model.predict(grid)
-    unit = x.std(0) if normalize != "unit" else np.ones(3)
+    unit = x.std(0) if geometry != "unit" else np.ones(3)
     ratios = []
     for k, row in enumerate(rows):
         hits = grid[classes == found.wanted[k]]
@@ -182,7 +182,7 @@ def test_a_missing_count_is_a_count_and_a_row_outside_stays_free():
     rng = np.random.default_rng(7)
     y = rng.integers(0, 2, 211)
     x = np.stack([rng.poisson(1 + 3 * y), rng.normal(y, 1.0)], 1)
-    model = mn.DAMClassifier(5, objective="joint", normalize="standard", random_state=0).fit(x, y)
+    model = mn.DAMClassifier(5, objective="joint", geometry="standard", random_state=0).fit(x, y)
     rows = np.array([[np.nan, 0.3], [40.0, 0.1], [2.5, -0.4]])
     found = model.counterfactual(rows)
     assert found.found.any()

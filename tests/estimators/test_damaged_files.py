@@ -91,7 +91,7 @@ def test_pickles_are_refused_and_not_run(tmp_path, monkeypatch, writer):
         ("classes", 3, "classes is 3, expected a mapping"),
         ("estimator", "DAMOracle", "estimator is 'DAMOracle'"),
         ("kind", "oracle", "kind is 'oracle', expected one of"),
-        ("normalizer.name", "oval", "normalizer.name is 'oval', expected one of"),
+        ("geometry.name", "oval", "geometry.name is 'oval', expected one of"),
         ("votes.temperature", NAN, "votes.temperature is nan"),
         ("density.varsigma", 7, "varsigma must lie in"),
     ],
@@ -120,7 +120,7 @@ def shifted(name, change):
         (shifted("votes.p", lambda p: p[1:]), r"votes need memories \(P, N\)"),
         (lambda t: {"density.color": t["votes.p"]}, "'density.color' is unknown"),
         (lambda t: {"color": t["votes.p"]}, "'color' is unknown"),
-        (lambda t: {"normalizer.mean": t["votes.p"]}, "mean is .* expected"),
+        (lambda t: {"geometry.mean": t["votes.p"]}, "mean is .* expected"),
         (shifted("label_mass", lambda m: -m), "label_mass has numbers that are not finite or"),
         (shifted("label_mass", lambda m: m[1:]), "label_mass is of 3 classes"),
         (shifted("exemplars.typical", lambda t: t[:-1]), r"exemplars.support is \(7,\) of float64"),
@@ -187,15 +187,15 @@ def model_of(kind):
     x = 3 * rng.normal(size=(3, 6))[y] + 0.6 * rng.normal(size=(61, 6))
     given = {"objective": "joint", "varsigma": 0.9, "max_iter": 2, "random_state": 0}
     if kind == "classifier":
-        model = mn.DAMClassifier(7, growth=3, normalize="standard", **given)
+        model = mn.DAMClassifier(7, growth=3, geometry="standard", **given)
         return model.fit(x, np.array(["ant", "bee", "wasp"])[y]).calibrate(x + 1e-3), x
     if kind == "sgd":
         return mn.DAMClassifier(5, **given | {"solver": mn.SGD(batch_size=16)}).fit(x, y), x
     if kind == "clusterer":
-        return mn.DAMClusterer(3, normalize="unit", max_iter=2, random_state=0).fit(x), x
+        return mn.DAMClusterer(3, geometry="unit", max_iter=2, random_state=0).fit(x), x
     images = rng.random((29, 16))
     encoder = mn.PatchEncoder((4, 4), patch=(2, 3), grid=2, n_memories=3, max_iter=2)
-    pipeline = make_pipeline(encoder, mn.DAMClassifier(3, normalize="unit", **given))
+    pipeline = make_pipeline(encoder, mn.DAMClassifier(3, geometry="unit", **given))
     return pipeline.fit(images, np.arange(29) % 2), images
 
 

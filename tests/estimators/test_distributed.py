@@ -41,14 +41,14 @@ def opened(folder: Path) -> mn.Dataset:
 
 JOINT: dict[str, Any] = FAST | {"objective": "joint"}
 CASES = {
-    "standard": lambda: mn.DAMClassifier(5, normalize="standard", **JOINT),
-    "grown": lambda: mn.DAMClassifier(5, growth=2, normalize="unit", **JOINT),
-    "conditional": lambda: mn.DAMClassifier(4, normalize="unit", objective="conditional", **FAST),
-    "clusters": lambda: mn.DAMClusterer(3, n_memories=4, normalize="unit", **FAST),
+    "standard": lambda: mn.DAMClassifier(5, geometry="standard", **JOINT),
+    "grown": lambda: mn.DAMClassifier(5, growth=2, geometry="unit", **JOINT),
+    "conditional": lambda: mn.DAMClassifier(4, geometry="unit", objective="conditional", **FAST),
+    "clusters": lambda: mn.DAMClusterer(3, n_memories=4, geometry="unit", **FAST),
     "batches": lambda: mn.DAMClassifier(
-        5, normalize="unit", solver=mn.FixedPoint(50, tol=0), **JOINT | {"max_iter": 4}
+        5, geometry="unit", solver=mn.FixedPoint(50, tol=0), **JOINT | {"max_iter": 4}
     ),
-    "auto": lambda: mn.DAMClassifier(4, normalize="auto", **FAST),  # long
+    "auto": lambda: mn.DAMClassifier(4, geometry="auto", **FAST),  # long
 }
 QUICK = tuple(name for name in CASES if name != "auto")
 BATCHES = ("batches", "conditional")  # of other rows, as each process reads its own
@@ -73,7 +73,7 @@ def fitted(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
         }  # fmt: skip
         if name == "standard":
             found[name] |= {
-                "accuracy": model.score(rows), "mean": model.model_.normalizer.mean.numpy(),
+                "accuracy": model.score(rows), "mean": model.model_.geometry.mean.numpy(),
                 "certified": model.certify(rows).lambda_min.numpy(),
             }  # fmt: skip
         if name == "clusters":
@@ -144,7 +144,7 @@ def test_a_file_that_one_process_cannot_read_ends_all(folder, tmp_path, what):
         (tmp_path / "x2.npy").unlink()
         text = "x2.npy cannot be read (it is gone)"
 
-    found = run_group(2, lambda _: mn.DAMClassifier(5, normalize="unit", **FAST).fit(rows))
+    found = run_group(2, lambda _: mn.DAMClassifier(5, geometry="unit", **FAST).fit(rows))
     assert text in str(found[1])
     assert isinstance(found[0], DistributedError)
 
@@ -161,7 +161,7 @@ def test_categories_are_the_same_in_all_processes(tmp_path):
         paths = [str(tmp_path / f"{k}.csv") for k in range(3)]
         rows = mn.Dataset.open(paths, label="kind", memory=1000)
         assert not rows.fits
-        model = mn.DAMClassifier(5, normalize="standard", **JOINT).fit(rows)
+        model = mn.DAMClassifier(5, geometry="standard", **JOINT).fit(rows)
         return model.feature_names_in_.tolist(), model.model_.features.names, model.memories_
 
     alone = fit()

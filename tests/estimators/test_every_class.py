@@ -42,12 +42,12 @@ SETTINGS = {
     "joint": {"objective": "joint", "search": None},
     "joint, no smoothing": {"objective": "joint", "search": None, "label_smoothing": 0.0},
     "fewer memories than classes": {"n_memories": 1, "search": None},
-    "SGD": {"solver": "sgd", "n_memories": 4, "normalize": "standard"},
+    "SGD": {"solver": "sgd", "n_memories": 4, "geometry": "standard"},
     "SGD, conditional": {
-        "solver": "sgd", "n_memories": 4, "objective": "conditional", "normalize": "standard"
+        "solver": "sgd", "n_memories": 4, "objective": "conditional", "geometry": "standard"
     },
-    "growth": {"growth": 1, "n_memories": 6, "normalize": "standard"},
-    **{kind: {"normalize": kind, "search": None} for kind in ("unit", "center", "whitened", "circles")},
+    "growth": {"growth": 1, "n_memories": 6, "geometry": "standard"},
+    **{kind: {"geometry": kind, "search": None} for kind in ("unit", "center", "whitened", "circles")},
 }  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def check_law(model, X, y, weight=None):
 @pytest.mark.parametrize("design", DESIGNS)
 def test_no_model_is_worse_than_the_class_frequencies(design, setting):
     X, y = DESIGNS[design]()
-    kind = SETTINGS[setting].get("normalize")
+    kind = SETTINGS[setting].get("geometry")
     if kind in ("unit", "center"):  # a row of one number all over has no direction
         some = np.ptp(X, 1) > 0
         X, y = X[some], y[some]

@@ -46,10 +46,10 @@ def clients():
 
 
 @pytest.mark.filterwarnings("ignore:.* have no direction")
-@pytest.mark.parametrize("normalize", ["unit", "center", "standard", "whitened", "circles"])
-def test_pulls_are_what_would_happen_on_every_geometry_and_with_gaps(clients, normalize):
+@pytest.mark.parametrize("geometry", ["unit", "center", "standard", "whitened", "circles"])
+def test_pulls_are_what_would_happen_on_every_geometry_and_with_gaps(clients, geometry):
     x, y = clients
-    model = small(n_memories=2, normalize=normalize, objective="conditional").fit(x, y)
+    model = small(n_memories=2, geometry=geometry, objective="conditional").fit(x, y)
     typical = mn.interpret.decode(model.model_, model.model_.typical_values)
     label = model.memory_table()["label"]
     found = model.explain(x[:11])
@@ -70,7 +70,7 @@ def test_what_is_typical_of_a_class_is_what_its_memories_that_answer_have(data, 
     """The weighted median over the memories of the class, by their shares in the vote."""
     names = ["height", "width", "age", "income", "debt"]
     x = pd.DataFrame(data.x, columns=names)
-    model = small(n_memories=11, normalize="standard", varsigma=0.5).fit(x, data.y)
+    model = small(n_memories=11, geometry="standard", varsigma=0.5).fit(x, data.y)
     rows = pd.DataFrame(fresh.x, columns=names)
     found, values = model.explain(rows), model.model_.typical_values
     share, soft = model.transform(rows), model.class_weights_[1:, :-1]
@@ -89,7 +89,7 @@ def test_what_is_typical_of_a_class_is_what_its_memories_that_answer_have(data, 
 
 def test_the_printed_explanation(clients):
     x, y = clients
-    model = small(n_memories=2, normalize="standard").fit(x, y)
+    model = small(n_memories=2, geometry="standard").fit(x, y)
     found = model.explain(x[:5])
     for row in range(5):
         lines = found.column_table(row)
@@ -134,7 +134,7 @@ def test_wide_rows_have_pulls_of_the_columns_furthest_from_typical():
     x = rng.normal(size=(60, 701))
     x[:, 7] += 6 * y
     frame = pd.DataFrame(x, columns=[f"gene {k}" for k in range(701)])
-    model = small(n_memories=2, normalize="standard").fit(frame, y)
+    model = small(n_memories=2, geometry="standard").fit(frame, y)
     found = model.explain(frame[:3])
     assert found.pulls(0)[0].column == "gene 7"
     assert found.column_table(0)[-1]["column"].endswith("others together")
@@ -172,13 +172,13 @@ def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):
     """The strongest features of a memory are those of the largest weight in overlaps with it."""
     frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
     frame["plan"] = np.array(["basic", "plus", "pro"])[np.digitize(data.x[:, 0], [-0.5, 0.5])]
-    model = small(normalize="whitened", varsigma=0.6).fit(frame, data.y)
+    model = small(geometry="whitened", varsigma=0.6).fit(frame, data.y)
     names = model.model_.features.names
     assert len(names) == 8  # three numbers for the category
     pulls = {own.column: own for own in model.explain(frame.iloc[:2]).pulls(1)}
     assert set(pulls) == {*frame.columns}
     assert pulls["plan"].value == frame["plan"][1]
-    weight = model.model_.votes.w.numpy() @ model.model_.normalizer.metric.numpy()
+    weight = model.model_.votes.w.numpy() @ model.model_.geometry.metric.numpy()
     best = np.abs(weight[:, : len(names)]).argmax(1)
     table = model.memory_table()
     assert [line[0] for line in table["features"]] == [names[k] for k in best[table.index]]

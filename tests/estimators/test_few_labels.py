@@ -25,7 +25,7 @@ def two():
 
 
 def small(**options):
-    settings = {"objective": "joint", "varsigma": 1.0, "normalize": "none", "random_state": 0}
+    settings = {"objective": "joint", "varsigma": 1.0, "geometry": "none", "random_state": 0}
     return mn.DAMClassifier(100, **(settings | options))
 
 
@@ -62,7 +62,7 @@ def test_the_search_trains_on_unlabeled_rows_as_the_model_is_trained():
     rows, rest = order[:400], order[400:]
     known = np.concatenate([rows[y[rows] == c][:5] for c in range(10)])
     partly = np.where(np.isin(rows, known), y[rows], -1)
-    settings = {"normalize": "center", "objective": "joint", "random_state": 0}
+    settings = {"geometry": "center", "objective": "joint", "random_state": 0}
     model = mn.DAMClassifier(unlabeled=-1, **settings).fit(x[rows], partly)
     alone = mn.DAMClassifier(**settings).fit(x[known], y[known])
     assert model.score(x[rest], y[rest]) > alone.score(x[rest], y[rest]) + 0.04

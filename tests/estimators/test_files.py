@@ -50,12 +50,26 @@ def model(source):
 
 @pytest.mark.parametrize("kind", ["unit", "standard"])
 def test_full_passes_are_those_in_memory(source, rows, kind):
-    settings = {"normalize": kind, "solver": mn.FixedPoint(None), "objective": "joint"}
+    settings = {"geometry": kind, "solver": mn.FixedPoint(None), "objective": "joint"}
     one, other = small(**settings).fit(source), small(**settings).fit(*rows)
     for name in ("memories_", "class_weights_", "temperature_", "support_", "typical_rows_"):
         wanted = getattr(other, name)
         np.testing.assert_allclose(getattr(one, name), wanted, rtol=0, atol=1e-10, err_msg=name)
     assert one.score(source) == other.score(*rows)
+
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
+@pytest.mark.parametrize("kind", ["unit", "standard"])
+def test_class_weights_of_files_are_those_in_memory(source, rows, kind, device):
+    settings = {"geometry": kind, "solver": mn.FixedPoint(None), "class_weight": "balanced"}
+    settings |= {"device": device, "max_iter": 1}
+    one, other = small(**settings).fit(source), small(**settings).fit(*rows)
+    assert one.model_.device.type == other.model_.device.type == device
+    found, wanted = (model.predict_proba(rows[0]) for model in (one, other))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8)
 
 
 def test_few_rows_of_files_are_not_worth_a_gpu(source, rows, monkeypatch):
@@ -95,7 +109,7 @@ def test_answers_batch_by_batch(source, rows, model):
         {"growth": 3},
         {"objective": "conditional"},
         {"solver": mn.SGD(learning_rate=0.1)},
-        {"class_weight": "balanced", "normalize": "standard"},
+        {"class_weight": "balanced", "geometry": "standard"},
         {"unlabeled": 2},
     ],
     ids=["growth", "refinement", "sgd", "balanced", "few labels"],
@@ -109,9 +123,9 @@ def test_every_training_goes_through_files(source, rows, settings):
         np.testing.assert_allclose(found.class_prior_[:-1], found.class_prior_[0], rtol=1e-6)
         weight = (1 / np.bincount(y))[y]
         mean = np.average(x, axis=0, weights=weight)
-        np.testing.assert_allclose(found.model_.normalizer.mean, mean, atol=1e-10)
+        np.testing.assert_allclose(found.model_.geometry.mean, mean, atol=1e-10)
         scale = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weight))
-        np.testing.assert_allclose(found.model_.normalizer.scale, scale, atol=1e-10)
+        np.testing.assert_allclose(found.model_.geometry.scale, scale, atol=1e-10)
 
 
 def test_classes_given_and_columns_that_differ(source, rows, model):
@@ -136,7 +150,7 @@ def test_scans_of_all_rows_are_shown(source, capsys, monkeypatch):
 
 
 def test_clusters_of_files(source, rows):
-    settings = {"n_memories": 7, "normalize": "unit", "max_iter": 5, "random_state": 0}
+    settings = {"n_memories": 7, "geometry": "unit", "max_iter": 5, "random_state": 0}
     found = mn.DAMClusterer(C, **settings).fit(source)
     inside = mn.DAMClusterer(C, **settings).fit(rows[0])
     assert found.labels_.shape == (N_ROWS,)
@@ -153,7 +167,7 @@ def test_sparse_batches_stay_sparse(rows):
     source = mn.Dataset.from_batches(
         lambda: ((sparse.csr_matrix(x[p]), y[p]) for p in parts), memory=MEMORY
     )
-    model = small(normalize="center").fit(source)
+    model = small(geometry="center").fit(source)
     assert model.score(source) == model.score(sparse.csr_matrix(x), y) > 0.8
 
 
@@ -172,8 +186,8 @@ def test_columns_of_any_kind_are_encoded_as_in_memory(tmp_path, rows, suffix):
         table.to_parquet(path, row_group_size=100)
     source = mn.Dataset.open(path, label="kind", memory=MEMORY // 4)
     assert not source.fits
-    found = small(normalize="standard").fit(source)
-    wanted = small(normalize="standard").fit(frame.astype({"count": float}), y)
+    found = small(geometry="standard").fit(source)
+    wanted = small(geometry="standard").fit(frame.astype({"count": float}), y)
     assert found.model_.features.names == wanted.model_.features.names
     assert "color=green" in found.model_.features.names
     proba = np.concatenate(list(found.predict_proba(source)))
@@ -226,7 +240,7 @@ def test_levels_of_files_are_counted_in_one_look_at_all_rows(tmp_path):
     frame = pd.DataFrame({"country": [f"land {k}" for k in level], "x": rng.normal(size=n)})
     frame.assign(y=y).to_parquet(tmp_path / "rows.parquet")
     source = mn.Dataset.open(tmp_path / "rows.parquet", label="y", memory=MEMORY // 4)
-    settings = {"normalize": "standard", "min_frequency": 0.05, "random_state": 0, "max_iter": 3}
+    settings = {"geometry": "standard", "min_frequency": 0.05, "random_state": 0, "max_iter": 3}
     found = mn.DAMClassifier(3, **settings).fit(source)
     held = mn.DAMClassifier(3, **settings).fit(frame, y)
     (country, _), (expected, _) = (m.model_.features.encoding.columns for m in (found, held))

@@ -17,7 +17,7 @@ SHAPES = {"gray": (8, 9), "color": (6, 7, 3), "signal": (37,)}
 )
 def case(request):
     """A fitted pipeline, and images it was not fitted on; the last one is blank."""
-    shape, normalize = SHAPES[request.param[0]], request.param[1]
+    shape, geometry = SHAPES[request.param[0]], request.param[1]
     rng = np.random.default_rng(0)
     y = np.arange(61) % 3
     kinds = rng.normal(size=(3, *shape))
@@ -25,7 +25,7 @@ def case(request):
     encoder = mn.PatchEncoder(
         shape, patch=(3, 4), grid=2, n_memories=5, max_iter=3, random_state=0
     )  # fmt: skip
-    model = small(normalize=normalize, varsigma=0.5, precision="float64")
+    model = small(geometry=geometry, varsigma=0.5, precision="float64")
     return make_pipeline(encoder, model).fit(x[:50], y[:50]), np.vstack([x[50:], 0 * x[:1] + 3])
 
 
@@ -36,7 +36,7 @@ def test_maps_add_up_to_the_overlaps(case):
     over_cells = sum(cells.sum((2, 3)) for cells in found.cells)
     np.testing.assert_allclose(over_pixels + found.elsewhere, found.overlap, rtol=0, atol=1e-10)
     np.testing.assert_allclose(over_cells + found.elsewhere, found.overlap, rtol=0, atol=1e-10)
-    if pipeline[-1].normalize_ != "standard":
+    if pipeline[-1].geometry_ != "standard":
         assert not found.elsewhere.any()
         assert not found.agreement[-1].any()  # the blank one
 
@@ -47,10 +47,10 @@ def test_the_part_of_a_cell_by_hand(case):
     found = mn.explain_images(pipeline, x[:5], 2)
     encoder, model = pipeline[0], pipeline[-1]
     rows = encoder.transform(x[:5])
-    if model.normalize_ == "center":
+    if model.geometry_ == "center":
         rows = rows - rows.mean(1, keepdims=True)
-    elif model.normalize_ == "standard":
-        training = model.model_.normalizer
+    elif model.geometry_ == "standard":
+        training = model.model_.geometry
         rows = (rows - training.mean.numpy()) / training.scale.numpy()
         rows = np.hstack([rows, np.full((5, 1), np.sqrt(rows.shape[1]))])
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)

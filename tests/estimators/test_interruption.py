@@ -34,7 +34,7 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
     x, y = make_clusters(rows=97, spread=2.0)
     if "unlabeled" in settings:
         y = np.where(np.arange(97) < 11, y, -1)
-    plain = {"normalize": "standard", "varsigma": 0.7, "solver": mn.FixedPoint(tol=0.0)}
+    plain = {"geometry": "standard", "varsigma": 0.7, "solver": mn.FixedPoint(tol=0.0)}
     settings = plain | settings
     whole = small(**settings).fit(x, y)
     n = len(whole.history_)

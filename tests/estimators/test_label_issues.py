@@ -12,7 +12,7 @@ FLIPPED = np.random.default_rng(0).permutation(600)[:40]
 LABELS = Y.copy()
 LABELS[FLIPPED] = (Y[FLIPPED] + np.random.default_rng(1).integers(1, 10, 40)) % 10
 NAMES = np.array([f"digit {k}" for k in range(10)])
-QUICK = {"n_memories": 30, "objective": "joint", "normalize": "center", "random_state": 0}
+QUICK = {"n_memories": 30, "objective": "joint", "geometry": "center", "random_state": 0}
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ SHAPES = {
     "color": {"image_shape": (7, 8, 3), "patch": 3, "grid": 2, "stride": 2},
     "signal": {"image_shape": (29,), "patch": 7, "grid": 5},
     "two sizes": {"image_shape": (8, 9), "patch": (3, (2, 5)), "grid": 3},
-    "powers": {"image_shape": (8, 8), "patch": 3, "power": 0.3, "beta": 5.0, "normalize": "unit"},
+    "powers": {"image_shape": (8, 8), "patch": 3, "power": 0.3, "beta": 5.0, "geometry": "unit"},
     "cells of unlike sizes": {"image_shape": (9, 11), "patch": 3, "grid": (2, 4)},
 }
 
@@ -90,7 +90,7 @@ def features_by_loops(model, x):
     rows = []
     for image in x.reshape(-1, *shape):
         parts = [
-            counts_by_loops(image, layer, model.normalize == "center").ravel() ** model.power
+            counts_by_loops(image, layer, model.geometry == "center").ravel() ** model.power
             for layer in model.layers_
         ]
         row = np.concatenate([part / np.linalg.norm(part) for part in parts])
@@ -155,7 +155,7 @@ def test_beta_is_learned_if_wanted():
 def test_blank_images_are_zeros_and_blank_parts_do_not_count(case):
     model, x = case
     x = np.vstack([x, np.full_like(x[:1], 3.0)])
-    if model.normalize == "center":
+    if model.geometry == "center":
         assert np.array_equal(model.transform(x)[-1], np.zeros(model.model_.n_out))
     assert np.allclose(np.linalg.norm(model.transform(x)[:-1], axis=1), 1.0)
 
@@ -292,7 +292,7 @@ def test_pictures_of_encoded_digits_are_the_digits(digit_encoder, images):
 
 def small_classifier():
     return small(
-        n_memories=20, normalize="center", varsigma=0.15, solver=mn.FixedPoint(100), max_iter=5,
+        n_memories=20, geometry="center", varsigma=0.15, solver=mn.FixedPoint(100), max_iter=5,
         device="cpu",
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ NAN = float("nan")
 
 
 def test_round_trip_is_exact(data, fresh, tmp_path):
-    model = small(normalize="standard", varsigma=0.7, precision="float32").fit(data.x, data.y)
+    model = small(geometry="standard", varsigma=0.7, precision="float32").fit(data.x, data.y)
     model.save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
     assert_same_model(model, loaded, fresh.x)
@@ -126,7 +126,7 @@ def test_labels_that_cannot_be_saved(data, tmp_path):
 
 def test_what_load_would_refuse_is_never_written(tmp_path):
     """Rows that are all alike leave nothing that a metric could be learned from."""
-    model = mn.DAMClassifier(2, normalize="whitened", search=None, random_state=0)
+    model = mn.DAMClassifier(2, geometry="whitened", search=None, random_state=0)
     with pytest.raises(ValueError, match="came to no model"):
         model.fit(np.ones((40, 3)), np.repeat([0, 1], 20)).save(tmp_path / "m.safetensors")
     assert not list(tmp_path.iterdir())

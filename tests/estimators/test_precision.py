@@ -10,7 +10,7 @@ import mnemosphere as mn
 from mnemosphere import DAMClassifier, DAMClusterer, load_data
 from mnemosphere.estimators.setup import device_of
 
-GIVEN = {"objective": "conditional", "max_iter": 5, "normalize": "unit", "varsigma": 0.3,
+GIVEN = {"objective": "conditional", "max_iter": 5, "geometry": "unit", "varsigma": 0.3,
          "random_state": 0, "device": "cuda" if torch.cuda.is_available() else "cpu"}  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def test_rounded_operands_change_training_a_little_and_predictions_not_at_all(di
 
 def test_clusters_and_streams_take_them_too(digits):
     x = digits.x_train[:300]
-    given = {"normalize": "center", "random_state": 0, "max_iter": 5, "device": GIVEN["device"]}
+    given = {"geometry": "center", "random_state": 0, "max_iter": 5, "device": GIVEN["device"]}
     full, low = (
         DAMClusterer(10, n_memories=10, precision=precision, **given).fit(x)
         for precision in ("float32", "bfloat16")

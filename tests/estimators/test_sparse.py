@@ -68,7 +68,7 @@ def test_normalizations_in_closed_form(data, kind, weighted):
 def test_classifier_as_with_dense_rows(data, never_dense, kind):
     x, y = data
     rows = sparse.csr_matrix(x)
-    settings = {"normalize": kind, "random_state": 0, "max_iter": 3, "varsigma": 0.5,
+    settings = {"geometry": kind, "random_state": 0, "max_iter": 3, "varsigma": 0.5,
                 "device": "cpu", "objective": "joint"}  # fmt: skip
     a = mn.DAMClassifier(P, **settings).fit(x, y)
     b = mn.DAMClassifier(P, **settings).fit(rows, y)
@@ -96,7 +96,7 @@ def test_partial_fit_auto_and_tensors(data, never_dense):
     for part in (slice(0, 100), slice(100, None)):
         a.partial_fit(x[part], y[part], classes=np.unique(y))
         b.partial_fit(rows[part], y[part], classes=np.unique(y))
-    assert a.normalize_ == b.normalize_
+    assert a.geometry_ == b.geometry_
     np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-10)
     tensor = torch.from_numpy(x).to_sparse_csr()
     assert torch.equal(
@@ -109,7 +109,7 @@ def test_partial_fit_auto_and_tensors(data, never_dense):
 def test_conditional_growth_and_certificates_on_sparse_rows(data, settings):
     x, y = data
     rows = sparse.csr_matrix(x)
-    settings = settings | {"normalize": "unit", "random_state": 0, "max_iter": 3, "varsigma": 0.5,
+    settings = settings | {"geometry": "unit", "random_state": 0, "max_iter": 3, "varsigma": 0.5,
                            "device": "cpu", "beta": 40.0}  # fmt: skip
     if "objective" in settings:
         settings["solver"] = mn.Adam(noise=0)
@@ -151,7 +151,7 @@ def counts(n_rows, n_features):
 def test_memories_of_wide_centered_rows_have_unit_norm(objective):
     """Nearly all entries of such a memory are one small number."""
     x, y = counts(211, 10007)
-    given = {"normalize": "center", "precision": "float32", "random_state": 0, "varsigma": 0.5}
+    given = {"geometry": "center", "precision": "float32", "random_state": 0, "varsigma": 0.5}
     found = mn.DAMClassifier(11, objective=objective, max_iter=3, **given).fit(x, y)
     norms = np.linalg.norm(found.memories_.astype(np.float64), axis=1)
     np.testing.assert_allclose(norms, 1.0, rtol=0, atol=1e-6)

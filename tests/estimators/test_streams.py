@@ -23,7 +23,7 @@ def rows(label, n, seed):
 
 def stream(half_life=None):
     model = mn.DAMClassifier(
-        P, objective="joint", varsigma=0.8, normalize="none", random_state=0, device="cpu",
+        P, objective="joint", varsigma=0.8, geometry="none", random_state=0, device="cpu",
         solver=mn.FixedPoint(half_life=half_life),
     )  # fmt: skip
     for phase in ([0, 1], [2, 3]):
@@ -51,7 +51,7 @@ def test_a_stream_goes_on_after_its_model_was_stored(tmp_path):
     models = []
     for stored in (False, True):
         model = mn.DAMClassifier(
-            P, objective="joint", varsigma=0.8, normalize="none", random_state=0, device="cpu"
+            P, objective="joint", varsigma=0.8, geometry="none", random_state=0, device="cpu"
         )
         for batch in batches:
             model.partial_fit(*batch)
@@ -69,7 +69,7 @@ def test_a_stream_goes_on_after_its_model_was_stored(tmp_path):
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_fitted_model_takes_a_new_class(objective, mixed):
-    settings = {"objective": objective, "normalize": "none", "search": None, "random_state": 0}
+    settings = {"objective": objective, "geometry": "none", "search": None, "random_state": 0}
     model = mn.DAMClassifier(6, **settings).fit(*rows([0, 1, 2], 300, 1))
     old, new = rows([0, 1, 2], 300, 2), rows([3], 200, 3)
     before = model.score(*old)
@@ -109,7 +109,7 @@ def test_a_stream_begins_with_more_than_one_class():
 
 
 def test_batches_of_one_class_each_are_learned():
-    model = mn.DAMClassifier(P, normalize="none", random_state=0).partial_fit(*rows([0, 1], 60, 0))
+    model = mn.DAMClassifier(P, geometry="none", random_state=0).partial_fit(*rows([0, 1], 60, 0))
     for seed, label in enumerate([2, 3, 0, 1, 2, 3]):
         model.partial_fit(*rows([label], 40, seed))
         assert np.isfinite(model.memories_).all()
@@ -118,7 +118,7 @@ def test_batches_of_one_class_each_are_learned():
 
 
 def test_a_new_class_is_learned_from_rows_with_gaps():
-    model = mn.DAMClassifier(8, varsigma=0.8, normalize="unit", random_state=0, device="cpu")
+    model = mn.DAMClassifier(8, varsigma=0.8, geometry="unit", random_state=0, device="cpu")
     for phase in ([0, 1], [0, 1], [2], [1, 2]):
         x, y = rows(phase, 30, phase[0])
         x[1:, -1] = np.nan

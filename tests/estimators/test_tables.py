@@ -22,7 +22,7 @@ N = 83
 
 
 def small(**settings):
-    return quick_models.small(**{"normalize": "standard", "max_iter": 5} | settings)
+    return quick_models.small(**{"geometry": "standard", "max_iter": 5} | settings)
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,10 @@ def test_a_table_with_categories_dates_and_missing_values(table, model):
         model.predict(frame[:2].assign(plan="gold"))
 
 
-@pytest.mark.parametrize("normalize", ["standard", "circles"])
-def test_truth_values_and_dates_are_written_as_such(table, normalize):
+@pytest.mark.parametrize("geometry", ["standard", "circles"])
+def test_truth_values_and_dates_are_written_as_such(table, geometry):
     frame, y = table
-    model = small(normalize=normalize).fit(frame, y)
+    model = small(geometry=geometry).fit(frame, y)
     active = next(own for own in model.explain(frame[:3]).pulls(1) if own.column == "active")
     assert {*active[1:4]} <= {"True", "False", "missing"}
     strongest = mn.interpret.strongest_features(model.model_, 6).groupby("feature")["value"]
@@ -104,7 +104,7 @@ def test_missing_values_are_averaged_over_not_guessed(table, model):
     """predict_proba from shares of memories that know only the known features."""
     frame, _ = table
     rows = model.model_.stored(frame)
-    x, lost = on_sphere(rows, model.model_.normalizer, torch.float64)
+    x, lost = on_sphere(rows, model.model_.geometry, torch.float64)
     assert not lost.any()
     assert x.isnan().any(1).sum() > 20
     votes = model.model_.votes
@@ -122,7 +122,7 @@ def test_known_features_stay_and_missing_values_come_back_in_units(kind):
     rng = np.random.default_rng(0)
     holes = np.where(rng.random(x.shape) < 0.25, np.nan, x)
     holes[np.isnan(holes).all(1)] = x[np.isnan(holes).all(1)]
-    model = small(normalize=kind, n_memories=30, max_iter=20).fit(holes, y)
+    model = small(geometry=kind, n_memories=30, max_iter=20).fit(holes, y)
     np.testing.assert_array_equal(mn.interpret.encode(model.model_, holes), holes)
     filled, gaps = model.model_.completed(holes).values.numpy(), np.isnan(holes)
     np.testing.assert_array_equal(filled[~gaps], x[~gaps])
@@ -135,7 +135,7 @@ def test_known_features_stay_and_missing_values_come_back_in_units(kind):
 def test_a_row_of_nothing_is_answered_by_the_prior_and_infinity_is_refused(model, table):
     missing = pd.DataFrame({"age": [np.nan], "plan": [None], "active": [None], "since": [pd.NaT]})
     assert np.isfinite(model.predict_proba(missing)).all()
-    unit = small(normalize="unit").fit(np.random.default_rng(0).normal(size=(30, 4)), [0, 1] * 15)
+    unit = small(geometry="unit").fit(np.random.default_rng(0).normal(size=(30, 4)), [0, 1] * 15)
     nothing = np.full((1, 4), np.nan)
     np.testing.assert_allclose(unit.predict_proba(nothing), [[0.5, 0.5]], atol=1e-6)
     assert mn.interpret.novelty(unit.model_, nothing) == 1.0
@@ -207,7 +207,7 @@ def test_many_classes_of_one_size_are_no_imbalance_and_learn_the_weights_of_memo
     x = np.random.default_rng(0).normal(size=(70, 7))[y]
     x += 0.1 * np.random.default_rng(1).normal(size=x.shape)
     model = mn.DAMClassifier(
-        140, objective="joint", varsigma=0.5, normalize="unit", max_iter=2, random_state=0
+        140, objective="joint", varsigma=0.5, geometry="unit", max_iter=2, random_state=0
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -66,7 +66,7 @@ def test_jobs_answer_and_share_the_processors(wide, data, backend):
         return torch.get_num_threads(), os.getpid(), model.predict_proba(x)
 
     model, x, expected = wide
-    small = mn.DAMClassifier(5, objective="joint", normalize="unit", max_iter=1, random_state=0)
+    small = mn.DAMClassifier(5, objective="joint", geometry="unit", max_iter=1, random_state=0)
     search = GridSearchCV(small, {"varsigma": [0.5, 0.9]}, cv=2, refit=False)
     alone = search.fit(*data).cv_results_["mean_test_score"]
     with joblib.parallel_config(backend, n_jobs=2), forking():

@@ -42,7 +42,7 @@ def digits() -> Any:
 @pytest.fixture(scope="session")
 def image_model(digits: Any) -> mn.DAMClassifier:
     """A hundred memories of handwritten digits."""
-    model = small(n_memories=100, normalize="center", varsigma=0.23)
+    model = small(n_memories=100, geometry="center", varsigma=0.23)
     return model.fit(digits.x_train[:2500], digits.y_train[:2500])
 
 
@@ -56,5 +56,5 @@ def wines() -> Any:
 @pytest.fixture(scope="session")
 def wine_model(wines: Any) -> mn.DAMClassifier:
     x, y = wines
-    model = small(n_memories=11, normalize="standard", varsigma=0.6, max_iter=None)
+    model = small(n_memories=11, geometry="standard", varsigma=0.6, max_iter=None)
     return model.fit(x, y).calibrate(x * 1.001, y)

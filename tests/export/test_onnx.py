@@ -38,7 +38,7 @@ def run(model, path, x):
 
 def fit(kind, y=None, **settings):
     x, labels = rows(kind)
-    model = small(n_memories=29, normalize=kind, varsigma=0.6, **settings)
+    model = small(n_memories=29, geometry=kind, varsigma=0.6, **settings)
     return model.fit(x, labels if y is None else y[labels])
 
 
@@ -59,6 +59,27 @@ def test_rows_get_the_same_answers_and_are_rejected_alike(kind, tmp_path):
     )
     assert found["is_novel"].dtype == bool
     assert 5 <= found["is_novel"].sum() <= 15
+    assert_close(found["shares"], model.model_.shares(fresh), atol=1e-5)
+    assert found["shares"].shape == (B, model.n_memories_)
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+@pytest.mark.parametrize("again", [False, True])
+def test_the_graph_rejects_the_same_rows_for_the_same_reasons(objective, again, tmp_path):
+    x, y = rows("standard")
+    labels = np.where(y == 4, mn.OUT_OF_SCOPE, y.astype(str))
+    model = mn.DAMClassifier(search=None, objective=objective, random_state=0).fit(x, labels)
+    fresh, truth = rows("standard", 1)
+    if again:  # rejection goes by the temperature of the fit
+        model.calibrate(fresh[truth < 4], truth[truth < 4].astype(str))
+    asked = np.vstack([fresh, -3 * fresh[:50], np.full((1, 13), np.nan)])
+    wanted = mn.interpret.rejections(model.model_, asked)
+    found = run(model, tmp_path / "m.onnx", asked)
+    assert_close(found["reasons"], wanted.tails, rtol=1e-3, atol=1e-2)
+    agree = found["is_rejected"] == wanted.rejected
+    assert agree.mean() > 0.995
+    assert {"like rows out of scope", "unlike all known rows", None} <= {*wanted.reasons}
+    assert_close(found["shares"], model.model_.shares(asked), atol=1e-5)
 
 
 def test_without_a_uniform_component_rows_far_from_all_memories_keep_their_class(tmp_path):
@@ -78,17 +99,16 @@ def test_without_a_uniform_component_rows_far_from_all_memories_keep_their_class
 def test_images_at_full_size(digits, tmp_path):
     # The blank border is hundreds of equal products, which single precision rounds alike.
     x, fresh = (v.astype(np.float32) for v in (digits.x_train[:500], digits.x_test))
-    settings = {"normalize": "center", "varsigma": 0.3, "precision": "float32", "max_iter": 2}
+    settings = {"geometry": "center", "varsigma": 0.3, "precision": "float32", "max_iter": 2}
     model = small(n_memories=53, **settings).fit(x, digits.y_train[:500])
     found = run(model, tmp_path / "m.onnx", fresh)
     wanted = model.predict_proba(fresh)
-    unit, _ = model.model_.normalizer.place(torch.from_numpy(fresh))
+    unit, _ = model.model_.geometry.place(torch.from_numpy(fresh))
     scores = log_joint(model.model_.votes.to(dtype=torch.float64), unit)[:, :-1]
     assert_close(wanted, scores.softmax(1), atol=1e-12)
     assert_close(found["probabilities"], wanted, atol=1e-6)
     np.testing.assert_array_equal(found["label"], model.predict(fresh))
     assert 0.02 < np.median(1 - wanted.max(1)) < 0.98  # probabilities in between, not 0 and 1
-    assert "is_novel" not in found
 
 
 def test_two_layers_give_the_same_answers(tmp_path):
@@ -118,7 +138,7 @@ def test_two_layers_give_the_same_answers(tmp_path):
 def test_a_pipeline_of_other_parts_is_refused(tmp_path):
     x, y = rows("unit")
     pipeline = make_pipeline(
-        StandardScaler(), mn.DAMClassifier(5, objective="joint", varsigma=0.5, normalize="unit")
+        StandardScaler(), mn.DAMClassifier(5, objective="joint", varsigma=0.5, geometry="unit")
     ).fit(x[:50], y[:50])
     with pytest.raises(TypeError, match="PatchEncoder and DAMClassifier is wanted, got Standard"):
         mn.to_onnx(pipeline, tmp_path / "m.onnx")
@@ -146,7 +166,7 @@ def test_any_number_of_rows_and_rows_without_direction(tmp_path):
 
 def test_a_clusterer(tmp_path):
     x, _ = rows("unit")
-    model = mn.DAMClusterer(5, n_memories=11, normalize="unit", random_state=0).fit(x)
+    model = mn.DAMClusterer(5, n_memories=11, geometry="unit", random_state=0).fit(x)
     found = run(model, tmp_path / "m.onnx", x)
     np.testing.assert_array_equal(found["label"], model.predict(x))
     assert_close(found["probabilities"], model.predict_proba(x), atol=1e-5)
@@ -173,5 +193,5 @@ def test_times_in_seconds_keep_their_digits(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=200)
     x = np.c_[1.7e9 + 30 * y + rng.normal(size=200), rng.normal(size=200)]
-    model = mn.DAMClassifier(4, normalize="standard", search=None, random_state=0).fit(x, y)
+    model = mn.DAMClassifier(4, geometry="standard", search=None, random_state=0).fit(x, y)
     assert run(model, tmp_path / "m.onnx", x)["label"].tolist() == model.predict(x).tolist()

@@ -119,10 +119,10 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
     assert (np.diff(found["energies"]) <= 1e-9).all()
 
 
-@pytest.mark.parametrize("normalize", ["whitened", "circles"])
-def test_a_geometry_gives_the_same_answers_and_paths(browser, wines, tmp_path, normalize):
+@pytest.mark.parametrize("geometry", ["whitened", "circles"])
+def test_a_geometry_gives_the_same_answers_and_paths(browser, wines, tmp_path, geometry):
     x, y = wines
-    model = small(n_memories=11, normalize=normalize, objective="conditional").fit(x, y)
+    model = small(n_memories=11, geometry=geometry, objective="conditional").fit(x, y)
     model.explore(tmp_path / "p.html", x[::5], y[::5])
     browser.open(tmp_path / "p.html")
     found = np.array(browser.evaluate(ALL_ROWS + PROBA))
@@ -164,7 +164,7 @@ def test_knobs_change_the_answer_as_new_parameters_would(opened, image_model, di
     # Every class weighs so many times as much as before, in all memories alike: Bayes' rule.
     votes = image_model.model_.votes.to(dtype=torch.float64)
     votes = votes.at(hot).replace(p=votes.p * torch.tensor([*odds, 0.0]))
-    unit, _ = image_model.model_.normalizer.place(torch.from_numpy(digits.x_test[:53]))
+    unit, _ = image_model.model_.geometry.place(torch.from_numpy(digits.x_test[:53]))
     wanted = log_joint(votes, unit)[:, :-1].softmax(1)
     assert_close(found, wanted, atol=3e-3)
     assert abs(found - image_model.predict_proba(digits.x_test[:53])).max() > 0.05
@@ -230,7 +230,7 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
     gaps[:, ::2] = np.nan
     wanted = mn.interpret.recall_path(wine_model.model_, type(x)(gaps, columns=x.columns))
     restored = browser.evaluate(
-        f"[...normalizer.restore(Float64Array.from({json.dumps(path['rows'][-1])}))]"
+        f"[...geometry.restore(Float64Array.from({json.dumps(path['rows'][-1])}))]"
     )
     np.testing.assert_allclose(restored, wanted.rows[-1, 0], rtol=1e-3, atol=1e-3)
     assert browser.evaluate("document.querySelectorAll('.gauge .limit').length") == 1
@@ -273,7 +273,7 @@ def test_names_are_text_whatever_they_say(browser, tmp_path):
     x = pandas.DataFrame(rng.normal(size=(60, 6)), columns=NASTY)
     y = np.array(NASTY, dtype=object)[np.arange(60) % 6]
     x.iloc[:, 0] += np.arange(60) % 6
-    model = small(normalize="standard", varsigma=0.5).fit(x, y)
+    model = small(geometry="standard", varsigma=0.5).fit(x, y)
     model.explore(tmp_path / "p.html", x, y, title=NASTY[0])
     browser.open(tmp_path / "p.html", width=390)
     for tab in TABS:

@@ -35,8 +35,8 @@ def test_the_payload_has_texts_and_rejections(texts):
     assert found["encoder"] == "hashed_words"
     assert found["image"] is None
     assert found["rows"]["text"] == x
-    wanted = mn.interpret.is_rejected(model.model_, x, 0.05)
-    assert found["rows"]["rejected"] == wanted.tolist()
+    wanted = mn.interpret.rejections(model.model_, x, 0.05).reasons
+    assert found["rows"]["rejected"] == wanted
     assert wanted[-1]
     known = {" ".join(text.split())[:200] for text in mn.load_data("banking-small").x_train}
     assert all(found["typical"])
@@ -60,7 +60,7 @@ def test_rows_are_searched_and_picked(browser, page, texts, width):
         ]  # fmt: skip
         assert browser.evaluate(SHOWN) == wanted
     browser.evaluate("$('search').value = ''; $('texts-kind').value = 'rejected'; rows.fillTexts()")
-    far = mn.interpret.is_rejected(model.model_, x, 0.05)
+    far = mn.interpret.rejections(model.model_, x, 0.05).rejected
     assert browser.evaluate(SHOWN) == [text for text, odd in zip(x, far, strict=True) if odd]
     browser.evaluate("[...document.querySelectorAll('#texts .text-row')].at(-1).click()")
     browser.evaluate(WAIT)

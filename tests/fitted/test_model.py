@@ -28,7 +28,7 @@ def iris():
 
 @pytest.fixture(scope="module")
 def model(iris):
-    return small(normalize="standard").fit(*iris)
+    return small(geometry="standard").fit(*iris)
 
 
 def test_the_model_is_frozen(model):
@@ -53,6 +53,7 @@ def test_attributes_are_those_of_the_model(model, iris):
 def test_calls_leave_the_model_as_it_was(model, iris):
     """Also what goes on from it: a stream, a calibration."""
     x, y = iris
+    threshold = model.novelty_threshold_
     before = {name: t.clone() for name, t in model.model_.density.to_tensors().items()}
     copies = [copy.copy(model) for _ in range(3)]
     copies[0].partial_fit(x[:60], y[:60]).partial_fit(x[60:], y[60:])
@@ -64,7 +65,7 @@ def test_calls_leave_the_model_as_it_was(model, iris):
     assert all(
         torch.equal(t, before[name]) for name, t in model.model_.density.to_tensors().items()
     )
-    assert model.novelty_threshold_ is None
+    assert model.novelty_threshold_ == threshold != copies[1].novelty_threshold_
     assert not np.array_equal(copies[0].predict_proba(x), model.predict_proba(x))
 
 
@@ -94,7 +95,7 @@ def best_times(calls, x, turns=300):
 
 def test_one_row_takes_at_most_four_times_as_long_as_logistic_regression():
     x, y = load_digits(return_X_y=True)
-    ours = small(n_memories=100, varsigma=0.5, normalize="center").fit(x, y)
+    ours = small(n_memories=100, varsigma=0.5, geometry="center").fit(x, y)
     peer = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y)[-1]
     one, two = best_times([ours.predict_proba, peer.predict_proba], x[:1])
     assert one <= 4 * two, f"{one / two:.1f} times as long"

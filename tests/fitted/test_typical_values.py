@@ -40,11 +40,11 @@ TABLES = {
 
 
 @pytest.mark.filterwarnings("ignore:.* have no direction")
-@pytest.mark.parametrize("normalize", ["unit", "center", "standard", "whitened", "circles"])
+@pytest.mark.parametrize("geometry", ["unit", "center", "standard", "whitened", "circles"])
 @pytest.mark.parametrize("name", TABLES)
-def test_every_typical_value_occurs_in_its_column(name, normalize):
+def test_every_typical_value_occurs_in_its_column(name, geometry):
     x, y = TABLES[name]()
-    model = small(normalize=normalize, objective="conditional").fit(x, y).model_
+    model = small(geometry=geometry, objective="conditional").fit(x, y).model_
     rows = model.stored(x).values.numpy()
     for place in [line.place for line in model.features.lines]:
         found = model.typical_values[:, place]
@@ -56,7 +56,7 @@ def test_every_typical_value_occurs_in_its_column(name, normalize):
 @pytest.mark.parametrize("name", TABLES)
 def test_medians_of_the_rows_with_their_largest_share_in_a_memory(name):
     x, y = TABLES[name]()
-    model = small(normalize="standard").fit(x, y)
+    model = small(geometry="standard").fit(x, y)
     share, rows = model.transform(x), model.model_.stored(x).values.numpy()
     for m in np.unique(share.argmax(1)):
         own = rows[share.argmax(1) == m]
@@ -72,10 +72,10 @@ def test_medians_of_the_rows_with_their_largest_share_in_a_memory(name):
 
 
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("normalize", ["standard", "circles"])
-def test_memories_without_rows_stay_in_the_range_of_the_columns(name, normalize):
+@pytest.mark.parametrize("geometry", ["standard", "circles"])
+def test_memories_without_rows_stay_in_the_range_of_the_columns(name, geometry):
     x, y = TABLES[name]()
-    model = small(normalize=normalize, objective="conditional").fit(x, y).model_
+    model = small(geometry=geometry, objective="conditional").fit(x, y).model_
     far = model.replace(votes=model.votes.replace(w=-model.votes.w), exemplars=None)
     rows = model.stored(x).values
     low, high = (getattr(np, f)(rows.numpy(), axis=0) for f in ("nanmin", "nanmax"))
@@ -91,12 +91,12 @@ def test_memories_without_rows_stay_in_the_range_of_the_columns(name, normalize)
 
 def test_a_memory_that_no_row_has_most_of_stands_for_its_typical_rows():
     x, y = table(load_iris)
-    model = small(normalize="standard").fit(x, y).model_
+    model = small(geometry="standard").fit(x, y).model_
     # A copy of a memory with less weight has less of every row.
     p = torch.cat([model.votes.p, model.votes.p[1:2] * 0.9])
     votes = model.votes.replace(w=torch.cat([model.votes.w, model.votes.w[:1]]), p=p)
     found = mn.fitted.exemplars.find_exemplars(
-        votes, model.normalizer, model.stored(x), features=model.features
+        votes, model.geometry, model.stored(x), features=model.features
     )
     rows = x.to_numpy()[found.typical[7]]
     assert (found.values[7] == np.sort(rows, axis=0)[1]).all()

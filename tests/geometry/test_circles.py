@@ -58,11 +58,11 @@ def by_numpy(x, training, most):
 
 def test_coordinates_are_their_formula():
     x, fresh = table(), table(1, 23)
-    normalizer = Circles.fit(stored(x))
-    unit, lost = on_sphere(stored(fresh), normalizer, torch.float64)
+    geometry = Circles.fit(stored(x))
+    unit, lost = on_sphere(stored(fresh), geometry, torch.float64)
     assert not lost.any()
     np.testing.assert_allclose(unit.numpy(), by_numpy(fresh, x, 4), rtol=1e-10, atol=1e-12)
-    column = normalizer.column.numpy()
+    column = geometry.column.numpy()
     assert np.bincount(column, minlength=N).tolist() == [8, 8, 2, 0, 8]
 
 
@@ -110,15 +110,15 @@ def test_rows_come_back():
     x = table()[:, [0, 1, 4]]
     category = np.eye(3)[np.random.default_rng(5).integers(0, 3, B)]
     x = np.nan_to_num(np.hstack([x, category]), nan=0.25)
-    normalizer = Circles.fit(stored(x))
-    unit = normalizer.place(torch.from_numpy(x))[0]
-    np.testing.assert_allclose(normalizer.restore(unit, [slice(3, 6)]).numpy(), x)
+    geometry = Circles.fit(stored(x))
+    unit = geometry.place(torch.from_numpy(x))[0]
+    np.testing.assert_allclose(geometry.restore(unit, [slice(3, 6)]).numpy(), x)
     points = torch.from_numpy(np.random.default_rng(6).normal(size=(29, unit.shape[1])))
-    found = normalizer.restore(points, [slice(3, 6)]).numpy()
+    found = geometry.restore(points, [slice(3, 6)]).numpy()
     assert (found[:, 3:].sum(1) == 1).all()
     # The row has the largest product with the point among all rows with these values.
-    best = (normalizer.coordinates(torch.from_numpy(found)) * points).sum(1)
-    every = normalizer.coordinates(torch.from_numpy(x)) @ points.T
+    best = (geometry.coordinates(torch.from_numpy(found)) * points).sum(1)
+    every = geometry.coordinates(torch.from_numpy(x)) @ points.T
     assert (best >= every.max(0).values - 1e-9).all()
 
 
@@ -144,24 +144,24 @@ def test_a_missing_column_is_no_part_of_a_row():
     x = np.random.default_rng(0).normal(size=(B, 3))
     gone = x.copy()
     gone[:, 1] = np.nan
-    normalizer = Circles.fit(stored(x))
-    unit, lost = normalizer.place(torch.from_numpy(gone))
+    geometry = Circles.fit(stored(x))
+    unit, lost = geometry.place(torch.from_numpy(gone))
     assert not lost.any()
     fewer = Circles.fit(stored(x[:, [0, 2]])).place(torch.from_numpy(x[:, [0, 2]]))[0]
-    column = normalizer.column
+    column = geometry.column
     torch.testing.assert_close(unit[:, column != 1], fewer)
     assert not unit[:, column == 1].any()
     empty = torch.full((1, 3), torch.nan, dtype=torch.float64)
-    assert normalizer.place(empty)[1].tolist() == [True]
+    assert geometry.place(empty)[1].tolist() == [True]
 
 
 def test_stored_and_read_back():
     x = table()
-    normalizer = Circles.fit(stored(x))
-    tensors = normalizer.tensors()
+    geometry = Circles.fit(stored(x))
+    tensors = geometry.tensors()
     same = Circles(**tensors).check(N)
     torch.testing.assert_close(
-        same.place(torch.from_numpy(x))[0], normalizer.place(torch.from_numpy(x))[0]
+        same.place(torch.from_numpy(x))[0], geometry.place(torch.from_numpy(x))[0]
     )
     for name, change in (
         ("ranks", tensors["ranks"].flip(1)),
@@ -173,17 +173,17 @@ def test_stored_and_read_back():
         with pytest.raises(ValueError, match="circles"):
             Circles(**{**tensors, name: change}).check(N)
     with pytest.raises(ValueError, match=r"knots is .* expected"):
-        normalizer.check(N + 1)
+        geometry.check(N + 1)
 
 
 def test_gradients_are_those_of_finite_differences():
     x = torch.from_numpy(table()[:, [0, 1, 4]])
-    normalizer = Circles.fit(stored(x.numpy()))
+    geometry = Circles.fit(stored(x.numpy()))
     some = x[1:4].clone() + 0.0137  # between knots
     assert torch.autograd.gradcheck(
-        lambda v: normalizer.place(v)[0], (some.requires_grad_(),), atol=1e-6
+        lambda v: geometry.place(v)[0], (some.requires_grad_(),), atol=1e-6
     )
     missing = x[:2].clone()
     missing[0, 0] = torch.nan
-    normalizer.place(missing.requires_grad_())[0].sum().backward()
+    geometry.place(missing.requires_grad_())[0].sum().backward()
     assert torch.isfinite(missing.grad).all()

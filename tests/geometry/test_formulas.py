@@ -43,10 +43,10 @@ def table(dtype, n=23, features=7, seed=0):
 @pytest.mark.parametrize("kind", ["center", "unit", "standard"])
 def test_each_kind_is_its_formula(kind, dtype):
     x, fresh = table(dtype), table(dtype, 11, seed=1)
-    normalizer = Geometry.kinds[kind].fit(stored(x))
-    unit, lost = on_sphere(stored(fresh), normalizer, torch.float64)
+    geometry = Geometry.kinds[kind].fit(stored(x))
+    unit, lost = on_sphere(stored(fresh), geometry, torch.float64)
     assert not lost.any()
-    assert unit.shape[1] == 7 + normalizer.appended
+    assert unit.shape[1] == 7 + geometry.appended
     np.testing.assert_allclose(unit.numpy(), by_numpy(kind, fresh, x), rtol=1e-12, atol=1e-15)
 
 
@@ -54,12 +54,12 @@ def test_each_kind_is_its_formula(kind, dtype):
 def test_units_of_a_feature_mean_nothing_to_standard(factor):
     x = table("float64")
     scale = np.array([factor, 1, 1, 1, 1, 1, 1 / factor])
-    normalizer = Standard.fit(stored(scale * x))
-    unit, lost = normalizer.place(torch.from_numpy(scale * x))
+    geometry = Standard.fit(stored(scale * x))
+    unit, lost = geometry.place(torch.from_numpy(scale * x))
     assert not lost.any()
     np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x), rtol=1e-9)
     np.testing.assert_allclose(
-        (normalizer.restore(unit) / torch.from_numpy(scale)).numpy(), x, rtol=1e-9
+        (geometry.restore(unit) / torch.from_numpy(scale)).numpy(), x, rtol=1e-9
     )
 
 
@@ -89,8 +89,8 @@ def test_the_largest_numbers():
             expected = by_numpy(kind, signs, signs)
             np.testing.assert_allclose(unit.numpy(), expected, rtol=1e-12, atol=1e-15)
     # A row as far away as can be points along its one huge feature.
-    normalizer = Standard.fit(stored(1e-3 * np.eye(3)))
-    unit, _ = normalizer.place(torch.tensor([[0.0, -1.7e308, 0.0]], dtype=torch.float64))
+    geometry = Standard.fit(stored(1e-3 * np.eye(3)))
+    unit, _ = geometry.place(torch.tensor([[0.0, -1.7e308, 0.0]], dtype=torch.float64))
     np.testing.assert_allclose(unit.numpy(), [[0, -1, 0, 0]], atol=1e-12)
 
 
@@ -135,17 +135,17 @@ def test_standard_by_weight_is_standard_of_repeated_rows():
 def test_rows_in_several_chunks(kind):
     rng = np.random.default_rng(0)
     x, weight = rng.normal(size=(5, 300_000)), rng.random(5)
-    normalizer = Geometry.kinds[kind].fit(stored(x), weight=torch.from_numpy(weight))
+    geometry = Geometry.kinds[kind].fit(stored(x), weight=torch.from_numpy(weight))
     assert len(list(stored(x).chunks())) == 2
-    unit, _ = on_sphere(stored(x), normalizer, torch.float64)
+    unit, _ = on_sphere(stored(x), geometry, torch.float64)
     np.testing.assert_allclose(unit.numpy(), by_numpy(kind, x, x, weight), rtol=1e-9, atol=1e-15)
 
 
 def test_a_large_offset_does_not_drown_the_spread():
     """Two sweeps: the textbook difference of moments would have no digit left."""
     x = np.random.default_rng(0).normal(size=(101, 3))
-    normalizer = Standard.fit(stored(1e9 + x))
-    np.testing.assert_allclose(normalizer.scale.numpy(), x.std(axis=0), rtol=1e-6)
+    geometry = Standard.fit(stored(1e9 + x))
+    np.testing.assert_allclose(geometry.scale.numpy(), x.std(axis=0), rtol=1e-6)
 
 
 # back again
@@ -153,16 +153,16 @@ def test_a_large_offset_does_not_drown_the_spread():
 
 def test_restore_undoes_standard():
     x = table("float64")
-    normalizer = Standard.fit(stored(x))
-    unit, _ = normalizer.place(torch.from_numpy(x))
-    np.testing.assert_allclose(normalizer.restore(unit).numpy(), x, rtol=1e-12)
+    geometry = Standard.fit(stored(x))
+    unit, _ = geometry.place(torch.from_numpy(x))
+    np.testing.assert_allclose(geometry.restore(unit).numpy(), x, rtol=1e-12)
     # Also of more axes, as a path of recall has.
-    path = normalizer.restore(torch.stack([unit, unit]))
+    path = geometry.restore(torch.stack([unit, unit]))
     np.testing.assert_allclose(path.numpy(), np.stack([x, x]), rtol=1e-12)
     # The center of the data is the pole of the sphere.
     pole = torch.zeros(1, 8, dtype=torch.float64)
     pole[0, -1] = 1
-    np.testing.assert_allclose(normalizer.restore(pole)[0].numpy(), x.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(geometry.restore(pole)[0].numpy(), x.mean(axis=0), rtol=1e-12)
 
 
 def test_a_point_beyond_the_largest_number_is_shown_at_it():
@@ -181,9 +181,9 @@ def test_a_filled_feature_is_zero_on_the_sphere_and_the_others_keep_their_ratios
     x = by_numpy("unit", table("float64"), None) if kind == "none" else table("float64")
     unknown = np.random.default_rng(5).random(x.shape) < 0.4
     unknown[:, 0], unknown[:, 1:3] = True, False
-    normalizer = Geometry.kinds[kind].fit(stored(x))
+    geometry = Geometry.kinds[kind].fit(stored(x))
     holes = torch.from_numpy(np.where(unknown, np.nan, x))
-    unit, lost = normalizer.place(normalizer.fill(holes, torch.from_numpy(unknown)))
+    unit, lost = geometry.place(geometry.fill(holes, torch.from_numpy(unknown)))
     assert not lost.any()
     found = unit.numpy()[:, :7]
     np.testing.assert_allclose(found[unknown], 0, atol=1e-12)
@@ -199,25 +199,25 @@ def test_a_filled_feature_is_zero_on_the_sphere_and_the_others_keep_their_ratios
 @pytest.mark.parametrize("kind", ["center", "unit", "standard"])
 def test_an_overlap_is_a_sum_over_coordinates_that_are_affine_in_the_features(kind):
     x = torch.from_numpy(table("float64"))
-    normalizer = Geometry.kinds[kind].fit(stored(x))
-    v, (u, _) = normalizer.coordinates(x), normalizer.place(x)
-    middle = normalizer.coordinates((x[:-1] + x[1:]) / 2)
+    geometry = Geometry.kinds[kind].fit(stored(x))
+    v, (u, _) = geometry.coordinates(x), geometry.place(x)
+    middle = geometry.coordinates((x[:-1] + x[1:]) / 2)
     torch.testing.assert_close(middle, (v[:-1] + v[1:]) / 2, rtol=1e-12, atol=1e-12)
     w = torch.linalg.qr(torch.randn(u.shape[1], 5, dtype=torch.float64))[0].T
-    back = normalizer.pull_back(w)
-    length = (normalizer.pull_back(u) * v).sum(1)  # of the row, whatever it is pulled through
+    back = geometry.pull_back(w)
+    length = (geometry.pull_back(u) * v).sum(1)  # of the row, whatever it is pulled through
     assert (length > 0).all()
     torch.testing.assert_close(v @ back.T / length[:, None], u @ w.T, rtol=1e-12, atol=1e-12)
     # What a memory looks like among the coordinates overlaps with the memories as it does itself.
-    torch.testing.assert_close(normalizer.preimage(w) @ back.T, w @ w.T, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(geometry.preimage(w) @ back.T, w @ w.T, rtol=1e-12, atol=1e-12)
 
 
 def test_differentiable():
     """The layer that a model becomes sends gradients through."""
     x = torch.from_numpy(table("float64", n=3)).requires_grad_()
     for kind in ("center", "unit", "standard"):
-        normalizer = Geometry.kinds[kind].fit(stored(table("float64")))
-        assert torch.autograd.gradcheck(lambda z, f=normalizer: f.place(z)[0], (x,), atol=1e-6)
+        geometry = Geometry.kinds[kind].fit(stored(table("float64")))
+        assert torch.autograd.gradcheck(lambda z, f=geometry: f.place(z)[0], (x,), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["center", "unit"])

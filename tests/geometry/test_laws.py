@@ -197,15 +197,15 @@ NODE = """
 const [model, given] = require("fs").readFileSync(0, "utf8").split("\\u0000");
 const { stored, n, rows } = JSON.parse(given);
 (async () => {
-  const { normalizer, answers } = await eval(model + `;(async () => {
-    const normalizer = await unpackNormalizer(stored.normalize);
+  const { geometry, answers } = await eval(model + `;(async () => {
+    const geometry = await unpackGeometry(stored.geometry);
     const mixtures = { votes: await unpackMixture(stored.votes), density: await unpackMixture(stored.density) };
     const model = new Model({ ...stored, ...mixtures }, n);
     const answers = rows.map((row) => {
-      const x = normalizer.toSphere(Float64Array.from(row, (v) => v ?? NaN));
+      const x = geometry.toSphere(Float64Array.from(row, (v) => v ?? NaN));
       return Array.from(model.read(x === null ? null : model.overlaps(x)).proba);
     });
-    return { normalizer, answers };
+    return { geometry, answers };
   })()`);
   console.log(JSON.stringify(answers));
 })();
@@ -231,7 +231,7 @@ def test_python_torch_graph_and_page_say_the_same(kind, name, tmp_path):
     x = x.numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the row without direction
-        model = mn.DAMClassifier(5, objective="joint", normalize=kind, varsigma=0.7, random_state=0)
+        model = mn.DAMClassifier(5, objective="joint", geometry=kind, varsigma=0.7, random_state=0)
         wanted = model.fit(x, y).predict_proba(x)
         mn.save(model, tmp_path / "m.safetensors")
     np.testing.assert_array_equal(mn.load(tmp_path / "m.safetensors").predict_proba(x), wanted)

@@ -67,10 +67,10 @@ def define() -> None:
         def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
             return lengths(self.coordinates(x)) * angle.clamp_max(torch.pi / 2).sin()
 
-        def onnx_coordinates(self, g: Any, x: str, unknown: str, n_features: int) -> str:
+        def onnx_coordinates(self, g: Any, rows: Any) -> str:
             low, width = self.knots[:, :-1], self.knots.diff(dim=1)
             middle = g.stored(self.knots[:, self.knots.shape[1] // 2])
-            each = g("Unsqueeze", g("Where", unknown, middle, x), [2])
+            each = g("Unsqueeze", g("Where", rows.unknown, middle, rows.x), [2])
             share = g("Div", g("Sub", each, g.stored(low)), g.stored(width.clamp_min(1e-300)))
             share = g("Mul", g("Min", g("Max", share, 0.0), 1.0), g.stored((width > 0).double()))
             rank = g("ReduceMean", share, axes=[2], keepdims=0)
@@ -89,10 +89,10 @@ def test_a_geometry_in_one_file_works_everywhere(ranks, tmp_path):
     frame = frame.astype(float)
     frame.iloc[::7, 3] = np.nan
     seen, fresh = frame[::2], frame[1::2]
-    model = mn.DAMClassifier(6, normalize=ranks, random_state=0).fit(seen, y[::2])
+    model = mn.DAMClassifier(6, geometry=ranks, random_state=0).fit(seen, y[::2])
     proba = model.predict_proba(fresh)
     assert (proba.argmax(1) == y[1::2]).mean() > 0.9
-    assert f"normalize='{ranks}'" in repr(model.model_)
+    assert f"geometry='{ranks}'" in repr(model.model_)
     # Explanations, of a row as it is and as it could be, and the rows that memories stand for.
     assert "why" in str(model.explain(fresh.iloc[:2]))
     other = model.counterfactual(fresh.iloc[:5])

@@ -47,7 +47,7 @@ def test_chunks_are_the_whole_in_order():
 def test_rows_that_should_be_of_unit_norm_are_named(row):
     x = unit_table()
     x[row] *= 3
-    with pytest.raises(ValueError, match=rf"^row {row} of X has norm 3 but normalize='none' wants"):
+    with pytest.raises(ValueError, match=rf"^row {row} of X has norm 3 but geometry='none' wants"):
         on_sphere(StoredRows.of(x, CPU), AsIs(), torch.float64)
     some = StoredRows.of(x, CPU).take(torch.tensor([20, row, 4]))  # they keep their numbers
     with pytest.raises(ValueError, match=rf"^row {row} of X has norm 3 "):

@@ -1,4 +1,4 @@
-"""The metric of a normalization: where it starts, and what it lets count."""
+"""The metric of a geometry: where it starts, and what it lets count."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SETS = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
 def fitted(name, objective, precision="float64", **settings):
     x, y = SETS[name](return_X_y=True)
     given = {"n_memories": 11, "objective": objective, "varsigma": "auto", "max_iter": 20}
-    model = small(normalize="standard", precision=precision, **given, **settings)
+    model = small(geometry="standard", precision=precision, **given, **settings)
     return model.fit(x[::2], y[::2]), x[1::2]
 
 

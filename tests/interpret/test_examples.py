@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:class 'digit 4' has 1% of the ro
 
 @pytest.fixture(scope="module", params=["joint", "conditional"])
 def clf(request):
-    made = mn.DAMClassifier(40, objective=request.param, normalize="center", random_state=0)
+    made = mn.DAMClassifier(40, objective=request.param, geometry="center", random_state=0)
     return made.fit(X[FIT], LABELS[FIT]).calibrate(X[NEW[:300]], LABELS[NEW[:300]])
 
 
@@ -157,7 +157,7 @@ def test_the_rate_of_each_predicted_class(clf):
     best, rejected = model.predict(X[held]), np.equal(answers, None)
     shares = [rejected[best == name].mean() for name in model.classes_]
     assert max(shares) <= rate  # ⌊0.1·(n+1)⌋ − 1 of n
-    alike = interpret.is_rejected(model.model_, X[held], rate)
+    alike = interpret.rejections(model.model_, X[held], rate).rejected
     assert np.std(shares) < np.std([alike[best == k].mean() for k in model.classes_])
     # Classes with few rows have the threshold of all.
     few = model.predict_or_reject(X[held], 0.01, per_class=True)

@@ -45,7 +45,7 @@ def test_rejected_at_most_as_often_as_promised(model, n, rate):
 
     def ask(some, new):
         calibrated = mn.interpret.calibrate(fitted, *some)
-        return mn.interpret.is_rejected(calibrated, new[0], rate).mean()
+        return mn.interpret.rejections(calibrated, new[0], rate).rejected.mean()
 
     mean, error = mean_of(kind, n, ask)
     assert mean <= rate + 3 * error

@@ -149,7 +149,7 @@ def test_rows_that_were_trained_on_are_no_held_out_rows(kind, tmp_path):
         x, other = (sp.csr_array(np.where(part > -1, part, 0)) for part in (x, other))
     make = mn.DAMClusterer if kind == "clusters" else mn.DAMClassifier
     settings = {} if kind == "clusters" else {"search": None, "objective": "joint"}
-    model = make(3, normalize="unit", random_state=0, max_iter=2, **settings).fit(x, y)
+    model = make(3, geometry="unit", random_state=0, max_iter=2, **settings).fit(x, y)
     model.save(tmp_path / "m.safetensors")
     mixed = sp.vstack([x[:700], other[:800]]) if kind == "sparse" else np.r_[x[:700], other[:800]]
     for found in (model, mn.load(tmp_path / "m.safetensors")):

@@ -253,14 +253,14 @@ def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, t
     learned = {"mean": rows.mean(0), "scale": rows.std(0)} if scaled else {}
     if kind == "whitened":
         learned["metric"] = torch.randn(4, n + 1, generator=generator, dtype=torch.float64)
-    normalizer = Geometry.kinds[kind](**learned)
-    found = normalizer.radius(rows, torch.full((3,), turn).double())
+    geometry = Geometry.kinds[kind](**learned)
+    found = geometry.radius(rows, torch.full((3,), turn).double())
     step = rows.std(0) if scaled else torch.ones(n).double()
     size = torch.logspace(-2, 2, 121).double()
     for row, radius in zip(rows, found.tolist(), strict=True):
-        start = normalizer.place(row[None])[0]
+        start = geometry.place(row[None])[0]
         moved = row + size[:, None, None] * directions(n) * step  # (sizes, directions, n)
-        unit_rows, lost = normalizer.place(moved.reshape(-1, n))
+        unit_rows, lost = geometry.place(moved.reshape(-1, n))
         turned = angles_between(unit_rows, start).reshape(len(size), -1)
         reached = ((turned >= turn) & ~lost.reshape(turned.shape)).any(1)
         nearest = float(size[reached][0]) if bool(reached.any()) else math.inf
@@ -280,15 +280,15 @@ def test_no_change_within_the_radius_of_a_metric_changes_the_class(model):
 
     rows, stretch = 2 * randn(7, n) + 1, torch.logspace(-1, 1, n + 1).double()
     mean, scale = torch.ones(n).double(), torch.full((n,), 2.0).double()
-    normalizer = Whitened(mean, scale, randn(params.n_features, n + 1) * stretch)
+    geometry = Whitened(mean, scale, randn(params.n_features, n + 1) * stretch)
     classes = np.arange(params.n_columns - 1)
-    model = FittedModel("classifier", params, None, normalizer, Features(n), classes)
+    model = FittedModel("classifier", params, None, geometry, Features(n), classes)
     found = mn.interpret.certified_radius(model, rows.numpy())
     change = sphere_grid(211) * 2.0
     for share in (0.3, 0.8, 1 - 1e-9):
         length = torch.from_numpy(np.minimum(found.radius, 1e6)) * share
         moved = rows[:, None] + length[:, None, None] * change
-        unit_rows, lost = normalizer.place(moved.reshape(-1, n))
+        unit_rows, lost = geometry.place(moved.reshape(-1, n))
         classes_there = scores(params, unit_rows).argmax(1).reshape(7, -1).numpy()
         same = (classes_there == found.label[:, None]) | lost.reshape(7, -1).numpy()
         assert same.all()
@@ -308,23 +308,23 @@ TABLES = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
 
 
 @pytest.mark.parametrize(
-    ("name", "normalize", "precision"),
+    ("name", "geometry", "precision"),
     [
         ("iris", "standard", "float32"),
         ("wine", "whitened", "float64"),
         ("cancer", "center", "float32"),
     ],
 )
-def test_the_shortest_counterfactual_lies_beyond(name, normalize, precision):
+def test_the_shortest_counterfactual_lies_beyond(name, geometry, precision):
     x, y = TABLES[name](return_X_y=True)
     model = mn.DAMClassifier(
-        13, normalize=normalize, objective="joint", precision=precision, random_state=0
+        13, geometry=geometry, objective="joint", precision=precision, random_state=0
     ).fit(x[::2], y[::2])
     rows = x[1::2][:: len(x) // 10]
     found = model.certified_radius(rows)
     assert found.label.tolist() == model.predict(rows).tolist()
     assert (found.other != found.label).all()
-    units = model.model_.normalizer.units
+    units = model.model_.geometry.units
     unit_of = 1.0 if units is None else units.numpy()
     for target in model.classes_:
         other = model.counterfactual(rows, target)
@@ -340,10 +340,10 @@ def test_the_shortest_counterfactual_lies_beyond(name, normalize, precision):
         assert model.predict(near).tolist() == found.label.tolist()
 
 
-@pytest.mark.parametrize("normalize", ["standard", "whitened", "unit"])
-def test_a_row_with_missing_values_has_a_class_but_no_radius(normalize):
+@pytest.mark.parametrize("geometry", ["standard", "whitened", "unit"])
+def test_a_row_with_missing_values_has_a_class_but_no_radius(geometry):
     x, y = load_iris(return_X_y=True)
-    model = mn.DAMClassifier(9, normalize=normalize, objective="joint", random_state=0).fit(x, y)
+    model = mn.DAMClassifier(9, geometry=geometry, objective="joint", random_state=0).fit(x, y)
     whole = model.certified_radius(x)
     x[7, 2] = np.nan
     found = model.certified_radius(x)
@@ -352,6 +352,6 @@ def test_a_row_with_missing_values_has_a_class_but_no_radius(normalize):
     assert found.other[7] is None
     assert found.sentence(7) == "no certified radius: the row has missing values"
     np.testing.assert_array_equal(np.delete(found.radius, 7), np.delete(whole.radius, 7))
-    if normalize == "unit":  # a row without direction has a class, too
+    if geometry == "unit":  # a row without direction has a class, too
         found = model.certified_radius(np.zeros((1, 4)))
         assert found.radius[0] == found.angle[0] == 0.0

@@ -24,7 +24,7 @@ def penguins():
 @pytest.fixture(scope="module")
 def model(penguins):
     x, y, _ = penguins
-    settings = {"objective": "conditional", "normalize": "standard", "random_state": 0}
+    settings = {"objective": "conditional", "geometry": "standard", "random_state": 0}
     return mn.DAMClassifier(6, **settings).fit(x, y)
 
 
@@ -39,7 +39,7 @@ def errors(model, rows):
 
 def test_a_conditional_model_imputes_as_well_as_a_joint_one(model, penguins):
     x, y, rows = penguins
-    joint = mn.DAMClassifier(20, objective="joint", normalize="standard", random_state=0).fit(x, y)
+    joint = mn.DAMClassifier(20, objective="joint", geometry="standard", random_state=0).fit(x, y)
     found, wanted = errors(model, rows), errors(joint, rows)
     means = (rows[NUMBERS] - x[NUMBERS].mean()).abs().mean().to_numpy()
     assert (found < 0.8 * means).all()

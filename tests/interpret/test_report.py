@@ -6,6 +6,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 import mnemosphere as mn
 from mnemosphere.interpret import classification_report
+from mnemosphere.interpret.evaluation import ranking
 
 OUT = mn.OUT_OF_SCOPE
 
@@ -48,3 +49,24 @@ def test_clear_errors():
     ):
         with pytest.raises(ValueError, match=message):
             classification_report(y, answers)
+
+
+def test_the_rarer_of_two_classes_is_ranked():
+    rng = np.random.default_rng(0)
+    truth = (rng.random(211) < 0.15).astype(int)
+    p = np.clip(0.1 + 0.2 * truth + rng.normal(0, 0.1, 211), 0.001, 0.9).round(2)
+    a, b = p[truth == 1], p[truth == 0]
+    pairs = (a[:, None] > b).mean() + (a[:, None] == b).mean() / 2
+    for classes, place, last in (("no yes", truth, p), ("yes no", 1 - truth, 1 - p)):
+        found = ranking(place, last, classes.split())
+        assert found["class"] == "yes"
+        assert found["auroc"] == pytest.approx(pairs)
+        recalls = (a >= found["threshold"]).mean(), (b < found["threshold"]).mean()
+        best = min(abs((a >= t).mean() - (b < t).mean()) for t in np.unique(p))
+        assert abs(recalls[0] - recalls[1]) == pytest.approx(best, abs=1e-9)
+    precision = [truth[p >= t].mean() for t in a]  # at each positive, ties together
+    assert ranking(truth, p, ["no", "yes"])["average_precision"] == pytest.approx(
+        np.mean(precision)
+    )
+    assert ranking(np.zeros(5, dtype=int), p[:5], ["no", "yes"]) is None
+    assert ranking(np.arange(3), p[:3], ["a", "b", "c"]) is None

@@ -23,7 +23,7 @@ def test_typical_rows_are_found_in_the_frame_by_their_names(called, tmp_path):
     if called == "by name":
         x = x.set_axis([f"bottle {k}" for k in x.index])
         y = y.set_axis(x.index)
-    model = small(normalize="standard").fit(x, y)
+    model = small(geometry="standard").fit(x, y)
     model.save(tmp_path / "m.safetensors")
     for clf in (model, mn.load(tmp_path / "m.safetensors")):
         table = clf.memory_table()
@@ -40,7 +40,7 @@ def test_typical_rows_are_found_in_the_frame_by_their_names(called, tmp_path):
 
 def test_rows_without_index_are_called_by_their_places():
     x, y = WINES.to_numpy(), KINDS.to_numpy()
-    model = small(normalize="standard").fit(x, y)
+    model = small(geometry="standard").fit(x, y)
     assert model.explain(x[50:52]).names == ["0", "1"]
     assert set(model.explain(x[50:52])[0][0].typical_rows) <= set(range(178))
 
@@ -49,7 +49,7 @@ def test_label_issues_call_rows_by_the_index():
     x = WINES.set_axis(WINES.index + 1000)
     y = KINDS.set_axis(x.index).copy()
     y.loc[[1003, 1100]] = [2, 0]
-    found = small(normalize="standard").fit(x, y).label_issues(x, y, n_folds=2)
+    found = small(geometry="standard").fit(x, y).label_issues(x, y, n_folds=2)
     told = {line["row"]: line for line in found.as_dicts()}
     assert {1003, 1100} <= set(told)
     assert set(told[1003]["typical_rows"]) <= set(x.index)

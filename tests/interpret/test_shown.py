@@ -14,13 +14,13 @@ from mnemosphere.estimators.choice import SearchTable
 @pytest.fixture(scope="module")
 def model():
     x, y = load_iris(return_X_y=True, as_frame=True)
-    settings = {"objective": "joint", "normalize": "standard", "random_state": 0}
+    settings = {"objective": "joint", "geometry": "standard", "random_state": 0}
     return mn.DAMClassifier(6, varsigma=1.0, **settings).fit(x, y), x
 
 
 def test_results_say_the_same_in_a_terminal_and_in_a_notebook(model):
     clf, x = model
-    trial = {"rows": 9, "normalize": "unit", "n_memories": 3, "log_loss": 0.5, "error": 0.1}
+    trial = {"rows": 9, "geometry": "unit", "n_memories": 3, "log_loss": 0.5, "error": 0.1}
     explained = clf.explain(x[:2])
     for found, n_tables in (
         (clf.certified_radius(x), 1),

@@ -12,6 +12,7 @@ from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.objectives import (
     JointConditional,
     Unsupervised,
+    classes_alone,
     conditional,
     joint,
     marginal,
@@ -193,6 +194,38 @@ def test_problems_along_a_leading_axis_are_those_alone(problem, gaps, weighted):
         step = maximize_bound(own, alone.w_bar, alone.p_bar.abs(), hold_weights=False)
         for name, tensor in step.to_tensors().items():
             assert_close(moved.to_tensors()[name][k], tensor, **EXACT)
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_by_classes_alone_the_sums_are_those_of_the_general_pass(problem, gaps, several):
+    """Of memories alone and rows with a label: two roads to one gradient, that of P(y|x)."""
+    found = []
+    for seed in (4, 5) if several else (4,):
+        case = problem(seed, labels="full", varsigma=0.4)
+        x, p = case.x.clone(), case.params.p.clone()
+        if gaps:
+            x[1::3, :2] = torch.nan
+        p[0], p[2, 1:] = 0.0, 0.0
+        weight = 0.5 + torch.arange(len(x), dtype=x.dtype) / len(x)
+        found.append((case.params.replace(p=p / p.sum()), Batch(x, case.batch.targets, weight)))
+    params, rows = found[0]
+    if several:
+        params = Parameters.stack([own for own, _ in found])
+        rows = Batch.stack([own for _, own in found])
+    one, two = (kernel.accumulate(params, rows, rule) for rule in (classes_alone, conditional))
+    assert_same_statistics(one, two, **EXACT)
+    assert_close(one.gradient_beta(params, 0.0), one.gradient_beta(params), **EXACT)
+
+
+def test_by_classes_alone_a_row_without_label_does_not_count(problem):
+    case = problem(6, labels="full")
+    q = case.batch.targets.clone()
+    q[::2] = 0.0
+    one = kernel.accumulate(case.params, Batch(case.x, q), classes_alone)
+    two = kernel.accumulate(case.params, Batch(case.x[1::2], q[1::2]), classes_alone)
+    for name in ("w_bar", "p_bar", "loss"):
+        assert_close(getattr(one, name), getattr(two, name), **EXACT)
 
 
 # No uniform component

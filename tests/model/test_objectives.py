@@ -10,6 +10,7 @@ from mnemosphere.model.objectives import (
     JointConditional,
     Marginal,
     Unsupervised,
+    classes_alone,
     conditional,
     joint,
     marginal,
@@ -19,6 +20,7 @@ from mnemosphere.model.objectives import (
 RULES = {
     "joint": joint,
     "conditional": conditional,
+    "classes alone": classes_alone,
     "blend 0.3": JointConditional(0.3),
     "marginal": marginal,
     "unsupervised 0.1": Unsupervised(0.1),

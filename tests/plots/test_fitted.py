@@ -17,7 +17,7 @@ SHAPE = (2, 5)
 def model():
     rng = np.random.default_rng(0)
     x = 200 * rng.random((61, 10)) * rng.integers(1, 4, size=10)
-    settings = {"normalize": "standard", "objective": "joint", "varsigma": 0.9, "max_iter": 2}
+    settings = {"geometry": "standard", "objective": "joint", "varsigma": 0.9, "max_iter": 2}
     return mn.DAMClassifier(7, **settings, random_state=0).fit(x, np.arange(61) % 3)
 
 
@@ -34,7 +34,7 @@ def test_spectra_are_lines_over_their_scale():
     x = rng.random((41, 5)) + np.eye(5)[np.arange(41) % 2]
     names = [f"{400 + 5 * k} nm" for k in range(5)]
     table = pd.DataFrame(x, columns=names)
-    settings = {"normalize": "unit", "objective": "joint", "varsigma": 0.9, "max_iter": 2}
+    settings = {"geometry": "unit", "objective": "joint", "varsigma": 0.9, "max_iter": 2}
     model = mn.DAMClassifier(4, **settings, random_state=0).fit(
         table, np.array([*"ab"])[np.arange(41) % 2]
     )

@@ -6,7 +6,7 @@ from mnemosphere import plots
 
 def trial(rows, loss, chosen=False, **changes):
     return {
-        "rows": rows, "normalize": "unit", "n_memories": 9, "objective": "joint", "longer": 1,
+        "rows": rows, "geometry": "unit", "n_memories": 9, "objective": "joint", "longer": 1,
         "noise": 0.0, "unlabeled": False, "log_loss": loss, "error": 0.1 * loss, "chosen": chosen,
     } | changes  # fmt: skip
 
@@ -17,8 +17,8 @@ def places(ax):
 
 
 def test_trials_on_most_rows_are_shown_best_first():
-    trials = [trial(60, 0.9, n_memories=3), trial(60, 0.5), trial(60, 0.4, normalize="center")]
-    trials += [trial(97, 0.35, True, normalize="center"), trial(97, 0.3, longer=3)]
+    trials = [trial(60, 0.9, n_memories=3), trial(60, 0.5), trial(60, 0.4, geometry="center")]
+    trials += [trial(97, 0.35, True, geometry="center"), trial(97, 0.3, longer=3)]
     ax = plots.search(trials)
     assert sorted(places(ax).tolist()) == [[0.3, 0.0], [0.35, 1.0]]
     names = [label.get_text() for label in ax.get_yticklabels()]
@@ -29,7 +29,7 @@ def test_trials_on_most_rows_are_shown_best_first():
 
 
 def test_clusters_that_agree_most_are_on_top():
-    cluster = {"rows": 9, "normalize": "unit", "memories_per_cluster": 1, "error": 0.01}
+    cluster = {"rows": 9, "geometry": "unit", "memories_per_cluster": 1, "error": 0.01}
     trials = [
         cluster | {"rung": rung, "n_clusters": k, "agreement": 0.7 + 0.1 * k}
         for rung in (0, 1) for k in (1, 2)

@@ -9,7 +9,7 @@ import pytest
 from research.benchmarks.stories import STORIES, tell
 
 PAGE = Path(__file__).parents[2] / "docs" / "stories.md"
-QUICK = ("--memories", "20", "--varsigma", "0.8", "--normalize", "standard", "--max-iter", "8")
+QUICK = ("--memories", "20", "--varsigma", "0.8", "--geometry", "standard", "--max-iter", "8")
 FAST = {"train": (*QUICK, "--objective", "joint"), "cluster": QUICK}
 
 

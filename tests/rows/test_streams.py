@@ -137,13 +137,13 @@ def on_sphere(source, weighted=True):
         weight = torch.from_numpy(np.array(raw.weight)) if weighted else None
         return objectives.soft_labels(index, C, 0.1, dtype=torch.float64), weight
 
-    normalizer = Standard.fit(source.files)
+    geometry = Standard.fit(source.files)
     raw = source.files.sample(N_ROWS, 0)
     zero = torch.zeros(C + 1, dtype=torch.float64)
     how = {"partly": False, "device": CPU, "dtype": torch.float64}
-    whole = source.on_sphere(raw, normalizer, label, zero, **how).sampled
+    whole = source.on_sphere(raw, geometry, label, zero, **how).sampled
     some = raw.take(torch.arange(0, N_ROWS, 3))
-    return source.on_sphere(some, normalizer, label, whole.label_mass(), **how), whole
+    return source.on_sphere(some, geometry, label, whole.label_mass(), **how), whole
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +236,7 @@ def test_rows_without_direction_are_set_aside_and_counted(tmp_path, rows):
     x[[3, 500]] = 0.0
     np.save(tmp_path / "x.npy", x)
     source = mn.Dataset.open(tmp_path / "x.npy", memory=MEMORY)
-    model = mn.DAMClusterer(2, n_memories=4, normalize="unit", max_iter=2, random_state=0)
+    model = mn.DAMClusterer(2, n_memories=4, geometry="unit", max_iter=2, random_state=0)
     with pytest.warns(UserWarning, match="2 of 907 rows"):
         model.fit(source)
 
@@ -286,7 +286,7 @@ def read_bad(what, folder, x, y):
     if what == "a file that changes between passes":
         pq.write_table(spoiled.slice(0, 60), bad)
         return list(source)
-    return mn.DAMClassifier(5, objective="joint", normalize="unit", max_iter=1).fit(source)
+    return mn.DAMClassifier(5, objective="joint", geometry="unit", max_iter=1).fit(source)
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -92,6 +92,14 @@ def categories() -> Rows:
     return split(frame[known][["region", "education", "age", "income"]], y[known])
 
 
+def levels() -> Rows:
+    """Pollsters and states, most of them too rare for an indicator."""
+    frame, y = table("dslabs", "polls_us_election_2016", "population")
+    frame = frame[["state", "pollster", "samplesize", "rawpoll_clinton", "rawpoll_trump"]]
+    common = np.isin(y, ["Likely Voters", "lv", "Registered Voters", "rv"])
+    return split(frame[common], y[common], 400)
+
+
 def missing() -> Rows:
     frame, y = table("palmerpenguins", "penguins", "species")
     rows = split(frame, y)
@@ -170,6 +178,7 @@ KINDS: dict[str, tuple[Any, tuple[str, str] | None]] = {
     "numbers": (numbers, None),
     "two categories": (pairs, ("whitened", "conditional")),
     "many categories": (categories, ("whitened", "joint")),
+    "many levels": (levels, ("circles", "conditional")),
     "missing values": (missing, ("standard", "conditional")),
     "missing values and a metric": (missing, ("whitened", "joint")),
     "missing values on circles": (missing, ("circles", "conditional")),
@@ -200,9 +209,9 @@ class Fitted:
         self.rows = rows = build(folder) if build is files else build()
         settings: dict[str, Any] = {}
         if not default and given is not None:
-            normalize, objective = given
+            geometry, objective = given
             n_memories = 2 * len(np.unique(rows.y_test)) + 3
-            settings = {"normalize": normalize, "objective": objective, "n_memories": n_memories}
+            settings = {"geometry": geometry, "objective": objective, "n_memories": n_memories}
         self.model = self.estimator(**settings)
         x = rows.x
         if rows.encoder is not None:
@@ -220,8 +229,8 @@ class Fitted:
 
     def quick(self) -> mn.DAMClassifier:
         """The same with little to train."""
-        normalize = "circles" if "circles" in self.kind else "standard"
-        return self.estimator(n_memories=9, objective="joint", varsigma=0.5, normalize=normalize,
+        geometry = "circles" if "circles" in self.kind else "standard"
+        return self.estimator(n_memories=9, objective="joint", varsigma=0.5, geometry=geometry,
                               max_iter=2)  # fmt: skip
 
     @property

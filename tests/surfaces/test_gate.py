@@ -174,11 +174,11 @@ def fresh(model):
 
 def quick():
     """What is fitted anew: the default objective with little to search."""
-    return mn.DAMClassifier(4, normalize="standard", random_state=0, search=None, max_iter=3)
+    return mn.DAMClassifier(4, geometry="standard", random_state=0, search=None, max_iter=3)
 
 
 def quick_clusters():
-    return mn.DAMClusterer(3, n_memories=3, normalize="standard", random_state=0, max_iter=2)
+    return mn.DAMClusterer(3, n_memories=3, geometry="standard", random_state=0, max_iter=2)
 
 
 def page(model, path, *rows):
@@ -230,10 +230,14 @@ OF_CLASSIFIER = {
     "decision_function": lambda e, m, x, _: e.decision_function(x),
     "decision_summary": lambda e, m, x, _: e.decision_summary(x).memories_for_90,
     "discover": lambda e, m, x, _: [len(found.rows) for found in e.discover(x, 2)],
+    "compare": lambda e, m, x, _: e.compare(x).unlike["new"],
+    "interpret.weak_spots": lambda e, m, x, _: [
+        line["right"] for line in interpret.weak_spots(m, x)
+    ],
     "predict_log_proba": lambda e, m, x, _: e.predict_log_proba(x),
     "predict_or_reject": lambda e, m, x, _: e.predict_or_reject(x, 0.1),
     "predict_set": lambda e, m, x, _: [len(s) for s in listed(e.predict_set(x))],
-    "interpret.is_rejected": lambda e, m, x, _: interpret.is_rejected(m, x, 0.1),
+    "interpret.rejections": lambda e, m, x, _: interpret.rejections(m, x, 0.1).rejected,
     "interpret.rejection_score": lambda e, m, x, _: interpret.rejection_score(m, x),
 }
 OF_CLUSTERER = {

@@ -58,12 +58,12 @@ class Model(RuleBasedStateMachine):
         self.folder.cleanup()
 
     @initialize(
-        kind=ROWS, normalize=st.sampled_from(GEOMETRIES),
+        kind=ROWS, geometry=st.sampled_from(GEOMETRIES),
         objective=st.sampled_from(["joint", "conditional"]), smoothing=st.sampled_from([0, 0.1]),
         labels=st.sampled_from(["plain", "soft", "few"]), weighted=st.booleans(),
         n_memories=st.sampled_from([1, 5, 11]),
     )  # fmt: skip
-    def fit(self, kind, normalize, objective, smoothing, labels, weighted, n_memories):
+    def fit(self, kind, geometry, objective, smoothing, labels, weighted, n_memories):
         y, more = Y[:97], {}
         if labels == "soft":
             y = 0.8 * (Y[:97, None] == np.array(["a", "b", "c"])) + 0.2 / 3
@@ -71,7 +71,7 @@ class Model(RuleBasedStateMachine):
             y, more = np.where(np.arange(97) % 3 == 0, y, ""), {"unlabeled": ""}
         weight = np.linspace(0.1, 2, 97) if weighted else None
         self.model = mn.DAMClassifier(
-            n_memories, normalize=normalize, objective=objective, label_smoothing=smoothing,
+            n_memories, geometry=geometry, objective=objective, label_smoothing=smoothing,
             max_iter=2, random_state=0, **more,
         )  # fmt: skip
         try:

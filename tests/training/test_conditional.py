@@ -142,8 +142,27 @@ def test_problems_side_by_side_are_those_alone_but_for_noise_on_the_first():
         assert_close(together.beta[k], alone.beta, rtol=1e-9, atol=0)
 
 
+def test_smaller_problems_side_by_side_with_larger_ones_are_those_alone():
+    """Memories without weight and coordinates that are 0 change nothing."""
+    batches = [labeled(4, rows=61)[0], labeled(5, rows=61, features=11)[0]]
+    rows = [Batch(b.x, class_targets(b.targets)) for b in batches]
+    starts = [start(batches[0], 5), start(batches[1], 9)]
+    params, together = stacked.stack(starts, rows)
+    solver, seed = Adam(batch_size=23, steps=12), torch.Generator
+    found = stacked.conditional(
+        params, together, solver, 0.0, noisy=0, generator=seed().manual_seed(0)
+    )
+    for k, (own, batch) in enumerate(zip(starts, rows, strict=True)):
+        alone = stacked.conditional(
+            own, batch, solver, 0.0, noisy=0, generator=seed().manual_seed(0)
+        )
+        n_memories, n = own.w.shape
+        assert_close(found.w[k, :n_memories, :n], alone.w, rtol=1e-9, atol=1e-9)
+        assert_close(found.p[k, : n_memories + 1], alone.p, rtol=1e-9, atol=1e-12)
+        assert_close(found.beta[k], alone.beta, rtol=1e-9, atol=0)
+
+
 def test_problems_side_by_side_train_as_fit_does():
-    """Few operations in place of the kernel and the solver: the same steps."""
     batch, _ = labeled(5, rows=83)
     own = Batch(batch.x, class_targets(batch.targets))
     params, solver = start(batch, 7), Adam().scheduled(83, 5)
@@ -151,7 +170,7 @@ def test_problems_side_by_side_train_as_fit_does():
         params, own, solver, 0.0, noisy=0, generator=torch.Generator().manual_seed(3)
     )
     result = fit(
-        params, ArrayDataset(own), solver, rule=objectives.conditional, max_iter=5,
+        params, ArrayDataset(own), solver, rule=objectives.classes_alone, max_iter=5,
         generator=torch.Generator().manual_seed(3),
     )  # fmt: skip
     votes = (p.replace(p=p.p / p.p.sum()) for p in (found, result.params))

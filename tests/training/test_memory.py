@@ -39,7 +39,7 @@ def prepared(x, y, kind):
 
 def clustered(x, kind):
     mn.DAMClusterer(
-        3, n_memories=5, normalize=kind, max_iter=1, varsigma=1.0, random_state=0,
+        3, n_memories=5, geometry=kind, max_iter=1, varsigma=1.0, random_state=0,
         precision="float32", device="cpu",
     ).fit(x)
 

@@ -24,7 +24,7 @@ from mnemosphere.cli import app, main
 from processes import forking
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
-FAST = ["--memories", "5", "--varsigma", "0.9", "--normalize", "standard", "--max-iter", "2"]
+FAST = ["--memories", "5", "--varsigma", "0.9", "--geometry", "standard", "--max-iter", "2"]
 WILD = ["\x1b[31mred\x1b[0m", "[bold]x[/red]", "<script>alert(1)</script>", "a\tb", "$(id)", "‮x"]
 TRAIN = ["train", "{data}", "--label", "kind", "--out", "{out}run"]
 COMMANDS = {

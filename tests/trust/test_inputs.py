@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 import mnemosphere as mn
+from mnemosphere.geometry import Geometry
 from problems import campaign
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -31,10 +32,10 @@ SOLVERS = ["fixed-point", "sgd", "adam", None, 3, mn.FixedPoint(None), mn.FixedP
            mn.FixedPoint(7, half_life=1e-300), mn.FixedPoint(None, learn_beta=False), mn.SGD(batch_size=3),
            mn.SGD(1e30), mn.SGD(0.1, 0.999999, validation_fraction=0.999999), mn.SGD.paper(), mn.Adam(),
            mn.Adam(noise=1e300), mn.Adam(angle=1e300, learning_rate=1e-300)]  # fmt: skip
-NORMALIZE = ["auto", "center", "unit", "standard", "whitened", "none", "sideways", 3, None]
+GEOMETRIES = ["auto", *Geometry.kinds]
 COMMON = {
     "n_memories": COUNTS, "growth": COUNTS, "varsigma": REALS, "beta": [*REALS, "learn"],
-    "normalize": NORMALIZE, "solver": SOLVERS, "max_iter": [1, 2, 0, -1, 2.5, None, "many"],
+    "geometry": [*GEOMETRIES, "sideways", 3, None], "solver": SOLVERS, "max_iter": [1, 2, 0, -1, 2.5, None, "many"],
     "uniform_weight": REALS, "precision": ["auto", "float32", "float64", "float16", None, torch.float32],
     "device": ["auto", "cpu", "cuda:99", "tpu", "", None, "meta"],
     "random_state": [0, 2**32 - 1, 2**32, -1, 1.5, "x", None, np.random.RandomState(0)],
@@ -50,14 +51,14 @@ CHANGES = {
     "DAMClusterer": COMMON | {
         "n_clusters": COUNTS, "smoothing": REALS,
     },
-    "PatchEncoder": {key: COMMON[key] for key in ("n_memories", "normalize", "max_iter", "device")} | {
+    "PatchEncoder": {key: COMMON[key] for key in ("n_memories", "geometry", "max_iter", "device")} | {
         "solver": SOLVERS,
         "image_shape": [(4, 4), [4, 4], (16,), (2, 2, 4), (3, 5), (0, 16), (-4, -4), (4.0, 4), (), None],
         "patch": [*COUNTS, (1, 3), [2, (3, 1)], (0, 2), [], [[]], ("a",)], "stride": COUNTS,
         "grid": [*COUNTS, (1, 3), (0, 1), ()], "power": REALS, "n_patches": COUNTS,
     },
 }  # fmt: skip
-SMALL = {"n_memories": 4, "normalize": "unit", "varsigma": 0.9, "max_iter": 2, "random_state": 0}
+SMALL = {"n_memories": 4, "geometry": "unit", "varsigma": 0.9, "max_iter": 2, "random_state": 0}
 IMAGES = {"image_shape": (4, 4), "patch": 2, "grid": 2, "n_memories": 3, "max_iter": 2,
           "random_state": 0}  # fmt: skip
 seeds = st.integers(0, 10**6).map(np.random.default_rng)
@@ -147,11 +148,11 @@ def assert_sound(name, given_settings, x, y, **more):
 
 @campaign(300)
 @given(x=tables(), rng=seeds, name=st.sampled_from(["DAMClassifier", "DAMClusterer"]),
-       normalize=st.sampled_from(NORMALIZE[:5]))  # fmt: skip
-def test_rows_of_every_kind(x, rng, name, normalize):
+       geometry=st.sampled_from(GEOMETRIES))  # fmt: skip
+def test_rows_of_every_kind(x, rng, name, geometry):
     n = x.shape[0] if hasattr(x, "shape") else len(x)
     memories = "auto" if name == "DAMClusterer" else min(4, n)
-    given_settings = SMALL | {"normalize": normalize, "n_memories": memories}
+    given_settings = SMALL | {"geometry": geometry, "n_memories": memories}
     assert_sound(name, given_settings, x, labels(n, rng), sample_weight=weights(n, rng))
 
 
@@ -183,7 +184,7 @@ def fitted(request):
     model = mn.DAMClassifier(
         int(rng.integers(2, 14)), growth=2 if rng.random() < 0.2 else None, objective="joint",
         varsigma=float(rng.choice([1.0, 0.9, 0.5, 0.2])), beta="learn" if rng.random() < 0.8 else 7.0,
-        normalize=str(rng.choice(["unit", "center", "standard"])), solver=mn.FixedPoint(None),
+        geometry=str(rng.choice(["unit", "center", "standard"])), solver=mn.FixedPoint(None),
         max_iter=int(rng.integers(2, 12)), label_smoothing=float(rng.choice([0.1, 0.0, 0.3])),
         precision="float64", random_state=0,
     )  # fmt: skip

@@ -44,7 +44,7 @@ def problem(kind, folder):
     rng = np.random.default_rng(0)
     y = np.arange(83) % 3
     x = 3 * rng.normal(size=(3, 6))[y] + 0.6 * rng.normal(size=(83, 6))
-    wide = {"varsigma": 0.9, "normalize": "unit", "max_iter": 3, "random_state": 0}
+    wide = {"varsigma": 0.9, "geometry": "unit", "max_iter": 3, "random_state": 0}
     wide["objective"] = "conditional" if "conditional" in kind else "joint"
     if "sgd" in kind:
         wide["solver"] = mn.SGD(0.1, 0.9, batch_size=16, tol=0)

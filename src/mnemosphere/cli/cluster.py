@@ -27,12 +27,11 @@ _LABELS = 3  # that are named of a cluster
 
 
 def run(
-    request: Request, data: list[str], out: Path, resume: bool, seed: int,
+    request: Request, data: list[str], out: Folder, seed: int,
     max_memory: float | None, image_shape: str | None, category: list[str] | None,
 ) -> None:  # fmt: skip
     """Find clusters, and write them with their rows."""
     terminal = request.terminal
-    folder = Folder(out, overwrite=request.overwrite, resume=resume)
     model, columns = build("DAMClusterer", request.settings), request.columns
     rows = open_rows(data, columns, max_memory, labels=columns.label is not None)
     rows = rows.part(request.split, "train")
@@ -42,9 +41,9 @@ def run(
         model.encoder = text_encoder(request.columns.encoder or PACKAGED)
     model.random_state = seed
     model.categories = names_in(category)
-    with folder.writing() as draft:
+    with out.writing() as draft:
         seconds = fit(model, rows, terminal, draft / CHECKPOINT)
-        interrupted(Opened(model, {}, draft / MODEL), folder, " the same command and --resume")
+        interrupted(Opened(model, {}, draft / MODEL), out, " the same command and --resume")
         sure, labels = _look(model, rows, terminal, draft / "rows.csv")
         content = {
             "clusters": _told(model, sure, labels),
@@ -58,7 +57,7 @@ def run(
         }
         model.save(draft / MODEL)
         plots.save(memories_of(model.model_, shape), draft / "clusters.png")
-        wrote = folder.finish(content)
+        wrote = out.finish(content)
     terminal.result(content)
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}
     if content["agreement"] is not None:

@@ -20,27 +20,27 @@ _MEMORIES, _PASSES = 400, 8  # so that it takes half a minute on two slow cores
 _HIDDEN = ["test-3", "test-5", "test-8"]  # by their lower halves
 
 
-def run(request: Request, out: Path, seed: int) -> None:
+def run(request: Request, out: Folder, seed: int) -> None:
     """Learn digits, draw memories, explain one, complete half-hidden ones."""
-    folder, terminal = Folder(out, overwrite=request.overwrite), request.terminal
+    terminal, shown = request.terminal, out.shown
     rows = open_rows(_DATA, Columns())
     rows, test = rows.part("train"), rows.part("test")
     terminal.note(f"{len(rows)} handwritten digits to learn, {len(test)} held out")
     model = DAMClassifier(
-        _MEMORIES, objective="joint", normalize="center", max_iter=_PASSES, random_state=seed
+        _MEMORIES, objective="joint", geometry="center", max_iter=_PASSES, random_state=seed
     )
     own = {"id": None, "test": _DATA, "seed": seed}
-    with folder.writing() as draft:
+    with out.writing() as draft:
         seconds = train.fit(model, rows, terminal)
         opened = Opened(model, {}, draft / MODEL)
         content = train.write(request, opened, own, rows, test, seconds)
         why, one = _pictures(model, test, draft)
-        wrote = folder.finish(content)
+        wrote = out.finish(content)
     explain.show(terminal, why, one, 0, "why? ")
     train.show(terminal, model, content, wrote)
-    terminal.say(f"look:      {out / 'memories.png'}, {out / 'recall.png'}",
-                 f"play:      open {out / 'page.html'} in a browser",
-                 f"ask why:   mnemosphere explain {out} {_DATA} --row test-3",
+    terminal.say(f"look:      {shown / 'memories.png'}, {shown / 'recall.png'}",
+                 f"play:      open {shown / 'page.html'} in a browser",
+                 f"ask why:   mnemosphere explain {shown} {_DATA} --row test-3",
                  "your data: mnemosphere train YOUR.csv --out run")  # fmt: skip
 
 

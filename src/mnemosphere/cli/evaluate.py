@@ -83,6 +83,7 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         "accuracy": f"{found['accuracy']:.2%} of {found['rows']} rows",
         "log-loss": cell(found["log_loss"]),
         "calibration error": cell(found["calibration_error"]),
+        **report.ranks(found),
     }
     if "novelty" in found:
         told = found["novelty"]

@@ -20,13 +20,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from mnemosphere.cli.output import Folder
 from mnemosphere.cli.settings import ESTIMATORS
 from mnemosphere.cli.shell import Terminal
 
 _ABOUT = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
 _GROUPS = _ABOUT["groups"] | ESTIMATORS
 _KINDS: dict[str, Any] = {
-    "text": str, "texts": list[str], "path": Path, "whole": int, "number": float, "flag": bool,
+    "text": str, "texts": list[str], "path": Path, "folder": Path, "whole": int, "number": float, "flag": bool,
     "picture": StrEnum("Picture", ["memories", "history", "tree"]),
 }  # fmt: skip
 _WIDEST = 34  # columns of a flag in help
@@ -94,6 +95,9 @@ def _command(name: str, about: Mapping[str, Any]) -> Callable[..., None]:
             raise ValueError("commands are one process each: drop torchrun, or use it in Python")
         _check_inputs(ctx, given)
         asked = {key: given.pop(key) for key in shared}
+        if options.get("out", {}).get("kind") == "folder":
+            again = given.pop("resume", False)
+            given["out"] = Folder(given["out"], overwrite=asked["overwrite"], resume=again)
         typed = {key: asked[key] for key in settings if asked[key] is not None}
         del given["help_all"]
         terminal = Terminal(json_only=asked["json"], quiet=asked["quiet"])

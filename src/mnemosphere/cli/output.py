@@ -51,7 +51,7 @@ class Folder:
     """The folder of a run. What is written goes to `draft` beside it, until `finish`."""
 
     def __init__(self, path: Path, *, overwrite: bool, resume: bool = False) -> None:
-        self.shown, self.path, self._resume = path, path.resolve(), resume
+        self.shown, self.path, self.resumes = path, path.resolve(), resume
         self.trained = False  # whether a failure from here on is not one of training
         if not self.path.name:
             raise ValueError(f"{path} is the root of all folders: choose another with --out")
@@ -118,7 +118,7 @@ class Folder:
     def writing(self) -> Iterator[Path]:
         """The draft, which goes away if something fails; an interrupted training stays."""
         with self._alone():
-            if not self._resume:
+            if not self.resumes:
                 shutil.rmtree(self.draft, ignore_errors=True)
             self.draft.mkdir(parents=True, exist_ok=True)
             try:
@@ -126,7 +126,7 @@ class Folder:
             except BaseException as error:
                 failed = self.trained and isinstance(error, Exception)
                 stored = self.draft.glob(f"{CHECKPOINT}*")
-                if self._resume or (not failed and any(path.suffix != ".run" for path in stored)):
+                if self.resumes or (not failed and any(path.suffix != ".run" for path in stored)):
                     error.add_note(f"{self.shown}.partial keeps what was trained")
                 else:
                     shutil.rmtree(self.draft, ignore_errors=True)

@@ -23,12 +23,12 @@ from mnemosphere.fitted.model import FittedModel
 from mnemosphere.interpret.explanation import deciding
 
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
-_OF_TEXT = ("prediction", "probability", "novel")  # shown beside it
+_OF_TEXT = ("prediction", "reason", "probability", "novel")  # shown beside it
 
 
 def run(
     request: Request, model: Path, data: list[str], out: Path | None, top: int, prior: str | None,
-    reject: float | None, radius: bool, max_memory: float | None,
+    reject: float | None, ask: bool, radius: bool, max_memory: float | None,
 ) -> None:  # fmt: skip
     """Predict rows, part by part if memory does not hold them."""
     terminal = request.terminal
@@ -37,7 +37,7 @@ def run(
     rows = rows_for(request, opened, data, memory=max_memory)
     if not rows.in_memory and out is None and terminal.json_only:
         raise ValueError(f"{len(rows)} rows are too many to print: write them with --out")
-    parts = (_predictions(opened, part, top, prior, reject, radius) for part in rows.batches())
+    parts = (_predictions(opened, part, top, prior, reject, ask, radius) for part in rows.batches())
     first = next(parts)
     frame = first[0]
     named = {"model": opened.path, "data": data[0] if len(data) == 1 else data}
@@ -66,7 +66,13 @@ def run(
 
 
 def _predictions(
-    opened: Opened, rows: Rows, top: int, prior: str | None, reject: float | None, radius: bool
+    opened: Opened,
+    rows: Rows,
+    top: int,
+    prior: str | None,
+    reject: float | None,
+    ask: bool,
+    radius: bool,
 ) -> tuple[Any, Any]:
     """(a frame with one row per row, the probabilities alone)."""
     model = first = opened.model.model_
@@ -76,11 +82,15 @@ def _predictions(
     found = model.classes[proba.argmax(axis=1)]
     # Novelty and rejection are about the rows that were trained on, whatever classes are expected.
     threshold = interpret.rejection.novelty_threshold(first)
-    if reject is not None:
-        found = np.where(interpret.is_rejected(first, rows.x, reject), None, found.astype(object))
+    if ask and reject is None:
+        raise ValueError("--ask is about rejected rows: say how many with --reject RATE")
+    told = None if reject is None else interpret.rejections(first, rows.x, reject)
+    if told is not None:
+        found = np.where(told.rejected, told.said(ask), found.astype(object))
     columns: dict[str, Any] = {rows.kind: rows.names}
     columns |= {rows.text: rows.texts} if rows.text else {}
     columns["prediction"] = found
+    columns["reason"] = None if told is None else told.reasons
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
     if radius:
         opened.of_rows("--radius")
@@ -117,5 +127,7 @@ def _show(terminal: Terminal, opened: Opened, frame: Any, text: str | None = Non
     if text:
         columns = [first.columns[0], text, *(name for name in _OF_TEXT if name in first)]
         cut = [short_text(value, terminal.width // 3) for value in first[text]]
-        first = first[columns].assign(**{text: cut}).fillna({"prediction": "rejected"})
+        first = (
+            first[columns].assign(**{text: cut}).fillna({"prediction": "rejected", "reason": ""})
+        )
     terminal.table(cells(first.to_dict("records"), percent=False))

@@ -43,7 +43,7 @@ def run(
     damaged = np.where(known, rows.x, np.nan)
     gaps: Any = StoredRows.of(damaged, fitted.device)
     path = recall_path(fitted, gaps, y)
-    completed = fitted.normalizer.complete(damaged, path.rows[-1])
+    completed = fitted.geometry.complete(damaged, path.rows[-1])
     found = fitted.log_proba(StoredRows.of(completed, fitted.device))
     answers = fitted.classes[as_numpy(found.argmax(1))]
     if out is not None and out.name.lower().endswith(PICTURES):

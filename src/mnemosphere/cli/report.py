@@ -45,6 +45,15 @@ def remark(terminal: Terminal, model: Any, found: dict[str, Any]) -> None:
         terminal.note(f"note: {poor}")
 
 
+def ranks(found: dict[str, Any]) -> dict[str, str]:
+    """How well the rarer of two classes is ranked, in words; nothing for other numbers of classes."""
+    told = found["ranking"]
+    return {} if told is None else {
+        f"ranking of {told['class']}": f"AUROC {told['auroc']:.4f}, average precision "
+        f"{told['average_precision']:.4f}; equal recall at P > {told['threshold']:.3g}"
+    }  # fmt: skip
+
+
 def about_model(model: Any) -> dict[str, Any]:
     """What was chosen from the data and learned, and what that depended on: for a record."""
     names = ("mnemosphere", "scipy", "scikit-learn", "pandas", "safetensors")
@@ -52,7 +61,7 @@ def about_model(model: Any) -> dict[str, Any]:
         "chosen": {
             "memories": model.n_memories_,
             "varsigma": model.varsigma_,
-            "normalize": model.normalize_,
+            "geometry": model.geometry_,
             "objective": model.model_.objective,
             "beta": model.beta_,
         },
@@ -79,7 +88,7 @@ def model_facts(model: Any) -> dict[str, str]:
     if objective != "conditional":  # which does not depend on ς
         facts["regularizer ς"] = f"{model.varsigma_:.3g}{how('varsigma', 'chosen')}"
     return facts | {
-        "normalization": f"{model.normalize_}{how('normalize', 'chosen')}",
+        "geometry": f"{model.geometry_}{how('geometry', 'chosen')}",
         "inverse temperature β": f"{model.beta_:.4g}{how('beta', 'learned')}",
         "passes over the data": f"{model.n_iter_}  ({_ENDED.get(model.status_, model.status_)})",
     }
@@ -94,7 +103,7 @@ def best_trials(model: Any) -> list[dict[str, str]]:
     last.sort(key=lambda trial: (float(trial["log_loss"]), not trial["chosen"]))
     return [
         {
-            "normalization": trial["normalize"],
+            "geometry": trial["geometry"],
             "memories": str(trial["n_memories"]),
             "objective": trial["objective"] + (" + unlabeled" if trial["unlabeled"] else ""),
             "noise": f"{trial['noise']:g}" if trial["objective"] == "conditional" else "",

@@ -46,13 +46,10 @@ _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max
         "max_memory", "image_shape", "seed", "text", "encoder", "category")  # fmt: skip
 
 
-def run(
-    request: Request, out: Path, resume: bool, config: Path | None, yes: bool, **_: Any
-) -> None:
+def run(request: Request, out: Folder, config: Path | None, yes: bool, **_: Any) -> None:
     """Train a model, and write its folder; other options are read with those of --config."""
     ctx, terminal = request.ctx, request.terminal
-    folder = Folder(out, overwrite=request.overwrite, resume=resume)
-    source = folder.draft / CONFIG if resume and config is None else config
+    source = out.draft / CONFIG if out.resumes and config is None else config
     stored = {} if source is None else read_config(source)
     own = {name: stored.pop(name) for name in _OWN if name in stored}
     own |= {n: ctx.params[n] for n in _OWN if n not in own or was_given(ctx, n)}
@@ -74,8 +71,8 @@ def run(
         _absolute(own) | settings_of(model), "train again: mnemosphere train --config config.toml"
     )
     _ask(model, len(classes), int(counts.sum()), yes)
-    with folder.writing() as draft:
-        if not resume:  # else it stays until the settings prove to be of that run
+    with out.writing() as draft:
+        if not out.resumes:  # else it stays until the settings prove to be of that run
             write_atomically(draft / CONFIG, text.encode())
         began = time.perf_counter()
         if encoder is not None:
@@ -84,12 +81,12 @@ def run(
         fit(model, rows, terminal, draft / CHECKPOINT)
         seconds = time.perf_counter() - began
         opened = Opened(model, {}, draft / MODEL, encoder)
-        interrupted(opened, folder, f": mnemosphere train --resume --out {out}")
+        interrupted(opened, out, f": mnemosphere train --resume --out {out.shown}")
         content = write(request, opened, own, rows, held_out, seconds)
         write_atomically(draft / CONFIG, text.encode())
-        wrote = folder.finish(content)
+        wrote = out.finish(content)
     show(terminal, model, content, wrote)
-    terminal.note(f"next: mnemosphere explain {out} {shlex.quote(listed(own['data'])[0])}")
+    terminal.note(f"next: mnemosphere explain {out.shown} {shlex.quote(listed(own['data'])[0])}")
 
 
 def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
@@ -140,8 +137,8 @@ def _encoder(own: dict[str, Any], model: Any, rows: Rows) -> Any:
         return None
     if own["encoder"] != "patches":
         raise ValueError(f"--encoder must be patches, got {own['encoder']!r}: texts need --text")
-    if model.normalize == "auto":
-        model.normalize = "unit"  # soft counts of patches lie on the sphere
+    if model.geometry == "auto":
+        model.geometry = "unit"  # soft counts of patches lie on the sphere
     return PatchEncoder(rows.image_shape, device=model.device, random_state=own["seed"])
 
 
@@ -271,6 +268,7 @@ def show(terminal: Terminal, model: Any, content: dict[str, Any], wrote: str) ->
             "accuracy": f"{content['accuracy']:.2%} of {content['rows']} {content['measured_on']}",
             "log-loss": cell(content["log_loss"]),
         }
+        | report.ranks(content)
     )
     report.remark(terminal, model, content)
     terminal.prose("", wrote)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 import numpy as np
 import torch
@@ -35,32 +35,47 @@ from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
 from mnemosphere.training.dataset import FileDataset
 from mnemosphere.training.distributed import process_group
+from mnemosphere.training.lineage import Lineage
 
 Answer = TypeVar("Answer")
-# Fitted attributes, each read from the model: of every estimator, and of estimators of rows.
-TRAINED: dict[str, Callable[[Any], Any]] = {
-    "n_features_in_": lambda m: m.features.n_columns,
-    "history_": lambda m: m.record.history,
-    "n_iter_": lambda m: len(m.record.history),
-    "status_": lambda m: m.record.status,
-    "converged_": lambda m: m.record.converged,
-}
-ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = TRAINED | {
-    "classes_": lambda m: m.classes,
-    "memories_": lambda m: m.memories,
-    "n_memories_": lambda m: m.n_memories,
-    "class_weights_": lambda m: as_numpy(m.votes.p),
-    "memory_prior_": lambda m: as_numpy(m.votes.weights),
-    "class_prior_": lambda m: as_numpy(m.votes.prior),
-    "beta_": lambda m: float(m.trained.beta),
-    "varsigma_": lambda m: m.trained.varsigma,
-    "normalize_": lambda m: m.normalizer.name,
-    "novelty_threshold_": interpret.rejection.novelty_threshold,
-    "search_": lambda m: SearchTable(m.record.search),
-    "lineage_": lambda m: m.lineage,
-    "typical_rows_": lambda m: None if m.exemplars is None else m.exemplars.typical,
-    "support_": lambda m: None if m.exemplars is None else m.exemplars.support,
-}
+Value = TypeVar("Value")
+
+
+class Fitted(Generic[Value]):
+    """A fitted attribute: a reading of `model_`, which NotFittedError says is not there before `fit`."""
+
+    def __init__(self, read: Callable[[Any], Value]) -> None:
+        self._read = read
+
+    @overload
+    def __get__(self, estimator: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, estimator: object, owner: type) -> Value: ...
+
+    def __get__(self, estimator: Any, owner: type) -> Self | Value:
+        return self if estimator is None else self._read(estimator.model_)
+
+
+class _NotFitted:
+    """In the place of `model_` until `fit` sets it."""
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        if estimator is None:
+            return self
+        raise NotFittedError(
+            f"This {owner.__name__} instance is not fitted yet. Call 'fit' with appropriate "
+            "arguments before using this estimator."
+        )
+
+
+NOT_FITTED: Any = _NotFitted()
+
+
+def _column_names(model: FittedModel) -> NDArray[np.object_]:
+    if model.features.columns is None:
+        raise AttributeError("feature_names_in_: the columns of X had no names")
+    return np.array(model.features.columns, dtype=object)
 
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -83,23 +98,6 @@ ROW_CONSTRAINTS = CONSTRAINTS | {
 }
 
 
-def fitted_attribute(
-    estimator: BaseEstimator, name: str, attributes: Mapping[str, Callable[[Any], Any]]
-) -> Any:
-    """An attribute of an estimator that is a reading of its `model_`; AttributeError for others."""
-    model, kind = vars(estimator).get("model_"), type(estimator).__name__
-    if model is not None and name in attributes:
-        return attributes[name](model)
-    if model is not None and name == "feature_names_in_" and model.features.columns is not None:
-        return np.array(model.features.columns, dtype=object)
-    if name == "model_":
-        raise NotFittedError(
-            f"This {kind} instance is not fitted yet. Call 'fit' with appropriate arguments before "
-            "using this estimator."
-        )
-    raise AttributeError(f"{kind!r} object has no attribute {name!r}")
-
-
 def _predict(model: FittedModel, rows: Any) -> Any:
     best = like(rows, model.log_proba(rows).argmax(1))
     if not isinstance(best, Tensor):
@@ -115,14 +113,29 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     Fitted attributes are read from it, so that `model_` may be replaced by an edited one.
     """
 
-    model_: FittedModel
-    _attributes: Mapping[str, Callable[[FittedModel], Any]] = ATTRIBUTES
-
-    def __getattr__(self, name: str) -> Any:
-        return fitted_attribute(self, name, self._attributes)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *(self._attributes if "model_" in self.__dict__ else ())]
+    model_: FittedModel = NOT_FITTED
+    n_features_in_ = Fitted[int](lambda m: m.features.n_columns)
+    feature_names_in_ = Fitted[NDArray[np.object_]](_column_names)  # (N,)
+    history_ = Fitted[list[dict[str, Any]]](lambda m: m.record.history)
+    n_iter_ = Fitted[int](lambda m: len(m.record.history))
+    status_ = Fitted[str](lambda m: m.record.status)
+    converged_ = Fitted[bool](lambda m: m.record.converged)
+    classes_ = Fitted[NDArray[Any]](lambda m: m.classes)  # (C,)
+    memories_ = Fitted[Floats](lambda m: m.memories)  # (P, N)
+    n_memories_ = Fitted[int](lambda m: m.n_memories)
+    class_weights_ = Fitted[Floats](lambda m: as_numpy(m.votes.p))  # (P+1, C+1)
+    memory_prior_ = Fitted[Floats](lambda m: as_numpy(m.votes.weights))  # (P+1,)
+    class_prior_ = Fitted[Floats](lambda m: as_numpy(m.votes.prior))  # (C+1,)
+    beta_ = Fitted[float](lambda m: float(m.trained.beta))
+    varsigma_ = Fitted[float](lambda m: m.trained.varsigma)
+    geometry_ = Fitted[str](lambda m: m.geometry.name)
+    novelty_threshold_ = Fitted[float | None](interpret.rejection.novelty_threshold)
+    search_ = Fitted[SearchTable](lambda m: SearchTable(m.record.search))
+    lineage_ = Fitted[Lineage | None](lambda m: m.lineage)
+    typical_rows_ = Fitted[NDArray[np.int64] | None](
+        lambda m: None if m.exemplars is None else m.exemplars.typical
+    )
+    support_ = Fitted[Floats | None](lambda m: None if m.exemplars is None else m.exemplars.support)
 
     def _validate_params(self) -> None:
         """As scikit-learn does, but that True is no number."""
@@ -313,8 +326,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         With labels, a classifier also gets the `temperature_` with the least log-loss of their classes.
         With n rows, a new row of their kind is rejected with probability at most `rate`, and without
-        repeated rows at least `rate` − 1/(n+1). That holds on average over draws of X. Training and
-        every edit of the votes drop the calibration.
+        repeated rows at least `rate` − 1/(n+1). That holds on average over draws of X. Without this
+        call, rates and coverages are those of rows that the fit held out, and about right.
 
         Parameters
         ----------
@@ -365,7 +378,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray or pandas.DataFrame of shape (n, N)
-            The completed rows, in the units of X; with normalize="unit" up to one factor per row, with
+            The completed rows, in the units of X; with geometry="unit" up to one factor per row, with
             "center" also without the mean of the row. For a frame, a frame of the same columns: known
             values are as given, and whole numbers are whole.
 

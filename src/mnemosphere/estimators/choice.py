@@ -1,9 +1,12 @@
 """How settings that are "auto" are decided: screen a few candidates well, then follow the widths.
 
-screen   every geometry with one and with four memories per class, by the conditional objective; the best two
-         with noise on the rows, and by the joint objective
-path     for the best: four times as many memories, and again, while that helps
-choice   the best of them; the joint objective unless the conditional one is better by half a standard error
+screen     every geometry with one and with four memories per class, by the conditional objective; the best two
+           by the joint objective
+noise      the best geometry, and the second unless it is clearly worse, with noise on the rows
+more rows  the best lines again, where rows are many
+widths     four times as many memories, and again, while that helps by more than their price and half a standard
+           error; at last, of many rows, more steps for a model that widened
+choice     the best of them; the joint objective unless the conditional one is better by half a standard error
 
 Few rows are cross-fitted in five folds. Of many rows one part is held out; candidates are screened on some of
 the others, and the path is followed on all of them, at last with more steps.
@@ -29,9 +32,8 @@ from torch import Tensor
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.fitted.model import trained_with
-from mnemosphere.geometry import Center, Geometry, Unit
+from mnemosphere.geometry import Center, Circles, Geometry, Unit
 from mnemosphere.geometry.place import on_sphere
-from mnemosphere.geometry.whitened import MAX_RANK
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
@@ -44,9 +46,10 @@ from mnemosphere.model.class_reading import (
     tempered_losses,
 )
 from mnemosphere.model.initialize import Start
+from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.model.votes import Mixture, Votes
+from mnemosphere.model.votes import Votes
 from mnemosphere.rows import odds
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import few_labels, stacked
@@ -71,17 +74,20 @@ ROWS_PER_MEMORY, LEAST_WIDEST = 15, 300  # rows for each at least, unless there 
 PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
 TOP = 2  # geometries that go on: the third is hardly ever the best
+CLEAR = 2.0  # standard errors by which the second one may be behind
 ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening; up to so many, rows are cross-fitted
 FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 MOST_ROWS = 60_000  # fitted on the path
 LONGER = 3  # times the steps, where that helps
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
+MOST_COORDINATES = 4096  # of columns on circles that are tried
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
+PADDED = 1 << 18  # rows × memories × features, up to which they need not be of one shape
 
 # Columns of a printed table.
 _COLUMNS = {
-    "normalize": "geometry", "n_clusters": "clusters", "n_memories": "memories",
+    "geometry": "geometry", "n_clusters": "clusters", "n_memories": "memories",
     "memories_per_cluster": "memories each", "objective": "objective", "noise": "noise",
     "longer": "steps", "unlabeled": "unlabeled rows", "log_loss": "held-out log-loss",
     "agreement": "agreement", "error": "±", "chosen": "chosen",
@@ -110,7 +116,7 @@ def _cell(value: Any) -> str:
 class Candidate:
     """One setting of what is decided."""
 
-    normalize: str
+    geometry: str
     n_memories: int
     objective: str  # "joint" or "conditional"
     noise: float = 0.0  # on rows, of the conditional objective
@@ -127,7 +133,7 @@ class Settings:
     growth: int | None
     varsigma: float | None
     beta: float | None  # None: learned
-    normalize: str
+    geometry: str
     solver: FixedPoint | SGD | Adam | None
     search: str | None
     max_iter: int | None
@@ -145,7 +151,7 @@ class Settings:
         solver = given["solver"]
         return cls(
             known("n_memories"), given["objective"], given["growth"], known("varsigma"),
-            known("beta", "learn"), given["normalize"],
+            known("beta", "learn"), given["geometry"],
             SOLVERS.get(solver) if isinstance(solver, str) else solver, given["search"],
             given["max_iter"], trained_with(given)["smoothing"], known("uniform_weight"),
             given["precision"],
@@ -167,11 +173,11 @@ class Settings:
             )
         if (
             sample.is_sparse
-            and self.normalize != "auto"
-            and not Geometry.kinds[self.normalize].keeps_sparse
+            and self.geometry != "auto"
+            and not Geometry.kinds[self.geometry].keeps_sparse
         ):
             raise ValueError(
-                f"normalize={self.normalize!r} would fill sparse rows: pass normalize='unit' or "
+                f"geometry={self.geometry!r} would fill sparse rows: pass geometry='unit' or "
                 "dense rows"
             )
         noise = self.adam.noise
@@ -202,6 +208,8 @@ class Choice:
     candidate: Candidate
     expected: Evaluation | None = None  # None if nothing was evaluated
     trials: SearchTable = field(default_factory=SearchTable)
+    # rows, and the log of the votes for each class (n, C+1) of models that have not seen them
+    held: tuple[Sample, Tensor] | None = None
 
     @property
     def temperature(self) -> float:
@@ -250,7 +258,7 @@ class Sample:
 
     def geometry(self, kind: str) -> Geometry:
         """How rows are put on the sphere, learned from these."""
-        return Geometry.kinds[kind].fit(self.rows, self.targets, self.weight)
+        return Geometry.learn(kind, self.rows, self.targets, self.weight)
 
     def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""
@@ -259,43 +267,58 @@ class Sample:
         return Batch(x, self.targets.to(self.dtype), weight), lost
 
 
+class Fold(NamedTuple):
+    """Held-out rows with a direction, and votes that have not seen them."""
+
+    number: Tensor
+    placed: Batch  # as these votes read them
+    votes: Votes
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Log-losses of one candidate on held-out rows."""
 
     losses: Floats  # (rows, temperatures)
     weight: Floats  # (rows,)
+    own: Floats  # the loss of each row at the best temperature
+    mean: float  # their mean
+    error: float  # its standard error
+    level: float  # the mean with one more row, which is predicted by the class frequencies
+    folds: tuple[Fold, ...] = ()
 
-    @cached_property
-    def _means(self) -> Floats:
-        found: Floats = self.weight / self.weight.sum() @ self.losses
-        return found
+    @classmethod
+    def of(
+        cls, losses: Floats, weight: Floats, chance: float, folds: tuple[Fold, ...] = ()
+    ) -> Self:
+        """From losses, weights, and the mean loss of the class frequencies.
 
-    @property
-    def own(self) -> Floats:
-        """The loss of each row at the best temperature."""
-        found: Floats = self.losses[:, int(np.argmin(self._means))]
-        return found
-
-    @property
-    def mean(self) -> float:
-        """The mean loss at that temperature; of one class, rounding may take it below 0."""
-        return max(0.0, float(self._means.min()))
-
-    @property
-    def error(self) -> float:
-        """Its standard error."""
-        return _mean_and_error(self.own, self.weight)[1]
+        n held-out rows cannot distinguish losses below the nth part of that.
+        """
+        own = losses[:, int(np.argmin(weight @ losses))]
+        mean, error = _mean_and_error(own, weight)
+        mean = max(0.0, mean)  # of one class, rounding may take it below
+        n_rows = float(weight.sum() ** 2 / (weight @ weight))
+        level = (n_rows * mean + chance) / (n_rows + 1)
+        return cls(losses, weight, own, mean, error, level, folds)
 
     @property
     def temperature(self) -> float:
         """That of the classes."""
         return posterior_temperature(self.losses, self.weight)
 
-    def exceeds(self, other: Evaluation) -> bool:
-        """Whether it is worse by more than half a standard error of the difference, row by row."""
+    def held_out(self) -> tuple[Tensor, Tensor]:
+        """(numbers of the held-out rows, the log of the votes for each class of models that have not seen them)."""
+        said = []
+        for own in self.folds:
+            votes = own.votes.at(self.temperature).precise
+            said.append(log_joint(votes, own.placed.x.to(votes.w.dtype)))
+        return torch.cat([own.number for own in self.folds]), torch.cat(said)
+
+    def exceeds(self, other: Evaluation, errors: float = 0.5) -> bool:
+        """Whether it is worse by more than so many standard errors of the difference, row by row."""
         mean, error = _mean_and_error(self.own - other.own, self.weight)
-        return mean > error / 2
+        return mean > errors * error
 
 
 def _mean_and_error(values: Floats, weight: Floats) -> tuple[float, float]:
@@ -311,6 +334,7 @@ class Split:
 
     fitted: Sample
     held: Sample
+    number: Tensor  # of the rows that are held out, among all
     seed: int
     placed: dict[str, tuple[Batch, Batch, Tensor]] = field(default_factory=dict)
     starts: dict[tuple[object, ...], Start] = field(default_factory=dict)
@@ -328,7 +352,7 @@ class Split:
 
     def start(self, candidate: Candidate, fitted: Batch) -> Start:
         """The memories to train from, the same for both objectives."""
-        key = candidate.normalize, candidate.n_memories, candidate.unlabeled
+        key = candidate.geometry, candidate.n_memories, candidate.unlabeled
         if key not in self.starts:
             self.starts[key] = start_memories(
                 fitted, min(candidate.n_memories, max(fitted.n_rows, self.fitted.n_classes)),
@@ -349,11 +373,12 @@ def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Spli
     for k in range(number):
         rolled = known.roll(-k * n_held)
         fitted = torch.cat([rolled[n_held : n_held + n_fitted], unknown]).sort().values
-        own, held = sample.take(fitted), sample.take(rolled[:n_held])
+        places = rolled[:n_held]
+        own, held = sample.take(fitted), sample.take(places)
         if sample.rows.levels:
             own, rows = own.cross_fitted(held.rows)
             held = replace(held, rows=rows)
-        found.append(Split(own, held, k))
+        found.append(Split(own, held, places, k))
     return found
 
 
@@ -362,7 +387,10 @@ def usable(sample: Sample) -> list[str]:
     kinds = [*directed(sample.rows, sample.weight), "standard"]
     if not sample.is_sparse:
         kinds += ["whitened"]
-        kinds += ["circles"] if sample.rows.n_features < MAX_RANK else []
+        n = sample.rows.n_features
+        few = 2 * n <= MOST_COORDINATES  # a column has two at least
+        few = few and Circles.fit(sample.rows).n_coordinates(n) <= MOST_COORDINATES
+        kinds += ["circles"] if few else []
     return kinds
 
 
@@ -389,15 +417,53 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
     return [*found]
 
 
+@dataclass(frozen=True)
+class _Scope:
+    """What is open, and on how many rows it is tried."""
+
+    kinds: list[str]
+    objectives: tuple[str, ...]
+    widths: list[int]
+    noises: list[float]
+    first: int  # rows fitted in the screening
+    whole: int  # and on the path
+    held: int  # rows held out at a time
+    number: int  # of times
+    plain: list[str]  # geometries of the joint likelihood
+
+    @classmethod
+    def of(cls, sample: Sample, settings: Settings) -> Self:
+        """Of these rows; without a search one candidate of each objective."""
+        n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
+        kinds = [settings.geometry]
+        if settings.geometry == "auto":
+            kinds = usable(sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample)
+        held = min(max(1, n_labeled // FOLDS), HELD)
+        whole = min(n_labeled - held, MOST_ROWS)
+        first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
+        most = max(n_classes, 2 * first // 3)
+        widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
+        widths = widths if settings.n_memories is None else [settings.n_memories]
+        noise, objectives = settings.adam.noise, settings.objectives
+        noises = [0.0] if sample.is_sparse else [0.0, NOISE] if isinstance(noise, str) else [noise]
+        if settings.search is None:
+            one = "unit" if sample.is_sparse else "standard"
+            kinds = [kind for kind in kinds if kind == one] or kinds[:1]
+            objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
+        number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
+        # On circles, columns that depend on each other count twice in the joint likelihood.
+        plain = [kind for kind in kinds if kind != "circles"] or kinds
+        return cls(kinds, objectives, widths, noises, first, whole, held, number, plain)
+
+
 class _Trials:
     """Candidates that were evaluated on the same rows."""
 
     def __init__(
-        self, sample: Sample, settings: Settings, fitted: int, held: int, number: int,
-        progress: Progress,
-    ) -> None:  # fmt: skip
+        self, sample: Sample, settings: Settings, scope: _Scope, fitted: int, progress: Progress
+    ) -> None:
         self.settings, self.fitted, self.progress = settings, fitted, progress
-        self.parts = splits(sample, fitted, held, number)
+        self.parts = splits(sample, fitted, scope.held, scope.number)
         self.found: dict[Candidate, Evaluation] = {}
 
     def run(self, stage: str, candidates: Sequence[Candidate]) -> None:
@@ -412,46 +478,21 @@ class _Trials:
 
     def score(self, own: Candidate) -> float:
         """Its loss, with a price on memories and steps."""
-        return float(self.found[own].mean * (own.n_memories * own.longer) ** PRICE)
+        return self.found[own].level * float((own.n_memories * own.longer) ** PRICE)
 
     def geometries(self, objective: str) -> list[str]:
-        """Geometries of an objective, best first."""
-        return list(dict.fromkeys(own.normalize for own in self.ranked(objective)))
+        """The best geometries of an objective; a further one unless its best is clearly worse."""
+        best: dict[str, Candidate] = {}
+        for own in self.ranked(objective):
+            best.setdefault(own.geometry, own)
+        found, lines = self.found, list(best.values())
+        near = [own for own in lines[1:] if not found[own].exceeds(found[lines[0]], CLEAR)]
+        return [own.geometry for own in (*lines[:1], *near)][:TOP]
 
-    def follow(self, lines: Sequence[Candidate]) -> None:
-        """Wider candidates, line by line, while that helps; in each round the better half goes on.
-
-        The best line goes one further than it would, and the joint objective has a line of its own.
-        """
-        most = max(min(LEAST_WIDEST, 2 * self.fitted // 3), self.fitted // ROWS_PER_MEMORY)
-        best = min(lines, key=self._best_of_line)
-        lines = [own for own in lines if own == best or self._leads(own)]
-        while lines:
-            wider = [(own, min(FACTOR * own.n_memories, most)) for own in lines]
-            lines = [replace(own, n_memories=k) for own, k in wider if 2 * k >= 3 * own.n_memories]
-            self.run("trying widths", lines)
-            lines = sorted(filter(self._leads, lines), key=self._best_of_line)
-            joint = [own for own in lines if own.objective == "joint"]
-            others = [own for own in lines if own.objective != "joint"]
-            lines = joint + others[: -(-len(others) // 2)]
-
-    def _best_of_line(self, line: Candidate) -> float:
-        """The least score of candidates that differ in their memories alone."""
+    def best_of_line(self, line: Candidate) -> Candidate:
+        """The best of those that differ in their memories alone."""
         alike = (own for own in self.found if replace(own, n_memories=line.n_memories) == line)
-        return min(map(self.score, alike))
-
-    def _leads(self, own: Candidate) -> bool:
-        return self.score(own) <= self._best_of_line(own)
-
-    def leaders(self, lines: Sequence[Candidate]) -> list[Candidate]:
-        """The best line of each geometry; one of the joint objective if it is not clearly worse."""
-        conditional = [own for own in lines if own.objective == "conditional"]
-        conditional.sort(key=self._best_of_line)
-        found = list({own.normalize: own for own in reversed(conditional)}.values())
-        best = self.found[min(self.found, key=self.score)]
-        near = (own for own in self.ranked("joint")[:1] if not self.found[own].exceeds(best))
-        kinds = [own.normalize for own in near] if found else [own.normalize for own in lines]
-        return [own for own in lines if own.objective == "joint" and own.normalize in kinds] + found
+        return min(alike, key=self.score)
 
     def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
         """The trials in plain values, best first."""
@@ -469,74 +510,113 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     per class, the conditional objective, no noise.
     """
     settings.check(sample)
-    n_memories, noise, objectives = settings.n_memories, settings.adam.noise, settings.objectives
-    n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
-    kinds = [settings.normalize]
-    if settings.normalize == "auto":
-        kinds = usable(sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample)
-    held = min(max(1, n_labeled // FOLDS), HELD)
-    number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
-    whole = min(n_labeled - held, MOST_ROWS)
-    first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
-    most = max(n_classes, 2 * first // 3)
-    widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
-    widths = widths if n_memories is None else [n_memories]
-    noises = [0.0] if sample.is_sparse else [0.0, NOISE] if isinstance(noise, str) else [noise]
-    if settings.search is None:
-        kinds = [k for k in kinds if k == ("unit" if sample.is_sparse else "standard")] or kinds[:1]
-        objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
-    trials = last = _Trials(sample, settings, first, held, number, progress)
-    joint, conditional = ("joint" in objectives, "conditional" in objectives)
-    # On circles, columns that depend on each other count twice in the joint likelihood.
-    plain = [kind for kind in kinds if kind != "circles"] or kinds
-    screen = [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
+    scope, n_labeled = _Scope.of(sample, settings), int(sample.labeled.sum())
     least = 2 if n_labeled == sample.n_rows else FOLDS
-    if n_labeled < least * max(2, n_classes):  # nothing can be held out
-        return Choice(_alone(plain[0] if joint else kinds[0], n_memories, objectives, sample))
-    if conditional:
+    if n_labeled < least * max(2, sample.n_classes):  # nothing can be held out
+        return Choice(_alone(scope, settings.n_memories, sample))
+    first = last = _Trials(sample, settings, scope, scope.first, progress)
+    lines = _screen(first, scope)
+    if len({*first.found, *lines}) > 1:
+        screen = [replace(own, n_memories=k) for own in lines for k in scope.widths]
+        first.run("trying noise", screen)
+        if scope.whole > 1.2 * scope.first:
+            last = _Trials(sample, settings, scope, scope.whole, progress)
+            lines = _leaders(first, lines)
+            screen = [replace(own, n_memories=k) for own in lines for k in scope.widths]
+            last.run("trying the best on more rows", screen)
+        if settings.n_memories is None:
+            _follow(last, lines)
+        if last is not first:
+            longer = [replace(own, longer=LONGER) for own in last.ranked("conditional")[:1]]
+            last.run("trying more steps", longer)
+    if "joint" in scope.objectives and n_labeled < sample.n_rows:
+        _try_unlabeled(last, scope, settings.n_memories, sample)
+    best = _best(last)
+    table = [*(first.table(best) if last is not first else ()), *last.table(best)]
+    places, said = last.found[best].held_out()
+    sample = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
+    return Choice(best, last.found[best], SearchTable(table), (sample.take(places), said))
+
+
+def _screen(trials: _Trials, scope: _Scope) -> list[Candidate]:
+    """The lines that go on: geometry, objective and noise, at the last of the widths."""
+    kinds, widths, noises = scope.kinds, scope.widths, scope.noises
+    if "conditional" in scope.objectives:
+        screen = [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
         trials.run("trying geometries", screen)
-        plain = [kind for kind in trials.geometries("conditional") if kind in plain][:TOP] or plain
-    if joint:
-        screen = [Candidate(kind, k, "joint") for kind in plain for k in widths]
+    if "joint" in scope.objectives:
+        screen = [Candidate(kind, k, "joint") for kind in _plain(trials, scope) for k in widths]
         trials.run("trying the joint objective", screen)
     lines = [Candidate(kind, widths[-1], "joint") for kind in trials.geometries("joint")[:1]]
-    lines += [
+    return lines + [
         Candidate(kind, widths[-1], "conditional", own)
-        for kind in trials.geometries("conditional")[:TOP] for own in noises
+        for kind in trials.geometries("conditional") for own in noises
     ]  # fmt: skip
-    if len({*trials.found, *lines}) > 1:
-        screen = [replace(own, n_memories=k) for own in lines for k in widths]
-        trials.run("trying noise", screen)
-        if whole > 1.2 * first:
-            last = _Trials(sample, settings, whole, held, number, progress)
-            lines = trials.leaders(lines)
-            screen = [replace(own, n_memories=k) for own in lines for k in widths]
-            last.run("trying the best on more rows", screen)
-        if n_memories is None:
-            last.follow(lines)
-        if last is not trials and conditional:
-            longer = replace(last.ranked("conditional")[0], longer=LONGER)
-            last.run("trying more steps", [longer])
-    if joint and n_labeled < sample.n_rows:
-        k = n_memories or min(sample.n_rows, max(ROWS, n_classes))
-        own = [kind for kind in plain if kind != "whitened"] or ["standard"]
-        screen = [Candidate(kind, k, "joint", unlabeled=True) for kind in own]
-        last.run("trying rows without label", screen)
-    ranked = [last.ranked(kind) for kind in ("joint", "conditional")]
-    found = last.found
-    best = min((own[0] for own in ranked if own), key=last.score)
-    if ranked[0] and not found[ranked[0][0]].exceeds(found[best]):
-        best = ranked[0][0]
-    spread = [own for own in ranked[0] if own.unlabeled and not found[own].exceeds(found[best])]
-    best = spread[0] if spread else best
-    table = [*(trials.table(best) if last is not trials else ()), *last.table(best)]
-    return Choice(best, found[best], SearchTable(table))
 
 
-def _alone(
-    kind: str, n_memories: int | None, objectives: Sequence[str], sample: Sample
-) -> Candidate:
+def _plain(trials: _Trials, scope: _Scope) -> list[str]:
+    """Geometries for the joint likelihood, the best ones if that is known."""
+    ranked = dict.fromkeys(own.geometry for own in trials.ranked("conditional"))
+    return [kind for kind in ranked if kind in scope.plain][:TOP] or scope.plain
+
+
+def _leaders(trials: _Trials, lines: Sequence[Candidate]) -> list[Candidate]:
+    """The best line of each geometry; one of the joint objective if it is not clearly worse."""
+    conditional = [own for own in lines if own.objective == "conditional"]
+    conditional.sort(key=lambda own: trials.score(trials.best_of_line(own)))
+    found = list({own.geometry: own for own in reversed(conditional)}.values())
+    best = trials.found[min(trials.found, key=trials.score)]
+    near = (own for own in trials.ranked("joint")[:1] if not trials.found[own].exceeds(best))
+    kinds = [own.geometry for own in near] if found else [own.geometry for own in lines]
+    return [own for own in lines if own.objective == "joint" and own.geometry in kinds] + found
+
+
+def _follow(trials: _Trials, lines: Sequence[Candidate]) -> None:
+    """Wider candidates, line by line, while that clearly helps; in each round the better half goes on.
+
+    The best line goes one further than it would, and the joint objective has a line of its own.
+    """
+    fitted, found, best_of = trials.fitted, trials.found, trials.best_of_line
+    most = max(min(LEAST_WIDEST, 2 * fitted // 3), fitted // ROWS_PER_MEMORY)
+    best = min(lines, key=lambda own: trials.score(best_of(own)))
+    lines = [own for own in lines if own == best or own == best_of(own)]
+    while lines:
+        wider = [(own, min(FACTOR * own.n_memories, most)) for own in lines]
+        wider = [(own, k) for own, k in wider if 2 * k >= 3 * own.n_memories]
+        before = {replace(own, n_memories=k): best_of(own) for own, k in wider}
+        trials.run("trying widths", [*before])
+        lines = [
+            own for own, least in before.items()
+            if own == best_of(own) and found[least].exceeds(found[own])
+        ]  # fmt: skip
+        lines.sort(key=trials.score)
+        joint = [own for own in lines if own.objective == "joint"]
+        others = [own for own in lines if own.objective != "joint"]
+        lines = joint + others[: -(-len(others) // 2)]
+
+
+def _try_unlabeled(trials: _Trials, scope: _Scope, n_memories: int | None, sample: Sample) -> None:
+    """The joint objective with many memories, and with the rows without label."""
+    k = n_memories or min(sample.n_rows, max(ROWS, sample.n_classes))
+    kinds = [kind for kind in _plain(trials, scope) if kind != "whitened"] or ["standard"]
+    screen = [Candidate(kind, k, "joint", unlabeled=True) for kind in kinds]
+    trials.run("trying rows without label", screen)
+
+
+def _best(trials: _Trials) -> Candidate:
+    """The best score; the joint objective, and rows without label, unless that is clearly worse."""
+    joint, conditional = (trials.ranked(kind) for kind in ("joint", "conditional"))
+    best = min((own[0] for own in (joint, conditional) if own), key=trials.score)
+    for near in (joint, [own for own in joint if own.unlabeled]):
+        if near and not trials.found[near[0]].exceeds(trials.found[best]):
+            best = near[0]
+    return best
+
+
+def _alone(scope: _Scope, n_memories: int | None, sample: Sample) -> Candidate:
     """What is taken if no row can be held out."""
+    objectives = scope.objectives
+    kind = scope.plain[0] if "joint" in objectives else scope.kinds[0]
     unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind != "whitened"
     width = min(sample.n_rows, ROWS) if unlabeled else sample.n_classes
     return Candidate(kind, n_memories or width, objectives[0], unlabeled=unlabeled)
@@ -547,6 +627,8 @@ class _Trial(NamedTuple):
 
     losses: Floats  # (held-out rows, temperatures), to be filled in
     directed: NDArray[np.int64]  # the held-out rows that have a direction
+    folds: list[Fold]  # likewise
+    number: Tensor  # of those rows, among all
     candidate: Candidate
     params: Parameters
     fitted: Batch
@@ -563,26 +645,33 @@ def evaluate(
     """
     trials: list[_Trial] = []
     losses: list[list[Floats]] = []
+    folds: list[list[Fold]] = [[] for _ in candidates]
+    chances = []
     varsigma: dict[Candidate, float] = {}  # of joint candidates, the same in all splits
     for part in parts:
         prior = part.fitted.targets[:, :-1].sum(0)
         chance = label_shares(part.held.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
         # Rows without direction are predicted by the class frequencies.
-        plain = np.tile(chance.double().cpu().numpy()[:, None], (1, len(LOG_T)))
+        chances.append(chance.double().cpu().numpy())
+        plain = np.tile(chances[-1][:, None], (1, len(LOG_T)))
         losses.append([plain.copy() for _ in candidates])
-        for candidate, loss in zip(candidates, losses[-1], strict=True):
-            fitted, held, some = part.place(candidate.normalize)
+        for candidate, loss, into in zip(candidates, losses[-1], folds, strict=True):
+            fitted, held, some = part.place(candidate.geometry)
             if not candidate.unlabeled and not bool(part.fitted.labeled.all()):
                 fitted = fitted.take(fitted.targets.sum(1) > 0)
             if len(some) and fitted.n_rows:
                 given = varsigma.get(candidate, settings.varsigma)
                 params = _begin(candidate, fitted, part.start(candidate, fitted), settings, given)
                 varsigma[candidate] = params.varsigma
-                trials.append(_Trial(loss, some.cpu().numpy(), candidate, params, fitted, held))
+                number = part.number[some]
+                trials.append(
+                    _Trial(loss, some.cpu().numpy(), into, number, candidate, params, fitted, held)
+                )
     done = 0
     for group in _groups(trials):
-        for trial, loss in zip(group, _held_out_losses(group, settings), strict=True):
+        for trial, (loss, votes) in zip(group, _held_out_losses(group, settings), strict=True):
             trial.losses[trial.directed] = loss
+            trial.folds.append(Fold(trial.number, trial.held, votes))
         done += len(group)
         show(done, len(trials))
     weights = [
@@ -591,8 +680,11 @@ def evaluate(
         for part in parts
     ]  # fmt: skip
     weight = np.concatenate(weights)
+    mean_chance = float(weight @ np.concatenate(chances) / weight.sum())
     return [
-        Evaluation(np.concatenate([own[k] for own in losses]), weight)
+        Evaluation.of(
+            np.concatenate([own[k] for own in losses]), weight, mean_chance, tuple(folds[k])
+        )
         for k in range(len(candidates))
     ]
 
@@ -609,41 +701,49 @@ def _begin(
 
 
 def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
-    """Trials of one shape and objective, as many as are trained side by side."""
+    """Trials of one objective, as many as are trained side by side; large ones of one shape."""
     by_shape: dict[tuple[object, ...], list[_Trial]] = {}
     for k, trial in enumerate(trials):
-        alone = isinstance(trial.fitted.x, SparseRows) or trial.candidate.unlabeled
+        own, (n_memories, n) = trial.candidate, trial.params.w.shape
+        alone = isinstance(trial.fitted.x, SparseRows) or own.unlabeled
+        padded = own.objective == "conditional" and trial.fitted.n_rows * n_memories * n <= PADDED
         key = (
-            trial.candidate.objective, trial.candidate.longer, trial.params.w.shape,
-            trial.fitted.n_rows, trial.held.n_rows, k if alone else -1,
+            own.objective, own.longer, trial.fitted.n_rows, trial.held.n_rows, padded,
+            n if own.noise > 0 or not padded else 0, 0 if padded else n_memories,
+            k if alone else -1,
         )  # fmt: skip
         by_shape.setdefault(key, []).append(trial)
     found = []
     for group in by_shape.values():
-        size = max(1, STACKED // (group[0].fitted.n_rows * group[0].params.n_memories))
+        widest = max(trial.params.n_memories for trial in group)
+        size = max(1, STACKED // (group[0].fitted.n_rows * widest))
         found += [group[cut : cut + size] for cut in range(0, len(group), size)]
     return found
 
 
-def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[Floats]:
-    """Train a group of trials and evaluate them: (held-out rows, temperatures) of each."""
+def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[tuple[Floats, Votes]]:
+    """Train a group of trials and evaluate them: losses (held-out rows, temperatures), and votes."""
     order = sorted(range(len(group)), key=lambda k: -group[k].candidate.noise)
     some = [group[k] for k in order]
-    if len(group) == 1:
-        params, rows, held = some[0].params, some[0].fitted, some[0].held
-    else:
-        params = Parameters.stack([trial.params for trial in some])
-        rows = Batch.stack([trial.fitted for trial in some])
-        held = Batch.stack([trial.held for trial in some])
-    losses = tempered_losses(_train(params, rows, some, settings), held)
+    params, rows, held = stacked.stack(
+        [trial.params for trial in some], [trial.fitted for trial in some],
+        [trial.held for trial in some],
+    )  # fmt: skip
+    votes = _train(params, rows, some, settings)
+    losses = tempered_losses(votes, held)
     several = losses.reshape(len(group), *losses.shape[-2:])
-    return [several[order.index(k)] for k in range(len(group))]
+    alone = [votes] if len(group) == 1 else votes.unstacked()
+    found = []
+    for k in map(order.index, range(len(group))):
+        n_memories, n = some[k].params.w.shape  # without what `stack` has added
+        w, p, share = alone[k].w[:n_memories, :n], alone[k].p, alone[k].share
+        own = alone[k].replace(w=w, p=p[: n_memories + 1], share=share[: n_memories + 1])
+        found.append((several[k], own))
+    return found
 
 
-def _train(
-    params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: Settings
-) -> Mixture:
-    """Parameters, or votes, from which classes are read, of one trial or of several stacked."""
+def _train(params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: Settings) -> Votes:
+    """Votes of one trial, or of several stacked."""
     first, n_rows = trials[0].candidate, rows.x.shape[-2]
     learn_beta, generator = settings.beta is None, torch.Generator().manual_seed(0)
     frequencies = label_frequencies(rows.label_mass(), settings.smoothing)
@@ -656,7 +756,8 @@ def _train(
             noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
         )  # fmt: skip
         p = net_class_weights(params, 0.0, frequencies)
-        return Votes.of(params, p, share=mean_shares(params, p, rows, frequencies))
+        share = mean_shares(params, p, rows, frequencies)
+        return Votes.of(params, p, prior=frequencies, share=share)
     if first.unlabeled:  # the weights of memories are held, as in the training of the model
         data = ArrayDataset(rows)
         settled = few_labels.settle(params, data, learn_beta=learn_beta, generator=generator)
@@ -667,4 +768,4 @@ def _train(
         params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=EXACT_STEPS)
         counts = params.p * n_rows
     p = net_class_weights(params, settings.smoothing, frequencies, counts)
-    return params.replace(p=p)
+    return Votes.of(params, p, prior=frequencies)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.estimators import choice
+from mnemosphere.estimators import choice, held_out
 from mnemosphere.estimators.choice import Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
@@ -24,8 +24,8 @@ from mnemosphere.estimators.setup import (
     place,
     precision_of,
 )
-from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     MEAN_OF,
     best_temperature,
@@ -64,8 +64,6 @@ def prepare(
 
     chosen: what was settled on other rows.
     """
-    if (kind := settings.normalize) != "auto":
-        Geometry.kinds[kind].check_columns(given.n_features)
     # The search takes copies for what they are: rows that come again.
     each = in_order(given, targets, given_weight)
     stored, targets, weight = merge_copies(given, targets, given_weight)
@@ -88,7 +86,7 @@ def prepare(
         sample, given = sample.cross_fitted(given)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
-    return Prepared(*place(candidate.normalize, sample, given, given_weight), chosen)
+    return Prepared(*place(candidate.geometry, sample, given, given_weight), chosen)
 
 
 def train(
@@ -131,12 +129,24 @@ def train(
     if held is not None and result.status != "interrupted":
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
         temperature = best_temperature([(votes, part) for part in parts])
-    density = params if joint else _density(dataset, generator)
-    return Trained(votes.at(temperature), density, result)
+    votes, density = votes.at(temperature), params
+    most = HELD_OUT_FROM if joint else _ROWS_OF_DENSITY * _MOST_OF_DENSITY
+    rows = dataset.sample(most, generator=generator)
+    if not joint:
+        density = _density(rows, generator)
+    apart = None
+    if held is not None:
+        (found,) = held.batches(HELD_OUT_FROM)
+        apart = held_out.of_others(votes, found)
+    elif prepared.choice.held is not None:
+        sample, said = prepared.choice.held
+        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(prepared.geometry)
+        found, said = found.take(~lost), said[~lost]
+        apart = held_out.cross_fitted(votes, density, found, said, rows, dataset.n_rows)
+    return Trained(votes, density, result, None if result.status == "interrupted" else apart)
 
 
-def _density(dataset: Dataset, generator: torch.Generator) -> Parameters:
-    """A joint model of some of the rows, ς = 1: what rows look like, and whether one is known."""
-    rows = dataset.sample(_ROWS_OF_DENSITY * _MOST_OF_DENSITY, generator=generator)
+def _density(rows: Batch, generator: torch.Generator) -> Parameters:
+    """A joint model of rows, ς = 1: what they look like, and whether one is known."""
     n_memories = max(1, rows.n_rows // _ROWS_OF_DENSITY)
     return fit_joint(ArrayDataset(rows), n_memories, varsigma=1.0, generator=generator)[0].params

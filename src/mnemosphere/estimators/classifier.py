@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from mnemosphere import interpret
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
+from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
 from mnemosphere.estimators.choice import SOLVERS, Settings
 from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
@@ -48,7 +47,7 @@ from mnemosphere.fitted.model import FittedModel, Floats, like, trained_with
 from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.classes import hide_class
-from mnemosphere.interpret.rejection import novelty_spread, predict_and_reject
+from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model.products import operands
 from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Encoded, encode, row_weights, sample_weights
@@ -85,7 +84,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         share a row. The conditional likelihood does not depend on it.
     beta : "learn" or float, default "learn"
         Inverse temperature; a number is held fixed.
-    normalize : {"auto", "center", "unit", "standard", "whitened", "circles", "none"}, default "auto"
+    geometry : {"auto", "center", "unit", "standard", "whitened", "circles", "none"}, default "auto"
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
     solver : {"auto", "fixed-point", "adam", "sgd"} or FixedPoint or SGD or Adam, default "auto"
         "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional
@@ -141,7 +140,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     classes_ : ndarray of shape (C,)
         Labels, sorted.
     memories_ : ndarray of shape (P, N)
-        Unit vectors; with normalize="standard", "whitened" and "circles" in the features' units.
+        Unit vectors; with geometry="standard", "whitened" and "circles" in the features' units.
     class_weights_ : ndarray of shape (P+1, C+1)
         Weight times soft label of each memory in the votes, net of label smoothing. Row 0 is the uniform
         component, the last column the class "none of them".
@@ -155,14 +154,14 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         The regularizer ς.
     n_memories_ : int
         Number of memories P.
-    normalize_ : str
+    geometry_ : str
         How rows are put on the sphere.
     objective_ : str
         "joint" or "conditional".
     temperature_ : float
         Trained slope of the votes over theirs, found on held-out rows; `calibrate` sets another.
     novelty_threshold_ : float or None
-        The novelty score that one held-out row in a hundred exceeds; None before `calibrate`.
+        The novelty score that one held-out row in a hundred exceeds; None if no row could be held out.
     search_ : list of dicts
         Trials of the search; it prints as a table.
     typical_rows_ : ndarray of int of shape (P, 3)
@@ -194,11 +193,11 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     array([[1.  , 0.  , 0.  ],
            [0.  , 0.68, 0.32],
            [0.  , 0.  , 1.  ]])
-    >>> clf.n_memories_, clf.normalize_, clf.objective_  # chosen by held-out rows
+    >>> clf.n_memories_, clf.geometry_, clf.objective_  # chosen by held-out rows
     (12, 'whitened', 'conditional')
     >>> clf.explain(X[:1])[0][0].label  # the memory with the largest share in row 0
     0
-    >>> clf.calibrate(X[1::2], y[1::2]).predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])
+    >>> clf.predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])
     array([0, None], dtype=object)
     """
 
@@ -206,7 +205,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "n_memories": [COUNT, StrOptions({"auto"})],
         "objective": [StrOptions({"auto", "joint", "conditional"})],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
-        "normalize": [StrOptions({"auto"}), Options(str, Geometry.kinds.keys())],
+        "geometry": [StrOptions({"auto"}), Options(str, Geometry.kinds.keys())],
         "solver": [StrOptions({"auto", *SOLVERS}), FixedPoint, SGD, Adam],
         "search": [StrOptions({"auto"}), None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
@@ -223,7 +222,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         growth: int | None = None,
         varsigma: float | str = "auto",
         beta: float | str = "learn",
-        normalize: str = "auto",
+        geometry: str = "auto",
         solver: str | FixedPoint | SGD | Adam = "auto",
         search: str | None = "auto",
         max_iter: int | None = None,
@@ -245,7 +244,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.growth = growth
         self.varsigma = varsigma
         self.beta = beta
-        self.normalize = normalize
+        self.geometry = geometry
         self.solver = solver
         self.search = search
         self.max_iter = max_iter
@@ -262,10 +261,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.min_frequency = min_frequency
         self.verbose = verbose
 
-    _attributes = ATTRIBUTES | {
-        "temperature_": lambda m: m.votes.temperature,
-        "objective_": lambda m: m.objective,
-    }
+    temperature_ = Fitted[float](lambda m: m.votes.temperature)
+    objective_ = Fitted[str](lambda m: m.objective)
 
     # Training.
 
@@ -291,7 +288,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> fresh = mn.DAMClassifier(3, objective="joint", normalize="standard", random_state=0)
+        >>> fresh = mn.DAMClassifier(3, objective="joint", geometry="standard", random_state=0)
         >>> fresh.fit(X_train, y_train).memories_.shape
         (3, 4)
         """
@@ -313,7 +310,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     ) -> Self:
         """Take one incremental fixed-point step from a batch, on a fresh or a fitted model.
 
-        On a fresh model the first batch settles what is "auto", the normalization and the first
+        On a fresh model the first batch settles what is "auto", the geometry and the first
         memories, so it should look like the rest. The objective is the joint likelihood. A class that
         appears later is added as by `add_class`. How soon the past fades is
         `solver=FixedPoint(half_life=rows)`.
@@ -425,67 +422,71 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         accuracy: float | None = None,
         confidence_level: float = 0.95,
         per_class: bool = False,
+        ask: bool = False,
     ) -> NDArray[Any]:
         """Predict the most probable class of each row, or None if the row is rejected.
 
         A row is rejected if it resembles no memory, is undecided between classes, or has no class far
-        ahead: more than a share `rate` of the rows that `calibrate` was given, or more than `accuracy`
-        allows. With probability `confidence_level` over draws of the labeled rows of `calibrate`, there
-        is an error, or an answer to a new row of their kind is right with probability at least
-        `accuracy`. Rows more like those labeled `OUT_OF_SCOPE` in training than like any class are always
-        rejected; rates and accuracies are about the others.
+        ahead: more than all but a share `rate` of known rows, or more than `accuracy` allows. By the rows
+        that the fit held out, rates and accuracies are about right. By n rows of `calibrate` they are
+        exact: a row of their kind is rejected with probability at most `rate`; with probability
+        `confidence_level` over draws of them there is an error, or an answer to a new row is right with
+        probability at least `accuracy`. Rows more like those labeled `OUT_OF_SCOPE` in training than like
+        any class are always rejected; rates and accuracies are about the others.
 
         Parameters
         ----------
         X : array-like of shape (n, N) or Dataset
             Rows.
         rate : float in (0, 1), default None
-            Share of rows like those of `calibrate` that may be rejected; None: 0.05, or as many as
-            `accuracy` takes.
+            Share of known rows that may be rejected; None: 0.05, or as many as `accuracy` takes.
         accuracy : float in (0, 1), default None
             Share of the answers that must be right, in place of a rate; as many rows are answered as the
-            rows of `calibrate` allow. Rows labeled `OUT_OF_SCOPE` there count as wrong answers.
+            held-out rows allow. Rows labeled `OUT_OF_SCOPE` among them count as wrong answers.
         confidence_level : float in (0, 1), default 0.95
             Probability that the accuracy is kept.
         per_class : bool, default False
             Keep the rate among the rows of each predicted class. A class with fewer held-out rows than
             1/rate − 1 has the threshold of all rows.
+        ask : bool, default False
+            Say "ask" in place of None for rejected rows that are like known ones, but undecided between
+            classes: a person or a larger model may know. None is then for rows unlike all known ones.
 
         Returns
         -------
         ndarray of objects of shape (n,)
-            Labels and None. For a `Dataset`, an iterator over the answers to its batches.
+            Labels and None, with `ask` also "ask". For a `Dataset`, an iterator over the answers to its batches.
 
         Raises
         ------
         ValueError
-            Before `calibrate`, or if its rows are too few for this rate or accuracy.
+            If the model is not calibrated, or by too few rows for this rate or accuracy.
 
         Examples
         --------
         >>> strange = X_test[:1] * [1, 1, 9, 1]
         >>> clf.predict_or_reject(X_test[:1]), clf.predict_or_reject(strange)
         (array([0], dtype=object), array([None], dtype=object))
+        >>> clf.predict_or_reject(strange, ask=True)  # unlike all known rows
+        array([None], dtype=object)
         >>> clf.predict_or_reject(X_test[:1], accuracy=0.8)
         array([0], dtype=object)
         """
 
         def read(model: FittedModel, rows: Any) -> NDArray[Any]:
-            best, rejected = predict_and_reject(
+            found = interpret.rejections(
                 model, rows, rate, accuracy=accuracy, confidence_level=confidence_level,
                 per_class=per_class,
             )  # fmt: skip
-            answer: NDArray[Any] = model.classes[best].astype(object)
-            answer[rejected] = None
-            return answer
+            return found.said(ask)
 
         return self._rowwise(X, read)
 
     def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[NDArray[Any]]:
         """Predict a set of classes for each row that contains the true one as often as asked.
 
-        Conformal prediction sets: the probability is at least `coverage` for rows like those that
-        `calibrate` was given with labels, on average over draws of them.
+        Conformal prediction sets: the probability is about `coverage` straight after `fit`, and at least
+        that for rows like those that `calibrate` was given with labels, on average over draws of them.
 
         Parameters
         ----------
@@ -502,7 +503,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            Before `calibrate` with labels.
+            If the model is not calibrated, or without labels.
 
         Examples
         --------
@@ -604,8 +605,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def add_class(self, X: ArrayLike, label: object) -> Self:
         """Add a class from a few rows of it, without training.
 
-        Five rows are enough. The other classes keep their memories. Call `calibrate` again before rows are
-        rejected.
+        Five rows are enough. The other classes keep their memories. Rates and accuracies stay about right.
 
         Parameters
         ----------
@@ -774,6 +774,30 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         return interpret.discover(self.model_, X, n_classes, random_state=random_state)
 
+    # What has been learned, and what is new.
+
+    def compare(self, X: ArrayLike) -> interpret.Drift:
+        """Compare new rows with those that the fit held out, memory by memory.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            New rows.
+
+        Returns
+        -------
+        Drift
+            Which memories have another share of the rows than before, by an exact test, how many rows are
+            unlike all known ones, and groups of those as proposals for new classes. It prints as a table.
+
+        Examples
+        --------
+        >>> clf = mn.DAMClassifier(random_state=0).fit(X_train, y_train)
+        >>> clf.compare(X_test).drifted
+        False
+        """
+        return interpret.compare(self.model_, X)
+
 
 def _learn(
     settings: Mapping[str, Any], owner: str, X: Any, y: Any, sample_weight: Any, progress: Progress
@@ -829,7 +853,6 @@ def _fitted(settings: Mapping[str, Any], learned: Learned, trained: Trained, X: 
         label_mass=prepared.dataset.label_mass().cpu(),
         objective=prepared.choice.candidate.objective,
     )  # fmt: skip
-    spread = novelty_spread(model, learned.stored)
-    model = model.replace(record=replace(model.record, novelty_spread=spread))
-    known = OUT_OF_SCOPE not in model.classes.tolist()
-    return model if known else sound(hide_class(model, OUT_OF_SCOPE))
+    if OUT_OF_SCOPE in model.classes.tolist():
+        model = sound(hide_class(model, OUT_OF_SCOPE))
+    return renewed(model)

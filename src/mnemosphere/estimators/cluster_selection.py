@@ -1,8 +1,8 @@
-"""What `"auto"` means for clusters: how many, of what shape, and how rows are normalized.
+"""What `"auto"` means for clusters: how many, of what shape, and in which geometry.
 
 Clusters that are in the data are found again. So the rows are cut in halves, several times; each
 half is clustered by itself, and all rows are assigned by what either half found. How well the two
-agree is what the search goes by, over normalizations, numbers of clusters and two shapes: one
+agree is what the search goes by, over geometries, numbers of clusters and two shapes: one
 memory per cluster, which is spherical k-means, and eight that share rows, which give it any shape.
 
 Clusters are found again, and so are groups of clusters: of the numbers close to the best the
@@ -48,7 +48,7 @@ _STABLE, _ALIKE = 0.75, 0.03  # agreement of clusters worth the name; what tells
 class Candidate(NamedTuple):
     """One division of the rows."""
 
-    normalize: str
+    geometry: str
     n_clusters: int
     memories_per_cluster: int
 
@@ -71,14 +71,14 @@ class Disagreement:
 
 
 def choose(
-    rows: StoredRows, weight: Tensor | None, *, normalize: str, numbers: Sequence[int],
+    rows: StoredRows, weight: Tensor | None, *, geometry: str, numbers: Sequence[int],
     shapes: Sequence[int], generator: torch.Generator, progress: Progress,
 ) -> tuple[Candidate, SearchTable]:  # fmt: skip
     """What halves of the rows agree on; nothing is tried where nothing is open."""
     order = torch.randperm(rows.n_rows, generator=generator)[:_ROWS].to(rows.device)
     some = rows.take(order)
     mass = torch.ones_like(order, dtype=torch.float64) if weight is None else weight[order]
-    kinds = _usable(some, mass) if normalize == "auto" else [normalize]
+    kinds = _usable(some, mass) if geometry == "auto" else [geometry]
     is_open, most = len(numbers) > 1, max(2, len(order) // 2 // ROWS_PER_MEMORY)
     numbers = [k for k in numbers if k <= most] if is_open else numbers
     options = [Candidate(kind, k, m) for kind in kinds for m in shapes for k in numbers]
@@ -87,8 +87,8 @@ def choose(
 
     def halves(left: list[Candidate], stage: tuple[int, int]) -> list[Disagreement]:
         found: dict[Candidate, Disagreement] = {}
-        for kind in {own.normalize: None for own in left}:
-            cases = [own for own in left if own.normalize == kind]
+        for kind in {own.geometry: None for own in left}:
+            cases = [own for own in left if own.geometry == kind]
             placed = _placed(some, mass, kind, stage[0])
             found |= zip(cases, _disagreements(placed, cases, stage[1], generator), strict=True)
             progress.show(f"trying clusters of {stage[0]} rows", len(found), len(left))
@@ -112,13 +112,13 @@ def choose(
     trials[place - len(ranked)]["chosen"] = True
     chosen, agreed = ranked[place]
     if is_open:
-        placed = _placed(some, mass, chosen.normalize, len(order))
+        placed = _placed(some, mass, chosen.geometry, len(order))
         clouds = (_one_cloud(placed, generator) for _ in range(_REPEATS[1]))
         each = [_disagreements(cloud, [chosen], 1, generator)[0].mean for cloud in clouds]
         same = Disagreement(np.array(each))
         one = 1 - agreed.mean < _STABLE or same.is_close(agreed)
         trial = trials[place - len(ranked)]
-        single = Candidate(chosen.normalize, 1, 1)
+        single = Candidate(chosen.geometry, 1, 1)
         trials.append(trial | _facts(single, same) | {"chosen": one})
         trial["chosen"] = not one
         chosen = single if one else chosen
@@ -127,7 +127,7 @@ def choose(
 
 def _complexity(own: Candidate, kinds: Sequence[str]) -> tuple[int, int, int]:
     """Preferred: more clusters, then the plainer shape, then the simpler geometry."""
-    return -own.n_clusters, own.memories_per_cluster, kinds.index(own.normalize)
+    return -own.n_clusters, own.memories_per_cluster, kinds.index(own.geometry)
 
 
 def _facts(own: Candidate, found: Disagreement) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def agreement(one: Tensor, other: Tensor, n_clusters: int, weight: Tensor) -> fl
 
 
 def _usable(rows: StoredRows, mass: Tensor) -> list[str]:
-    """The normalizations that make sense: of sparse rows, zeros are to stay zeros."""
+    """The geometries that make sense: of sparse rows, zeros are to stay zeros."""
     found = directed(rows, mass)
     if isinstance(rows.values, SparseRows):
         return [kind for kind in found if kind == "unit"] or ["standard"]
@@ -159,7 +159,7 @@ def _usable(rows: StoredRows, mass: Tensor) -> list[str]:
 
 def _placed(rows: StoredRows, mass: Tensor, kind: str, n_rows: int) -> Batch:
     """The first n_rows on the sphere; single precision: what decides is how many change sides."""
-    x, lost = on_sphere(rows, Geometry.kinds[kind].fit(rows, None, mass), torch.float32)
+    x, lost = on_sphere(rows, Geometry.learn(kind, rows, None, mass), torch.float32)
     kept = (~lost).nonzero()[:n_rows, 0]
     return Batch(fill_neutrally(x[kept]), x.new_zeros(len(kept), 1), mass[kept].float())
 
@@ -176,7 +176,7 @@ def _one_cloud(rows: Batch, generator: torch.Generator) -> Batch:
 def _disagreements(
     rows: Batch, cases: Sequence[Candidate], repeats: int, generator: torch.Generator
 ) -> list[Disagreement]:
-    """What clusters of halves of the rows disagree on, for candidates of one normalization."""
+    """What clusters of halves of the rows disagree on, for candidates of one geometry."""
     weight = rows.sample_weight
     assert weight is not None
     found = np.ones((len(cases), repeats))

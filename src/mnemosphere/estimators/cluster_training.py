@@ -27,7 +27,6 @@ from mnemosphere.estimators.setup import (
     precision_of,
     solver_of,
 )
-from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.initialize import Start
@@ -67,8 +66,6 @@ def prepare(
     progress: Progress,
 ) -> Prepared[Clusters]:  # fmt: skip
     """Settle everything that is "auto", and put the distinct rows on the sphere."""
-    if (kind := settings["normalize"]) != "auto":
-        Geometry.kinds[kind].check_columns(given.n_features)
     labels = torch.zeros(given.n_rows, 1, dtype=torch.float64, device=given.device)
     stored, labels, weight = merge_copies(given, labels, given_weight)
     n_rows, is_auto = stored.n_rows, settings["n_memories"] == "auto"
@@ -88,7 +85,7 @@ def prepare(
             f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
         )
     chosen, trials = current().on_rank0(lambda: choose(
-        stored, weight, normalize=settings["normalize"], numbers=numbers,
+        stored, weight, geometry=settings["geometry"], numbers=numbers,
         shapes=[1, MEMORIES] if is_auto and settings["growth"] is None else [MEMORIES],
         generator=torch.Generator().manual_seed(seed), progress=progress,
     ))  # fmt: skip
@@ -97,7 +94,7 @@ def prepare(
         wanted = min(chosen.memories_per_cluster * n_clusters, n_rows // ROWS_PER_MEMORY)
         most = max(wanted, n_clusters)
     sample = Sample(stored, labels, weight, precision_of(settings["precision"], stored.n_numbers))
-    placed = place(chosen.normalize, sample, given, given_weight)
+    placed = place(chosen.geometry, sample, given, given_weight)
     return Prepared(*placed, Clusters(n_clusters, most, trials))
 
 

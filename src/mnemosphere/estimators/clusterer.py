@@ -9,12 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.base import ATTRIBUTES, COUNT, ROW_CONSTRAINTS, MemoryEstimator
+from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
 from mnemosphere.estimators.cluster_training import prepare, train
 from mnemosphere.estimators.from_files import gathered, learn_files
 from mnemosphere.estimators.progress import Progress
@@ -82,7 +82,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     smoothing : float in [0, 1), default 0.1
         ε of Eq. (unsupervised_loss): how soft the labels of memories stay; 0: as sure as the rows make
         them.
-    normalize : {"auto", "center", "unit", "standard", "circles", "none"}, default "auto"
+    geometry : {"auto", "center", "unit", "standard", "circles", "none"}, default "auto"
         How rows are put on the sphere. "auto": the one under which halves of the rows agree best
         on the clusters; "standard" where features are in unlike units (a tenth of them with
         standard deviations over 10 times the median), "unit" for sparse rows.
@@ -132,7 +132,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     memory_labels_ : ndarray of int of shape (P,)
         Clusters of the memories; n_clusters is "none of them".
     memories_ : ndarray of shape (P, N)
-        Unit vectors; with normalize="standard" and "circles" in the features' units.
+        Unit vectors; with geometry="standard" and "circles" in the features' units.
     class_weights_ : ndarray of shape (P+1, C+1)
         Class weights p. Row 0 is the uniform component, the last column the class "none of them".
     memory_prior_ : ndarray of shape (P+1,)
@@ -145,7 +145,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         The regularizer ς.
     n_memories_ : int
         Number of memories P.
-    normalize_ : str
+    geometry_ : str
         How rows are put on the sphere.
     novelty_threshold_ : float or None
         The novelty score that one held-out row in a hundred exceeds; None before `calibrate`.
@@ -185,7 +185,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "n_memories": [COUNT, StrOptions({"auto"})],
         "varsigma": [Interval(Real, 0, 1, closed="right")],
         "smoothing": [Interval(Real, 0, 1, closed="left")],
-        "normalize": [
+        "geometry": [
             StrOptions({"auto", *(k for k, g in Geometry.kinds.items() if not g.needs_labels)})
         ],
         "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
@@ -201,7 +201,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         varsigma: float = 1.0,
         beta: float | str = "learn",
         smoothing: float = 0.1,
-        normalize: str = "auto",
+        geometry: str = "auto",
         solver: str | FixedPoint | SGD = "fixed-point",
         max_iter: int | None = None,
         uniform_weight: float = 1.0,
@@ -220,7 +220,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self.varsigma = varsigma
         self.beta = beta
         self.smoothing = smoothing
-        self.normalize = normalize
+        self.geometry = geometry
         self.solver = solver
         self.max_iter = max_iter
         self.uniform_weight = uniform_weight
@@ -233,12 +233,12 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self.min_frequency = min_frequency
         self.verbose = verbose
 
-    _attributes = ATTRIBUTES | {
-        "labels_": lambda m: m.labels,
-        "n_clusters_": lambda m: len(m.classes),
-        "memory_labels_": lambda m: as_numpy(latent.latent_class(m.density)),
-        "cluster_centers_": _centers,
-    }
+    labels_ = Fitted[NDArray[np.int64]](lambda m: m.labels)  # (n,)
+    n_clusters_ = Fitted[int](lambda m: len(m.classes))
+    memory_labels_ = Fitted[NDArray[np.int64]](  # (P,)
+        lambda m: as_numpy(latent.latent_class(m.density))
+    )
+    cluster_centers_ = Fitted[Floats](_centers)  # (C, N)
 
     # Training.
 
@@ -261,7 +261,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> fresh = mn.DAMClusterer(3, n_memories=3, normalize="standard", random_state=0)
+        >>> fresh = mn.DAMClusterer(3, n_memories=3, geometry="standard", random_state=0)
         >>> fresh.fit(X_train).labels_.shape
         (118,)
         """
@@ -437,7 +437,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Centered rows, and so the memories, lie on a sphere of one dimension less.
         """
         model = self.model_
-        directions = model.votes.n_features - 1 - model.normalizer.fixed
+        directions = model.votes.n_features - 1 - model.geometry.fixed
         return model.n_memories * directions + (self.beta == "learn")
 
 
@@ -454,5 +454,5 @@ def _warn_degenerate(model: FittedModel) -> None:
         told = f"{empty} of {n_clusters} clusters have no rows, and " if empty else ""
         warn_user(
             f"{told}one cluster has {share.max():.0%} of the rows: ask for another n_clusters "
-            "or another normalize",
+            "or another geometry",
         )

@@ -187,12 +187,12 @@ def learn_files(
             raw = raw._replace(x=odds.in_folds(stored, raw.number, tables).values)
             stored = odds.with_odds(stored, counts)
             source = replace(source, files=source.files.with_odds(encoding, tables))
-        normalizer = _of_all_rows(prepared.normalizer, source, label, device)
+        geometry = _of_all_rows(prepared.geometry, source, label, device)
         dataset = source.on_sphere(
-            raw, normalizer, label, mass, partly=found is None or found.unlabeled, device=device,
+            raw, geometry, label, mass, partly=found is None or found.unlabeled, device=device,
             dtype=precision_of(settings["precision"], n_numbers, few),
         )  # fmt: skip
-    prepared = Prepared(dataset, normalizer, prepared.choice)
+    prepared = Prepared(dataset, geometry, prepared.choice)
     return Learned(features, stored, weight, classes, prepared, seed, callbacks)
 
 
@@ -254,16 +254,16 @@ def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
 
 
 def _of_all_rows(
-    normalizer: Geometry, source: FileDataset, label: LabelWeights, device: torch.device
+    geometry: Geometry, source: FileDataset, label: LabelWeights, device: torch.device
 ) -> Geometry:
     """Learned from all rows where a sample will not do."""
-    if not normalizer.needs_all_rows:
-        return normalizer
+    if not geometry.needs_all_rows:
+        return geometry
     own = own_rows(source.files)
     parts = (label(part)[1] for part in own.pieces(labels_only=True))
     weights = [weight for weight in parts if weight is not None]
     weight = torch.cat(weights) if weights else None
-    return normalizer.fit(own.on(device), None, weight, current())
+    return geometry.fit(own.on(device), None, weight, current())
 
 
 def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:

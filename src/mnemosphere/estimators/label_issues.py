@@ -136,7 +136,7 @@ def label_issues(
         features, stored = learn_features(X, settings, owner, labeled=True)
     else:
         features, stored = _leveled(model, X)
-        stored = stored if model.normalizer.keeps_sparse else stored.dense()
+        stored = stored if model.geometry.keeps_sparse else stored.dense()
     if n_folds > stored.n_rows:
         raise ValueError(f"n_folds must be at most the {stored.n_rows} rows of X, got {n_folds}")
     coded = encode(
@@ -241,8 +241,8 @@ def _fit(
     trained = class_training.train(given, prepared, seed, [])
     votes = trained.votes.at(temperature)
     return FittedModel(
-        "classifier", votes, trained.density, prepared.normalizer, features, coded.classes,
-        exemplars=find_exemplars(votes, prepared.normalizer, own.cross_fitted(own.rows)[1]),
+        "classifier", votes, trained.density, prepared.geometry, features, coded.classes,
+        exemplars=find_exemplars(votes, prepared.geometry, own.cross_fitted(own.rows)[1]),
         **trained_with({**settings, "objective": chosen.candidate.objective}),
     )  # fmt: skip
 

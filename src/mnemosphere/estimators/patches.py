@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere.estimators import saving
-from mnemosphere.estimators.base import CONSTRAINTS, COUNT, TRAINED, fitted_attribute
+from mnemosphere.estimators.base import CONSTRAINTS, COUNT, NOT_FITTED, Fitted, MemoryEstimator
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
@@ -29,6 +29,7 @@ from mnemosphere.estimators.setup import (
 from mnemosphere.fitted.model import Floats, Record, as_numpy, like
 from mnemosphere.images.encoder import (
     FittedEncoder,
+    PatchLayer,
     flat_images,
     image_shape,
     patch_layer,
@@ -44,11 +45,6 @@ from mnemosphere.training.joint import start_joint
 
 _PASSES = 10
 Size = int | Sequence[int]
-_ATTRIBUTES: dict[str, Callable[[FittedEncoder], Any]] = TRAINED | {
-    "image_shape_": lambda m: m.image_shape,
-    "layers_": lambda m: m.layers,
-    "patch_memories_": lambda m: [as_numpy(layer.params.w) for layer in m.layers],
-}
 
 
 @register
@@ -58,7 +54,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Memories of small patches are learned without labels, by the marginal likelihood of the model.
     The shares P(memory | patch) are summed over the patches of each cell of a coarse grid, those
     between the middles of two cells in part for both, and square roots make the counts a unit
-    vector: a classifier on top is best told `normalize="unit"`. Patches of one value have no
+    vector: a classifier on top is best told `geometry="unit"`. Patches of one value have no
     direction on the sphere and do not count.
 
     Parameters
@@ -78,7 +74,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Patch memories, for each size.
     beta : "learn" or float, default 30.0
         Inverse temperature of the patch memories; a number is held fixed.
-    normalize : {"center", "unit"}, default "center"
+    geometry : {"center", "unit"}, default "center"
         How patches are put on the sphere: with or without subtracting their mean first.
     power : float, default 0.5
         Soft counts are raised to this power, at most 4; 0.5 gives square roots.
@@ -128,11 +124,9 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> encoder = mn.PatchEncoder(image_shape=(8, 8), patch=4, n_memories=16, random_state=0)
-    >>> encoder.fit_transform(X[:200]).shape  # then DAMClassifier(normalize="unit") learns from it
+    >>> encoder.fit_transform(X[:200]).shape  # then DAMClassifier(geometry="unit") learns from it
     (200, 400)
     """
-
-    model_: FittedEncoder
 
     _parameter_constraints: dict[str, Any] = CONSTRAINTS | {
         "image_shape": [None, tuple, list],
@@ -140,7 +134,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         "stride": [COUNT],
         "grid": [COUNT, tuple, list],
         "n_memories": [COUNT],
-        "normalize": [StrOptions({"center", "unit"})],
+        "geometry": [StrOptions({"center", "unit"})],
         "power": [Interval(Real, 0, 4, closed="right")],
         "n_patches": [COUNT, None],
         "solver": [StrOptions({"fixed-point"}), FixedPoint],
@@ -156,7 +150,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         grid: int | tuple[int, int] = 5,
         n_memories: int = 160,
         beta: float | str = 30.0,
-        normalize: str = "center",
+        geometry: str = "center",
         power: float = 0.5,
         n_patches: int | None = 500_000,
         max_iter: int | None = None,
@@ -173,7 +167,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.grid = grid
         self.n_memories = n_memories
         self.beta = beta
-        self.normalize = normalize
+        self.geometry = geometry
         self.power = power
         self.n_patches = n_patches
         self.max_iter = max_iter
@@ -184,8 +178,16 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.callbacks = callbacks
         self.verbose = verbose
 
-    def __getattr__(self, name: str) -> Any:
-        return fitted_attribute(self, name, _ATTRIBUTES)
+    model_: FittedEncoder = NOT_FITTED
+    n_features_in_ = MemoryEstimator.n_features_in_
+    feature_names_in_ = MemoryEstimator.feature_names_in_
+    history_ = MemoryEstimator.history_
+    n_iter_ = MemoryEstimator.n_iter_
+    status_ = MemoryEstimator.status_
+    converged_ = MemoryEstimator.converged_
+    image_shape_ = Fitted[tuple[int, ...]](lambda m: m.image_shape)
+    layers_ = Fitted[Sequence[PatchLayer]](lambda m: m.layers)
+    patch_memories_ = Fitted[list[Floats]](lambda m: [as_numpy(own.params.w) for own in m.layers])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -23,7 +23,7 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
 from mnemosphere.fitted.checks import check_model
 from mnemosphere.fitted.exemplars import find_exemplars, with_index, with_texts
-from mnemosphere.fitted.model import FittedModel, Record, row_labels, trained_with
+from mnemosphere.fitted.model import FittedModel, HeldOut, Record, row_labels, trained_with
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.place import warn_set_aside
 from mnemosphere.gpu import on_gpu
@@ -63,7 +63,7 @@ class Prepared(NamedTuple, Generic[Chosen]):
     """What training starts from: rows on the sphere, with everything that is "auto" settled."""
 
     dataset: ArrayDataset | FileDataset
-    normalizer: Geometry
+    geometry: Geometry
     choice: Chosen
 
 
@@ -85,6 +85,7 @@ class Trained(NamedTuple):
     votes: Votes  # what decides
     density: Parameters  # of the rows; of the joint likelihood, the parameters that were trained
     result: FitResult
+    held: HeldOut | None = None
 
 
 def learn_features(
@@ -175,13 +176,13 @@ def place(
 
     given, weight: the rows of X that the sample was made of, which a warning names.
     """
-    normalizer = sample.geometry(kind)
-    rows, lost = sample.on_sphere(normalizer)
-    normalizer.check_some_left(lost)
+    geometry = sample.geometry(kind)
+    rows, lost = sample.on_sphere(geometry)
+    geometry.check_some_left(lost)
     if bool(lost.any()):
-        warn_set_aside(normalizer, given, weight)
+        warn_set_aside(geometry, given, weight)
         rows = rows.take(~lost)
-    return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight), normalizer
+    return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight), geometry
 
 
 def begin(
@@ -225,12 +226,12 @@ def fitted_model(
     """The model of a fit, checked, with the training rows that its memories stand for."""
     prepared, result = learned.prepared, trained.result
     model = sound(FittedModel(
-        kind, trained.votes, trained.density, prepared.normalizer, learned.features,
+        kind, trained.votes, trained.density, prepared.geometry, learned.features,
         learned.classes, record=_record(settings, learned, result),
-        lineage=result.lineage, **(trained_with(settings) | more),
+        lineage=result.lineage, held=trained.held, **(trained_with(settings) | more),
     ))  # fmt: skip
     exemplars = find_exemplars(
-        model.votes, model.normalizer, learned.stored, learned.weight, prepared.dataset.n_rows,
+        model.votes, model.geometry, learned.stored, learned.weight, prepared.dataset.n_rows,
         None if learned.features.encoder is not None else learned.features,
     )  # fmt: skip
     exemplars = with_texts(exemplars, learned.features.texts(X))

@@ -64,7 +64,7 @@ def _first_classes(y: Any, given: NDArray[Any] | None, unlabeled: object) -> NDA
     if len(labels.found) == 1:
         raise ValueError(
             f"the first batch has one class, {labels.found[0].item()!r}: begin with rows of all "
-            "classes, since they settle the normalization and the first memories, or with fit"
+            "classes, since they settle the geometry and the first memories, or with fit"
         )
     return labels.found if given is None and labels.outside.any() else given
 
@@ -88,7 +88,7 @@ def begin_stream(
     )  # fmt: skip
     features = replace(features, observed=None)  # later batches may hold other numbers
     model = FittedModel(
-        "classifier", Votes.of(params), params, prepared.normalizer, features, coded.classes,
+        "classifier", Votes.of(params), params, prepared.geometry, features, coded.classes,
         label_mass=torch.zeros(len(coded.classes) + 1, dtype=torch.float64),
         stream=Stream(FixedPoint().start(params)),
         record=Record(settings=kept_settings(settings), search=choice.trials),

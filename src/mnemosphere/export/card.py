@@ -60,6 +60,8 @@ def model_card(
     parts = [_front_matter(known, license), f"# {_text(name)}", _summary(known)]
     if "measured" in known:
         parts.append(_measures(known))
+    if known["records"]:
+        parts.append(_records(known))
     parts += [_choices(known), _USE]
     return "\n\n".join(parts) + "\n"
 
@@ -109,6 +111,18 @@ def _measures(known: dict[str, Any]) -> str:
     return (
         f"## Measured\n\nOn {m['n']} rows with a label. These figures say how the model does on new rows "
         "only if it was not trained on these.\n\n" + _table(("measure", "value"), rows)
+    )
+
+
+def _records(known: dict[str, Any]) -> str:
+    rows = [
+        (own["memory"], str(own["label"]), f"{own['right']} of {own['held_out']}",
+         "" if own["confused_with"] is None else str(own["confused_with"]))
+        for own in known["records"]
+    ]  # fmt: skip
+    return (
+        "## Weakest memories\n\nOf the held-out rows in which a memory had the largest share, how many got "
+        "their class.\n\n" + _table(("memory", "class", "right", "confused with"), rows)
     )
 
 

@@ -13,9 +13,12 @@ from mnemosphere.base.machine import versions
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.interpret.decision import DecisionSummary
 from mnemosphere.interpret.evaluation import evaluate
+from mnemosphere.interpret.records import weak_spots
 from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.stored import StoredRows
+
+_WEAKEST = 5  # memories whose records are told
 
 
 def show(value: object) -> str:
@@ -32,7 +35,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     seed = settings.get("random_state")
     choices = {
         "memories": str(model.n_memories),
-        "normalization": model.normalizer.name,
+        "geometry": model.geometry.name,
         "beta": f"{float(params.beta):.6g}",
         "varsigma": f"{float(params.varsigma):.6g}",
         "temperature": f"{model.votes.temperature:.6g}",
@@ -50,6 +53,8 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
         "choices": choices,
         "settings": {name: _short(value) for name, value in settings.items()},
     }
+    spots = weak_spots(model) if model.is_classifier else []
+    found["records"] = [own for own in spots if own["held_out"]][:_WEAKEST]
     if X is not None:
         X = model.stored(X)
         y = None if y is None else Labels.of(y, X.n_rows)

@@ -37,7 +37,7 @@ SettingsCheck = Callable[[str, Mapping[str, Any]], None]  # estimator, settings;
 Tensors = dict[str, Tensor]
 
 FORMAT = "mnemosphere-model"
-VERSION = 7
+VERSION = 8
 _KINDS = {"DAMClassifier": FittedModel, "DAMClusterer": FittedModel, "PatchEncoder": FittedEncoder}
 _PIPELINE = "Pipeline"
 # Settings that name things of the machine or the program that trained the model.

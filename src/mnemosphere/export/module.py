@@ -17,7 +17,7 @@ _VOTES = ("w", "p", "slope", "offset", "prior")
 class DAMModule(nn.Module):
     """A fitted model as a torch layer, differentiable in its input.
 
-    Raw rows go in, log-probabilities come out: the normalization is part of the layer. Everything learned
+    Raw rows go in, log-probabilities come out: the geometry is part of the layer. Everything learned
     is a buffer, so an optimizer does not train it.
 
     Parameters
@@ -34,11 +34,11 @@ class DAMModule(nn.Module):
 
     def __init__(self, model: FittedModel) -> None:
         super().__init__()
-        votes, normalizer = model.precise_votes, model.normalizer
-        self.normalizer, self.varsigma = normalizer, votes.varsigma
+        votes, geometry = model.precise_votes, model.geometry
+        self.geometry, self.varsigma = geometry, votes.varsigma
         for name in _VOTES:
             self.register_buffer(name, getattr(votes, name).clone())
-        for name, tensor in normalizer.tensors().items():
+        for name, tensor in geometry.tensors().items():
             self.register_buffer(f"row_{name}", tensor.to(votes.w.device))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class DAMModule(nn.Module):
         learned = {k[4:]: t for k, t in buffers.items() if k.startswith("row_")}
         w, p, slope, offset, prior = (buffers[name] for name in _VOTES)
         votes = Votes(w, p, slope, offset, prior, p.sum(1), varsigma=self.varsigma)
-        unit, lost = replace(self.normalizer, **learned).place(x)
+        unit, lost = replace(self.geometry, **learned).place(x)
         scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
         alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
         return torch.where(lost[:, None], alone, scores)[:, :-1].log_softmax(1)

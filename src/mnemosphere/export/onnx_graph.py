@@ -15,17 +15,18 @@ from torch import Tensor
 
 from mnemosphere.base.files import write_atomically
 from mnemosphere.base.machine import need
-from mnemosphere.fitted.model import FittedModel
+from mnemosphere.fitted.model import FittedModel, Tails
 from mnemosphere.geometry.graph import Point
 from mnemosphere.images.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.images.windows import FLAT
-from mnemosphere.interpret.rejection import novelty_threshold
+from mnemosphere.interpret.rejection import novelty_threshold, rejection_threshold, usual_rate
 from mnemosphere.model.retrieval import largest_novelty_score
-from mnemosphere.model.votes import Mixture
+from mnemosphere.model.votes import Mixture, Votes
 
 _OPSET = 17
 _LABELS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}  # else texts
 _IR_VERSION = 8
+_TINY = 1e-300
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 
 
@@ -33,7 +34,9 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     """Write a fitted model, or a pipeline of a `PatchEncoder` and a model, as an ONNX graph.
 
     The graph takes raw rows, float64 (batch, N), and returns label (batch,), probabilities (batch, C),
-    novelty_score (batch,) and, after `calibrate`, is_novel (batch,). It needs the package onnx.
+    novelty_score (batch,) and shares (batch, P) of the memories in the votes. If the model is calibrated, also
+    is_novel (batch,), is_rejected (batch,), of one known row in twenty, and reasons (batch, 3): −log of the
+    upper tails of novelty, doubt and lead. It needs the package onnx.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     outputs = _answers(
         graph,
         fitted,
-        fitted.normalizer.onnx(
+        fitted.geometry.onnx(
             graph, graph("Cast", rows, to=graph.double), fitted.features.n_numbers
         ),
     )
@@ -200,14 +203,13 @@ def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
     votes, density = model.votes.to(device="cpu"), model.density.to(device="cpu")
     n_classes = len(model.classes)
     floor = _HEADROOM * float(torch.finfo(torch.float64).tiny)
-    net = votes.p[:, :n_classes]
     # Exponents of the memories; that of the uniform component is 0.
     w = g.stored(votes.w.T.contiguous())
     h = _exponents(g, at, w, votes)  # (B, P)
-    uniform = 0.0 if bool(votes.p[0].any()) else -np.inf
-    joint = g("MatMul", g.shares(h, 2, uniform, np.float64), g.stored(net))  # (B, C)
-    joint = g("Max", joint, floor)
-    joint = g("Where", at.lost, g.stored(votes.prior[None, :n_classes]), joint)
+    share, joint = _classes(g, at, h, votes, floor)
+    joint = g("Slice", joint, [0], [n_classes], [1])
+    share = g("Slice", share, [1], [len(votes.p)], [1])
+    g("Cast", share, output="shares", to=g.float)
     best = g("ArgMax", joint, axis=1, keepdims=0)
     labels: NDArray[Any] = model.classes.astype(_LABELS.get(model.classes.dtype.kind, np.str_))
     labels = labels.astype(object) if labels.dtype.kind == "U" else labels
@@ -229,8 +231,52 @@ def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
         ("label", g.helper.np_dtype_to_tensor_dtype(labels.dtype)),
         ("probabilities", g.float, n_classes),
         ("novelty_score", g.float),
+        ("shares", g.float, votes.n_memories),
     ]
     if (limit := novelty_threshold(model)) is not None:
         g("Greater", score, limit, output="is_novel")
         outputs.append(("is_novel", g.bool))
+    held, rate = model.calibration, usual_rate(model)
+    if held is not None and rate is not None:
+        limit = rejection_threshold(held.rejection[np.isfinite(held.rejection)], rate)
+        scored = votes.at(held.temperature)
+        _, joint = _classes(g, at, _exponents(g, at, w, scored), scored, floor)
+        _rejections(g, joint, n_classes, score, held.tails, limit)
+        outputs += [("reasons", g.float, 3), ("is_rejected", g.bool)]
     return outputs
+
+
+def _classes(g: _Graph, at: Point, h: str, votes: Votes, floor: float) -> tuple[str, str]:
+    """(shares of the components (batch, P+1), votes for the classes and for none (batch, C+1))."""
+    uniform = 0.0 if bool(votes.p[0].any()) else -np.inf
+    share = g.shares(h, 2, uniform, np.float64)
+    joint = g("Max", g("MatMul", share, g.stored(votes.p)), floor)
+    joint = g("Where", at.lost, g.stored(votes.prior[None]), joint)
+    share = g("Mul", share, g.stored(votes.weights[None]))
+    return g("Where", at.lost, 0.0, g("Div", share, g("Max", g.total(share), floor))), joint
+
+
+def _rejections(
+    g: _Graph, joint: str, n_classes: int, novelty: str, tails: Tails, limit: float
+) -> None:
+    """Tails of the reasons (batch, 3), and whether a row is rejected, as `interpret.rejections`."""
+    known = g("Slice", joint, [0], [n_classes], [1])
+    best = g("ReduceMax", known, axes=[1], keepdims=1)
+    first = g("Equal", g("ArgMax", known, axis=1, keepdims=1), np.arange(n_classes + 1)[None])
+    others = g.total(g("Where", first, 0.0, joint))
+    doubt = g("Log", g("Div", g("Max", others, _TINY), best))
+    lead = g("Sub", g("ReduceMean", g("Log", known), axes=[1], keepdims=1), g("Log", best))
+    reasons = g("Concat", g("Unsqueeze", novelty, [1]), doubt, lead, axis=1)
+    knots = torch.from_numpy(tails.knots)
+    width = knots.diff(dim=1).clamp_min(_TINY)
+    each = g("Sub", g("Unsqueeze", reasons, [2]), g.stored(knots[:, :-1]))
+    filled = g("Min", g("Max", g("Div", each, g.stored(width)), 0.0), 1.0)
+    inside = g("Mul", g("ReduceMean", filled, axes=[2], keepdims=0), tails.level)
+    beyond = g("Sub", reasons, g.stored(knots[:, -1]))
+    beyond = g("Max", g("Div", beyond, g.stored(torch.from_numpy(tails.mean))), 0.0)
+    found = g("Add", inside, beyond)
+    g("Cast", found, output="reasons", to=g.float)
+    score = g("Squeeze", g.norms(found, 1), [1])
+    none = g("Squeeze", g("Slice", joint, [n_classes], [n_classes + 1], [1]), [1])
+    outside = g("Greater", none, g("Squeeze", best, [1]))
+    g("Or", g("Greater", score, limit), outside, output="is_rejected")

@@ -15,7 +15,7 @@ from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
 from mnemosphere.interpret.radius import certified_radius
-from mnemosphere.interpret.rejection import is_rejected, novelty_threshold
+from mnemosphere.interpret.rejection import novelty_threshold, rejections, usual_rate
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import Labels
@@ -26,7 +26,6 @@ _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 _STRONG = 40  # features of a table that get a slider
 _LETTERS = 400  # of a text
-_REJECTED = 0.05  # share of held-out rows that would be rejected, as in `predict_or_reject`
 _CHECKED = 3  # rows by which the page checks itself
 # By how much probabilities and scores may be off, with memories as they are or rounded.
 _ALMOST, _ROUNDED, _ROUNDED_SCORE = 1e-5, 5e-3, 0.05
@@ -61,7 +60,7 @@ def payload(
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
     votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
-    normalizer, mixing = model.normalizer, model.normalizer.mixing
+    geometry, mixing = model.geometry, model.geometry.mixing
     tiny = float(torch.finfo(model.votes.p.dtype).tiny)
     known = facts(model, X, None if y is None else y.tolist())
     return {
@@ -71,9 +70,9 @@ def payload(
         "n_features": model.features.n_numbers,
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
-        "normalize": {
-            "kind": normalizer.name,
-            "learned": {name: pack(as_numpy(t)) for name, t in normalizer.tensors().items()},
+        "geometry": {
+            "kind": geometry.name,
+            "learned": {name: pack(as_numpy(t)) for name, t in geometry.tensors().items()},
             "inverse": None if mixing is None else pack(as_numpy(torch.linalg.pinv(mixing))),
             "categories": [[place.start, place.stop] for place in model.features.categories],
         },
@@ -102,9 +101,9 @@ def _image_shape(
     if given is None:
         return None
     if given == "auto":
-        normalizer = model.normalizer
+        geometry = model.geometry
         named = model.features.names is not None or model.features.encoder is not None
-        named |= normalizer.units is not None and not normalizer.has_curves
+        named |= geometry.units is not None and not geometry.has_curves
         side = round(n_features**0.5)
         square = side * side == n_features and n_features >= _LEAST_PIXELS
         positive = table is None or _least(table) >= 0
@@ -176,11 +175,9 @@ def _rows(
     chosen: NDArray[np.int64] | None, y: Labels | None, names: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
-    known, rejected = model.calibration, None
-    inside = 0 if known is None else int(np.isfinite(known.rejection).sum())
-    if inside:
-        rate = max(_REJECTED, 1 / (inside + 1))
-        rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
+    rejected = None
+    if (rate := usual_rate(model)) is not None:
+        rejected = rejections(model, StoredRows.of(packed, model.device), rate).reasons
     labels = None
     if y is not None and model.is_classifier:
         labels = y.among(model.classes, unknown=True)[chosen].tolist()
@@ -198,8 +195,8 @@ def _rows(
 def _strong_features(model: FittedModel) -> list[int]:
     """Features by how much memories differ in them, the strongest first."""
     weight = model.votes.weights[1:].double().cpu()
-    w = sphere.project(model.normalizer.preimage(model.votes.w).cpu())
+    w = sphere.project(model.geometry.preimage(model.votes.w).cpu())
     weight = weight / weight.sum()
     mean = weight @ w
-    spread, _ = model.normalizer.per_feature(weight @ (w - mean).square())
+    spread, _ = model.geometry.per_feature(weight @ (w - mean).square())
     return [int(j) for j in spread.argsort(descending=True, stable=True)]

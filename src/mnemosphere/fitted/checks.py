@@ -22,7 +22,7 @@ _MULTIPLIERS = {
 def check_model(model: FittedModel) -> FittedModel:
     """The model; ValueError where its parts do not fit together, or its answers are no numbers."""
     votes, density, features = model.votes.check(), model.density.check(), model.features
-    given, n_classes = model.normalizer, len(model.classes)
+    given, n_classes = model.geometry, len(model.classes)
     given.check(features.n_numbers)
     wanted = (given.n_coordinates(features.n_numbers), n_classes + 1)
     for mixture in (votes, density):
@@ -68,8 +68,19 @@ def _check_parts(model: FittedModel) -> None:
     if model.label_mass is not None and model.label_mass.shape != votes.prior.shape:
         raise ValueError(f"label_mass is of {model.label_mass.numel()} classes")
     held = model.calibration
-    if held is not None and held.predicted.max(initial=-1) >= n_classes:
+    if held is not None and len(held.record) != votes.n_memories:
+        raise ValueError(f"it has records of {len(held.record)} memories")
+    if (
+        held is not None
+        and max(held.predicted.max(initial=-1), held.record[:, 2].max()) >= n_classes
+    ):
         raise ValueError("its held-out rows have classes that it does not know")
+    rows = model.held
+    if rows is not None:
+        if rows.x.shape[1] != votes.n_features or rows.votes.shape[1] != n_classes + 1:
+            raise ValueError("its held-out rows are not of its features and classes")
+        if max(rows.column.tolist(), default=0) > n_classes:
+            raise ValueError("its held-out rows have classes that it does not know")
     added = model.examples
     if added is not None:
         check_model(added.base)

@@ -31,7 +31,7 @@ _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 
 def find_exemplars(
     votes: Votes,
-    normalizer: Geometry,
+    geometry: Geometry,
     stored: StoredRows,
     sample_weight: Tensor | None = None,
     n_rows: int = 0,
@@ -51,7 +51,7 @@ def find_exemplars(
         kept = kept[torch.linspace(0, len(kept) - 1, _MOST_ROWS, dtype=torch.float64).long()]
     if len(kept) < stored.n_rows:
         stored, weight = stored.take(kept), weight[kept]
-    x, lost = on_sphere(stored, normalizer, votes.w.dtype)
+    x, lost = on_sphere(stored, geometry, votes.w.dtype)
     place = (~lost).nonzero()[:, 0]
     nobody = np.full((votes.n_memories, TYPICAL), -1)
     if place.shape[0] == 0:

@@ -3,7 +3,7 @@
 `fit` makes a `FittedModel`, model files hold one, and predictions, explanations and exports are
 functions of one and of rows. A row goes through
 
-    X → numbers (checked, encoded) → unit rows (normalizer) → votes: classes, shares of memories
+    X → numbers (checked, encoded) → unit rows (geometry) → votes: classes, shares of memories
                                                              → density: novelty, samples, recall
 
 chunk by chunk. A row without direction (all missing, all zeros, or constant where rows are centered) is
@@ -46,8 +46,8 @@ from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 __all__ = [
-    "Calibration", "Examples", "Exemplars", "FittedModel", "Record", "Stream", "as_numpy",
-    "check_whole", "dense_parts", "like", "row_labels", "row_names",
+    "Calibration", "Examples", "Exemplars", "FittedModel", "HeldOut", "Record", "Stream",
+    "Tails", "as_numpy", "check_whole", "dense_parts", "like", "row_labels", "row_names",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
@@ -57,10 +57,55 @@ _DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """Some training rows, and what votes and density would say had they not seen them."""
+
+    x: Annotated[Tensor, Array("n N", "float32", nan=True)]  # unit rows; 0: without direction
+    column: Annotated[Tensor, Array("n", "int64", low=0)]  # of their classes; C: of none
+    votes: Annotated[Tensor, Array("n K", "float32")]  # to be added to the log of votes
+    novelty: Annotated[Tensor, Array("n", "float32")]  # to be added to novelty scores
+    temperature: Annotated[float, Range(_LEAST)]  # at which that is so
+
+    @staticmethod
+    def difference(said: Tensor, own: Tensor) -> Tensor:
+        """What to add to the log of votes (n, C+1), so that classes are as probable as others say."""
+        return (said.double().log_softmax(1) - own.double().log_softmax(1)).nan_to_num(0.0)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return len(self.x)
+
+    def take(self, rows: Tensor) -> HeldOut:
+        """Some of them."""
+        some: dict[str, Any] = {name: getattr(self, name)[rows] for name in _OF_ROWS}
+        return replace(self, **some)
+
+    def joined(self, others: HeldOut) -> HeldOut:
+        """These and others."""
+        both = ((name, [getattr(own, name) for own in (self, others)]) for name in _OF_ROWS)
+        every: dict[str, Any] = {name: torch.cat(parts) for name, parts in both}
+        return replace(self, **every)
+
+
+_OF_ROWS = ("x", "column", "votes", "novelty")
+
+
+@dataclass(frozen=True)
+class Tails:
+    """How rare reasons for rejection are among known rows."""
+
+    # values that a share of the rows reaches; shares fall evenly in their logarithm, from 1
+    knots: Annotated[Floats, Array("3 K")]
+    level: Annotated[float, Range(0)]  # −log of the share at the last of them
+    mean: Annotated[Floats, Array("3", low=_LEAST)]  # by how much the rows beyond exceed it
+
+
+@dataclass(frozen=True)
 class Calibration:
     """Scores of rows that were not trained on, sorted: rates, coverages, accuracies hold by them."""
 
-    scale: Annotated[Floats, Array("3", low=_LEAST)]  # deviations of the reasons for rejection
+    tails: Tails  # of the reasons for rejection
     novelty: Annotated[Floats, Array("n", wild=True)]  # novelty scores
     rejection: Annotated[Floats, Array("n", wild=True)]  # rejection scores
     label: Annotated[Floats, Array("m")]  # −log P(y|x) of the labels that are known
@@ -70,6 +115,12 @@ class Calibration:
     right: Annotated[NDArray[np.int64], Array("n", "int64", low=-1)]
     outside: Annotated[Floats, Array("k", wild=True)]  # rejection scores of rows out of scope
     temperature: Annotated[float, Range(_LEAST)] = 1.0  # at which the scores were taken
+    # of each memory, the rows in which it had the largest share, how many of them are right, and the
+    # place of the class that it is confused with most, −1 for none
+    record: Annotated[NDArray[np.int64], Array("P 3", "int64", low=-1)] = field(
+        default_factory=lambda: np.zeros((0, 3), np.int64)
+    )
+    fresh: bool = True  # of rows that no part of the model has seen; else cross-fitted
 
     def check(self) -> Self:
         """Raise ValueError unless scores are sorted, and rows right or wrong; return self."""
@@ -144,8 +195,6 @@ class Record:
     status: str = "given"
     converged: bool = False
     search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
-    # standard deviation of novelty scores of training rows
-    novelty_spread: Annotated[float, Range(_LEAST, 1e300)] | None = None
     # (k,) hashes of some training rows, so that they are not taken for held-out ones
     trained_rows: Annotated[NDArray[np.int64], Array("k", "int64")] | None = field(
         default=None, compare=False
@@ -168,7 +217,7 @@ class FittedModel:
     density : Parameters
         Whether a row is known, and what a row looks like: a mixture on the sphere. A joint model was
         trained as this mixture, and its votes have the same memories.
-    normalizer : Geometry
+    geometry : Geometry
         How raw rows become unit rows.
     features : Features
         Names, kinds and encoding of the columns.
@@ -176,6 +225,8 @@ class FittedModel:
         Labels, or numbers of clusters.
     calibration : Calibration or None
         Scores of held-out rows.
+    held : HeldOut or None
+        Training rows by which an edited model is calibrated anew.
     smoothing : float
         ε of the soft labels in training.
     objective : str
@@ -202,17 +253,18 @@ class FittedModel:
     >>> model
     FittedModel: a classifier, converged after 8 passes
       3 classes: 0, 1, 2
-      6 memories of 4 features, objective='joint', normalize='standard'
-      temperature 0.888, calibrated for rejection
+      6 memories of 4 features, objective='joint', geometry='standard'
+      temperature 0.888, calibrated by 60 fresh rows
     """
 
     kind: Literal["classifier", "clusterer"]
     votes: Votes
     density: Parameters
-    normalizer: Geometry
+    geometry: Geometry
     features: Features
     classes: NDArray[Any]
     calibration: Calibration | None = None
+    held: HeldOut | None = None
     smoothing: Annotated[float, Range(0, 1)] = 0.0
     objective: Literal["joint", "conditional"] = "joint"
     learns_beta: bool = True
@@ -227,14 +279,16 @@ class FittedModel:
     def __repr__(self) -> str:
         passes, names = len(self.record.history), map(str, self.classes[:_NAMED].tolist())
         more = ", …" if len(self.classes) > _NAMED else ""
+        found = self.calibration
+        by = "rows held out in the fit" if found is None or not found.fresh else "fresh rows"
         groups = "classes" if self.is_classifier else "clusters"
         return (
             f"FittedModel: a {self.kind}, {self.record.status} after {passes} passes\n"
             f"  {len(self.classes)} {groups}: {', '.join(names)}{more}\n"
             f"  {self.n_memories} memories of {self.features.n_columns} features, "
-            f"objective={self.objective!r}, normalize={self.normalizer.name!r}\n"
+            f"objective={self.objective!r}, geometry={self.geometry.name!r}\n"
             f"  temperature {self.votes.temperature:.3g}, "
-            f"{'not ' if self.calibration is None else ''}calibrated for rejection"
+            + ("not calibrated" if found is None else f"calibrated by {len(found.novelty)} {by}")
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -277,7 +331,7 @@ class FittedModel:
     def changed(self, votes: Votes, density: Parameters, **kept: Any) -> Self:
         """A copy with other parameters, without all that was found by the old ones but is not kept."""
         gone: dict[str, Any] = dict.fromkeys(
-            ("calibration", "exemplars", "examples", "lineage", "stream")
+            ("calibration", "held", "exemplars", "examples", "lineage", "stream")
         )
         return replace(self, votes=votes, density=density, **gone | kept)
 
@@ -319,7 +373,7 @@ class FittedModel:
         the columns. None if rows have lost their units.
         """
         known = None if self.exemplars is None else self.exemplars.values
-        if self.normalizer.units is None:
+        if self.geometry.units is None:
             return known
         found = self.memories.copy()
         for place in self.features.categories:
@@ -362,7 +416,7 @@ class FittedModel:
 
     def restore(self, points: Tensor) -> Tensor:
         """Points of the sphere (…, M) as rows, in the features' units if possible, (…, N)."""
-        return self.normalizer.restore(points, self.features.categories)
+        return self.geometry.restore(points, self.features.categories)
 
     # Rows in.
 
@@ -383,12 +437,12 @@ class FittedModel:
         if not values.is_floating_point() or not has_gaps(values):
             return stored
         values = values.to(stored.device).double()
-        x, lost = on_sphere(stored, self.normalizer, self.density.w.dtype)
+        x, lost = on_sphere(stored, self.geometry, self.density.w.dtype)
         found = torch.where(lost[:, None], 0.0, x)
         found[~lost] = retrieval.expected_memory(self.density, x[~lost])
         restored = as_numpy(self.restore(found).double())
-        full = torch.from_numpy(self.normalizer.complete(as_numpy(values), restored))
-        neutral = self.normalizer.to(stored.device).average(values)
+        full = torch.from_numpy(self.geometry.complete(as_numpy(values), restored))
+        neutral = self.geometry.to(stored.device).average(values)
         full = torch.where(lost[:, None], neutral, full.to(stored.device))
         return StoredRows(full, stored.device)
 
@@ -396,12 +450,17 @@ class FittedModel:
         self, X: Any, dtype: torch.dtype | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(unit rows, which of them have no direction), chunk by chunk."""
-        return unit_chunks(self.stored(X), self.normalizer, dtype or self.votes.w.dtype)
+        dtype = dtype or self.votes.w.dtype
+        if isinstance(X, HeldOut):
+            x = X.x.to(self.device, dtype)
+            norm = x.norm(dim=1, keepdim=True)  # NaN with gaps
+            return iter([(torch.where(norm > 0, x / norm, x), norm[:, 0] == 0)])
+        return unit_chunks(self.stored(X), self.geometry, dtype)
 
     def on_sphere(self, X: Any, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """(all unit rows, which of them have no direction); ValueError if none has one."""
-        x, lost = on_sphere(self.stored(X), self.normalizer, dtype or self.votes.w.dtype)
-        self.normalizer.check_some_left(lost)
+        x, lost = on_sphere(self.stored(X), self.geometry, dtype or self.votes.w.dtype)
+        self.geometry.check_some_left(lost)
         return x, lost
 
     def labeled(self, X: Any, y: Any = None, sample_weight: Any = None) -> Batch:
@@ -430,7 +489,7 @@ class FittedModel:
         rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))
         if not bool(lost.any()):
             return rows
-        warn_set_aside(self.normalizer, stored, weight)
+        warn_set_aside(self.geometry, stored, weight)
         return rows.take(~lost)
 
     # Answers, as tensors on the device of the model.

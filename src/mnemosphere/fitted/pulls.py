@@ -79,7 +79,7 @@ def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -
     typical = typical_of_classes(model, X, classes)
     rows = as_numpy(X.dense().values).astype(np.float64)
     places = [line.place for line in model.features.lines]
-    scale = 1.0 if model.normalizer.units is None else as_numpy(model.normalizer.units)
+    scale = 1.0 if model.geometry.units is None else as_numpy(model.geometry.units)
     pull = np.zeros((len(rows), len(places)))
     first = [own.start for own in places]
     for k, row in enumerate(rows):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.schema import check_fields
-from mnemosphere.geometry.graph import Graph, Point
+from mnemosphere.geometry.graph import Given, Graph, Point
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
@@ -55,6 +55,7 @@ class Geometry(ABC):
     keeps_unit_rows: ClassVar[bool] = False  # a unit row is where it lies
     takes_unit_rows: ClassVar[bool] = False  # and no others
     places_gaps: ClassVar[bool] = False  # a missing value has a place of its own
+    scales_gaps: ClassVar[bool] = False  # else gaps are filled in, or the rest has a norm below 1
     has_curves: ClassVar[bool] = False  # memories are functions of each feature, not directions
     least_features: ClassVar[int] = 1
     appended: ClassVar[int] = 0  # coordinates of no feature, the last ones
@@ -80,6 +81,19 @@ class Geometry(ABC):
         sums: of the processes that share the rows.
         """
 
+    @classmethod
+    def learn(
+        cls, name: str, rows: Chunks, targets: Tensor | None, weight: Tensor | None
+    ) -> Geometry:
+        """The geometry of that name; ValueError if rows of so few features have no place in it."""
+        kind = cls.kinds[name]
+        if rows.n_features < kind.least_features:
+            raise ValueError(
+                f"X has {rows.n_features} feature(s) after geometry={name!r}, the sphere needs "
+                f"{kind.least_features}: use geometry='standard'"
+            )
+        return kind.fit(rows, targets, weight)
+
     def tensors(self) -> dict[str, Tensor]:
         """What was learned."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -95,15 +109,6 @@ class Geometry(ABC):
         """Return self; ValueError unless it could be that of rows of so many features."""
         check_fields(self, {} if n_features is None else {"N": n_features})
         return self
-
-    @classmethod
-    def check_columns(cls, n_features: int) -> None:
-        """Raise ValueError if rows of so many features have no place on a sphere."""
-        if n_features < cls.least_features:
-            raise ValueError(
-                f"X has {n_features} feature(s) after normalize={cls.name!r}, the sphere needs "
-                f"{cls.least_features}: use normalize='standard'"
-            )
 
     # Onto the sphere.
 
@@ -127,7 +132,7 @@ class Geometry(ABC):
         values have a place. A row of nothing but NaN has no direction.
         """
         if isinstance(x, SparseRows):
-            return self._place_sparse(x)
+            return self._place_sparse(x) if self.keeps_sparse else self._place_dense(x)
         x = x.double()
         if not (torch.compiler.is_compiling() or has_gaps(x)):
             return self._place_whole(x)
@@ -135,14 +140,18 @@ class Geometry(ABC):
         unit, lost = self._place_whole(self.fill(x, gaps))
         empty = gaps.all(1)
         unit, lost = torch.where(empty[:, None], 0.0, unit), lost | empty
-        share = self._known_share(x, unit, gaps)
-        if share is None:
+        if not self.scales_gaps:
             return unit, lost
-        unit = unit * torch.where(gaps.any(1), share, 1.0).sqrt()[:, None]
+        share = torch.where(gaps.any(1), self._known_share(x, unit, gaps), 1.0)
+        unit = unit * share.sqrt()[:, None]
         gaps = self.per_coordinate(gaps, appended=0)
         return torch.where(gaps & ~lost[:, None], torch.nan, unit), lost
 
     def _place_sparse(self, x: SparseRows) -> tuple[Tensor, Tensor]:
+        """In closed form."""
+        raise NotImplementedError
+
+    def _place_dense(self, x: SparseRows) -> tuple[Tensor, Tensor]:
         """Few rows at a time become dense."""
         step = max(1, _DENSE_NUMBERS // x.shape[1])
         parts = [self.place(x[k : k + step].to_dense()) for k in range(0, x.shape[0], step)]
@@ -169,12 +178,12 @@ class Geometry(ABC):
             norm = torch.linalg.vector_norm(v, dim=1)
         return v, norm, norm == 0
 
-    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor | None:
+    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         """The share (B,) of its squared norm that a row is likely to have in what is known of it.
 
-        On the sphere a row with gaps is known only where the norm of its unknown part is. None: gaps need none.
+        On the sphere a row with gaps is known only where the norm of its unknown part is.
         """
-        return None
+        raise NotImplementedError
 
     # The same in a graph.
 
@@ -183,16 +192,17 @@ class Geometry(ABC):
         unknown = g("IsNaN", x)
         gaps = g("Cast", unknown, to=g.double)
         count = g.total(gaps)
-        v, length, lost = self._onnx_directions(g, x, unknown, count, n_features)
+        rows = Given(x, unknown, count, n_features)
+        v, length, lost = self._onnx_directions(g, rows)
         lost = g("Or", g("GreaterOrEqual", count, float(n_features)), lost)
         if self.mixing is not None:
             v = g("MatMul", v, g.stored(self.mixing.T.contiguous()))
             length = g.norms(v, 1)
             lost = g("Or", lost, g("LessOrEqual", length, 0.0))
         unit = g.quotient(v, length, lost)
-        share = self._onnx_share(g, unit, unknown, count, length, n_features)
-        if share is None:
+        if not self.scales_gaps:
             return Point(unit, lost)
+        share = self._onnx_share(g, rows, unit, length)
         share = g("Where", g("Greater", count, 0.0), share, 1.0)
         unit = g("Mul", unit, g("Sqrt", share))
         room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
@@ -201,22 +211,17 @@ class Geometry(ABC):
         return Point(unit, lost, gaps, count, room, some)
 
     @abstractmethod
-    def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
-        """`coordinates` of rows x filled in where `unknown`."""
+    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+        """`coordinates` of rows that are filled in where something is missing."""
 
-    def _onnx_directions(
-        self, g: Graph, x: str, unknown: str, count: str, n_features: int
-    ) -> tuple[str, str, str]:
-        """`_directions`; count (batch, 1): how many features are unknown."""
-        v = self.onnx_coordinates(g, x, unknown, n_features)
+    def _onnx_directions(self, g: Graph, rows: Given) -> tuple[str, str, str]:
+        v = self.onnx_coordinates(g, rows)
         length = g.norms(v, 1)
         return v, length, g("LessOrEqual", length, 0.0)
 
-    def _onnx_share(
-        self, g: Graph, unit: str, unknown: str, count: str, length: str, n_features: int
-    ) -> str | None:
+    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
         """`_known_share` (batch, 1); length (batch, 1): of the coordinates."""
-        return None
+        raise NotImplementedError
 
     # Gaps.
 
@@ -287,7 +292,7 @@ class Geometry(ABC):
 
     def curves(self, w: Tensor) -> Curves:
         """What each feature adds to the overlaps with w (P, D)."""
-        raise ValueError(f"curves need normalize='circles', got {self.name!r}: use memories")
+        raise ValueError(f"curves need geometry='circles', got {self.name!r}: use memories")
 
     # Units.
 
@@ -333,14 +338,14 @@ class Geometry(ABC):
     @property
     def hint(self) -> str:
         """What would keep rows without direction, for messages."""
-        return "" if self.no_direction == "empty" else "; normalize='standard' would keep them"
+        return "" if self.no_direction == "empty" else "; geometry='standard' would keep them"
 
     def check_some_left(self, lost: Tensor) -> None:
         """Raise ValueError if no row has a direction."""
         if bool(lost.all()):
             raise ValueError(
                 f"every row of X is {self.no_direction}, so none has a direction: use "
-                "normalize='standard'"
+                "geometry='standard'"
             )
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Curves, Geometry
-from mnemosphere.geometry.graph import Graph
+from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.rows.streams import Chunks
 
@@ -225,12 +225,12 @@ class Circles(Geometry):
         found = m.sqrt() * torch.maximum(moved.sqrt() / steepest, reach) * (1 - 1e-9)
         return torch.where(2 * moved > largest * (1 + 1e-9), torch.inf, found)
 
-    def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
+    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """A rank is a sum over the spaces between knots, each filled from 0 to 1."""
         knots = self.knots.cpu() / 2  # halves: the difference of two huge numbers is one too
         width, rise = (t.diff(dim=1) for t in (knots, self.ranks.cpu()))
         safe = torch.where(width > 0, width, 1.0)
-        each = g("Unsqueeze", g("Mul", x, 0.5), [2])
+        each = g("Unsqueeze", g("Mul", rows.x, 0.5), [2])
         filled = g("Div", g("Sub", each, g.stored(knots[:, :-1])), g.stored(safe))
         filled = g("Min", g("Max", filled, 0.0), 1.0)  # (batch, N, K−1)
         rise = torch.where(width > 0, rise, 0.0)
@@ -239,7 +239,7 @@ class Circles(Geometry):
         column = g.constant(self.column.cpu().numpy(), np.int64)
         amplitude, frequency, phase = (g.stored(t) for t in self.waves)
         angle = g("Add", g("Mul", g("Gather", rank, column, axis=1), frequency), phase)
-        unknown = g("Gather", unknown, column, axis=1)
+        unknown = g("Gather", rows.unknown, column, axis=1)
         return g("Where", unknown, 0.0, g("Mul", g("Sin", angle), amplitude))
 
     def check(self, n_features: int | None = None) -> Self:

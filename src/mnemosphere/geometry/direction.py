@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Geometry, extreme, lengths, rescale_extreme_rows
-from mnemosphere.geometry.graph import Graph
+from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
@@ -32,6 +32,7 @@ class _Direction(Geometry):
     """A row over its norm: what is lost is the norm."""
 
     keeps_sparse: ClassVar[bool] = True
+    scales_gaps: ClassVar[bool] = True
     least_features: ClassVar[int] = 2
     no_direction: ClassVar[str] = "all zeros"
     unit_name: ClassVar[str] = "units of X"
@@ -55,9 +56,9 @@ class _Direction(Geometry):
         """The directions."""
         return w
 
-    def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
+    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """The row, 0 where unknown."""
-        return g("Where", unknown, 0.0, x)
+        return g("Where", rows.unknown, 0.0, rows.x)
 
     def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
         return lengths(self.coordinates(x)) * angle.clamp_max(math.pi / 2).sin()
@@ -78,12 +79,10 @@ class AsIs(_Direction):
         """Learn nothing."""
         return cls()
 
-    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor | None:
+    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         return x.nan_to_num(0.0).square().sum(1).clamp_max(1.0)
 
-    def _onnx_share(
-        self, g: Graph, unit: str, unknown: str, count: str, length: str, n_features: int
-    ) -> str | None:
+    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
         return g("Min", g("Mul", length, length), 1.0)
 
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
@@ -138,13 +137,11 @@ class Unit(_Direction):
         energy = energy / energy.sum().clamp_min(torch.finfo(energy.dtype).tiny)
         return cls(energy.clamp_min(torch.finfo(energy.dtype).eps))
 
-    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor | None:
+    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         return torch.where(gaps, 0.0, self._shares(x.shape[1]).to(x.device)).sum(1)
 
-    def _onnx_share(
-        self, g: Graph, unit: str, unknown: str, count: str, length: str, n_features: int
-    ) -> str | None:
-        return g.total(g("Where", unknown, 0.0, g.stored(self._shares(n_features))))
+    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
+        return g.total(g("Where", rows.unknown, 0.0, g.stored(self._shares(rows.n))))
 
     def _shares(self, n_features: int) -> Tensor:
         even = torch.full((n_features,), 1 / n_features, dtype=torch.float64)
@@ -208,13 +205,11 @@ class Center(Unit):
         value = known.sum(1, keepdim=True) / (~unknown).sum(1, keepdim=True).clamp_min(1)
         return torch.where(unknown, value, x.double())
 
-    def _onnx_directions(
-        self, g: Graph, x: str, unknown: str, count: str, n_features: int
-    ) -> tuple[str, str, str]:
-        x = self.onnx_coordinates(g, x, unknown, n_features)
-        mean = g("Div", g.total(x), g("Max", g("Sub", float(n_features), count), 1.0))
-        limit = g("Mul", g.norms(g("Where", unknown, mean, x), 1), _CONSTANT)
-        x = g("Where", unknown, 0.0, g("Sub", x, mean))
+    def _onnx_directions(self, g: Graph, rows: Given) -> tuple[str, str, str]:
+        x = self.onnx_coordinates(g, rows)
+        mean = g("Div", g.total(x), g("Max", g("Sub", float(rows.n), rows.missing), 1.0))
+        limit = g("Mul", g.norms(g("Where", rows.unknown, mean, x), 1), _CONSTANT)
+        x = g("Where", rows.unknown, 0.0, g("Sub", x, mean))
         length = g.norms(x, 1)
         return x, length, g("LessOrEqual", length, limit)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-__all__ = ["Graph", "Point"]
+__all__ = ["Given", "Graph", "Point"]
 
 
 class Graph(Protocol):
@@ -31,6 +31,15 @@ class Graph(Protocol):
 
     def quotient(self, x: str, length: str, without: str) -> str:
         """The quotient in double precision; 0 where there is none."""
+
+
+class Given(NamedTuple):
+    """Rows as they come."""
+
+    x: str  # (batch, N) in double precision, NaN for missing values
+    unknown: str  # (batch, N) which are missing
+    missing: str  # (batch, 1) how many
+    n: int  # N
 
 
 class Point(NamedTuple):

@@ -37,8 +37,8 @@ def _check_norms(rows: StoredRows, part: slice, x: Tensor) -> None:
         numbers = rows.call(part.start + off.cpu())
         number, first = min(zip(numbers, off.tolist(), strict=True))
         raise ValueError(
-            f"row {number} of X has norm {float(norm[first]):.6g} but normalize='none' wants "
-            "unit rows: divide by the norm or use normalize='unit'"
+            f"row {number} of X has norm {float(norm[first]):.6g} but geometry='none' wants "
+            "unit rows: divide by the norm or use geometry='unit'"
         )
 
 
@@ -48,7 +48,7 @@ def on_sphere(rows: StoredRows, geometry: Geometry, dtype: torch.dtype) -> tuple
         found = list(unit_chunks(rows, geometry, dtype))
         parts = [unit for unit, _ in found if isinstance(unit, SparseRows)]
         return SparseRows.cat(parts), torch.cat([lost for _, lost in found])
-    if _are_unit_rows(rows, geometry, dtype):
+    if geometry.keeps_unit_rows and _are_unit_rows(rows, dtype):
         return rows.values, torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
     n_features = geometry.n_coordinates(rows.n_features)
     x = torch.empty(rows.n_rows, n_features, dtype=dtype, device=rows.device)
@@ -61,11 +61,11 @@ def on_sphere(rows: StoredRows, geometry: Geometry, dtype: torch.dtype) -> tuple
     return x, lost
 
 
-def _are_unit_rows(rows: StoredRows, geometry: Geometry, dtype: torch.dtype) -> bool:
+def _are_unit_rows(rows: StoredRows, dtype: torch.dtype) -> bool:
     """Whether they are on the sphere as they are stored, so that no second copy is needed."""
     stored = rows.values
     as_needed = stored.dtype == dtype and stored.device == rows.device and stored.is_contiguous()
-    if not (geometry.keeps_unit_rows and as_needed):
+    if not as_needed:
         return False
     most = 4 * torch.finfo(dtype).eps
     return all(bool(((x.norm(dim=1) - 1).abs() <= most).all()) for _, x in rows.chunks())

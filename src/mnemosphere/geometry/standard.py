@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Geometry, lengths, occurs
-from mnemosphere.geometry.graph import Graph
+from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.rows.stored import largest
@@ -31,6 +31,7 @@ class Standard(Geometry):
     name: ClassVar[str] = "standard"
     needs_all_rows: ClassVar[bool] = True
     keeps_sparse: ClassVar[bool] = True
+    scales_gaps: ClassVar[bool] = True
     appended: ClassVar[int] = 1
 
     mean: Annotated[Tensor, Array("N")]
@@ -46,7 +47,31 @@ class Standard(Geometry):
         What is not known (NaN) counts as the mean of its feature, so that the known part of a row
         is about as long as a whole row would be.
         """
-        return cls(*_mean_and_scale(rows, weight, sums))
+        weight = None if weight is None else weight.double().to(rows.device)
+        n = rows.n_features
+        peak, mean, square = (
+            torch.zeros(n, dtype=torch.float64, device=rows.device) for _ in range(3)
+        )
+        total = torch.zeros_like(peak)
+        for part, x in rows.chunks():
+            peak = torch.maximum(peak, largest(x))
+            total += _counts(x, None if weight is None else weight[part])
+        whole = torch.as_tensor(rows.n_rows if weight is None else weight.sum()).to(total)
+        peak, (total, whole) = sums.largest(peak), sums.sum(total, whole)
+        total.clamp_min_(torch.finfo(total.dtype).tiny)  # of a feature that no row has
+        # In units of the power of two below the largest number: squares stay finite.
+        unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
+        unit = torch.where(peak > 0, unit, 1.0)
+        for part, x in rows.chunks():
+            mean += _sums(x, unit, None if weight is None else weight[part]) / total
+        (mean,) = sums.sum(mean)
+        for part, x in rows.chunks():
+            each = None if weight is None else weight[part]
+            square += _squares(x, unit, mean, each) / whole
+        scale = sums.sum(square)[0].sqrt()
+        # A constant feature tells nothing: any scale does.
+        scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
+        return cls(mean * unit, torch.where(scale > 0, scale, unit))
 
     def coordinates(self, x: Tensor) -> Tensor:
         """Standard units, and √N."""
@@ -67,7 +92,7 @@ class Standard(Geometry):
         unit = x.with_values(z / norm[x.row], 1 / norm, v)
         return unit, torch.zeros_like(norm, dtype=torch.bool)
 
-    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor | None:
+    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         """The unknown part of m features has the norm √m, since features have variance 1."""
         return 1 / (1 + gaps.sum(1) * unit[:, -1].square() / x.shape[1])
 
@@ -108,45 +133,17 @@ class Standard(Geometry):
         across = lengths(v) * angle.clamp_max(math.pi / 2).sin()
         return torch.where(angle <= tilt, across, beyond)
 
-    def onnx_coordinates(self, g: Graph, x: str, unknown: str, n_features: int) -> str:
+    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """Standard units, 0 where unknown, and √N."""
         mean = g.stored(self.mean)
-        z = g("Div", g("Sub", g("Where", unknown, mean, x), mean), g.stored(self.scale))
-        return g("Pad", z, [0, 0, 0, 1], float(n_features) ** 0.5)
+        x = g("Where", rows.unknown, mean, rows.x)
+        z = g("Div", g("Sub", x, mean), g.stored(self.scale))
+        return g("Pad", z, [0, 0, 0, 1], float(rows.n) ** 0.5)
 
-    def _onnx_share(
-        self, g: Graph, unit: str, unknown: str, count: str, length: str, n_features: int
-    ) -> str | None:
-        last = g("Slice", unit, [n_features], [n_features + 1], [1])
-        left = g("Mul", g("Mul", last, last), g("Div", count, float(n_features)))
+    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
+        last = g("Slice", unit, [rows.n], [rows.n + 1], [1])
+        left = g("Mul", g("Mul", last, last), g("Div", rows.missing, float(rows.n)))
         return g("Div", 1.0, g("Add", 1.0, left))
-
-
-def _mean_and_scale(rows: Chunks, weight: Tensor | None, sums: Sums) -> tuple[Tensor, Tensor]:
-    """Means (N,) and standard deviations (N,) of features, any number for a constant one."""
-    weight = None if weight is None else weight.double().to(rows.device)
-    n = rows.n_features
-    peak, mean, square = (torch.zeros(n, dtype=torch.float64, device=rows.device) for _ in range(3))
-    total = torch.zeros_like(peak)
-    for part, x in rows.chunks():
-        peak = torch.maximum(peak, largest(x))
-        total += _counts(x, None if weight is None else weight[part])
-    whole = torch.as_tensor(rows.n_rows if weight is None else weight.sum()).to(total)
-    peak, (total, whole) = sums.largest(peak), sums.sum(total, whole)
-    total.clamp_min_(torch.finfo(total.dtype).tiny)  # of a feature that no row has
-    # In units of the power of two below the largest number: squares stay finite.
-    unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
-    unit = torch.where(peak > 0, unit, 1.0)
-    for part, x in rows.chunks():
-        mean += _sums(x, unit, None if weight is None else weight[part]) / total
-    (mean,) = sums.sum(mean)
-    for part, x in rows.chunks():
-        each = None if weight is None else weight[part]
-        square += _squares(x, unit, mean, each) / whole
-    scale = sums.sum(square)[0].sqrt()
-    # A constant feature tells nothing: any scale does.
-    scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
-    return mean * unit, torch.where(scale > 0, scale, unit)
 
 
 def _counts(x: Tensor, weight: Tensor | None) -> Tensor:

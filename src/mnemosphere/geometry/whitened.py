@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from mnemosphere.base.schema import Array
-from mnemosphere.geometry.base import Geometry, lengths
-from mnemosphere.geometry.graph import Graph
+from mnemosphere.geometry.base import lengths
 from mnemosphere.geometry.standard import Standard
 from mnemosphere.model.gaps import fill_neutrally
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.rows.streams import Chunks
@@ -39,6 +37,7 @@ class Whitened(Standard):
     needs_labels: ClassVar[bool] = True
     needs_all_rows: ClassVar[bool] = False
     keeps_sparse: ClassVar[bool] = False
+    scales_gaps: ClassVar[bool] = False
     measured: ClassVar[str] = f"{Standard.measured}, a lower bound through the metric"
 
     metric: Annotated[Tensor, Array("D M")]
@@ -75,12 +74,6 @@ class Whitened(Standard):
         """The metric."""
         return self.metric
 
-    def _place_sparse(self, x: SparseRows) -> tuple[Tensor, Tensor]:
-        return Geometry._place_sparse(self, x)
-
-    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor | None:
-        return None
-
     def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
         """Rows in the features' units."""
         return super().restore(self.preimage(w), categories)
@@ -94,11 +87,6 @@ class Whitened(Standard):
     def linear(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(‖Av‖ (n,), A without the column of the constant coordinate)."""
         return lengths(self.coordinates(x) @ self.metric.T), self.metric[:, :-1]
-
-    def _onnx_share(
-        self, g: Graph, unit: str, unknown: str, count: str, length: str, n_features: int
-    ) -> str | None:
-        return None
 
 
 def whitening(x: Tensor, label: Tensor, weight: Tensor, shrinkage: float) -> Tensor:

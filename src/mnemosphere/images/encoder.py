@@ -309,7 +309,7 @@ def windows_of(settings: Mapping[str, Any], shape: tuple[int, ...]) -> list[Wind
     for each in given:
         size = two_sides(each, "patch", one_row=rows == 1)
         size = min(size[0], rows), min(size[1], columns)
-        center = Geometry.kinds[settings["normalize"]].fixed > 0
+        center = Geometry.kinds[settings["geometry"]].fixed > 0
         made.append(Windows((rows, columns, channels), size, (step, step), center))
     return list(dict.fromkeys(made))  # sizes cut down to the same one are one size
 

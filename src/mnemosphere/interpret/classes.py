@@ -1,12 +1,13 @@
 """Classes added, removed, merged and renamed, examples of classes added and removed: no training.
 
-All but a new name changes the votes, so held-out scores are dropped: `calibrate` again.
+All but a new name changes the votes, so held-out scores are made anew, from the training rows that the model
+holds; if it holds none, they are dropped.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,9 @@ from torch import Tensor
 
 from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.exemplars import row_texts
-from mnemosphere.fitted.model import Examples, FittedModel, Floats, as_numpy
+from mnemosphere.fitted.model import Examples, FittedModel, Floats, HeldOut, as_numpy
 from mnemosphere.interpret.editing import directed, rows_of, with_weights
+from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import label_frequencies
 from mnemosphere.model.kernel import exponents, log_joint
@@ -88,7 +90,39 @@ def extend(
         mass = mass + total / len(mass) - total / (len(mass) - 1)
         mass[column] += total / (len(mass) - 1)
     weight, part = _likeliest_weight(model, x), _average_weight(model.density.p)
-    return _imprint(wide.replace(label_mass=mass), column, x, texts, weight, part)
+    wide = wide.replace(label_mass=mass)
+    found = _imprint(wide, column, x, texts, weight, part)
+
+    def without(fold: Tensor) -> FittedModel:
+        return _imprint(wide, column, x[~fold], None, weight, part)
+
+    return renewed(_with_held(found, x, column, without))
+
+
+def _with_held(
+    model: FittedModel, x: Tensor, column: int, without: Callable[[Tensor], FittedModel]
+) -> FittedModel:
+    """The model that also holds rows x (n, N) of a new class, each as it looks without its fold."""
+    held = model.held
+    if held is None or len(x) < 2:
+        return model
+    zeros = torch.zeros(len(x), len(model.classes) + 2)
+    own = HeldOut(
+        x.float().cpu(), torch.full((len(x),), column), zeros[:, 1:], zeros[:, 0],
+        held.temperature,
+    )  # fmt: skip
+    fold = torch.arange(len(x)) % _FOLDS
+    for k in range(min(_FOLDS, len(x))):
+        apart, part = without((fold == k).to(x.device)), own.take(fold == k)
+        said, joint = (_at(one, held.temperature).class_log_joint(part) for one in (apart, model))
+        own.votes[fold == k] = HeldOut.difference(said, joint).float().cpu()
+        less = model.novelty_score(part)
+        own.novelty[fold == k] = (apart.novelty_score(part) - less).float().cpu()
+    return model.replace(held=held.joined(own))
+
+
+def _at(model: FittedModel, temperature: float) -> FittedModel:
+    return model.replace(votes=model.votes.at(temperature))
 
 
 @checked
@@ -192,7 +226,8 @@ def _base(model: FittedModel) -> FittedModel:
     """The model before its examples, with the present names and settings."""
     if model.examples is None:
         return model
-    return model.examples.base.replace(features=model.features, record=model.record)
+    base = model.examples.base
+    return base.replace(features=model.features, record=model.record, held=model.held)
 
 
 def _with_examples(added: Examples) -> FittedModel:
@@ -203,7 +238,10 @@ def _with_examples(added: Examples) -> FittedModel:
         weight, mass = _likeliest_weight(found, x, column), found.label_mass
         part = 0.0 if mass is None else len(x) / float(mass.sum())  # as many rows of training
         found = _imprint(found, column, x, texts, weight, part)
-    return found.replace(examples=added) if len(added.x) else found
+    if not len(added.x):
+        return found
+    base = added.base.replace(held=None)  # the same rows
+    return renewed(found).replace(examples=replace(added, base=base))
 
 
 def _imprint(
@@ -333,14 +371,11 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     rows = kept if model.is_joint else _of_others(model.density.p, column)
     rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
-    return with_weights(
-        thin,
-        votes.w[kept],
-        rows_of(votes.p, kept),
-        density.w[rows],
-        rows_of(density.p, rows),
+    found = with_weights(
+        thin, votes.w[kept], rows_of(votes.p, kept), density.w[rows], rows_of(density.p, rows),
         kept=kept,
-    ).replace(exemplars=behind)
+    )  # fmt: skip
+    return renewed(found.replace(exemplars=behind))
 
 
 def _of_others(p: Tensor, column: int) -> Tensor:
@@ -376,7 +411,8 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
     names = model.classes[others].tolist()
     if into in names:
         raise ValueError(f"there is a class {into!r} already: merge it too, or take another name")
-    return _map_classes(model, _with_label(names, into, model.classes), columns, len(others))
+    merged = _with_label(names, into, model.classes)
+    return renewed(_map_classes(model, merged, columns, len(others)))
 
 
 @checked
@@ -408,7 +444,10 @@ def rename_class(model: FittedModel, label: object, into: object) -> FittedModel
     now = model.classes.tolist()
     now[int(model.columns_of([label])[0])] = into
     place = np.append(renamed.columns_of(now).cpu(), -1)  # −1: of no class
-    return renamed.replace(calibration=replace(held, predicted=place[held.predicted]))
+    record = held.record.copy()
+    record[:, 2] = place[record[:, 2]]
+    held = replace(held, predicted=place[held.predicted], record=record)
+    return renamed.replace(calibration=held)
 
 
 def hide_class(model: FittedModel, label: object) -> FittedModel:
@@ -451,4 +490,22 @@ def _map_classes(
         density.w,
         density.p.double() @ table,
         votes.prior.double() @ table,
-    ).replace(classes=classes[order], label_mass=mass)
+    ).replace(classes=classes[order], label_mass=mass, held=_held_of_classes(model, table))
+
+
+def _held_of_classes(model: FittedModel, table: Tensor) -> HeldOut | None:
+    """The rows that a model holds, with their classes mapped; those of a class that goes are left out."""
+    held = model.held
+    if held is None:
+        return None
+    joint = _at(model, held.temperature).class_log_joint(held).double()
+    least, one = torch.finfo(joint.dtype).tiny, joint.log_softmax(1)
+    own, said = (
+        (part.softmax(1) @ table.to(joint)).clamp_min(least).log()
+        for part in (one, one + held.votes.to(joint))
+    )
+    to = table.cpu()[held.column]
+    found = HeldOut(
+        held.x, to.argmax(1), (said - own).float().cpu(), held.novelty, held.temperature
+    )
+    return found.take(to.any(1))

@@ -1,7 +1,7 @@
 """What would have to be different: the smallest change of a row that changes the predicted class.
 
 Let δ be a change of the features in standard units (standard deviations of the training rows with
-normalize='standard', 'whitened' and 'circles', else the root mean square of the row, so that a small
+geometry='standard', 'whitened' and 'circles', else the root mean square of the row, so that a small
 ‖δ‖/√N is the angle along the sphere). Wanted is the shortest δ with
 
     g(δ) = log P(y|x+δ) − max over other classes of log P(·|x+δ) ≥ margin.
@@ -58,7 +58,7 @@ class Counterfactual(Shown):
     """Rows that got another class by a small change.
 
     `counterfactual[row]` is a list of dicts, the largest change first, and `print` shows tables. A change
-    is in standard units: standard deviations of the features with normalize="standard", "whitened" and
+    is in standard units: standard deviations of the features with geometry="standard", "whitened" and
     "circles", else the root mean square of the row.
 
     Attributes
@@ -244,7 +244,7 @@ def counterfactual(
         x[:, place] = torch.where(missing[:, place], _nearest(x[:, place], values), x[:, place])
         switches += [(place, values)] if bool(free[:, place].all()) else []
         free[:, place] = False
-    seen = model.features.observed if realistic and not model.normalizer.takes_unit_rows else None
+    seen = model.features.observed if realistic and not model.geometry.takes_unit_rows else None
     low, high, whole = torch.tensor([[-torch.inf], [torch.inf], [0.0]]).to(x)
     if seen is not None:
         low, high, whole = torch.from_numpy(seen).to(x)
@@ -258,9 +258,9 @@ def counterfactual(
         target = model.columns_of(y, len(x)) if np.ndim(y) else model.columns_of([y]).expand(len(x))
     if max_features is not None:
         check_whole(max_features, "max_features", 1)
-    search = _Search(model.precise_votes, model.normalizer.to(x.device))
+    search = _Search(model.precise_votes, model.geometry.to(x.device))
     rows = _Rows(
-        x, target, free, search.normalizer.unit_at(x), low=torch.minimum(low, x), high=torch.maximum(high, x),
+        x, target, free, search.geometry.unit_at(x), low=torch.minimum(low, x), high=torch.maximum(high, x),
         whole=(whole > 0) & free & (x == x.round()),
     )  # fmt: skip
     after = _shortest(search, rows, switches, max_features)
@@ -283,7 +283,7 @@ def counterfactual(
         wanted=model.classes[as_numpy(target)],
         found=as_numpy(hit),
         change=as_numpy((after - x) / rows.unit),
-        lengths=as_numpy(search.normalizer.distance(x, after)),
+        lengths=as_numpy(search.geometry.distance(x, after)),
         columns=columns,
         names=row_names(X, len(x)),
     )
@@ -394,10 +394,10 @@ def _switched(
 class _Search:
     """The nearest points to rows that are the target's."""
 
-    def __init__(self, votes: Votes, normalizer: Geometry) -> None:
+    def __init__(self, votes: Votes, geometry: Geometry) -> None:
         # The new class must survive rounding in the precision of the model.
         self.margin = torch.finfo(votes.w.dtype).eps ** 0.5
-        self.votes, self.normalizer = votes.to(dtype=torch.float64), normalizer
+        self.votes, self.geometry = votes.to(dtype=torch.float64), geometry
         self.own = self._log_proba(self.votes.w)  # (P, C) of the memories themselves
 
     def nearest(self, rows: _Rows) -> Tensor:
@@ -405,7 +405,7 @@ class _Search:
         width = max(self.votes.n_memories, self.votes.n_features) * _STARTS * len(_WAY)
         parts = chunks(len(rows.x), width, rows.x.device)
         found = torch.cat([self._nearest(rows.take(part)) for part in parts])
-        if self.normalizer.takes_unit_rows:
+        if self.geometry.takes_unit_rows:
             moved = torch.nn.functional.normalize(found, dim=1)
             found = torch.where((found == rows.x).all(1, keepdim=True), found, moved)
         return found
@@ -447,7 +447,7 @@ class _Search:
 
         x: (…, n, N). −∞ for NaN: the model would take it for missing values.
         """
-        u, _ = self.normalizer.place(x.flatten(0, -2))
+        u, _ = self.geometry.place(x.flatten(0, -2))
         scores = self._log_proba(u).reshape(*x.shape[:-1], -1)
         place = target[:, None].expand(*x.shape[:-1], 1)
         own = scores.gather(-1, place)[..., 0]
@@ -508,13 +508,13 @@ class _Search:
 
     def _starts(self, rows: _Rows) -> Tensor:
         """Points (starts, n, N): the nearest memories that are the target's themselves."""
-        u, _ = self.normalizer.place(rows.x)
+        u, _ = self.geometry.place(rows.x)
         # Memories that are the target's first, the nearest of them first; then those most like it.
         mine, best = self.own.T[rows.target], self.own.amax(1)  # (n, P), (P,)
         rank = torch.where(mine >= best - 1e-9, 1 + u @ self.votes.w.T, mine)
         chosen = rank.topk(min(_STARTS, self.votes.n_memories), dim=1).indices  # (n, starts)
-        points = self.normalizer.restore(self.votes.w).to(u)[chosen.T]
-        if self.normalizer.units is None:  # directions, at the length and mean of the row
-            mean = rows.x - self.normalizer.coordinates(rows.x)
+        points = self.geometry.restore(self.votes.w).to(u)[chosen.T]
+        if self.geometry.units is None:  # directions, at the length and mean of the row
+            mean = rows.x - self.geometry.coordinates(rows.x)
             points = mean + points * rows.unit * rows.x.shape[1] ** 0.5
         return torch.where(rows.free, points, rows.x)

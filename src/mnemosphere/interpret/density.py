@@ -11,7 +11,7 @@ def score_samples(model: FittedModel, X: Any) -> Floats:
     """Compute the log of the effective density of each row on the sphere, labels summed out.
 
     For ς = 1 that is the model's log-density. For ς < 1 it is the log of 𝒫_{β,ς}(x) of
-    Eq. (effective_loss), which ranks rows, but its exponential does not integrate to 1. With normalize="circles" it is a score too:
+    Eq. (effective_loss), which ranks rows, but its exponential does not integrate to 1. With geometry="circles" it is a score too:
     tables fill a small part of the sphere, and it is no density of their rows.
 
     Parameters

@@ -19,6 +19,7 @@ from torch import Tensor
 from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole
 from mnemosphere.geometry.place import on_sphere
+from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model.class_reading import with_floor
 from mnemosphere.model.merge import merge
 from mnemosphere.model.prior import reweighted
@@ -232,10 +233,10 @@ def at_level(model: FittedModel, level: int) -> FittedModel:
 
 def directed(model: FittedModel, X: Any) -> Tensor:
     """Unit rows; ValueError if one has no direction."""
-    x, lost = on_sphere(model.completed(X).dense(), model.normalizer, model.votes.w.dtype)
+    x, lost = on_sphere(model.completed(X).dense(), model.geometry, model.votes.w.dtype)
     if bool(lost.any()):
         raise ValueError(
-            f"row {int(lost.nonzero()[0])} of X is {model.normalizer.no_direction}, so it has no "
+            f"row {int(lost.nonzero()[0])} of X is {model.geometry.no_direction}, so it has no "
             "direction: drop it"
         )
     return x
@@ -256,7 +257,7 @@ def _edited(model: FittedModel, kept: Tensor, soft: Mapping[int, Tensor]) -> Fit
         w, own = density.w[kept], _settled(density.p, kept, smoothed)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
     edited = with_weights(model, votes.w[kept], p, w, own, prior, kept)
-    return edited.replace(exemplars=behind)
+    return renewed(edited.replace(exemplars=behind))
 
 
 def _settled(p: Tensor, kept: Tensor, soft: Mapping[int, Tensor]) -> Tensor:
@@ -296,7 +297,7 @@ def with_weights(
     votes = votes.replace(w=w, p=p.to(w), prior=prior.to(w), share=share.to(w))
     own = own.to(density_w)
     density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
-    return model.changed(votes, density, exemplars=model.exemplars)
+    return model.changed(votes, density, exemplars=model.exemplars, held=model.held)
 
 
 def _shared_out(p: Tensor, left: Tensor) -> Tensor:

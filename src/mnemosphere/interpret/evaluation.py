@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy
@@ -39,8 +40,9 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     -------
     dict
         "accuracy", "log_loss", "calibration" (mean of the largest probability, how often right, rows, in
-        bins), "calibration_error", "decision" (how few memories decide), "confusion" (C, C), "per_class",
-        "worst_rows" (least probability of the true class) and counts.
+        bins), "calibration_error", "ranking" (of two classes, see `ranking`), "decision" (how few memories
+        decide), "confusion" (C, C), "per_class", "worst_rows" (least probability of the true class) and
+        counts.
 
     Examples
     --------
@@ -61,13 +63,15 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
         voted.append(spread(model, stored))
         best = proba.argmax(axis=1)
         own = np.where(truth >= 0, proba[np.arange(len(y)), truth], 0.0)
-        seen.append((y, truth, best, own, proba.max(axis=1)))
+        seen.append((y, truth, best, own, proba.max(axis=1), proba[:, -1]))
         at = np.argsort(own, kind="stable")[:n_worst]
         worst += [(float(own[k]), names[k], y[k], classes[best[k]].item()) for k in at]
         worst = sorted(worst, key=lambda row: row[0])[:n_worst]
     if not seen:
         raise ValueError("no row has a label: name the column with --label")
-    labels, truth, best, own, sure = (np.concatenate(part) for part in zip(*seen, strict=True))
+    labels, truth, best, own, sure, last = (
+        np.concatenate(part) for part in zip(*seen, strict=True)
+    )
     known = truth >= 0
     found = measures(truth[known], best[known], own[known], sure[known], len(classes))
     return {
@@ -75,6 +79,7 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
         "log_loss": found["log_loss"],
         "calibration": found["calibration"],
         "calibration_error": found["calibration_error"],
+        "ranking": ranking(truth[known], last[known], classes.tolist()),
         "decision": summarize(model, voted).as_dict(),
         "most_frequent": max(Counter(labels.tolist()).values()) / len(labels),
         "rows": len(labels),
@@ -105,6 +110,28 @@ def measures(
         "log_loss": float(-np.log(np.maximum(own, 1e-300)).mean()) + 0.0 if len(own) else None,
         "calibration": curve,
         "calibration_error": gaps / len(own) if len(own) else None,
+    }
+
+
+def ranking(
+    truth: NDArray[Any], last: NDArray[Any], classes: Sequence[Any]
+) -> dict[str, Any] | None:
+    """How well the probability of the rarer of two classes ranks its rows before the others.
+
+    truth (n,): places of the true classes; last (n,): probabilities of the second. "threshold": where the
+    classes have the same recall, about. None: other numbers of classes, or rows of one alone.
+    """
+    counts = np.bincount(truth, minlength=2)
+    if len(classes) != 2 or not counts.all():
+        return None
+    rarer = int(counts[1] <= counts[0])
+    own, score = truth == rarer, last if rarer else 1 - last
+    missed, found, at = roc_curve(own, score, drop_intermediate=False)
+    return {
+        "class": classes[rarer],
+        "auroc": float(roc_auc_score(own, score)),
+        "average_precision": float(average_precision_score(own, score)),
+        "threshold": float(min(at[np.abs(1 - missed - found).argmin()], 1.0)),
     }
 
 

@@ -97,7 +97,7 @@ class Explanation(Shown):
     Attributes
     ----------
     rows : ndarray of shape (n, N)
-        Unit rows; in the features' units with normalize="standard", "whitened" and "circles". Sparse rows stay
+        Unit rows; in the features' units with geometry="standard", "whitened" and "circles". Sparse rows stay
         sparse.
     classes : ndarray of shape (C,)
         Labels.
@@ -387,9 +387,18 @@ class Explanation(Shown):
             label = ("" if reason.label_weight >= _PURE else "mostly ") + self._called(column)
             vote = "" if told else " of the vote"
             rows = "" if self._rows_are_long(row) else ", ".join(map(str, reason.typical_rows))
-            behind = f" (like rows {rows})" if rows else ""
+            known = [*self._record(reason), *[f"like rows {rows}"] * bool(rows)]
+            behind = f" ({'; '.join(known)})" if known else ""
             told.append(f"{reason.shown_name} says {label}, {percent(reason.share)}{vote}{behind}")
         return f"memories: {'; '.join(told)}"
+
+    def _record(self, reason: Reason) -> list[str]:
+        """How often a memory was right on held-out rows in which it had the largest share."""
+        held = self.model.calibration
+        if held is None or reason.n_alike > 1 or not held.record[reason.memory, 0]:
+            return []
+        n, right, _ = held.record[reason.memory].tolist()
+        return [f"right on {right} of {n} held-out rows"]
 
     def _rows_are_long(self, row: int) -> bool:
         """Whether typical rows are texts, or other names that need lines of their own."""
@@ -521,11 +530,11 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
     completed = model.completed(given)
-    stored = given if model.normalizer.places_gaps else completed
-    seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
+    stored = given if model.geometry.places_gaps else completed
+    seen, lost = on_sphere(given, model.geometry, votes.w.dtype)
     exact = seen
     if stored.values is not given.values or seen.dtype != torch.float64:
-        exact, _ = on_sphere(stored, model.normalizer, torch.float64)
+        exact, _ = on_sphere(stored, model.geometry, torch.float64)
     nearest, share = _shares(model, seen, lost, n_nearest)
     memory, voted = as_numpy(nearest), Spread.of(votes, [(seen, lost)])
     return Explanation(
@@ -552,7 +561,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
 
 def _rows(model: FittedModel, x: Tensor, completed: StoredRows) -> Any:
     """Unit rows in the features' units."""
-    if model.normalizer.has_curves:  # they are as they came
+    if model.geometry.has_curves:  # they are as they came
         return as_numpy(completed.dense().values).astype(np.float64)
     return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
 

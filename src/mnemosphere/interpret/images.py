@@ -38,7 +38,7 @@ class ImageExplanation(Explanation):
     cells : tuple of ndarrays of shape (n, k, down, across)
         Part of the overlap in each cell, for each size of patches.
     elsewhere : ndarray of shape (n, k)
-        Part of the coordinate that normalize="standard" and "whitened" append; else 0.
+        Part of the coordinate that geometry="standard" and "whitened" append; else 0.
 
     Examples
     --------
@@ -126,10 +126,10 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
     images = encoder.stored(X)
     features = encoder.encode(images, torch.empty(images.n_rows, encoder.n_out, dtype=wide(X)))
     found = explain(model, features, n_nearest)
-    normalizer, given = model.normalizer, model.completed(features).values
-    v, length = normalizer.parts(given)
-    w = normalizer.pull_back(model.votes.w)[torch.from_numpy(found.memory).to(v.device)]
-    terms, elsewhere = normalizer.per_feature((v / length)[:, None] * w)  # (n, k, N'), (n, k)
+    geometry, given = model.geometry, model.completed(features).values
+    v, length = geometry.parts(given)
+    w = geometry.pull_back(model.votes.w)[torch.from_numpy(found.memory).to(v.device)]
+    terms, elsewhere = geometry.per_feature((v / length)[:, None] * w)  # (n, k, N'), (n, k)
     cells = encoder.sum_cells(terms)
     rows, columns, _ = as_plane(encoder.image_shape)
     pixels = encoder.spread_cells(cells).reshape(*found.memory.shape, rows, columns)

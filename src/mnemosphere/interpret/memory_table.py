@@ -14,6 +14,7 @@ from mnemosphere.base.machine import need
 from mnemosphere.fitted.exemplars import TYPICAL, find_exemplars, with_texts
 from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy, check_whole
 from mnemosphere.interpret.certify import certify
+from mnemosphere.interpret.records import records
 from mnemosphere.model import kernel
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.rows.features import Line
@@ -38,8 +39,10 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
         about), label and soft_label net of smoothing, purity (its largest entry), share of all rows,
         support (rows that the memory answers for), supported (False if that is less than one row),
         beta_split (NaN without rows), nearest memory and nearest_overlap, features (those of the
-        largest weight in the overlap; with normalize="circles" and their values, as "price: 950"),
-        typical_rows (texts, names or numbers of rows).
+        largest weight in the overlap; with geometry="circles" and their values, as "price: 950"),
+        typical_rows (texts, names or numbers of rows), held_out (rows in which no other memory had a
+        larger share), right (how many of those got their class) and confused_with (the other class
+        of most that did not).
 
     Examples
     --------
@@ -51,7 +54,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     n_memories = model.n_memories
     behind, beta_split = model.exemplars, np.full(n_memories, np.nan)
     if X is not None:
-        behind = find_exemplars(model.votes, model.normalizer, model.completed(X))
+        behind = find_exemplars(model.votes, model.geometry, model.completed(X))
         behind = with_texts(behind, model.features.texts(X))
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
@@ -70,9 +73,11 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     support = added(behind.support)
     names = [*model.classes.tolist(), None]
     called = [memory_name(m) for m in shown.tolist()]
+    record = records(model)
+    count, right, _ = record.T
     nearest, overlap = _nearest(model.votes.w[shown])
     features, typical = _strongest(model, TYPICAL), behind.as_lists()
-    by_value = model.normalizer.has_curves
+    by_value = model.geometry.has_curves
     return pd.DataFrame(
         {
             "name": called,
@@ -94,6 +99,9 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
                 for m in shown
             ],
             "typical_rows": [typical[m] for m in shown],
+            "held_out": count[shown],
+            "right": right[shown],
+            "confused_with": [names[k] if n > good else None for n, good, k in record[shown]],
         }
     ).set_index(shown)
 
@@ -128,7 +136,7 @@ def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
     pandas.DataFrame
         One line for each memory and feature: memory, label, rank, feature (name or number) and weight
         in the overlap, value (what the memory stands for, as text). A metric is taken into account. With
-        normalize="circles" the weight is the length of the feature's part of the memory.
+        geometry="circles" the weight is the length of the feature's part of the memory.
 
     Examples
     --------
@@ -162,8 +170,8 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
         Line(str(name), slice(i, i + 1), kind)
         for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
     ]
-    w = model.normalizer.strengths(model.votes.w)
-    if model.normalizer.has_curves:  # a category is one feature
+    w = model.geometry.strengths(model.votes.w)
+    if model.geometry.has_curves:  # a category is one feature
         lines = model.features.lines
         names = [line.name for line in lines]
         w = torch.stack([w[:, line.place].square().sum(1).sqrt() for line in lines], 1)

@@ -115,7 +115,7 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     """Compute how far each row can move before its class can change: a proven bound.
 
     The radius is the length of a change in the units of X, in standard deviations of the features if
-    rows are standardized, or in ranks among the training rows with normalize="circles".
+    rows are standardized, or in ranks among the training rows with geometry="circles".
     `counterfactual` finds a row that does change the class: the two bracket the true distance.
 
     Parameters
@@ -140,7 +140,7 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     151      2   1.322  0.3495           1
     """
     stored, classes = model.stored(X), model.classes
-    votes, geometry = model.precise_votes, model.normalizer.to(stored.device)
+    votes, geometry = model.precise_votes, model.geometry.to(stored.device)
     bound = Bound(votes, torch.finfo(model.votes.w.dtype).eps)
     units = unit_chunks(stored, geometry, torch.float64)
     found = []

@@ -78,7 +78,7 @@ def recall(
     Returns
     -------
     ndarray or pandas.DataFrame of shape (n, N)
-        The completed rows, in the units of X; with normalize="unit" up to one factor per row, with "center"
+        The completed rows, in the units of X; with geometry="unit" up to one factor per row, with "center"
         also without the mean of the row. For a frame, a frame of the same columns: known values are as given,
         and whole numbers are whole.
 
@@ -101,7 +101,7 @@ def _completed(model: FittedModel, X: Any, known: Any, found: Floats) -> Any:
     numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
     free = np.isnan(numbers) if known is None else ~np.asarray(known)
     free = free if free.any() else np.ones_like(free)  # nothing was held
-    filled = model.normalizer.complete(np.where(free, np.nan, numbers), found)
+    filled = model.geometry.complete(np.where(free, np.nan, numbers), found)
     filled = _whole(model, filled)
     frame = X.to_pandas() if hasattr(X, "to_pandas") else X.copy()
     encoding = model.features.encoding
@@ -174,9 +174,9 @@ def _recall(
 ) -> tuple[Recall, Callable[[Tensor], Tensor]]:
     """(the descent, what turns its points into rows)."""
     x, values, mask = _start(model, X, known)
-    held = None if mask is None else model.normalizer.per_coordinate(mask)
+    held = None if mask is None else model.geometry.per_coordinate(mask)
     index = None if y is None else model.columns_of(y, x.shape[0])
-    mixing = model.normalizer.mixing
+    mixing = model.geometry.mixing
     found = descend(
         model.density, x, class_index=index, known=held, steps=steps, record=record,
         metric=None if mixing is None else mixing.to(x.device),
@@ -184,7 +184,7 @@ def _recall(
 
     def restore(points: Tensor) -> Tensor:
         rows = model.restore(points)
-        if mask is None or not model.normalizer.has_curves:
+        if mask is None or not model.geometry.has_curves:
             return rows
         return torch.where(mask, values.to(rows), rows)  # ranks lie between knots
 
@@ -194,7 +194,7 @@ def _recall(
 def _start(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor, Tensor | None]:
     """(unit rows, the others filled in neutrally; rows as numbers (n, N); which are known, None: all)."""
     stored = model.stored(X).dense()
-    values, normalizer = stored.values.to(stored.device).double(), model.normalizer
+    values, geometry = stored.values.to(stored.device).double(), model.geometry
     gaps = values.isnan()
     mask = ~gaps if bool(gaps.any()) else None
     if known is not None:
@@ -209,11 +209,11 @@ def _start(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor, Tens
     if bool(empty.any()):
         raise ValueError(f"row {int(empty.nonzero()[0])} of X has no known feature: drop it")
     StoredRows(values.masked_fill(gaps, 0.0), stored.device).check_finite(model.features.names)
-    filled = StoredRows(normalizer.to(stored.device).fill(values, gaps), stored.device)
-    x, lost = on_sphere(filled, normalizer, model.density.w.dtype)
+    filled = StoredRows(geometry.to(stored.device).fill(values, gaps), stored.device)
+    x, lost = on_sphere(filled, geometry, model.density.w.dtype)
     if bool(lost.any()):
         raise ValueError(
-            f"row {int(lost.nonzero()[0])} of X is {normalizer.no_direction} where it is known, so "
+            f"row {int(lost.nonzero()[0])} of X is {geometry.no_direction} where it is known, so "
             "it has no direction to start from: drop it"
         )
     return x, values, mask

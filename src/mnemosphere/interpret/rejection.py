@@ -1,20 +1,22 @@
-"""Which rows get no class, which sets of classes a row gets, and how held-out rows settle both.
+"""Which rows get no class and why, which sets of classes a row gets, and how held-out rows settle both.
 
-There are three reasons to reject a row: it resembles no memory (its novelty score is high), it is
-undecided between classes (the largest probability is low: doubt, its negative logarithm), or no
-class is far ahead of an average one (the centered largest logit is low, as in Hendrycks et al.
-2022). The rejection score is the sum of all, each in units of its standard deviation: of novelty
-among training rows, of the others among rows drawn from the model. Scores are taken at the
-temperature that the model had before `calibrate`: they depend on no held-out row but their own, so
-those of held-out rows and of new rows are exchangeable. A row that is more like rows known to be out
-of scope than like any class has an infinite score: it is always rejected, and promises are about
-the other rows.
+There are three reasons to reject a row: it resembles no memory (its novelty score is high), the odds are
+against its most probable class (doubt), or no class is far ahead of an average one (lead: the centered
+largest logit is low, as in Hendrycks et al. 2022). Each becomes −log of its upper tail among known rows: ranks
+up to the highest tenth, an exponential tail beyond. The rejection score is the root of the sum of their
+squares: a row that is beyond the known ones in one way is rejected, however usual it is in the others. The
+known rows are training rows as they look to models that have not seen them. So the scores of held-out rows
+depend on no held-out row but their own, and are exchangeable with those of new rows; they are taken at the
+temperature before `calibrate`. A row that is more like rows known to be out of scope than like any class has an
+infinite score: it is always rejected, and promises are about the other rows.
 A study of texts and images compares it with parts of it (docs/open-world.md).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -24,7 +26,15 @@ from torch import Tensor
 
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.fitted.checks import checked
-from mnemosphere.fitted.model import Calibration, FittedModel, Floats, as_numpy, like
+from mnemosphere.fitted.model import (
+    Calibration,
+    FittedModel,
+    Floats,
+    HeldOut,
+    Tails,
+    as_numpy,
+    like,
+)
 from mnemosphere.interpret.recall import draw
 from mnemosphere.model.class_reading import best_temperature
 from mnemosphere.rows.labels import Encoded, Labels, row_weights, sample_weights
@@ -36,8 +46,15 @@ _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _POINTS = 21  # of a coverage–accuracy curve
 _TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
 _LEAST_ROWS = 20  # labeled rows that set a temperature
-_DRAWN = 1000  # rows that tell how much reasons for rejection vary
+_DRAWN = 1000  # rows that tell how rare reasons are, of a model that holds no others
+_TAIL, _BEYOND, _KNOTS = (
+    0.1,
+    5,
+    21,
+)  # share of rows in a tail, at least so many; ranks kept of others
+_LEAST = 1e-3  # mean of a tail, in units of what is not in it
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
+ASK = "ask"  # the answer to a row between known classes
 _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
 
 
@@ -93,30 +110,65 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
         if not bool(labeled.any()):
             raise ValueError("no row of y has a label: pass labeled rows to calibrate")
         model = _with_temperature(model, stored, coded, labeled, weight)
-    rows = (kept & ~outside).nonzero()[:, 0]
+    rows, others = (which.nonzero()[:, 0] for which in (kept & ~outside, outside))
     if not len(rows):
         raise ValueError("no row is left to calibrate by: pass rows of the known classes")
-    scored = _at(model, fitted)
-    scale = _scale(scored)
+    own, out = (stored.take(some.to(stored.device)) for some in (rows, others))
+    return _calibrated(model, fitted, own, as_numpy(index[rows]), out)
 
-    def scores_of(some: Tensor) -> tuple[StoredRows, NDArray[Any], NDArray[Any]]:
-        """(rows, their novelty, their rejection scores)."""
-        own = stored.take(some.to(stored.device))
-        novelty, score = _scores(scored, own, scale)
-        return own, as_numpy(novelty), as_numpy(score)
 
-    own, novelty, score = scores_of(rows)
-    index, log_p = index[rows], scored.log_proba(own).cpu()
-    known, best, order = index >= 0, log_p.argmax(1), np.argsort(score, kind="stable")
-    right = torch.where(known, (best == index).long(), -1)
-    predicted = np.where(np.isinf(score), -1, as_numpy(best))
-    others = outside.nonzero()[:, 0]
-    found = Calibration(
-        scale, np.sort(novelty), score[order], np.sort(as_numpy(-log_p[known, index[known]])),
-        predicted[order], as_numpy(right)[order],
-        np.sort(scores_of(others)[2]) if len(others) else np.zeros(0), fitted,
-    )  # fmt: skip
-    return model.replace(calibration=found)
+def renewed(model: FittedModel) -> FittedModel:
+    """The model, calibrated by training rows that it holds; not at all if it holds none."""
+    held = model.held
+    inside = None if held is None else held.column < len(model.classes)
+    if held is None or inside is None or not bool(inside.any()):
+        return model.replace(calibration=None)
+    own, out = held.take(inside), held.take(~inside)
+    found = _calibrated(model, held.temperature, own, as_numpy(own.column), out).calibration
+    return model.replace(calibration=None if found is None else replace(found, fresh=False))
+
+
+def _calibrated(
+    model: FittedModel, temperature: float, own: StoredRows | HeldOut, truth: NDArray[np.int64],
+    outside: StoredRows | HeldOut,
+) -> FittedModel:  # fmt: skip
+    """By rows of classes (−1: of one that is not known), and rows of none of them.
+
+    temperature: at which scores are taken.
+    """
+    scored = _at(model, temperature)
+    tails = _tails(scored)
+    read = _Reading.of(scored, own, tails)
+    log_p, score = as_numpy(read.log_p), read.score
+    order, known, best = np.argsort(score, kind="stable"), truth >= 0, log_p.argmax(1)
+    right = np.where(known, best == truth, -1)
+    predicted = np.where(np.isinf(score), -1, best)
+    others = _Reading.of(scored, outside, tails).score if outside.n_rows else np.zeros(0)
+    return model.replace(calibration=Calibration(
+        tails, np.sort(as_numpy(read.reasons[:, 0])), score[order],
+        np.sort(-log_p[known, truth[known]]), predicted[order], right[order], np.sort(others),
+        temperature, _record(scored, own, truth, best),
+    ))  # fmt: skip
+
+
+def _record(
+    model: FittedModel,
+    rows: StoredRows | HeldOut,
+    truth: NDArray[np.int64],
+    best: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Of each memory, how many rows it has the largest share in, how many are right, and of what class
+    most others are: see `Calibration`.
+    """
+    owner = as_numpy(model.standing[model.shares(rows).argmax(1)])
+    known, good = truth >= 0, best == truth
+    right = np.bincount(owner[known & good], minlength=model.n_memories)
+    wrong = np.zeros((model.n_memories, len(model.classes)), np.int64)
+    own = as_numpy(model.votes.p[1:, :-1].argmax(1))[owner]
+    other = np.where(truth == own, best, truth)  # than that of the memory
+    np.add.at(wrong, (owner[known & ~good], other[known & ~good]), 1)
+    most = np.where(wrong.any(1), wrong.argmax(1), -1)
+    return np.stack([right + wrong.sum(1), right, most], 1)
 
 
 def _with_temperature(
@@ -140,35 +192,30 @@ def _at(model: FittedModel, temperature: float) -> FittedModel:
     return model.replace(votes=model.votes.at(temperature))
 
 
-def _scale(model: FittedModel) -> NDArray[np.float64]:
-    """Standard deviations of the reasons for rejection, (3,): novelty of training rows, the others of
-    rows that the model draws.
+def _tails(model: FittedModel) -> Tails:
+    """Those of the reasons among known rows: held out in the fit, or drawn from the model.
 
-    Rows vary more in novelty than drawn ones, and votes for rows that were trained on vary less than
-    votes for new ones. Both depend on the model alone, so that the scores of held-out rows are
-    exchangeable with those of new rows.
+    They depend on the model alone, so that scores of held-out rows are exchangeable with those of new
+    rows.
     """
-    rows, _ = draw(model, _DRAWN, None, torch.Generator().manual_seed(0))
-    reasons = as_numpy(rejection_reasons(model, StoredRows.of(rows, model.device))[0])
-    scale = np.array([_deviation(part) for part in reasons.T])
-    scale[0] = model.record.novelty_spread or scale[0]
-    return scale
-
-
-def novelty_spread(model: FittedModel, stored: StoredRows) -> float:
-    """Standard deviation of the novelty scores of at most 1,000 of these rows, evenly spaced."""
-    some = torch.linspace(0, stored.n_rows - 1, min(stored.n_rows, _DRAWN)).long()
-    return _deviation(as_numpy(model.novelty_score(stored.take(some.to(stored.device)))))
-
-
-def _deviation(scores: Floats) -> float:
-    """Standard deviation of the finite scores, 1 if they are all alike."""
-    known = scores[np.isfinite(scores)]
-    return float(known.std()) if known.size and np.ptp(known) > 0 else 1.0
+    known: HeldOut | StoredRows
+    if model.held is not None:
+        known = model.held.take(model.held.column < len(model.classes))
+    else:
+        rows, _ = draw(model, _DRAWN, None, torch.Generator().manual_seed(0))
+        known = StoredRows.of(rows, model.device)
+    reasons = as_numpy(rejection_reasons(model, known)[0])
+    n = len(reasons)
+    share = min(max(_TAIL * n, _BEYOND), max(1, n / 2)) / n
+    knots = np.quantile(reasons, 1 - share ** np.linspace(0, 1, _KNOTS), axis=0).T
+    over = np.maximum(reasons - knots[:, -1], 0.0)
+    mean = over.sum(0) / np.maximum((over > 0).sum(0), 1)
+    least = _LEAST * np.ptp(knots, axis=1) + _margin(reasons)
+    return Tails(knots, -float(np.log(share)), np.maximum(mean, least))
 
 
 def held_out(model: FittedModel) -> Calibration:
-    """The scores of held-out rows; ValueError before `calibrate`, and after an edit of the votes."""
+    """The scores of held-out rows; ValueError if there are none."""
     found = model.calibration
     if found is None:
         raise ValueError(
@@ -328,7 +375,7 @@ def novelty_threshold(model: FittedModel) -> float | None:
     Returns
     -------
     float or None
-        The score that one held-out row in a hundred exceeds; None before `calibrate`.
+        The score that one held-out row in a hundred exceeds; None if the model is not calibrated.
 
     Examples
     --------
@@ -339,6 +386,13 @@ def novelty_threshold(model: FittedModel) -> float | None:
     if found is None or not found.novelty.size:
         return None
     return rejection_threshold(found.novelty, max(NOVEL, 1 / (found.novelty.size + 1)))
+
+
+def usual_rate(model: FittedModel) -> float | None:
+    """The rate at which exports reject rows: 5%, or what few held-out rows support; None without any."""
+    found = model.calibration
+    n_inside = 0 if found is None else int(np.isfinite(found.rejection).sum())
+    return max(_RATE, 1 / (n_inside + 1)) if n_inside else None
 
 
 def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool_]:
@@ -361,7 +415,7 @@ def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool
     Raises
     ------
     ValueError
-        Before `calibrate`, or if its rows are too few for this rate.
+        If the model is not calibrated, or by too few rows for this rate.
 
     Examples
     --------
@@ -374,28 +428,54 @@ def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool
 
 
 def rejection_reasons(model: FittedModel, X: Any) -> tuple[Tensor, Tensor]:
-    """(Novelty score, doubt, and how little the best class is ahead of an average one, (n, 3);
-    which rows are more like rows known to be out of scope than like any class, (n,)).
-
-    "None of them" counts in the doubt.
+    """(Novelty score, log-odds against the best class, and how little it is ahead of an average one,
+    (n, 3); log-probabilities of the classes and "none of them", (n, C+1)).
     """
-    joint = model.class_log_joint(X).double()
-    log_p = (joint - joint.logsumexp(1, keepdim=True)).clamp_min(_IMPOSSIBLE)
-    best = log_p[:, :-1].amax(1)
-    reasons = model.novelty_score(X), -best, log_p[:, :-1].mean(1) - best
-    return torch.stack(reasons, 1), _outside(model, joint)
+    joint, novelty = model.class_log_joint(X).double(), model.novelty_score(X)
+    if isinstance(X, HeldOut):
+        joint, novelty = joint + X.votes.to(joint), novelty + X.novelty.to(novelty)
+    log_p = joint.log_softmax(1).clamp_min(_IMPOSSIBLE)
+    best, place = log_p[:, :-1].max(1)
+    against = log_p.scatter(1, place[:, None], _IMPOSSIBLE).logsumexp(1)
+    return torch.stack([novelty, against - best, log_p[:, :-1].mean(1) - best], 1), log_p
 
 
-def _outside(model: FittedModel, joint: Tensor) -> Tensor:
+def upper_tails(tails: Tails, reasons: Tensor) -> Tensor:
+    """−log of the upper tail of each reason among known rows, (n, 3)."""
+    knots, mean = (torch.from_numpy(part).to(reasons) for part in (tails.knots, tails.mean))
+    width = knots.diff(dim=1).clamp_min(torch.finfo(knots.dtype).tiny)
+    filled = ((reasons[:, :, None] - knots[:, :-1]) / width).clamp(0.0, 1.0)
+    beyond = ((reasons - knots[:, -1]) / mean).clamp_min(0.0)
+    return tails.level * filled.mean(2) + beyond
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What is known of rows, at one temperature."""
+
+    log_p: Tensor  # (n, C)
+    reasons: Tensor  # (n, 3)
+    tails: NDArray[np.float64]  # (n, 3)
+    outside: NDArray[np.bool_]  # which rows are more like rows out of scope than like any class
+
+    @classmethod
+    def of(cls, model: FittedModel, X: Any, tails: Tails) -> Self:
+        reasons, log_p = rejection_reasons(model, X)
+        outside = _outside(model, log_p)
+        return cls(
+            log_p[:, :-1].log_softmax(1), reasons, as_numpy(upper_tails(tails, reasons)),
+            as_numpy(outside),
+        )  # fmt: skip
+
+    @property
+    def score(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.linalg.norm(self.tails, axis=1)
+        return np.where(self.outside, np.inf, found)
+
+
+def _outside(model: FittedModel, log_p: Tensor) -> Tensor:
     """Which rows have more votes for none of the classes than for any, (n,)."""
-    return (joint[:, -1] > joint[:, :-1].amax(1)) & model.is_classifier
-
-
-def _scores(model: FittedModel, X: Any, scale: NDArray[np.floating[Any]]) -> tuple[Tensor, Tensor]:
-    """(novelty scores, rejection scores), (n,) each."""
-    reasons, outside = rejection_reasons(model, X)
-    total = (reasons / torch.from_numpy(scale).to(model.device)).sum(1)
-    return reasons[:, 0], total.masked_fill(outside, torch.inf)
+    return (log_p[:, -1] > log_p[:, :-1].amax(1)) & model.is_classifier
 
 
 def is_out_of_scope(model: FittedModel, X: Any) -> NDArray[np.bool_]:
@@ -416,7 +496,7 @@ def further_out(model: FittedModel, X: Any) -> NDArray[np.float64]:
 
 
 def rejection_score(model: FittedModel, X: Any) -> Floats:
-    """Compute the sum of the reasons to reject each row, in standard deviations.
+    """Compute how far rows are from all known rows, or their class from being decided.
 
     Parameters
     ----------
@@ -428,8 +508,9 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     Returns
     -------
     ndarray of shape (n,)
-        The sum of the reasons (novelty, doubt, no class ahead), each divided by its standard
-        deviation; infinite for rows more like those labeled `OUT_OF_SCOPE` than like any class.
+        The root of the sum of squares of −log of the upper tails of the reasons (novelty, doubt, no class
+        ahead) among known rows; infinite for rows more like those labeled `OUT_OF_SCOPE` than like any
+        class.
 
     Examples
     --------
@@ -437,11 +518,91 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     (60,)
     """
     held = held_out(model)
-    found: Floats = like(X, _scores(_at(model, held.temperature), X, held.scale)[1])
+    score = _Reading.of(_at(model, held.temperature), X, held.tails).score
+    found: Floats = like(X, torch.from_numpy(score))
     return found
 
 
-def is_rejected(
+@dataclass(frozen=True)
+class Rejections:
+    """Which rows are rejected, and why.
+
+    Attributes
+    ----------
+    answers : ndarray of shape (n,)
+        The most probable class of each row.
+    second : ndarray of shape (n,)
+        The one after it; the same if there is no other.
+    rejected : ndarray of bool of shape (n,)
+        Which rows are rejected.
+    score : ndarray of shape (n,)
+        Rejection scores.
+    tails : ndarray of shape (n, 3)
+        −log of the upper tails of novelty, doubt and lead among known rows.
+
+    Examples
+    --------
+    >>> strange = X_test[:1] * [1, 1, 9, 1]
+    >>> mn.interpret.rejections(model, strange).reasons
+    ['unlike all known rows']
+    """
+
+    answers: NDArray[Any]
+    second: NDArray[Any]
+    rejected: NDArray[np.bool_]
+    score: NDArray[np.float64]
+    tails: NDArray[np.float64]
+
+    @cached_property
+    def undecided(self) -> NDArray[np.bool_]:
+        """Rejected rows that are like known rows, but between classes."""
+        novelty, doubt, lead = np.square(self.tails).T
+        found: NDArray[np.bool_] = (
+            self.rejected & (novelty < doubt + lead) & np.isfinite(self.score)
+        )
+        return found
+
+    def said(self, ask: bool = False) -> NDArray[Any]:
+        """The class of each row, None for a rejected one.
+
+        Parameters
+        ----------
+        ask : bool, default False
+            Say "ask" in place of None for rows that are like known ones, but undecided between classes.
+
+        Returns
+        -------
+        ndarray of objects of shape (n,)
+            The answers.
+
+        Examples
+        --------
+        >>> mn.interpret.rejections(model, X_test[:2]).said(ask=True)
+        array([0, 2], dtype=object)
+        """
+        found: NDArray[Any] = self.answers.astype(object)
+        found[self.rejected] = None
+        if ask:
+            found[self.undecided] = ASK
+        return found
+
+    @property
+    def reasons(self) -> list[str | None]:
+        """Why each row is rejected; None if it is not."""
+
+        def told(k: int) -> str | None:
+            if not self.rejected[k]:
+                return None
+            if np.isinf(self.score[k]):
+                return "like rows out of scope"
+            if self.undecided[k]:
+                return f"undecided between {self.answers[k]} and {self.second[k]}"
+            return "unlike all known rows"
+
+        return [told(k) for k in range(len(self.rejected))]
+
+
+def rejections(
     model: FittedModel,
     X: Any,
     rate: float | None = None,
@@ -449,11 +610,12 @@ def is_rejected(
     accuracy: float | None = None,
     confidence_level: float = 0.95,
     per_class: bool = False,
-) -> NDArray[np.bool_]:
+) -> Rejections:
     """Decide which rows are rejected, by their rejection scores and those of held-out rows.
 
     Rows more like those labeled `OUT_OF_SCOPE` in training than like any class are always rejected.
-    Rates and accuracies are about the others.
+    Rates and accuracies are about the others. An accuracy is promised of the classes at the temperature
+    before `calibrate`, which does not depend on the held-out rows.
 
     Parameters
     ----------
@@ -473,41 +635,27 @@ def is_rejected(
 
     Returns
     -------
-    ndarray of bool of shape (n,)
-        True for rejected rows.
+    Rejections
+        Classes, which rows are rejected, and why.
 
     Raises
     ------
     ValueError
-        Before `calibrate`, or if its rows are too few for this rate or accuracy.
+        If the model is not calibrated, or by too few rows for this rate or accuracy.
 
     Examples
     --------
-    >>> int(mn.interpret.is_rejected(model, X_test, rate=0.05).sum()) <= 3
+    >>> int(mn.interpret.rejections(model, X_test, rate=0.05).rejected.sum()) <= 3
     True
     """
-    return predict_and_reject(
-        model, X, rate, accuracy=accuracy, confidence_level=confidence_level, per_class=per_class
-    )[1]
-
-
-def predict_and_reject(
-    model: FittedModel, X: Any, rate: float | None, *, accuracy: float | None,
-    confidence_level: float, per_class: bool,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:  # fmt: skip
-    """(places of the predicted classes, which rows are rejected).
-
-    The accuracy is promised of the classes at the temperature before `calibrate`, which does not
-    depend on the held-out rows.
-    """
     held = held_out(model)
-    limit: Any
-    inside = np.isfinite(held.rejection)
     if accuracy is not None and (rate is not None or per_class):
         raise ValueError("accuracy takes no rate and no per_class: pass one of them")
     stored = model.stored(X)
-    scored = _at(model, held.temperature)
-    best = as_numpy(scored.log_proba(stored).argmax(1))
+    read = _Reading.of(_at(model, held.temperature), stored, held.tails)
+    inside = np.isfinite(held.rejection)
+    log_p, score = read.log_p, read.score
+    limit: Any
     if accuracy is not None:
         if not (held.right >= 0).any():
             raise ValueError(_NO_LABELS)
@@ -515,19 +663,20 @@ def predict_and_reject(
         scores = np.append(held.rejection[known], outside)
         right = np.append(held.right[known], np.zeros_like(outside))
         limit = accuracy_threshold(scores, right, accuracy, confidence_level)
-        score = as_numpy(rejection_score(model, stored))
-        return best, (score > limit) | np.isinf(score)
-    rate = _RATE if rate is None else rate
-    limit = rejection_threshold(held.rejection[inside], rate)
-    if per_class:
-        limit = np.full(len(model.classes), limit)
-        for k in range(len(limit)):
-            own = held.rejection[held.predicted == k]
-            if _rank(rate, own.size):
-                limit[k] = rejection_threshold(own, rate)
-        limit = limit[best]
-    rejected = as_numpy(rejection_score(model, stored)) > limit
-    return as_numpy(model.log_proba(stored).argmax(1)), rejected
+    else:
+        rate = _RATE if rate is None else rate
+        limit = rejection_threshold(held.rejection[inside], rate)
+        log_p = model.log_proba(stored)
+        if per_class:
+            limit = np.full(len(model.classes), limit)
+            for k in range(len(limit)):
+                own = held.rejection[held.predicted == k]
+                if _rank(rate, own.size):
+                    limit[k] = rejection_threshold(own, rate)
+            limit = limit[as_numpy(read.log_p.argmax(1))]
+    best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
+    answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
+    return Rejections(answers, second, (score > limit) | np.isinf(score), score, read.tails)
 
 
 def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any]]:

@@ -35,7 +35,8 @@ _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever imposs
 _PSEUDO_ROWS = 0.02
 LOG_T = tuple(0.5 * k for k in range(-7, 8))  # of the temperatures at which losses are taken
 MEAN_OF, _LEAST_SHARE = 2000, 1e-9  # rows that mean shares are taken of; the least of one
-_FINE = 241  # temperatures in between
+_FINE = np.linspace(LOG_T[0], LOG_T[-1], 241)  # between them, by a cubic spline
+_TO_FINE = CubicSpline(LOG_T, np.eye(len(LOG_T)))(_FINE)  # (fine, T)
 
 
 def net_class_weights(
@@ -183,8 +184,7 @@ def posterior_temperature(losses: NDArray[np.float64], weight: NDArray[np.float6
     have chosen the candidate. So rows that are all predicted correctly do not ask for T = 0.
     """
     share = weight / weight.sum()
-    log_t = np.linspace(LOG_T[0], LOG_T[-1], _FINE)
-    loss = CubicSpline(LOG_T, share @ losses)(log_t) / (share @ share)  # of so many equal rows
-    score = -0.5 * (loss - loss.min() + log_t**2)
+    loss = _TO_FINE @ (share @ losses) / (share @ share)  # of so many equal rows
+    score = -0.5 * (loss - loss.min() + _FINE**2)
     posterior = np.exp(score - score.max())
-    return float(np.exp(posterior @ log_t / posterior.sum()))
+    return float(np.exp(posterior @ _FINE / posterior.sum()))

@@ -31,7 +31,7 @@ from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, lift_of, split
-from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.objectives import ClassesAlone, LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product
 from mnemosphere.model.sparse_rows import SparseRows
@@ -96,12 +96,15 @@ class Statistics:
         """∂w^μ = −ςβ w̄^μ, (P, N)."""
         return self.w_bar * self.per_row(params)
 
-    def gradient_beta(self, params: Parameters, resultant: Tensor | None = None) -> Tensor:
-        """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), where it is known."""
-        if resultant is None:
-            resultant = mean_resultant(params.beta, params.n_features)
-        push = resultant * self.p_bar[..., 1:, :].sum((-2, -1))
-        return (push - params.varsigma * self.overlap.sum(-1)) / self.count.to(params.w.dtype)
+    def gradient_beta(self, params: Parameters, resultant: float | None = None) -> Tensor:
+        """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), or 0 where mass cancels."""
+        push = -params.varsigma * self.overlap.sum(-1)
+        if resultant != 0:
+            drag = (
+                mean_resultant(params.beta, params.n_features) if resultant is None else resultant
+            )
+            push = push + drag * self.p_bar[..., 1:, :].sum((-2, -1))
+        return push / self.count.to(params.w.dtype)
 
     def per_row(self, params: Parameters) -> Tensor:
         """−ςβ per unit of sample weight, (1, 1): what w̄ is multiplied by in its gradient."""
@@ -112,7 +115,7 @@ class _Forward(NamedTuple):
     """One chunk: exp(h − shift) for the memories and the uniform component, and log_joint."""
 
     e: Tensor  # (B, P)
-    e0: Tensor  # (B,)
+    e0: Tensor | None  # (B,)
     joint: Tensor  # (B, C+1), scaled by exp(−shift)
     log_joint: Tensor  # (B, C+1)
     operand: Tensor  # (B, N) the rows as the large products take them, 0 in their gaps
@@ -125,17 +128,11 @@ class _Pass:
 
     def __init__(self, params: Mixture, x: Tensor) -> None:
         on_device = on_gpu(params.w)
-        self.p0 = params.p[..., 0, :]
-        slope, self.log_ratio = params.slope, params.offset
-        # Without weight the uniform component must not be the largest of a row.
-        self.uniform = self.log_ratio.masked_fill(self.p0.amax(-1) <= 0, -torch.inf)
-        self.params, self.w, self.beta_eff = params, params.w, slope[..., None, None]
-        # on a GPU nobody asks
-        self.reach = None if on_device else slope + torch.maximum(slope, self.log_ratio)
-        self.p = params.p[..., 1:, :]
+        self.params, self.w, self.p = params, params.w, params.p[..., 1:, :]
+        self.prepare()
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
         self.floor = least_density(self.p.dtype)
-        w = self.beta_eff * params.w
+        w = params.slope[..., None, None] * params.w
         w = narrow(w) if self.narrow else w
         self.scaled_w = w.mT if on_device else w.mT.contiguous()  # (N, P); else slow
         # Products with p and its transpose depend on their strides, up to a factor of four.
@@ -143,15 +140,29 @@ class _Pass:
         self.p_t = self.p.mT.contiguous() if on_device or few else self.p.mT  # (C+1, P)
         self.p = self.p_t.mT if on_device else self.p
 
-    def forward(self, x: Tensor) -> _Forward:
-        """One chunk of rows."""
+    def prepare(self) -> None:
+        """The part that the uniform component and the densities of memories have."""
+        slope, self.log_ratio = self.params.slope, self.params.offset
+        self.p0 = self.params.p[..., 0, :]
+        # Without weight the uniform component must not be the largest of a row.
+        self.uniform = self.log_ratio.masked_fill(self.p0.amax(-1) <= 0, -torch.inf)
+        # on a GPU nobody asks
+        self.reach = None if on_gpu(self.w) else slope + torch.maximum(slope, self.log_ratio)
+
+    def exponents(self, x: Tensor) -> tuple[Tensor, Tensor, Gaps | None, Tensor | None]:
+        """(slope·⟨w, x⟩ (B, P), the rows as products take them, their gaps, c as in `_Forward`)."""
         x, gaps = split(x)
         operand = narrow(x) if self.narrow else x
-        e = product(operand, self.scaled_w)  # (B, P)
+        e = product(operand, self.scaled_w)
         expected = None
         if gaps is not None:
             lift, expected = gaps.over(self.params)
             e.index_add_(-2, gaps.rows, lift)
+        return e, operand, gaps, expected
+
+    def forward(self, x: Tensor) -> _Forward:
+        """One chunk of rows."""
+        e, operand, gaps, expected = self.exponents(x)
         # The largest exponent of the row, the uniform component's 0 included if it has weight.
         top = torch.maximum(e.amax(-1), self.uniform[..., None])
         e = exponentials(e, top, self.reach)
@@ -162,6 +173,11 @@ class _Pass:
         joint.clamp_min_(self.floor)
         log_joint = joint.log() - h0[..., None]
         return _Forward(e, e0, joint, log_joint, operand, gaps, expected)
+
+    def weigh(self, f: _Forward, targets: Tensor, rule: LabelRule) -> tuple[Tensor, Tensor]:
+        """(loss of each row (B,), its label weights over `joint` (B, C+1))."""
+        loss, weights = rule(f.log_joint, targets)
+        return loss, weights / f.joint
 
     def backward(self, f: _Forward, s: Tensor, ratio: Tensor, w_bar: Tensor) -> None:
         """Add to p_bar/p (C+1, P) and w̄ (P, N); e is done with afterwards."""
@@ -174,6 +190,29 @@ class _Pass:
         if f.gaps is not None and f.expected is not None:
             share = r.index_select(-2, f.gaps.rows) * f.expected
             w_bar.addcmul_(self.w, share.mT @ f.gaps.unknown)
+
+
+class _PassOfClasses(_Pass):
+    """The same for `ClassesAlone`: shares of memories are a softmax, and densities cancel."""
+
+    def prepare(self) -> None:
+        """Class weights become the logs of the weights of memories, and their soft labels."""
+        weight = self.p.sum(-1)
+        self.p = self.p / weight.clamp_min(torch.finfo(self.p.dtype).tiny)[..., None]
+        self.log_weight = weight.log()[..., None, :]
+
+    def forward(self, x: Tensor) -> _Forward:
+        """One chunk of rows; `log_joint` is log P(y|x)."""
+        e, operand, gaps, expected = self.exponents(x)
+        e = e.add_(self.log_weight).softmax(-1)
+        joint = (e @ self.p).clamp_min_(self.floor)
+        return _Forward(e, None, joint, joint.log(), operand, gaps, expected)
+
+    def weigh(self, f: _Forward, targets: Tensor, rule: LabelRule) -> tuple[Tensor, Tensor]:
+        """What the rule says, in fewer operations: `joint` is P(y|x)."""
+        given = targets.sum(-1, keepdim=True)
+        loss = torch.linalg.vecdot(targets, f.log_joint).neg_()
+        return loss, (targets / f.joint).sub_(given)
 
 
 class LogJoint:
@@ -262,7 +301,7 @@ def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
 
 def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
-    run = _Pass(params, batch.x)
+    run = (_PassOfClasses if isinstance(rule, ClassesAlone) else _Pass)(params, batch.x)
     w_bar = torch.zeros_like(params.w)
     if isinstance(batch.x, SparseRows):
         # Their product has features first: adding it in that order is several times as fast.
@@ -275,13 +314,13 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     cuts = chunks(n_rows, params.n_memories, params.w.device)
     for part in [batch] if params.w.ndim > 2 else map(batch.take, cuts):
         f = run.forward(part.x)
-        row_loss, weights = rule(f.log_joint, part.targets)
+        row_loss, s = run.weigh(f, part.targets, rule)
         if part.sample_weight is not None:
-            weights = weights * part.sample_weight[..., None]
+            s = s * part.sample_weight[..., None]  # (B, C+1)
             row_loss = row_loss * part.sample_weight
         loss += row_loss.sum(-1, dtype=torch.float64)
-        s = weights / f.joint  # (B, C+1)
-        add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
+        if f.e0 is not None:
+            add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
         run.backward(f, s, ratio, w_bar)
         del f  # before the next chunk takes its place
     w_bar = w_bar.contiguous()
@@ -289,7 +328,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
         count = torch.full_like(loss, float(n_rows))
     else:
         count = batch.sample_weight.sum(-1, dtype=torch.float64)
-    p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
+    p_bar = torch.cat([ratio0.mT * params.p[..., :1, :], ratio.mT * run.p], -2)
     # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
-    overlap = (w_bar * params.w).sum(-1)
+    overlap = torch.linalg.vecdot(w_bar, params.w)
     return Statistics(w_bar=w_bar, p_bar=p_bar, overlap=overlap, loss=loss, count=count)

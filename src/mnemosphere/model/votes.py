@@ -55,7 +55,8 @@ class Votes(Components):
         of the components, if not their weights.
         """
         p = params.p if p is None else p.to(params.p)
-        prior = p.sum(-2) if prior is None else (prior / prior.sum()).to(p)
+        prior = p.sum(-2) if prior is None else prior.to(p)
+        prior = prior / prior.sum(-1, keepdim=True)
         uniform = p[..., 0, :].sum(-1) > 0
         offset = torch.where(uniform, params.offset, 0.0)
         share = p.sum(-1) if share is None else share.to(p)
@@ -80,6 +81,14 @@ class Votes(Components):
         which costs probabilities their fifth digit.
         """
         return self.to(dtype=torch.float64) if self.w.device.type == "cpu" else self
+
+    def unstacked(self) -> list[Self]:
+        """Each of several votes along a leading axis."""
+        varsigma = torch.as_tensor(self.varsigma).expand(len(self.w)).tolist()
+        return [
+            self.replace(varsigma=own, **{name: getattr(self, name)[k] for name in _TENSORS})
+            for k, own in enumerate(varsigma)
+        ]
 
     def at(self, temperature: float) -> Self:
         """The same votes at another temperature."""

@@ -42,7 +42,7 @@ def memories_of(
     called = [classes[k] for k in label]
     chosen = representative(model, count)
     by_class = chosen[np.argsort(label[chosen], kind="stable")]
-    behind, normalizer = model.exemplars, model.normalizer
+    behind, geometry = model.exemplars, model.geometry
     if model.features.encoder is not None and behind is not None and behind.names is not None:
         texts = behind.as_lists()
         titles = [f"{memory_name(m)} {called[m]}" for m in by_class]
@@ -51,19 +51,19 @@ def memories_of(
     names = [str(name) for name in model.features.names or []]
     named = shape is None and pictures is None and bool(names) and readable(names)
     scale = _scale(names) if named else None
-    if scale is not None and not normalizer.has_curves:
+    if scale is not None and not geometry.has_curves:
         few, colors = by_class[:_CURVES], category_colors(len(classes))
         return memory_lines(
             scale[0], w[few], [f"{memory_name(m)} {called[m]}" for m in few],
             [colors[label[m]] for m in few], axis=scale[1] or "feature",
             title=f"{counted(len(few), len(w))}, each with its {what}",
         ).figure  # fmt: skip
-    if normalizer.units is not None and pictures is None:
+    if geometry.units is not None and pictures is None:
         if shape is not None:  # pixels are alike: memories look like rows
             w = w - w.mean(axis=1, keepdims=True)
-        elif not normalizer.has_curves:  # features as given are not
-            unit = normalizer.unit_name
-            w = as_numpy(normalizer.positions(torch.from_numpy(w)))
+        elif not geometry.has_curves:  # features as given are not
+            unit = geometry.unit_name
+            w = as_numpy(geometry.positions(torch.from_numpy(w)))
         else:
             return memory_curves(model, indices=representative(model, min(count, _CURVES)))
     if named or not model.is_classifier:
@@ -115,8 +115,8 @@ def recall_of(
     known (n, N): which features were not hidden; X is shown as the original where it is whole.
     """
     whole = np.asarray(X, dtype=np.float64)
-    if model.normalizer.units is None:
-        whole = as_numpy(model.normalizer.coordinates(torch.from_numpy(whole)))
+    if model.geometry.units is None:
+        whole = as_numpy(model.geometry.coordinates(torch.from_numpy(whole)))
     return recall_strips(
         path.rows[:, : len(whole)], path.energies[:, : len(whole)], shape,
         originals=whole if np.isfinite(whole).all() else None, known=known[: len(whole)],

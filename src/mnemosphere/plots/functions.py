@@ -30,7 +30,7 @@ def memory_curves(
     n_features: int = _PANELS,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
-    """Draw memories of a model with normalize="circles" as functions of the columns.
+    """Draw memories of a model with geometry="circles" as functions of the columns.
 
     The distance between two curves is what a column adds to the log-odds of one memory against the
     other. With one memory per class they are all of the log-odds of a row without gaps, up to the limits that soft
@@ -54,7 +54,7 @@ def memory_curves(
 
     Examples
     --------
-    >>> clf = mn.DAMClassifier(3, objective="conditional", normalize="circles").fit(X_train, y_train)
+    >>> clf = mn.DAMClassifier(3, objective="conditional", geometry="circles").fit(X_train, y_train)
     >>> mn.plots.memory_curves(clf.model_, n_features=3)
     <Figure ...>
     """
@@ -106,7 +106,7 @@ def feature_curves(
     votes = model.precise_votes
     weight = votes.weights[1:] / votes.weights[1:].sum()
     w = votes.w.double() - weight.double() @ votes.w.double()
-    knots, overlaps, mass = (as_numpy(part) for part in model.normalizer.curves(w))
+    knots, overlaps, mass = (as_numpy(part) for part in model.geometry.curves(w))
     curves = float(votes.slope) * overlaps  # (P, N, K)
     found = []
     for line in model.features.lines:

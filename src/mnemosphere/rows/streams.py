@@ -580,7 +580,7 @@ class FileRows:
         return Piece(x, raw.y, raw.weight)
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """(places, values in float64 on the device) of all rows, as `Normalizer.fit` takes them."""
+        """(places, values in float64 on the device) of all rows, as `Geometry.fit` takes them."""
         first = 0
         for raw in ahead(self.pieces()):
             last = first + len(raw.number)

@@ -125,46 +125,44 @@ class Adam(Solver):
             m = torch.lerp(g, state[name], a)
             v = torch.lerp(square, state[f"{name}_square"], b)
             new[name], new[f"{name}_square"] = m, v
-            size = (-rate * scale) * v.clamp_min(torch.finfo(v.dtype).tiny).rsqrt()
-            step: Tensor = m * size.to(m.dtype).reshape(v.shape + (1,) * (m.ndim - v.ndim))
+            size = v.clamp_min(torch.finfo(v.dtype).tiny).rsqrt_().mul_(-rate * scale)
+            step: Tensor = m * (size[..., None] if m.ndim > v.ndim else size)
             return step
 
-        slope = stats.per_row(params)
-        along = torch.linalg.vecdot(state["w"], params.w)[..., None]
-        state = state | {"w": torch.addcmul(state["w"], along, params.w, value=-1)}
-        across = slope * torch.addcmul(stats.w_bar, stats.overlap[..., None], params.w, value=-1)
-        turn = mean_step("w", across, torch.linalg.vecdot(across, across), self.angle)
-        w = sphere.retract(params.w, turn)
+        w, m = params.w, state["w"]
+        along = torch.linalg.vecdot(m, w)[..., None]
+        state = state | {"w": torch.addcmul(m, along, w, value=-1)}
+        across = torch.addcmul(stats.w_bar, stats.overlap[..., None], w, value=-1)
+        across *= stats.per_row(params)
+        w = sphere.retract(w, mean_step("w", across, across.square().sum(-1), self.angle))
 
         g = stats.p_bar / -stats.count.to(params.p.dtype)[..., None, None]  # p·∂f/∂p
-        move = mean_step("p", g, torch.linalg.vecdot(g, g), self.learning_rate)
-        p = params.p * move.exp()
-        p = p / p.sum((-2, -1), keepdim=True)
-        changed: dict[str, Any] = {"w": w, "p": p, "p_h": p.sum(-1), "p_q": p.sum(-2)}
+        p = mean_step("p", g, g.square().sum(-1), self.learning_rate).exp_().mul_(params.p)
+        p_h = p.sum(-1)
+        total = p_h.sum(-1)[..., None]
+        p, p_h = p.div_(total[..., None]), p_h / total
+        changed: dict[str, Any] = {"w": w, "p": p, "p_h": p_h, "p_q": p.sum(-2)}
 
         if self.learn_beta:
             # Without a uniform component all mass cancels, and no Bessel function is needed.
             alone = not (on_gpu(params.w) or bool(params.p[..., 0, :].any()))
-            none = torch.zeros_like(params.beta) if alone else None
-            g = params.beta * stats.gradient_beta(params, none)
+            g = params.beta * stats.gradient_beta(params, 0.0 if alone else None)
             move = mean_step("beta", g, g.square(), self.learning_rate)
             changed["beta"] = (params.beta * move.exp()).to(params.beta.dtype)
         return params.replace(**changed), state | new
 
     def _scale(self, done: Tensor) -> Any:
-        """`scale` after so many steps; a GPU is not waited for."""
-        if not on_gpu(done):
-            return self.scale(int(done))
+        """Where the schedule is, half a cosine, times Adam's correction for the start.
+
+        The corrections are 1 − a^t and 1 − b^t, for running means that start from 0.
+        """
         a, b = self.decay
+        if not on_gpu(done):  # plain numbers are quicker, and a GPU is not waited for
+            t = int(done)
+            cosine = 0.5 * (1 + math.cos(math.pi * min(t / self.steps, 1.0)))
+            return cosine * math.sqrt(1 - b ** (t + 1)) / (1 - a ** (t + 1))
         fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1.0)))
         return fade * torch.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
-
-    def scale(self, done: int) -> float:
-        """Where the schedule is, half a cosine, times Adam's correction for the start."""
-        a, b = self.decay
-        fade = 0.5 * (1 + math.cos(math.pi * min(done / self.steps, 1.0)))
-        # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
-        return fade * math.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.

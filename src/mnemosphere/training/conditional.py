@@ -85,7 +85,7 @@ def fit_conditional(
     passes = max_iter or adam.passes(n_rows, longer * STEPS)
     result = fit(
         start_conditional(start, dataset.label_mass().to(start.w), beta=beta),
-        dataset.with_targets(class_targets), adam.scheduled(n_rows, passes), rule=objectives.conditional, max_iter=passes,
+        dataset.with_targets(class_targets), adam.scheduled(n_rows, passes), rule=objectives.classes_alone, max_iter=passes,
         generator=generator, callbacks=callbacks,
         noise=SphereNoise(noise) if noise > 0 else None,
     )  # fmt: skip

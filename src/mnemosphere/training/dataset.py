@@ -360,7 +360,7 @@ class FileDataset(Dataset, Streamed):
 
     files: FileRows
     classes: NDArray[Any] | None = None  # all labels there are, if the user has said so
-    normalizer: Geometry = field(default_factory=AsIs)
+    geometry: Geometry = field(default_factory=AsIs)
     label: LabelWeights = field(default_factory=lambda: no_labels(1))
     mass: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
     partly: bool = True  # whether some rows have no label
@@ -371,12 +371,12 @@ class FileDataset(Dataset, Streamed):
     _told: list[int] = field(default_factory=list)  # rows without direction met in the first pass
 
     def on_sphere(
-        self, raw: RawRows, normalizer: Geometry, label: LabelWeights, mass: Tensor, *,
+        self, raw: RawRows, geometry: Geometry, label: LabelWeights, mass: Tensor, *,
         partly: bool, device: torch.device, dtype: torch.dtype,
     ) -> FileDataset:  # fmt: skip
         """The same files, rows put on the sphere in this way; raw: a sample of the rows."""
         found = replace(
-            self, normalizer=normalizer, label=label, mass=mass.to(device), partly=partly,
+            self, geometry=geometry, label=label, mass=mass.to(device), partly=partly,
             device=device, dtype=dtype, _told=[],
         )  # fmt: skip
         return found._with_sample(raw)
@@ -458,8 +458,8 @@ class FileDataset(Dataset, Streamed):
         self._told.append(n_rows)
         if n_rows:
             warn_user(
-                f"{n_rows} of {self.n_rows} rows are {self.normalizer.no_direction}, so they have "
-                f"no direction and were set aside{self.normalizer.hint}",
+                f"{n_rows} of {self.n_rows} rows are {self.geometry.no_direction}, so they have "
+                f"no direction and were set aside{self.geometry.hint}",
             )
 
     def _placed(
@@ -481,7 +481,7 @@ class FileDataset(Dataset, Streamed):
 
     def _unit_rows(self, raw: RawRows) -> tuple[Batch, Tensor, int]:
         """(rows with direction and weight, on the device; which these are; how many had none)."""
-        x, lost = on_sphere(raw.rows.on(self.device), self.normalizer, self.dtype)
+        x, lost = on_sphere(raw.rows.on(self.device), self.geometry, self.dtype)
         targets, weight = self.label(raw)
         batch = Batch(x, targets.to(x), None if weight is None else weight.to(x))
         keep = ~lost

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import split
-from mnemosphere.numerics import sphere
 
 __all__ = ["SphereNoise"]
 
@@ -79,10 +78,10 @@ class SphereNoise:
         g = torch.cat(drawn) if len(drawn) > 2 else drawn[-1]
         # A GPU is not asked whether there are gaps: that would wait for it.
         known, gaps = (x.nan_to_num(0.0), x) if on_gpu(x) else split(x)
-        u = sphere.to_tangent(known, g)
+        u = torch.addcmul(g, torch.linalg.vecdot(g, known)[:, None], known, value=-1)
         norm = torch.linalg.vector_norm(u, dim=1, keepdim=True)
         across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)
-        noisy: Tensor = self.overlap * known + across * u
+        noisy = u.mul_(across).add_(known, alpha=self.overlap)
         return noisy if gaps is None else torch.where(x.isnan(), x, noisy)
 
 

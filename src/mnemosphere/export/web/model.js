@@ -136,7 +136,7 @@ class Circles {
 }
 
 /** Puts rows on the sphere and back, as the package geometry does. */
-class Normalizer {
+class Geometry {
   /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D) }, or null; energy: each feature's
       share of a squared norm, or null; circles: of columns, or null. */
   constructor(kind, mean, scale, metric, energy, circles = null) {
@@ -268,11 +268,11 @@ class Normalizer {
 }
 
 /** What puts rows on the sphere; learned: tensors by name, inverse: of the metric. */
-async function unpackNormalizer({ kind, learned, inverse, categories }) {
+async function unpackGeometry({ kind, learned, inverse, categories }) {
   const own = {};
   for (const [name, stored] of Object.entries(learned)) own[name] = await unpack(stored);
   const metric = own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse) } : null;
-  return new Normalizer(kind, own.mean ?? null, own.scale ?? null, metric, own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
+  return new Geometry(kind, own.mean ?? null, own.scale ?? null, metric, own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
 }
 
 /** A matrix (rows·columns) times a vector. */

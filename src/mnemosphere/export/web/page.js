@@ -14,7 +14,7 @@ const state = {
   values: null, row: null, drawn: false, memory: null, tab: "play",
   odds: null, temperature: null,
 };
-let normalizer, model, rows; // filled by `start`
+let geometry, model, rows; // filled by `start`
 
 /* ---- small helpers ---- */
 
@@ -112,7 +112,7 @@ function say(text) {
 /** Raw values as a picture; `own`: on the scale of the picture itself (points of the sphere),
     from `floor` up where that is given. */
 function paint(canvas, values, own, floor = null) {
-  if (!isImage) return sketch(canvas, own ? values : normalizer.toSphere(values));
+  if (!isImage) return sketch(canvas, own ? values : geometry.toSphere(values));
   canvas.width = width;
   canvas.height = height;
   let [low, high] = data.range;
@@ -145,7 +145,7 @@ function paint(canvas, values, own, floor = null) {
 
 /** A table's row as bars: the strongest features, by how far they are from the mean memory. */
 function sketch(canvas, point) {
-  const unitRow = normalizer.shown(point);
+  const unitRow = geometry.shown(point);
   const shown = data.strong.slice(0, 16);
   const [w, h] = [320, 200];
   canvas.width = w;
@@ -175,7 +175,7 @@ const quote = (text, limit = 160, none = "no text") => make("q", { class: "text"
 /** Texts of the training rows most typical of a memory. */
 const textsOf = (m) => data.typical?.[m] ?? [];
 
-const memoryPicture = (m) => isText ? quote(textsOf(m)[0], 60, `memory ${memoryName(m)}`) : thumb(isImage ? normalizer.restore(model.memory(m)) : model.memory(m), true, `memory ${memoryName(m)}`);
+const memoryPicture = (m) => isText ? quote(textsOf(m)[0], 60, `memory ${memoryName(m)}`) : thumb(isImage ? geometry.restore(model.memory(m)) : model.memory(m), true, `memory ${memoryName(m)}`);
 const rowPicture = (r) => isText ? quote(rows.text[r], 60) : thumb(rows.values(r), false, `row ${rows.number[r]}`);
 
 /** Horizontal bars with names: [{name, title, value, text, color, best}], largest value 1. */
@@ -210,9 +210,9 @@ function classBars(proba, chosen = null) {
 
 /** The strongest features of a point of the sphere, with their values in the features' units. */
 function featureBars(point, count = 12) {
-  const unitRow = normalizer.shown(point);
+  const unitRow = geometry.shown(point);
   const away = Array.from(unitRow.slice(0, data.n_features), (v, j) => (v - rows.meanMemory[j]) / rows.largestAway);
-  const restored = normalizer.restore(point);
+  const restored = geometry.restore(point);
   const order = largest(away.map(Math.abs), count);
   return bars(order.map((j) => ({
     name: featureName(j), title: featureName(j, 300), value: away[j], text: number(restored[j]),
@@ -309,7 +309,7 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
   const overlaps = [];
   let said = null;
   const values = (r) => Float64Array.from(x.subarray(r * N, (r + 1) * N));
-  for (let r = 0; r < n; r++) unitRows.push(normalizer.toSphere(values(r)));
+  for (let r = 0; r < n; r++) unitRows.push(geometry.toSphere(values(r)));
   const found = {
     n, number, y, text, rejected, values, unit: (r) => unitRows[r], overlaps: (r) => overlaps[r], said: () => said,
     /** All overlaps, a slice of time at a time, so that the page stays live. */
@@ -356,7 +356,7 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
       let [low, high] = [Infinity, -Infinity];
       const take = (v) => { if (!Number.isNaN(v)) { low = Math.min(low, v); high = Math.max(high, v); } };
       for (let r = 0; r < n; r++) take(x[r * N + j]);
-      for (let m = 0; n === 0 && m < model.nMemories; m++) take(normalizer.restore(model.memory(m))[j]);
+      for (let m = 0; n === 0 && m < model.nMemories; m++) take(geometry.restore(model.memory(m))[j]);
       return low <= high ? [low, high] : [0, 1];
     },
     right() {
@@ -376,7 +376,7 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
     },
   };
   // Mean memory: what bars of features are measured from.
-  const memories = Array.from({ length: model.nMemories }, (_, m) => normalizer.shown(model.memory(m)));
+  const memories = Array.from({ length: model.nMemories }, (_, m) => geometry.shown(model.memory(m)));
   found.meanMemory = new Float64Array(memories[0].length);
   for (const w of memories) w.forEach((v, j) => { found.meanMemory[j] += v / memories.length; });
   found.largestAway = 1e-12;
@@ -578,7 +578,7 @@ function textRow(r, said = rows.said()) {
   const wrong = said && rows.y && data.kind === "classifier" && rows.y[r] >= 0 && rows.y[r] !== y;
   return make("div", { role: "listitem" }, make("button", { type: "button", class: "text-row", "data-row": r, "aria-current": String(state.row === r), onclick: () => { pickRow(r); openTab("play"); } },
     quote(rows.text[r]),
-    said ? make("span", { class: "muted" }, swatch(y), className(y), wrong ? make("span", { class: "to" }, ` · truly ${className(rows.y[r])}`) : "", rows.rejected?.[r] ? make("span", { class: "badge" }, "rejected") : "") : ""));
+    said ? make("span", { class: "muted" }, swatch(y), className(y), wrong ? make("span", { class: "to" }, ` · truly ${className(rows.y[r])}`) : "", rows.rejected?.[r] ? make("span", { class: "badge", title: rows.rejected[r] }, "rejected") : "") : ""));
 }
 
 /** ", truly 3": the label of a packed row, where there is one. */
@@ -615,7 +615,7 @@ function buildSliders() {
 }
 
 function answerFor(values) {
-  const x = normalizer.toSphere(values);
+  const x = geometry.toSphere(values);
   return { x, ...model.read(x === null ? null : model.overlaps(x)) };
 }
 
@@ -641,7 +641,7 @@ function showAnswer() {
     ...(isText && state.row !== null ? [quote(rows.text[state.row], 400)] : []),
     make("p", { class: "predicted" },
       make("strong", { id: "predicted", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
-      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, "rejected") : "")),
+      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, `rejected: ${rows.rejected[state.row]}`) : "")),
     classBars(answer.proba), ...proven(), make("h3", {}, "Has it seen the like?"), gauge(answer));
   $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
   showDeciders(answer);

@@ -80,7 +80,7 @@ function disturb() {
   const [low, high] = data.range;
   for (let j = 0; j < given.length; j++) {
     const normal = Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
-    const unitOf = isImage ? high - low : normalizer.scale?.[j] ?? rows.deviation(j);
+    const unitOf = isImage ? high - low : geometry.scale?.[j] ?? rows.deviation(j);
     given[j] += recalled.noise * normal * unitOf;
   }
   recalled.given = given;
@@ -90,14 +90,14 @@ function disturb() {
 /** The path down the energy: what is not hidden is held, unless nothing is hidden. */
 function recallPath(values, known, options) {
   const whole = known === null || known.every(Boolean);
-  const filled = whole ? values : normalizer.fill(values, known);
-  const x = normalizer.toSphere(filled);
+  const filled = whole ? values : geometry.fill(values, known);
+  const x = geometry.toSphere(filled);
   if (x === null) return null;
   let freePart = null;
   if (!whole) {
-    const held = new Uint8Array(known.length + 1).fill(1); // what the normalizer appends is known
+    const held = new Uint8Array(known.length + 1).fill(1); // what the geometry appends is known
     held.set(known);
-    freePart = normalizer.freePart(held);
+    freePart = geometry.freePart(held);
   }
   return model.recall(x, { ...options, freePart });
 }
@@ -116,12 +116,12 @@ function compute() {
   const count = Math.min(last + 1, 9);
   const steps = Array.from({ length: count }, (_, k) => Math.round((k * last) / Math.max(count - 1, 1)));
   strip.replaceChildren(...steps.map((step) => make("button", { type: "button", class: "tile", onclick: () => { stopPlaying(); showStep(step); }, "aria-label": `step ${step}` },
-    thumb(isImage ? normalizer.restore(path.rows[step]) : path.rows[step], true, `step ${step}`, backgroundOf(path.rows[step])), make("span", {}, `step ${step}`))));
+    thumb(isImage ? geometry.restore(path.rows[step]) : path.rows[step], true, `step ${step}`, backgroundOf(path.rows[step])), make("span", {}, `step ${step}`))));
 }
 
 function showGiven() {
   const canvas = $("recall-given");
-  if (!isImage) { sketch(canvas, normalizer.toSphere(normalizer.fill(recalled.given, recalled.known))); return; }
+  if (!isImage) { sketch(canvas, geometry.toSphere(geometry.fill(recalled.given, recalled.known))); return; }
   paint(canvas, recalled.given, false);
   const context = canvas.getContext("2d");
   context.fillStyle = cssValue("--accent-soft");
@@ -131,7 +131,7 @@ function showGiven() {
 /** The background of a picture that is partly held: known and found parts have one each. */
 function backgroundOf(x) {
   if (!isImage || recalled.known.every(Boolean)) return null;
-  const values = normalizer.restore(x);
+  const values = geometry.restore(x);
   const sign = rows.background > rows.pen ? -1 : 1;
   const quarter = (wanted) => {
     const part = values.filter((_, j) => recalled.known[j] === wanted).sort();
@@ -146,7 +146,7 @@ function showStep(step) {
   const last = path.rows.length - 1;
   recalled.step = Math.min(Math.max(step, 0), last);
   const x = path.rows[recalled.step];
-  paint($("recall-now"), isImage ? normalizer.restore(x) : x, true, backgroundOf(x));
+  paint($("recall-now"), isImage ? geometry.restore(x) : x, true, backgroundOf(x));
   const answer = model.read(model.overlaps(x));
   $("recall-text").replaceChildren(`Step ${recalled.step} of ${last}: energy ${number(path.energies[recalled.step], 4)}, `, swatch(answer.predicted), make("b", {}, className(answer.predicted)), ` ${percent(answer.proba[answer.predicted], 1)}`);
   drawEnergy();
@@ -358,7 +358,7 @@ function mapControls(zoom) {
 
 function showMemories() {
   const look = document.documentElement.dataset.theme;
-  if (isImage && view.look !== look) view.image = Array.from({ length: model.nMemories }, (_, m) => paint(document.createElement("canvas"), normalizer.restore(model.memory(m)), true));
+  if (isImage && view.look !== look) view.image = Array.from({ length: model.nMemories }, (_, m) => paint(document.createElement("canvas"), geometry.restore(model.memory(m)), true));
   view.look = look;
   $("memories-title").textContent = `${model.nMemories} memories`;
   $("swap").textContent = view.grid ? "Map" : "Grid";
@@ -605,7 +605,7 @@ function refresh() {
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
-  normalizer = await unpackNormalizer(data.normalize);
+  geometry = await unpackGeometry(data.geometry);
   model = new Model({ ...data, votes: await unpackMixture(data.votes), density: await unpackMixture(data.density) }, nClasses);
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);
   rows = packedRows(x, data.rows ?? {});
@@ -620,7 +620,7 @@ async function start() {
   if (!isText) buildRecall();
   buildMemories();
   if (rows.n > 0) pickRow(0);
-  else { Object.assign(state, { values: isImage ? freshValues() : Float64Array.from(normalizer.restore(model.memory(0))), drawn: true }); if (!isImage && !isText) buildSliders(); }
+  else { Object.assign(state, { values: isImage ? freshValues() : Float64Array.from(geometry.restore(model.memory(0))), drawn: true }); if (!isImage && !isText) buildSliders(); }
   refresh();
   openTab("play");
   await rows.prepare();

@@ -1,0 +1,126 @@
+"""How often memories are right on held-out rows, and how new rows differ from those."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mnemosphere as mn
+from mnemosphere import interpret
+
+CENTERS = 3.0 * np.random.default_rng(3).normal(size=(6, 5))
+
+
+def rows(n, rng, classes=(0, 1, 2, 3)):
+    y = rng.choice(classes, size=n)
+    return CENTERS[y] + rng.normal(size=(n, 5)), y
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Four classes, one of them with a third of its labels wrong."""
+    rng = np.random.default_rng(0)
+    x, y = rows(900, rng)
+    wrong = (y == 2) & (rng.random(900) < 0.33)
+    return mn.DAMClassifier(8, search=None, random_state=0).fit(x, np.where(wrong, 1, y))
+
+
+# Records
+
+
+def test_records_count_every_held_out_row_once_and_agree_with_fresh_ones(fitted):
+    record = fitted.model_.calibration.record
+    held = fitted.model_.held
+    assert record[:, 0].sum() == held.n_rows
+    rng = np.random.default_rng(1)
+    x, y = rows(4000, rng)
+    y = np.where((y == 2) & (rng.random(4000) < 0.33), 1, y)
+    owner = fitted.model_.shares(x).argmax(1).numpy()
+    right = fitted.predict(x) == y
+    for memory, (count, good, _) in enumerate(record):
+        own = owner == memory
+        if count > 60:
+            expected = right[own].mean()
+            error = 4 * np.sqrt(expected * (1 - expected) / count) + 0.02
+            assert abs(good / count - expected) < error
+    assert abs(record[:, 1].sum() / record[:, 0].sum() - right.mean()) < 0.05
+
+
+def test_weak_memories_come_first_with_rows_to_label(fitted):
+    x, _ = rows(500, np.random.default_rng(2))
+    spots = interpret.weak_spots(fitted.model_, x, n_rows=4)
+    assert {spots[0]["label"], spots[0]["confused_with"]} == {1, 2}
+    assert spots[0]["right"] < 0.8 * spots[0]["held_out"]
+    strongest = spots[-1]
+    assert strongest["right"] > 0.9 * strongest["held_out"]
+    owner = fitted.model_.shares(x).argmax(1).numpy()
+    score = interpret.rejection_score(fitted.model_, x)
+    for line in spots:
+        own = np.flatnonzero(owner == int(line["memory"][1:]))
+        highest = own[np.argsort(-score[own], kind="stable")][:4]
+        assert line["to_label"] == highest.tolist()
+
+
+def test_records_are_read_the_same_everywhere(fitted, tmp_path):
+    fitted.save(tmp_path / "m.safetensors")
+    table = mn.load(tmp_path / "m.safetensors").memory_table()
+    lines = {line["memory"]: line for line in interpret.weak_spots(fitted.model_)}
+    for _, own in table.iterrows():
+        line = lines[own["name"]]
+        assert (own["held_out"], own["right"]) == (line["held_out"], line["right"])
+        told = interpret.record_of(fitted.model_, int(own["name"][1:]))
+        assert (
+            told == f"right on {own['right']} of {own['held_out']} held-out rows"
+            or not own["held_out"]
+        )
+
+
+def test_a_memory_that_is_relabeled_is_wrong(fitted):
+    memory = int(interpret.weak_spots(fitted.model_)[-1]["memory"][1:])
+    _, before, _ = fitted.model_.calibration.record[memory]
+    other = 0 if fitted.model_.votes.p[1 + memory].argmax() else 3
+    edited = interpret.relabel_memory(fitted.model_, memory, other)
+    count, after, _ = edited.calibration.record[memory]
+    assert before > 0.9 * count
+    assert after < 0.5 * count
+    named = interpret.rename_class(fitted.model_, 1, 9)
+    spots = interpret.weak_spots(named)
+    assert {spots[0]["label"], spots[0]["confused_with"]} == {9, 2}
+
+
+# Drift
+
+
+def test_alarms_without_drift_are_rare_and_a_new_class_is_found_in_fifty_rows(fitted):
+    rng, alarms = np.random.default_rng(4), 0
+    for _ in range(60):
+        x, _ = rows(200, rng)
+        alarms += fitted.compare(x).drifted
+    assert alarms <= 3
+    for new in (4, 5):
+        x, y = rows(50, rng, [new])
+        found = fitted.compare(x)
+        assert found.drifted
+        x, y = np.concatenate([x, rows(200, rng)[0]]), np.append(y, np.full(200, -1))
+        found = fitted.compare(x)
+        assert found.unlike["p"] < 0.01
+        assert np.mean(y[found.proposed[0].rows] == new) > 0.7
+        assert f"{len(found.proposed[0].rows)} rows may be a new class" in str(found)
+
+
+def test_a_class_that_comes_more_often_is_named(fitted):
+    x, _ = rows(300, np.random.default_rng(5), [0, 0, 0, 0, 1, 2, 3])
+    found = fitted.compare(x)
+    assert found.drifted
+    more = [own["label"] for own in found.changed if own["new"] > own["known"]]
+    assert set(more) == {0}
+    assert [own["p"] for own in found.memories] == sorted(own["p"] for own in found.memories)
+
+
+def test_without_rows_of_the_fit_nothing_is_compared(fitted):
+    x, y = rows(90, np.random.default_rng(6))
+    shrunk = mn.as_estimator(interpret.shrink(fitted.model_, x, y, n_memories=4))
+    with pytest.raises(ValueError, match="not calibrated since fit or the last edit"):
+        shrunk.compare(x)
+    with pytest.raises(ValueError, match="holds no rows of its fit to compare with: fit again"):
+        shrunk.calibrate(x, y).compare(x)

@@ -1,0 +1,184 @@
+"""Reasons for rejection by their tails, and what a fit promises by the rows that it held out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import mnemosphere as mn
+from mnemosphere import interpret
+from mnemosphere.interpret.rejection import rejection_reasons, upper_tails
+
+CENTERS = 2.2 * np.random.default_rng(7).normal(size=(13, 5))
+SETTINGS = {"search": None, "objective": "conditional", "random_state": 0}
+
+
+def rows(n, rng, classes=(0, 1, 2)):
+    """Rows of classes that overlap a little."""
+    y = rng.choice(classes, size=n)
+    return CENTERS[y] + rng.normal(size=(n, 5)), y
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x, y = rows(600, np.random.default_rng(0))
+    return mn.DAMClassifier(**SETTINGS).fit(x, y)
+
+
+# Tails
+
+
+def test_tails_are_shares_of_known_rows_and_exponential_beyond(fitted):
+    model = fitted.model_
+    tails = model.calibration.tails
+    reasons = rejection_reasons(model, model.held)[0]
+    told = upper_tails(tails, reasons).numpy()
+    for values, own in zip(reasons.numpy().T, told.T, strict=True):
+        share = (values[None, :] >= values[:, None]).mean(1)
+        common = share > 0.1
+        assert np.abs(own + np.log(share))[common].max() < 0.15
+        assert np.all(np.diff(own[np.argsort(values, kind="stable")]) >= 0)
+        far = values >= np.quantile(values, 0.9)
+        assert own[far].mean() == pytest.approx(1 - np.log(0.1), abs=0.1)  # of an exponential law
+    steps = torch.tensor([[10.0] * 3, [11.0] * 3, [12.0] * 3]) * reasons.abs().max()
+    first, second, third = upper_tails(tails, steps)
+    torch.testing.assert_close(second - first, third - second, rtol=1e-4, atol=0.0)
+
+
+def test_a_row_beyond_all_known_ones_in_one_way_is_rejected_however_sure_the_votes(fitted):
+    far = 60 * np.random.default_rng(1).normal(size=(300, 5))
+    far = far[fitted.predict_proba(far).max(1) > 0.99]
+    assert len(far) > 10
+    found = interpret.rejections(fitted.model_, far, 0.01)
+    assert found.reasons == ["unlike all known rows"] * len(far)
+    assert not found.undecided.any()
+
+
+def test_a_row_between_two_classes_is_undecided_between_them(fitted):
+    grid = np.linspace(0, 1, 400)[:, None]
+    between = grid * CENTERS[0] + (1 - grid) * CENTERS[1]
+    middle = between[[np.abs(np.diff(fitted.predict_proba(between)[:, :2], axis=1)).argmin()]]
+    found = interpret.rejections(fitted.model_, middle, 0.05)
+    assert found.reasons[0] in ("undecided between 0 and 1", "undecided between 1 and 0")
+
+
+def test_rows_out_of_scope_are_named_so():
+    x, y = rows(300, np.random.default_rng(0))
+    labels = np.where(y == 2, mn.OUT_OF_SCOPE, y.astype(str))
+    clf = mn.DAMClassifier(**SETTINGS).fit(x, labels)
+    assert set(clf.classes_) == {"0", "1"}
+    found = interpret.rejections(clf.model_, CENTERS[:3], 0.02)
+    assert found.reasons[2] == "like rows out of scope"
+    assert found.answers[:2].tolist() == ["0", "1"]
+    held = clf.model_.calibration
+    assert held.outside.size > 20
+    assert np.isinf(held.outside).mean() > 0.8
+
+
+# What a fit promises
+
+
+def promises(clf, x, y):
+    """Share rejected at rates of 5, 10 and 20%, novel at 10%, and in sets of coverage 90%."""
+    rejected = [np.equal(clf.predict_or_reject(x, rate), None).mean() for rate in (0.05, 0.1, 0.2)]
+    novel = interpret.is_novel(clf.model_, x, 0.1).mean()
+    inside = [label in own for label, own in zip(y, clf.predict_set(x, 0.9), strict=True)]
+    return [*rejected, novel, np.mean(inside)]
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_a_fit_keeps_about_what_it_promises(objective):
+    rng, found = np.random.default_rng(1), []
+    for _ in range(12):
+        clf = mn.DAMClassifier(**SETTINGS | {"objective": objective}).fit(*rows(150, rng))
+        assert not clf.model_.calibration.fresh
+        found.append(promises(clf, *rows(2000, rng)))
+    five, ten, twenty, novel, inside = np.mean(found, axis=0)
+    assert 0.02 < five < 0.075
+    assert 0.05 < ten < 0.14
+    assert 0.13 < twenty < 0.26
+    assert 0.05 < novel < 0.16
+    assert 0.86 < inside < 0.96
+
+
+def test_few_rows_promise_little_and_none_nothing():
+    x, _ = rows(12, np.random.default_rng(0))
+    clf = mn.DAMClassifier(**SETTINGS).fit(x, np.arange(12) % 3)
+    with pytest.raises(ValueError, match=r"a rate of 0\.01 needs at least 99 held-out rows, got"):
+        clf.predict_or_reject(x, 0.01)
+    alone = mn.DAMClassifier(**SETTINGS).fit(x[:3], [0, 1, 2])
+    with pytest.raises(ValueError, match="not calibrated since fit"):
+        alone.predict_or_reject(x)
+
+
+def test_fresh_rows_take_the_place_of_those_of_the_fit(fitted):
+    x, y = rows(400, np.random.default_rng(5))
+    model = mn.as_estimator(interpret.calibrate(fitted.model_, x, y))
+    assert model.model_.calibration.fresh
+    assert np.equal(model.predict_or_reject(x, 0.1), None).sum() == 39  # ⌊0.1·401⌋ − 1
+
+
+# Classes that come and go
+
+
+def test_classes_are_added_one_by_one_within_the_promise():
+    rng, found, answered, target = np.random.default_rng(2), [], [], 0.8
+    for _ in range(8):
+        clf = mn.DAMClassifier(**SETTINGS).fit(*rows(300, rng))
+        for k in range(3, 13):
+            clf.add_class(rows(20, rng, [k])[0], k)
+        # Old and new classes as often as in what the model was given.
+        old, new = rows(3000, rng), rows(2000, rng, range(3, 13))
+        x, y = np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]])
+        found.append(promises(clf, x, y))
+        answers = clf.predict_or_reject(x, accuracy=target)
+        given = ~np.equal(answers, None)
+        answered.append(np.mean(answers[given] == y[given]))
+    five, ten, twenty, novel, inside = np.mean(found, axis=0)
+    assert 0.02 < five < 0.08
+    assert 0.05 < ten < 0.14
+    assert 0.13 < twenty < 0.26
+    assert 0.05 < novel < 0.16
+    assert 0.85 < inside < 0.96
+    assert np.min(answered) > target - 0.03
+
+
+EDITS = {
+    "add_class": lambda m: interpret.add_class(m, CENTERS[3:4] + np.eye(5), 3),
+    "add_examples": lambda m: interpret.add_examples(m, CENTERS[:1] + np.eye(5), [0] * 5),
+    "remove_class": lambda m: interpret.remove_class(m, 2),
+    "merge_classes": lambda m: interpret.merge_classes(m, [0, 2], 5),
+    "relabel_memory": lambda m: interpret.relabel_memory(m, 0, {0: 1, 1: 2}),
+    "without_memories": lambda m: interpret.without_memories(m, [1]),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_makes_the_promise_anew_for_its_own_votes(fitted, edit, tmp_path):
+    model = mn.as_estimator(EDITS[edit](fitted.model_))
+    x, y = rows(4000, np.random.default_rng(9), [0, 1] if edit == "remove_class" else [0, 1, 2])
+    y = np.where((y == 0) | (y == 2), 5, y) if edit == "merge_classes" else y
+    five, ten, twenty, novel, inside = promises(model, x, y)
+    assert 0.02 < five < 0.1
+    assert 0.05 < ten < 0.16
+    assert 0.13 < twenty < 0.3
+    assert 0.05 < novel < 0.17
+    assert 0.84 < inside < 0.96
+    model.save(tmp_path / "m.safetensors")
+    loaded = mn.load(tmp_path / "m.safetensors")
+    assert np.array_equal(loaded.predict_or_reject(x, 0.1), model.predict_or_reject(x, 0.1))
+    again = loaded.add_class(CENTERS[5:6] + np.eye(5), 7)
+    assert np.equal(again.predict_or_reject(x, 0.1), None).mean() < 0.2
+
+
+def test_what_is_trained_again_promises_nothing(fitted):
+    x, y = rows(90, np.random.default_rng(3))
+    shrunk = interpret.shrink(fitted.model_, x, y, n_memories=4)
+    other = interpret.with_class_prior(fitted.model_, [1, 5, 2])
+    joint = mn.DAMClassifier(**SETTINGS | {"objective": "joint"}).fit(x, y)
+    streamed = joint.partial_fit(x, y).model_
+    for model in (shrunk, other, streamed):
+        assert model.held is None
+        with pytest.raises(ValueError, match="not calibrated since fit or the last edit"):
+            mn.as_estimator(model).predict_or_reject(x)
