@@ -17,7 +17,7 @@ NORMALIZATIONS = ["unit", "center", "standard", "whitened", "circles"]
 @pytest.mark.parametrize("normalize", NORMALIZATIONS)
 def test_bars_are_mean_absolute_pulls_of_explanations(normalize):
     x, y = load_wine(return_X_y=True, as_frame=True)
-    clf = small(normalize=normalize).fit(x, y)
+    clf = small(geometry=normalize).fit(x, y)
     why = clf.explain(x[:23])
     wanted = pd.DataFrame([{p.column: abs(p.pull) for p in why.pulls(k)} for k in range(23)])
     ax = mn.plots.importance(clf.model_, x[:23], n_features=4)
@@ -30,7 +30,7 @@ def test_bars_are_mean_absolute_pulls_of_explanations(normalize):
 @pytest.mark.parametrize("normalize", NORMALIZATIONS)
 def test_curves_are_predictions_of_rows_moved_through_a_column(normalize):
     x, y = load_wine(return_X_y=True, as_frame=True)
-    clf = small(normalize=normalize).fit(x, y)
+    clf = small(geometry=normalize).fit(x, y)
     rows, at = x[:7], np.sort(x["hue"].to_numpy())[[3, 60, 150]]
     found = pulls.column_curve(
         clf.model_, clf.model_.stored(rows), slice(10, 11), at[:, None], np.array([1.0, 2.0, 1.0])

@@ -94,7 +94,9 @@ def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -
 def importance(model: FittedModel, X: StoredRows) -> Floats:
     """Mean absolute pull of each column (L,) between the two likeliest classes of each row."""
     order = np.argsort(-as_numpy(model.log_proba(X)), axis=1, kind="stable")
-    return np.abs(column_pulls(model, X, order[:, [0, 1 % order.shape[1]]]).pull).mean(axis=0)
+    pull = column_pulls(model, X, order[:, [0, 1 % order.shape[1]]]).pull
+    found: Floats = np.abs(pull).mean(axis=0)
+    return found
 
 
 def column_curve(
