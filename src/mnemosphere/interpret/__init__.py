@@ -2,6 +2,7 @@
 
 from mnemosphere.base.schema import check_arguments
 from mnemosphere.fitted.exemplars import name_features, name_rows
+from mnemosphere.fitted.pulls import Pull
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.classes import (
     add_class,
@@ -30,7 +31,6 @@ from mnemosphere.interpret.evaluation import (
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
 from mnemosphere.interpret.images import ImageExplanation, explain_images, memory_pictures
 from mnemosphere.interpret.memory_table import memory_table, strongest_features
-from mnemosphere.interpret.pulls import Pull
 from mnemosphere.interpret.radius import CertifiedRadius, certified_radius
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
 from mnemosphere.interpret.records import Drift, compare, record_of, weak_spots

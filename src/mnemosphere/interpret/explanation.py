@@ -15,9 +15,9 @@ from mnemosphere.base.files import plain
 from mnemosphere.base.machine import need
 from mnemosphere.base.text import Shown, Table, middle_cut, percent, readable, short_text
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
+from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.interpret.decision import Spread
-from mnemosphere.interpret.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.interpret.rejection import further_out, is_out_of_scope
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import memory_name
@@ -387,9 +387,18 @@ class Explanation(Shown):
             label = ("" if reason.label_weight >= _PURE else "mostly ") + self._called(column)
             vote = "" if told else " of the vote"
             rows = "" if self._rows_are_long(row) else ", ".join(map(str, reason.typical_rows))
-            behind = f" (like rows {rows})" if rows else ""
+            known = [*self._record(reason), *[f"like rows {rows}"] * bool(rows)]
+            behind = f" ({'; '.join(known)})" if known else ""
             told.append(f"{reason.shown_name} says {label}, {percent(reason.share)}{vote}{behind}")
         return f"memories: {'; '.join(told)}"
+
+    def _record(self, reason: Reason) -> list[str]:
+        """How often a memory was right on held-out rows in which it had the largest share."""
+        held = self.model.calibration
+        if held is None or reason.n_alike > 1 or not held.record[reason.memory, 0]:
+            return []
+        n, right, _ = held.record[reason.memory].tolist()
+        return [f"right on {right} of {n} held-out rows"]
 
     def _rows_are_long(self, row: int) -> bool:
         """Whether typical rows are texts, or other names that need lines of their own."""

@@ -91,6 +91,29 @@ def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -
     return Pulls(pull, typical)
 
 
+def importance(model: FittedModel, X: StoredRows) -> Floats:
+    """Mean absolute pull of each column (L,) between the two likeliest classes of each row."""
+    order = np.argsort(-as_numpy(model.log_proba(X)), axis=1, kind="stable")
+    pull = column_pulls(model, X, order[:, [0, 1 % order.shape[1]]]).pull
+    found: Floats = np.abs(pull).mean(axis=0)
+    return found
+
+
+def column_curve(
+    model: FittedModel, X: StoredRows, place: slice, values: Floats, weight: Floats
+) -> Floats:
+    """(K, C) what values (K, width) of one column say for each class, as the mean over these rows.
+
+    Log P(y|x) less its mean over classes, and over the values by weight (K,): 0 is the average.
+    """
+    rows = np.tile(as_numpy(X.dense().values).astype(np.float64), (len(values), 1))
+    rows[:, place] = values.repeat(X.n_rows, axis=0)
+    said = as_numpy(model.log_proba(StoredRows.of(rows, model.device)))
+    said = (said - said.mean(1, keepdims=True)).reshape(len(values), X.n_rows, -1).mean(1)
+    found: Floats = said - weight / weight.sum() @ said
+    return found
+
+
 def _pull(
     model: FittedModel, row: Floats, typical: Floats, changes: list[list[slice]],
     pair: NDArray[np.intp],
