@@ -36,7 +36,7 @@ ROWS = {
     "a column of NaN": (lambda c: small().fit(np.c_[c.x, np.full(61, NAN)], c.y), r"column 5 of X is NaN in every row: drop it"),
     "a word in a column of numbers": (
         lambda c: (
-            small().fit(pd.DataFrame({"a": ["u", "v", "w"] * 20 + ["u"], "b": c.x[:, 1]}), c.y).predict(pd.DataFrame({"a": ["u"], "b": ["red"]}))
+            small().fit(pd.DataFrame({"a": [*"uv"] * 30 + ["u"], "b": c.x[:, 1]}), c.y).predict(pd.DataFrame({"a": ["u"], "b": ["red"]}))
         ),
         r"column 'b' holds numbers, but row 0 has 'red': correct it or leave it empty",
     ),
