@@ -31,9 +31,7 @@ print(
 # An ONNX graph takes raw rows: the geometry is part of it.
 mn.to_onnx(clf, "model.onnx")
 session = onnxruntime.InferenceSession("model.onnx")
-labels, probabilities, novelty = session.run(
-    None, {"rows": X_test.to_numpy(np.float64)}
-)
+labels, probabilities, *more = session.run(None, {"rows": X_test.to_numpy(np.float64)})
 difference = np.abs(probabilities - clf.predict_proba(X_test)).max()
 print("same answers:", difference < 1e-5)
 

@@ -30,7 +30,7 @@ def built(memories, class_weights, *, beta, varsigma=1.0, classes=None, geometry
     beta = torch.tensor(beta, dtype=torch.float64)
     params = Parameters(w, p, beta, varsigma, p.sum(1), p.sum(0)).check()
     names = np.arange(p.shape[1] - 1) if classes is None else np.array(classes)
-    settings = {"n_memories": len(w), "geometry": geometry, "label_smoothing": 0.0}
+    settings = {"n_memories": len(w), "geometry": geometry.name, "label_smoothing": 0.0}
     model = FittedModel(
         "classifier", Votes.of(params), params, geometry, Features(w.shape[1]), names,
         learns_beta=False, label_mass=params.p_q.clone(), record=Record(settings),

@@ -62,7 +62,7 @@ def test_predictions_come_with_texts_and_rejections(run, folder):
     assert [row["message"] for row in rows] == NEW
     assert [row["prediction"] for row in rows] == ["lost_or_stolen_card", "change_pin", ""]
     shown = run("predict", folder / "run", folder / "new.csv", *ENCODER, "--reject", "0.05").stdout
-    assert shown.count(" rejected ") == 1
+    assert shown.count(" rejected\n") == 1
     assert max(map(len, shown.splitlines())) <= 80
     assert '"How do I change my PIN?"' in shown
 

@@ -82,7 +82,8 @@ def test_copies_split_the_vote_and_are_counted_but_shown_as_one():
     distinct = n - model.decision_summary(x).repeated_memories
     votes = model.model_.votes
     p = torch.cat([votes.p[:1], votes.p[1:] / 2, votes.p[1:] / 2])
-    votes = votes.replace(w=torch.cat([votes.w, votes.w]), p=p)
+    share = torch.cat([votes.share[:1], votes.share[1:] / 2, votes.share[1:] / 2])
+    votes = votes.replace(w=torch.cat([votes.w, votes.w]), p=p, share=share)
     twice = model.model_.replace(votes=votes, exemplars=None)
     found = mn.interpret.decision_summary(twice, x)
     assert found.repeated_memories == 2 * n - distinct

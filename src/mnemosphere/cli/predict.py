@@ -45,6 +45,7 @@ def run(
         n_bytes = 0 if rows.in_memory else rows.x.n_bytes
         # With --reject a part may have no prediction at all.
         like = frame.assign(prediction=np.resize(opened.model.classes_, len(frame)))
+        like = like.assign(reason="") if "reason" in like else like
         with (
             table_writer(out, len(rows), like) as write,
             Progress(terminal.live) as progress,

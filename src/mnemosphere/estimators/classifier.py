@@ -180,6 +180,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         The tree of splits.
     n_features_in_ : int
         Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns; only if X had names.
 
     Examples
     --------
@@ -190,11 +192,11 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     >>> clf.predict([[5.1, 3.5, 1.4, 0.2], [6.3, 3.3, 6.0, 2.5]])
     array([0, 2])
     >>> clf.predict_proba(X[[1, 77, 101]]).round(2)
-    array([[1.  , 0.  , 0.  ],
-           [0.  , 0.82, 0.17],
-           [0.  , 0.  , 0.99]])
+    array([[0.99, 0.01, 0.  ],
+           [0.  , 0.79, 0.21],
+           [0.  , 0.  , 1.  ]])
     >>> clf.n_memories_, clf.geometry_, clf.objective_  # chosen by held-out rows
-    (12, 'whitened', 'joint')
+    (3, 'standard', 'conditional')
     >>> clf.explain(X[:1])[0][0].label  # the memory with the largest share in row 0
     0
     >>> clf.predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])

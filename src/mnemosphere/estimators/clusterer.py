@@ -167,6 +167,8 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         The tree of splits.
     n_features_in_ : int
         Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns; only if X had names.
 
     Examples
     --------

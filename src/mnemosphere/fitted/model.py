@@ -38,6 +38,7 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
+from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded, class_index, encode, row_weights, sample_weights
@@ -453,7 +454,7 @@ class FittedModel:
         dtype = dtype or self.votes.w.dtype
         if isinstance(X, HeldOut):
             x = X.x.to(self.device, dtype)
-            norm = x.norm(dim=1, keepdim=True)  # NaN with gaps
+            norm = sphere.norms(x, keepdim=True)  # NaN with gaps
             return iter([(torch.where(norm > 0, x / norm, x), norm[:, 0] == 0)])
         return unit_chunks(self.stored(X), self.geometry, dtype)
 

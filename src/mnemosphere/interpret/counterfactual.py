@@ -224,7 +224,7 @@ def counterfactual(
     row 54: 0 → 1 with
     feature          from      to  change
     ─────────────────────────────────────
-    hue              0.92  0.7116   -0.90
+    hue              0.92  0.7117   -0.90
     flavanoids        2.9   2.336   -0.58
     color_intensity  5.85   5.433   -0.18
     """

@@ -133,11 +133,12 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     Examples
     --------
     >>> print(mn.interpret.certified_radius(model, X_test[:2]))
-    No row within the radius gets another class. It is the length of a change of a row, each feature in its standard deviations.
+    No row within the radius gets another class. It is the length of a change of a row, each feature in
+    its standard deviations.
     row  class  radius   angle  next class
     ──────────────────────────────────────
-     54      0  0.6928  0.2879           1
-    151      2   1.322  0.3495           1
+     54      0  0.6927  0.2879           1
+    151      2   1.322  0.3494           1
     """
     stored, classes = model.stored(X), model.classes
     votes, geometry = model.precise_votes, model.geometry.to(stored.device)

@@ -43,7 +43,7 @@ def record_of(model: FittedModel, memory: int) -> str:
     Examples
     --------
     >>> mn.interpret.record_of(model, 0)
-    'right on 15 of 15 held-out rows'
+    'right on 9 of 9 held-out rows'
     """
     count, right, _ = records(model)[memory]
     return f"right on {right} of {count} held-out rows" if count else ""
