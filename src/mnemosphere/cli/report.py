@@ -49,8 +49,9 @@ def ranks(found: dict[str, Any]) -> dict[str, str]:
     """How well the rarer of two classes is ranked, in words; nothing for other numbers of classes."""
     told = found["ranking"]
     return {} if told is None else {
-        f"ranking of {told['class']}": f"AUROC {told['auroc']:.4f}, average precision "
-        f"{told['average_precision']:.4f}; equal recall at P > {told['threshold']:.3g}"
+        f"ranking of {told['class']}": f"AUROC {told['auroc']:.4f}, "
+        f"average precision {told['average_precision']:.4f}",
+        "equal recall": f"at P({told['class']}) > {told['threshold']:.3g}",
     }  # fmt: skip
 
 

@@ -80,7 +80,7 @@ FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 MOST_ROWS = 60_000  # fitted on the path
 LONGER = 3  # times the steps, where that helps
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
-FEW_COORDINATES, MOST_COORDINATES = 1024, 4096  # of columns on circles that are tried
+MOST_COORDINATES = 4096  # of columns on circles that are tried
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
 PADDED = 1 << 18  # rows × memories × features, up to which they need not be of one shape
@@ -389,8 +389,7 @@ def usable(sample: Sample) -> list[str]:
         kinds += ["whitened"]
         n = sample.rows.n_features
         few = 2 * n <= MOST_COORDINATES  # a column has two at least
-        most = max(FEW_COORDINATES, 2 * n)  # more only of columns of zeros and ones
-        few = few and Circles.fit(sample.rows).n_coordinates(n) <= most
+        few = few and Circles.fit(sample.rows).n_coordinates(n) <= MOST_COORDINATES
         kinds += ["circles"] if few else []
     return kinds
 
