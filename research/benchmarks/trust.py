@@ -49,7 +49,7 @@ def main(argv: list[str]) -> None:
             [sys.executable, *words], cwd=report.ROOT, env=os.environ | more, capture_output=True,
             text=True,
         )  # fmt: skip
-        if done.returncode not in (0, 1):  # it did not come to the end
+        if done.returncode not in (0, 1):  # it was broken off
             raise RuntimeError(f"{path}: pytest ended with {done.returncode}: {done.stderr[-500:]}")
         trials, defects = counted(done.stdout)
         seconds = round(time.perf_counter() - began)
