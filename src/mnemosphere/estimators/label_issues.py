@@ -187,7 +187,7 @@ def _leveled(model: FittedModel, X: Any) -> tuple[Features, StoredRows]:
     encoding = encoding.without_odds()
     features = replace(model.features, encoding=encoding)
     stored = StoredRows.of(features.numbers_of(X), model.device)
-    return features, replace(stored, levels=encoding.coded)
+    return features, replace(stored, levels=encoding.coded, vectors=encoding.vectors)
 
 
 def _take(stored: StoredRows, rows: NDArray[np.int64]) -> StoredRows:

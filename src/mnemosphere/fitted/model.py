@@ -425,7 +425,8 @@ class FittedModel:
         """X as numbers, NaN where a feature is not known; ValueError for anything else."""
         if isinstance(X, StoredRows):  # of a data set that was checked
             return X.on(self.device)
-        stored = StoredRows.of(self.features.numbers_of(X), self.device)
+        values = StoredRows.of(self.features.numbers_of(X), self.device)
+        stored = replace(values, vectors=self.features.vectors)
         return stored.check_finite(self.features.names, gaps=stored.is_dense)
 
     def completed(self, X: Any) -> StoredRows:

@@ -237,6 +237,9 @@ def counterfactual(
     free = torch.ones_like(x, dtype=torch.bool)
     for name in hold:
         free[:, _places(name, names, columns)] = False
+    for own, place in columns.places():
+        if own.kind == "text":  # no text has a changed vector
+            free[:, place] = False
     missing = given.values.to(x.device).isnan()
     switches = []
     for place, values in _switches(columns):
