@@ -48,7 +48,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kind": model.kind,
         "n_columns": model.features.n_columns,
-        "encoder": None if encoder is None else encoder.name,
+        "encoder": None if model.features.encoder is None else model.features.encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],
         "choices": choices,
         "settings": {name: _short(value) for name, value in settings.items()},

@@ -144,8 +144,9 @@ class Product(Geometry):
         return torch.where(lost[:, None], 0.0, torch.cat(units, 1)), lost
 
     def coordinates(self, x: Tensor) -> Tensor:
-        """Coordinates of both at their share of the length; of what is missing zeros."""
-        return self.parts(x)[0]
+        """Those of both."""
+        parts = zip(self._parts, self._split(x), strict=True)
+        return torch.cat([kind.coordinates(own) for (kind, _), own in parts], 1)
 
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """As `Geometry.parts`."""
@@ -189,7 +190,9 @@ class Product(Geometry):
         """As `Geometry.complete`."""
         done = np.array(rows, dtype=np.float64)
         for (kind, _), own in zip(self._parts, self._split(np.arange(done.shape[1])), strict=True):
-            done[:, own] = kind.complete(done[:, own], found[:, own])
+            gone = np.isnan(done[:, own]).all(1, keepdims=True)
+            whole = kind.complete(done[:, own], found[:, own])
+            done[:, own] = np.where(gone, found[:, own], whole)
         return done
 
     # Back.

@@ -47,7 +47,7 @@ class Line(NamedTuple):
         if self.column is not None:
             return self.column.written(numbers)
         if len(numbers) > 1 and not np.isnan(numbers).any():
-            return f"{len(numbers)} numbers"
+            return "a text" if self.kind == "text" else f"{len(numbers)} numbers"
         return written(float(numbers[0]), self.kind)
 
     @property
@@ -228,9 +228,18 @@ class Features:
 
     def texts(self, X: Any) -> list[str | None] | None:
         """The texts of X, None for one that is missing; None if X holds none."""
-        if self.encoder is None or isinstance(X, Streamed | None) or _are_vectors(X):
+        if isinstance(X, Streamed | None) or _are_vectors(X):
             return None
-        return texts_of(X, None if self.columns is None else self.columns[0])[0]
+        if self.encoder is not None:
+            return texts_of(X, None if self.columns is None else self.columns[0])[0]
+        found = is_frame(X) and self.text_column in map(str, getattr(X, "column_names", X.columns))
+        return texts_of(X, self.text_column)[0] if found else None
+
+    @property
+    def text_column(self) -> str | None:
+        """Of columns of texts beside others, the first."""
+        columns = () if self.encoding is None else self.encoding.columns
+        return next((own.name for own in columns if own.kind == "text"), None)
 
     def _as_estimator(self) -> Any:
         """What scikit-learn's checks need: an estimator that was fitted to these columns."""
