@@ -425,8 +425,7 @@ class FittedModel:
         """X as numbers, NaN where a feature is not known; ValueError for anything else."""
         if isinstance(X, StoredRows):  # of a data set that was checked
             return X.on(self.device)
-        values = StoredRows.of(self.features.numbers_of(X), self.device)
-        stored = replace(values, vectors=self.features.vectors)
+        stored = StoredRows.of(self.features.numbers_of(X), self.device)
         return stored.check_finite(self.features.names, gaps=stored.is_dense)
 
     def completed(self, X: Any) -> StoredRows:

@@ -106,7 +106,7 @@ class Geometry(ABC):
 
     def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
         """The same with these in place of what was learned."""
-        return replace(self, **tensors)  # type: ignore[arg-type]
+        return replace(self, **tensors)
 
     def check(self, n_features: int | None = None) -> Self:
         """Return self; ValueError unless it could be that of rows of so many features."""

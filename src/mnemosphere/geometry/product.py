@@ -43,7 +43,7 @@ class Product(Geometry):
 
     order: Annotated[Tensor, Array("N", "int64", low=0)]  # the features, those of texts first
     n_text: Annotated[int, Range(1)]
-    text: Unit
+    text: Geometry
     columns: Geometry
 
     @classmethod
@@ -159,7 +159,9 @@ class Product(Geometry):
     def onnx(self, g: Graph, x: str, n_features: int) -> Point:
         """`place` in a graph."""
         units, losts, gaps = [], [], []
-        for (kind, length), own in zip(self._parts, self._split(np.arange(n_features)), strict=True):
+        for (kind, length), own in zip(
+            self._parts, self._split(np.arange(n_features)), strict=True
+        ):
             some = g("Gather", x, g.constant(own, np.int64), axis=1)
             at = kind.onnx(g, some, len(own))
             units.append(g("Mul", at.unit, length))

@@ -232,8 +232,9 @@ class Features:
             return None
         if self.encoder is not None:
             return texts_of(X, None if self.columns is None else self.columns[0])[0]
-        found = is_frame(X) and self.text_column in map(str, getattr(X, "column_names", X.columns))
-        return texts_of(X, self.text_column)[0] if found else None
+        if self.encoding is None or self.text_column is None or self.is_encoded(X):
+            return None
+        return texts_of(X, self.text_column)[0] if is_frame(X) else None
 
     @property
     def text_column(self) -> str | None:
