@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from mnemosphere import interpret
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
-from mnemosphere.estimators.choice import SOLVERS, Settings
+from mnemosphere.estimators.choice import SOLVERS, Choice, Settings
 from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
     accuracy,
@@ -29,7 +29,7 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
-    Learned,
+    Ready,
     Trained,
     begin,
     fitted_model,
@@ -297,10 +297,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self._validate_params()
         settings, owner = self.get_params(deep=False), type(self).__name__
         with process_group(), operands(self.precision), Progress(self.verbose) as progress:
-            learned = _learn(settings, owner, X, y, sample_weight, progress)
-            own = Settings.of(settings)
-            trained = train(own, learned.prepared, learned.seed, learned.callbacks)
-            self.model_ = _fitted(settings, learned, trained, X)
+            ready = _learn(settings, owner, X, y, sample_weight, progress)
+            self.model_ = _fitted(settings, ready, train(Settings.of(settings), ready), X)
         return self
 
     def partial_fit(
@@ -803,7 +801,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
 def _learn(
     settings: Mapping[str, Any], owner: str, X: Any, y: Any, sample_weight: Any, progress: Progress
-) -> Learned:
+) -> Ready[Choice]:
     """Rows and labels checked, everything that is "auto" settled."""
     classes = None
     if isinstance(X, FileDataset):
@@ -820,8 +818,8 @@ def _learn(
         settings, owner, stored, progress, coded.classes.tolist(), targets=coded.targets,
         weight=weight,
     )  # fmt: skip
-    prepared = prepare(Settings.of(settings), leveled, coded.targets, weight, progress)
-    return Learned(features, stored, weight, coded.classes, prepared, seed, callbacks)
+    placed = prepare(Settings.of(settings), leveled, coded.targets, weight, progress)
+    return Ready(features, stored, weight, coded.classes, seed, callbacks, *placed)
 
 
 def _encode(
@@ -847,13 +845,13 @@ def _encode(
     return coded
 
 
-def _fitted(settings: Mapping[str, Any], learned: Learned, trained: Trained, X: Any) -> FittedModel:
+def _fitted(
+    settings: Mapping[str, Any], ready: Ready[Choice], trained: Trained, X: Any
+) -> FittedModel:
     """The fitted model; rows out of scope are those of no class."""
-    prepared = learned.prepared
     model = fitted_model(
-        "classifier", settings, learned, trained, X,
-        label_mass=prepared.dataset.label_mass().cpu(),
-        objective=prepared.choice.candidate.objective,
+        "classifier", settings, ready, trained, X,
+        label_mass=ready.dataset.label_mass().cpu(), objective=ready.choice.candidate.objective,
     )  # fmt: skip
     if OUT_OF_SCOPE in model.classes.tolist():
         model = sound(hide_class(model, OUT_OF_SCOPE))

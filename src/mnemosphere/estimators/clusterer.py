@@ -20,7 +20,7 @@ from mnemosphere.estimators.from_files import gathered, learn_files
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
-    Learned,
+    Ready,
     begin,
     fitted_model,
     learn_features,
@@ -278,18 +278,17 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> FittedModel:
         settings, owner = self.get_params(deep=False), type(self).__name__
         if isinstance(X, FileDataset) and not X.fits:
-            learned = learn_files(settings, owner, X, progress, labeled=False)
+            ready = learn_files(settings, owner, X, progress, labeled=False)
         else:
             if isinstance(X, FileDataset):
                 X, _, sample_weight = X.read()
             features, stored = settle_columns(*learn_features(X, settings, owner))
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
             seed, callbacks = begin(settings, owner, stored, progress, weight=weight)
-            prepared = prepare(settings, stored, weight, seed, progress)
-            classes = np.arange(prepared.choice.n_clusters)
-            learned = Learned(features, stored, weight, classes, prepared, seed, callbacks)
-        trained = train(settings, learned.prepared, learned.seed, learned.callbacks)
-        return fitted_model("clusterer", settings, learned, trained, X)
+            placed = prepare(settings, stored, weight, seed, progress)
+            classes = np.arange(placed[-1].n_clusters)
+            ready = Ready(features, stored, weight, classes, seed, callbacks, *placed)
+        return fitted_model("clusterer", settings, ready, train(settings, ready), X)
 
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
