@@ -388,8 +388,9 @@ def usable(sample: Sample) -> list[str]:
     if not sample.is_sparse:
         kinds += ["whitened"]
         n = sample.rows.n_features
-        few = 2 * n <= MOST_COORDINATES  # a column has two at least
-        few = few and Circles.fit(sample.rows).n_coordinates(n) <= MOST_COORDINATES
+        few = Circles.least_and_most(n)[1] <= MOST_COORDINATES
+        if not few and Circles.least_and_most(n)[0] <= MOST_COORDINATES:
+            few = Circles.fit(sample.rows).n_coordinates(n) <= MOST_COORDINATES
         kinds += ["circles"] if few else []
     return kinds
 
