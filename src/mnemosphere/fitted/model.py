@@ -343,6 +343,11 @@ class FittedModel:
         """Whether the classes are labels and not clusters, bool."""
         return self.kind == "classifier"
 
+    def called(self, label: object) -> str:
+        """A class for people: by its name; one that is a number is "class 3"."""
+        kind = "class" if self.is_classifier else "cluster"
+        return str(label) if any(map(str.isalpha, str(label))) else f"{kind} {label}"
+
     @property
     def n_memories(self) -> int:
         """Number of memories P, int."""

@@ -331,10 +331,8 @@ class Explanation(Shown):
         return f"{name}: {classes}" + (f" – {', '.join(remarks)}" if remarks else "")
 
     def _called(self, column: int) -> str:
-        """A class by its name; one that is a number is "class 3"."""
-        name = [*map(str, self.classes.tolist()), "none of them"][column]
-        kind = "class" if self.model.is_classifier else "cluster"
-        return name if any(map(str.isalpha, name)) else f"{kind} {name}"
+        """A class for people, by its place."""
+        return self.model.called([*self.classes.tolist(), "none of them"][column])
 
     def remark(self, row: int) -> str:
         """What a reader has to know first, if no memory or no column decided; else empty."""
