@@ -32,7 +32,7 @@ from torch import Tensor
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.fitted.model import trained_with
-from mnemosphere.geometry import Center, Circles, Geometry, Unit
+from mnemosphere.geometry import Center, Circles, Geometry, Product, Unit
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
@@ -383,7 +383,12 @@ def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Spli
 
 
 def usable(sample: Sample) -> list[str]:
-    """The geometries that make sense and leave hardly a row without direction, simplest first."""
+    """The geometries that make sense and leave hardly a row without direction, simplest first.
+
+    A text, or another vector, has a geometry of its own beside that of the other columns.
+    """
+    if 0 < len(sample.rows.vectors) < sample.rows.n_features:
+        return [name for name, kind in Geometry.kinds.items() if issubclass(kind, Product)]
     kinds = [*directed(sample.rows, sample.weight), "standard"]
     if not sample.is_sparse:
         kinds += ["whitened"]
@@ -453,7 +458,7 @@ class _Scope:
             objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
         number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
         # On circles, columns that depend on each other count twice in the joint likelihood.
-        plain = [kind for kind in kinds if kind != "circles"] or kinds
+        plain = [kind for kind in kinds if not kind.endswith("circles")] or kinds
         return cls(kinds, objectives, widths, noises, first, whole, held, number, plain)
 
 
