@@ -94,6 +94,11 @@ class Circles(Geometry):
         """M, two for each harmonic of each column."""
         return 2 * int(self.harmonics.sum())
 
+    @staticmethod
+    def least_and_most(n_features: int) -> tuple[int, int]:
+        """Between what their number lies for so many columns: two values have one harmonic."""
+        return 2 * n_features, max(4 * n_features, _COORDINATES)
+
     @property
     def length(self) -> float:
         """The length of a row without missing values."""

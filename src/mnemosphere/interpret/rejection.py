@@ -7,7 +7,7 @@ up to the highest tenth, an exponential tail beyond. The rejection score is the 
 squares: a row that is beyond the known ones in one way is rejected, however usual it is in the others. The
 known rows are training rows as they look to models that have not seen them. So the scores of held-out rows
 depend on no held-out row but their own, and are exchangeable with those of new rows; they are taken at the
-temperature before `calibrate`. A row that is more like rows known to be out of scope than like any class has an
+temperature of the fit. A row that is more like rows known to be out of scope than like any class has an
 infinite score: it is always rejected, and promises are about the other rows.
 A study of texts and images compares it with parts of it (docs/open-world.md).
 """
@@ -31,6 +31,7 @@ from mnemosphere.fitted.model import (
     FittedModel,
     Floats,
     HeldOut,
+    Placed,
     Tails,
     as_numpy,
     like,
@@ -54,6 +55,7 @@ _TAIL, _BEYOND, _KNOTS = (
 )  # share of rows in a tail, at least so many; ranks kept of others
 _LEAST = 1e-3  # mean of a tail, in units of what is not in it
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
+_OUT = "like rows out of scope"
 ASK = "ask"  # the answer to a row between known classes
 _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
 
@@ -254,8 +256,7 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     >>> round(mn.interpret.rejection_threshold(np.arange(99.0), rate=0.1))
     89
     """
-    if not 0 < rate < 1:
-        raise ValueError(f"rate must lie between 0 and 1, got {rate}")
+    _check_shares(rate=rate)
     scores = _numbers(scores)
     rank = _rank(rate, scores.size)
     if rank < 1:
@@ -264,6 +265,12 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
             f"{scores.size}: pass more rows or a larger rate"
         )
     return float(np.sort(scores)[-rank]) + _margin(scores)
+
+
+def _check_shares(**given: float) -> None:
+    for name, value in given.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, got {value}")
 
 
 def _numbers(scores: Any) -> NDArray[np.float64]:
@@ -322,9 +329,7 @@ def accuracy_threshold(
     >>> mn.interpret.accuracy_threshold(certain, certain < 300, accuracy=0.95) < 310
     True
     """
-    for name, value in (("accuracy", accuracy), ("confidence_level", confidence_level)):
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+    _check_shares(accuracy=accuracy, confidence_level=confidence_level)
     scores, right = _numbers(scores), np.asarray(right)
     if right.shape != scores.shape or not np.isin(right, (0, 1)).all():
         raise ValueError(
@@ -364,18 +369,20 @@ def _margin(scores: Floats) -> float:
 # Answers.
 
 
-def novelty_threshold(model: FittedModel) -> float | None:
+def novelty_threshold(model: FittedModel, rate: float = NOVEL) -> float | None:
     """Return the novelty score above which a row counts as novel in exports.
 
     Parameters
     ----------
     model : FittedModel
         A fitted classifier or clusterer.
+    rate : float in (0, 1), default 0.01
+        Share of held-out rows that exceeds it, or the least that so few rows support.
 
     Returns
     -------
     float or None
-        The score that one held-out row in a hundred exceeds; None if the model is not calibrated.
+        The score; None if the model is not calibrated.
 
     Examples
     --------
@@ -385,7 +392,7 @@ def novelty_threshold(model: FittedModel) -> float | None:
     found = model.calibration
     if found is None or not found.novelty.size:
         return None
-    return rejection_threshold(found.novelty, max(NOVEL, 1 / (found.novelty.size + 1)))
+    return rejection_threshold(found.novelty, max(rate, 1 / (found.novelty.size + 1)))
 
 
 def usual_rate(model: FittedModel) -> float | None:
@@ -478,18 +485,11 @@ def _outside(model: FittedModel, log_p: Tensor) -> Tensor:
     return (log_p[:, -1] > log_p[:, :-1].amax(1)) & model.is_classifier
 
 
-def is_out_of_scope(model: FittedModel, X: Any) -> NDArray[np.bool_]:
-    """Which rows are more like rows known to be out of scope than like any class, (n,)."""
-    held = model.calibration
-    scored = model if held is None else _at(model, held.temperature)
-    return as_numpy(_outside(model, scored.class_log_joint(X)))
-
-
-def further_out(model: FittedModel, X: Any) -> NDArray[np.float64]:
+def further_out(model: FittedModel, X: Placed) -> NDArray[np.float64]:
     """Share of the held-out rows that are more novel than each row, (n,); NaN without them."""
     held = model.calibration
     if held is None or not held.novelty.size:
-        return np.full(model.stored(X).n_rows, np.nan)
+        return np.full(len(X.lost), np.nan)
     score = as_numpy(model.novelty_score(X)) - _margin(held.novelty)
     share: NDArray[np.float64] = 1 - np.searchsorted(held.novelty, score) / held.novelty.size
     return share
@@ -594,7 +594,7 @@ class Rejections:
             if not self.rejected[k]:
                 return None
             if np.isinf(self.score[k]):
-                return "like rows out of scope"
+                return _OUT
             if self.undecided[k]:
                 return f"undecided between {self.answers[k]} and {self.second[k]}"
             return "unlike all known rows"
@@ -615,7 +615,7 @@ def rejections(
 
     Rows more like those labeled `OUT_OF_SCOPE` in training than like any class are always rejected.
     Rates and accuracies are about the others. An accuracy is promised of the classes at the temperature
-    before `calibrate`, which does not depend on the held-out rows.
+    of the fit, which does not depend on the rows of `calibrate`.
 
     Parameters
     ----------
@@ -651,8 +651,8 @@ def rejections(
     held = held_out(model)
     if accuracy is not None and (rate is not None or per_class):
         raise ValueError("accuracy takes no rate and no per_class: pass one of them")
-    stored = model.stored(X)
-    read = _Reading.of(_at(model, held.temperature), stored, held.tails)
+    rows = X if isinstance(X, Placed) else model.stored(X)
+    read = _Reading.of(_at(model, held.temperature), rows, held.tails)
     inside = np.isfinite(held.rejection)
     log_p, score = read.log_p, read.score
     limit: Any
@@ -666,7 +666,7 @@ def rejections(
     else:
         rate = _RATE if rate is None else rate
         limit = rejection_threshold(held.rejection[inside], rate)
-        log_p = model.log_proba(stored)
+        log_p = model.log_proba(rows)
         if per_class:
             limit = np.full(len(model.classes), limit)
             for k in range(len(limit)):
@@ -677,6 +677,15 @@ def rejections(
     best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
     answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
     return Rejections(answers, second, (score > limit) | np.isinf(score), score, read.tails)
+
+
+def usual_reasons(model: FittedModel, X: Any) -> list[str | None]:
+    """Why rows are rejected at the usual rate; without calibration, only if they are out of scope."""
+    rate = usual_rate(model)
+    if rate is not None:
+        return rejections(model, X, rate).reasons
+    outside = _outside(model, model.class_log_joint(X)).tolist()
+    return [_OUT if out else None for out in outside]
 
 
 def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any]]:
@@ -705,21 +714,20 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
     Raises
     ------
     ValueError
-        Before `calibrate` with labels.
+        If the model is not calibrated, or without labels.
 
     Examples
     --------
     >>> mn.interpret.predict_set(model, X_test[:2], coverage=0.9)
     [array([0]), array([2])]
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
+    _check_shares(coverage=coverage)
     held = held_out(model)
     known = held.label
     if not known.size:
         raise ValueError(_NO_LABELS)
-    rank = int(np.ceil(coverage * (known.size + 1) * (1 - 1e-12)))
-    limit = np.inf if rank > known.size else known[rank - 1] + _margin(known)
+    rare = 1 - coverage
+    limit = rejection_threshold(known, rare) if _rank(rare, known.size) else np.inf
     log_p = as_numpy(_at(model, held.temperature).log_proba(X))
     order = np.argsort(-log_p, axis=1, kind="stable")
     sizes = (-log_p <= limit).sum(1)

@@ -399,10 +399,10 @@ class Encoding:
                 found[column.name] = part[:, 0]
         return pd.DataFrame(found)
 
-    def rewrite(self, frame: Any, x: NDArray[np.float64]) -> Any:
+    def rewrite(self, frame: Any, x: NDArray[Any]) -> Any:
         """The frame, as pandas has it, with these numbers (n, N) where they are not its own."""
         frame = _pandas(frame, [column.name for column in self.columns]).copy()
-        new, other = self.decode(x), self(frame) != x  # NaN is no number's own
+        new, other = self.decode(x), (self(frame) != x) & ~np.isnan(x)
         for k, (column, place) in enumerate(self.places()):
             where = other[:, place].any(1)
             if where.any() and column.kind != "text":
