@@ -370,10 +370,12 @@ class Explanation(Shown):
                 bar = "█" * round(_BAR * abs(pull) / largest)
                 lines.append(dict(zip(heads, [*cells, bar], strict=False)))
                 shown.append(places[k])
-        rest = [j for j in places if j not in shown]
+        given, columns = self._given(row), self.model.features.lines
+        known = [j for j in places if not np.isnan(given[columns[j].place]).any()]
+        rest = [j for j in known if j not in shown]
         if rest:
             others = "the other column" if len(rest) == 1 else f"{len(rest)} others together"
-            pull = rest_pull(self.model, self._given(row), found.typical[0], rest, self._pair(row))
+            pull = rest_pull(self.model, given, found.typical[0], rest, self._pair(row))
             lines.append(dict.fromkeys(heads, "") | {"column": others, "pull": f"{pull:+.2f}"})
         return lines
 
@@ -397,7 +399,7 @@ class Explanation(Shown):
         if held is None or reason.n_alike > 1 or not held.record[reason.memory, 0]:
             return []
         n, right, _ = held.record[reason.memory].tolist()
-        return [f"right on {right} of {n} held-out rows"]
+        return [f"right on {right} of {n} held-out row{'s' * (n > 1)}"]
 
     def _rows_are_long(self, row: int) -> bool:
         """Whether typical rows are texts, or other names that need lines of their own."""
