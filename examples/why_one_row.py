@@ -1,6 +1,6 @@
 """Why one row got its class, and what would change it
 
-A prediction is a vote of memories. Here: the vote on one wine, the smallest change that leads to
+A prediction is a vote of memories. Here: the vote on one wine, a change of few columns that leads to
 another class, and how far the wine may move before its class can change at all.
 """
 
@@ -20,8 +20,8 @@ print(why)
 why.plot(truth=kinds[69]).savefig("why.png")
 
 # %%
-# The smallest change of at most three features, with alcohol held, that changes the class:
-other = clf.counterfactual(row, hold=["alcohol"], max_features=3)
+# A change of few columns that changes the class; alcohol stays, and magnesium must not fall:
+other = clf.counterfactual(row, fixed=["alcohol"], only_rise=["magnesium"])
 print(other)
 print("predicted for the changed row:", clf.predict(other.rows)[0])
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.spatial.distance import cdist
@@ -30,6 +31,7 @@ from sklearn.linear_model import LogisticRegression
 import mnemosphere as mn
 from mnemosphere import load_data
 from research import report
+from research.benchmarks._attack import shortest_change
 from research.benchmarks._options import add_data, parser
 from research.field import sets
 from research.jobs import finished as in_processes
@@ -133,10 +135,13 @@ def memory_margins(model: mn.DAMClassifier, x: Floats) -> Margins:
     """Of our model: the certified radius, and the shortest verified change toward two classes."""
     proven = model.certified_radius(x)
     attacked = np.full(len(x), np.inf)
-    for target in (None, proven.other.astype(model.classes_.dtype)):
-        found = model.counterfactual(x, target, realistic=False)
-        moved = np.linalg.norm(found.after - x, axis=1)
-        attacked = np.minimum(attacked, np.where(found.found & (moved > 0), moved, np.inf))
+    rows, order = torch.from_numpy(x), model.model_.log_proba(x).argsort(1, descending=True)
+    for target in (order[:, 1], model.model_.columns_of(proven.other.astype(model.classes_.dtype))):
+        found = shortest_change(model.model_, rows, target).numpy()
+        hit = ~np.isnan(found).any(1)
+        hit[hit] = model.model_.log_proba(found[hit]).argmax(1).numpy() == target.numpy()[hit]
+        moved = np.linalg.norm(found - x, axis=1)
+        attacked = np.minimum(attacked, np.where(hit & (moved > 0), moved, np.inf))
     return Margins(proven.label, proven.radius, attacked)
 
 

@@ -247,7 +247,7 @@ def promises_table() -> Table:
         found = sorted(value for value in values if value is not None)
         cut = [found[round(q * (len(found) - 1))] for q in (0.05, 0.5, 0.95)]
         rows.append([name, *(f"{100 * value:.1f}" for value in cut)])
-    head = ["%", "5% of the repetitions are below", "median", "95% are below"]
+    head = ["promise", "5% of the repetitions are below", "median", "95% are below"]
     return Table(f"{markdown(head, rows)}\n\n{source(run)}", [run])
 
 

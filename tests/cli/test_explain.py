@@ -67,9 +67,9 @@ def test_what_would_have_to_change(run, trained, table, kit):
     assert change["found"]
     row = kit.frame().set_index("tag").loc[["bug-7"], kit.names]
     for feature in change["changes"]:
-        assert feature["feature"] not in ("length0", "length4")
-        assert row[feature["feature"]].item() == feature["from"]
-        row[feature["feature"]] = feature["to"]
+        assert feature["column"] not in ("length0", "length4")
+        assert row[feature["column"]].item() == feature["before"]
+        row[feature["column"]] = feature["after"]
     assert mn.load(trained / "model.safetensors").predict(row) == ["cat"]
     error = run(*arguments, "--counterfactual", "dog", code=2).error
     assert "--counterfactual must be one of 'ant', 'bee', 'cat'" in error

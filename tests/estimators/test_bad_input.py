@@ -130,9 +130,9 @@ USE = {
         lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=0)),
         r"n_memories must lie in \[1, 7\] to shrink to it, got 0",
     ),
-    "no such feature to hold": (
-        lambda c: c.model.counterfactual(c.x, hold=["agee"]),
-        r"hold names 'agee', which is no feature: use names of columns or numbers below 5",
+    "no such column to fix": (
+        lambda c: c.model.counterfactual(c.x, fixed=["agee"]),
+        r"fixed names 'agee', which is no column: use names, or numbers below 5",
     ),
     "too few names for the features": (
         lambda c: mn.interpret.name_features(c.model.model_, ["a", "b"]), r"names must have one entry for each of 5 features, got 2"),

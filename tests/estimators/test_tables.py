@@ -301,7 +301,7 @@ def test_a_category_of_many_levels_is_one_line(countries, governed):
     assert pulls["country"].value == f"{level} ({counts[most]} of {own.sum()} {classes[most]})"
     with np.errstate(all="ignore"):
         other = governed.counterfactual(frame[400:410])
-    names = {change["feature"] for row in range(10) for change in other[row]}
+    names = {change.column for row in range(10) for change in other[row]}
     assert names <= {"country", "x", "z"}
     assert set(other.rows["country"]) <= set(frame["country"])
     np.testing.assert_array_equal(

@@ -315,7 +315,7 @@ TABLES = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
         ("cancer", "center", "float32"),
     ],
 )
-def test_the_shortest_counterfactual_lies_beyond(name, geometry, precision):
+def test_counterfactuals_lie_beyond(name, geometry, precision):
     x, y = TABLES[name](return_X_y=True)
     model = mn.DAMClassifier(
         13, geometry=geometry, objective="joint", precision=precision, random_state=0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import mnemosphere as mn
 from mnemosphere import interpret
@@ -197,3 +197,15 @@ def test_what_is_trained_again_promises_nothing(fitted):
         assert model.held is None
         with pytest.raises(ValueError, match="not calibrated since fit or the last edit"):
             mn.as_estimator(model).predict_or_reject(x)
+
+
+@pytest.mark.parametrize("load", [load_wine, load_iris, load_breast_cancer])
+def test_explanations_answer_where_predict_or_reject_does(load):
+    x, y = load(return_X_y=True)
+    clf = mn.DAMClassifier(random_state=0).fit(x[::2], y[::2])
+    rows = np.concatenate([x[1::2], -3 * x[1::14], x[1::14] * 0.5])
+    why, answers = clf.explain(rows), clf.predict_or_reject(rows, ask=True)
+    for k, answer in enumerate(answers):
+        assert ("no answer" in why.title(k)) == (answer is None)
+        assert ("too close to answer" in why.title(k)) == (answer == "ask")
+    assert sum(answer is None for answer in answers[-len(x[1::14]) * 2 : -len(x[1::14])]) > 5

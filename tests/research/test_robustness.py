@@ -4,11 +4,44 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from quick_models import small
 from research.benchmarks import robustness
+from research.benchmarks._attack import shortest_change
 from research.pages import robustness as pages
 
 RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("geometry", ["standard", "whitened", "center"])
+def test_an_attack_is_as_short_as_a_grid_finds_and_no_shorter_than_the_certificate(
+    geometry,
+):
+    centers, y = 2 * np.random.default_rng(3).normal(size=(4, 3)), np.arange(101) % 4
+    x = centers[y] + np.random.default_rng(4).normal(size=(101, 3))
+    model = small(n_memories=11, geometry=geometry, max_iter=None).fit(x, y)
+    rows = x[:13]
+    order = model.predict_proba(rows).argsort(1)
+    wanted = model.model_.columns_of(model.classes_[order[:, -2]])
+    found = shortest_change(model.model_, torch.from_numpy(rows), wanted).numpy()
+    unit = model.model_.geometry.unit_at(torch.from_numpy(rows)).numpy()
+    proven = model.certified_radius(rows).radius
+    steps = np.linspace(-4, 4, 61)
+    grid = np.stack(np.meshgrid(steps, steps, steps), -1).reshape(-1, 3)
+    ratios = []
+    for k, row in enumerate(rows):
+        turned = model.predict(row + grid * unit[k]) == model.classes_[order[k, -2]]
+        if not turned.any():
+            continue
+        assert model.predict(found[k : k + 1]) == model.classes_[order[k, -2]]
+        away = np.linalg.norm((found[k] - row) / unit[k])
+        ratios.append(away / np.linalg.norm(grid[turned], axis=1).min())
+        moved = away if geometry != "center" else np.linalg.norm(found[k] - row)
+        assert moved >= proven[k]
+    assert len(ratios) > 7
+    assert np.median(ratios) < 1.01  # the grid is no finer
+    assert np.quantile(ratios, 0.9) < 1.05  # the border may have two nearest points
 
 
 def test_a_linear_margin_is_the_distance_to_the_nearest_plane():

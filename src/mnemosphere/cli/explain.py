@@ -10,7 +10,7 @@ import numpy as np
 from mnemosphere import plots
 from mnemosphere.cli.options import Request, names_in
 from mnemosphere.cli.output import PICTURES, check_file
-from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
+from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal
 from mnemosphere.interpret import Explanation, explain_images
 from mnemosphere.plots.style import new_figure
@@ -21,7 +21,8 @@ _PULL = "pull: change of the log-odds if the row were typical of the other class
 
 def run(
     request: Request, model: Path, data: str, row: list[str] | None, top: int,
-    counterfactual: str | None, fixed: list[str] | None, out: Path | None, image_shape: str | None,
+    counterfactual: str | None, fixed: list[str] | None, only_rise: list[str] | None,
+    only_fall: list[str] | None, out: Path | None, image_shape: str | None,
 ) -> None:  # fmt: skip
     """Show why rows got their class, and what would change it."""
     terminal = request.terminal
@@ -36,7 +37,15 @@ def run(
         found = opened.model.explain(rows.x, top)
     else:
         found = explain_images(opened.whole, rows.images, top)
-    other = None if counterfactual is None else _other(opened, rows, counterfactual, fixed)
+    other = None
+    if counterfactual is not None:
+        label = None
+        if counterfactual != "next":
+            label = opened.label(counterfactual, "--counterfactual")
+        other = opened.of_rows("--counterfactual").counterfactual(
+            rows.x, label, fixed=names_in(fixed), only_rise=names_in(only_rise),
+            only_fall=names_in(only_fall),
+        )  # fmt: skip
     readable = opened.encoder is None and not opened.takes_texts
     proven = opened.model.certified_radius(rows.x) if readable else None
     if out is not None:
@@ -59,12 +68,6 @@ def run(
         terminal.say(f"wrote {out}")
 
 
-def _other(opened: Opened, rows: Rows, wanted: str, fixed: list[str] | None) -> Any:
-    """The smallest changes that would change the predicted classes."""
-    label = None if wanted == "next" else opened.label(wanted, "--counterfactual")
-    return opened.of_rows("--counterfactual").counterfactual(rows.x, label, hold=names_in(fixed))
-
-
 def _record(found: Explanation, rows: Rows, k: int, proven: Any, other: Any) -> dict[str, Any]:
     """All that is known of a row."""
     record = {
@@ -74,7 +77,7 @@ def _record(found: Explanation, rows: Rows, k: int, proven: Any, other: Any) -> 
         "probability": found.probability[k],
         "probabilities": dict(zip(map(str, found.classes), found.proba[k], strict=True)),
         "uniform_share": found.uniform_share[k],
-        "out_of_scope": found.out_of_scope[k],
+        "rejected": found.rejected[k],
         "familiarity": found.familiarity(k),
         "memories": [{"name": reason.name, **vars(reason)} for reason in found[k]],
         "runner_up": found.runner_up[k],
@@ -84,7 +87,7 @@ def _record(found: Explanation, rows: Rows, k: int, proven: Any, other: Any) -> 
     if proven is not None:
         record |= {"certified_radius": proven.radius[k], "certified_unit": proven.unit}
     if other is not None:
-        changes = {"found": other.found[k], "changes": other[k]}
+        changes = {"found": other.found[k], "changes": [own._asdict() for own in other[k]]}
         changes |= {"class": other.wanted[k], "distance": other.length(k)}
         record["counterfactual"] = changes
     return record

@@ -92,7 +92,7 @@ CONSTRAINTS: dict[str, Any] = {
 ROW_CONSTRAINTS = CONSTRAINTS | {
     "growth": [None, COUNT],
     "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
-    "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
+    "encoder": [None, str, dict, callable, HasMethods("encode"), HasMethods("embed")],
     "categories": ["array-like"],
     "min_frequency": [Interval(Real, 0, 1, closed="left")],
 }
@@ -452,13 +452,14 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         X: ArrayLike,
         y: ArrayLike | None = None,
         *,
-        hold: Sequence[int | str] = (),
+        fixed: Sequence[int | str] = (),
+        only_rise: Sequence[int | str] = (),
+        only_fall: Sequence[int | str] = (),
         max_features: int | None = None,
-        realistic: bool = True,
     ) -> Counterfactual:
-        """Find a small change of each row that changes its class, in the units of X.
+        """Find few columns, and values that occur in them, that give each row another class.
 
-        The search is local: `predict` confirms the change, but it may not be the smallest one.
+        `predict` confirms each change. Another one may need fewer columns.
 
         Parameters
         ----------
@@ -466,12 +467,14 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
             Rows.
         y : object or array-like of shape (n,), default None
             The wanted class, one for all rows or one each; None: the second most probable.
-        hold : sequence of int or str, default ()
-            Features that must stay, by number or name.
+        fixed : sequence of int or str, default ()
+            Columns that must stay, by number or name.
+        only_rise : sequence of int or str, default ()
+            Columns of numbers that may rise, but not fall.
+        only_fall : sequence of int or str, default ()
+            Columns of numbers that may fall, but not rise.
         max_features : int, default None
-            Change at most so many features; None: any number.
-        realistic : bool, default True
-            Whole numbers stay whole, and features stay within the range of the training rows.
+            Change at most so many columns; None: any number.
 
         Returns
         -------
@@ -485,8 +488,9 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         (array([ True]), array([1]))
         """
         return interpret.counterfactual(
-            self.model_, X, y, hold=hold, max_features=max_features, realistic=realistic
-        )
+            self.model_, X, y, fixed=fixed, only_rise=only_rise, only_fall=only_fall,
+            max_features=max_features,
+        )  # fmt: skip
 
     def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
         """List the memories as a pandas frame, one line each.

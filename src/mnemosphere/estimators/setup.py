@@ -95,7 +95,8 @@ def learn_features(
     features, rows = Features.learn(X, owner, encoded=encoded, labeled=labeled, **how)
     stored = StoredRows.of(rows, device_of(rows, settings["device"]))
     if features.encoding is not None:
-        stored = replace(stored, levels=features.encoding.coded)
+        own = features.encoding
+        stored = replace(stored, levels=own.coded, vectors=own.vectors)
     stored.check_finite(features.names, gaps=stored.is_dense and encoded)
     return features, stored
 

@@ -6,9 +6,9 @@ value v in column j. With the typical values v_a and v_b of the two classes
     for_j     = f(x) − f(x[j→v_b])      what the row would lose if it were typical of b there
     against_j = f(x[j→v_a]) − f(x)      what it would gain if it were typical of a there
 
-The pull of a column is for_j, or −against_j if that is larger; a column with neither has none. The
-model answers for every changed row, so a pull is exact whatever the geometry and whichever values are
-missing. A category is changed as a whole. Pulls do not add up: what all other columns do together is
+The pull of a column is for_j, or −against_j if that is larger; a column with neither has none, nor has
+one without a value. The model answers for every changed row, so a pull is exact whatever the geometry
+and whichever other values are missing. A category is changed as a whole. Pulls do not add up: what all other columns do together is
 the same with all of them changed at once.
 
 The typical value of a class is the weighted median, or commonest level, of what its memories stand for,
@@ -18,7 +18,7 @@ by their shares in the vote on this row: a value of real rows. A memory is that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.scores import Scores
 from mnemosphere.rows.stored import StoredRows
 
-_NUMBERS = 1 << 21  # of changed rows that are held at a time
+NUMBERS = 1 << 21  # of changed rows that are held at a time
 _MOST = 500  # columns that are changed alone, those furthest from typical; the others together
 
 
@@ -79,16 +79,42 @@ def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -
     typical = typical_of_classes(model, X, classes)
     rows = as_numpy(X.dense().values).astype(np.float64)
     places = [line.place for line in model.features.lines]
-    scale = 1.0 if model.geometry.units is None else as_numpy(model.geometry.units)
     pull = np.zeros((len(rows), len(places)))
-    first = [own.start for own in places]
     for k, row in enumerate(rows):
-        away = np.abs((row - typical[k]) / scale)  # NaN: missing here or there
-        away = np.where(np.isnan(row) & np.isnan(typical[k]), 0.0, away).max(0)
-        far = np.maximum.reduceat(np.nan_to_num(away, nan=np.inf), first)
-        tried = [int(j) for j in np.argsort(-far, kind="stable")[:_MOST] if far[j] > 0]
+        tried = furthest(model, row, typical[k])
         pull[k, tried] = _pull(model, row, typical[k], [[places[j]] for j in tried], classes[k])
     return Pulls(pull, typical)
+
+
+def furthest(model: FittedModel, row: Floats, ends: Floats) -> list[int]:
+    """The columns in which a row (N,) is not at all of these ends (k, N), the furthest first.
+
+    A missing value says nothing: it is at all ends.
+    """
+    away = np.abs((row - ends) / scale(model)).max(0)  # NaN: missing here or there
+    first = [line.place.start for line in model.features.lines]
+    far = np.maximum.reduceat(np.nan_to_num(away), first)
+    return [int(j) for j in np.argsort(-far, kind="stable")[:_MOST] if far[j] > 0]
+
+
+def scale(model: FittedModel) -> Any:
+    """One unit of each feature (N,), or 1."""
+    return 1.0 if model.geometry.units is None else as_numpy(model.geometry.units)
+
+
+def changed_rows(row: Floats, end: Floats, changes: Sequence[Sequence[slice]]) -> Floats:
+    """(n, N) a row with each of these sets of places as in `end`."""
+    rows = np.tile(row, (len(changes), 1))
+    for changed, together in zip(rows, changes, strict=True):
+        for place in together:
+            changed[place] = end[place]
+    return rows
+
+
+def known_values(model: FittedModel, row: Floats) -> Floats:
+    """(P, N) what memories stand for; if rows have lost their units, at the length of this one."""
+    values = model.typical_values
+    return model.memories * np.linalg.norm(np.nan_to_num(row)) if values is None else values
 
 
 def importance(model: FittedModel, X: StoredRows) -> Floats:
@@ -119,14 +145,11 @@ def _pull(
     pair: NDArray[np.intp],
 ) -> Floats:  # fmt: skip
     """Of each change, a list of places that are made typical (2, N) together, the pull."""
-    step = max(1, _NUMBERS // (2 * len(row)))
+    step = max(1, NUMBERS // (2 * len(row)))
     parts = [np.zeros(0)]
     for start in range(0, len(changes), step):
         own = changes[start : start + step]
-        changed = np.tile(row, (2 * len(own) + 1, 1))
-        for j, together in enumerate(own):
-            for place in together:
-                changed[j, place], changed[len(own) + j, place] = typical[:, place]
+        changed = np.concatenate([*(changed_rows(row, end, own) for end in typical), row[None]])
         odds = log_odds(model, changed, pair)
         against, for_ = odds[: len(own)] - odds[-1], odds[-1] - odds[len(own) : -1]
         found = np.where(for_ >= against, for_, -against)
@@ -152,7 +175,6 @@ def log_odds(model: FittedModel, rows: Floats, pair: NDArray[np.intp]) -> Floats
 def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -> Floats:
     """(n, k, N) what is typical of classes (n, k) among the memories that answer for each row."""
     votes, rows = model.precise_votes, X.dense().values.double()
-    values = model.typical_values
     rest = frequency_part(votes)[1][1:]  # (P, C), without what repeats the class frequencies
     own = torch.nn.functional.one_hot(rest.argmax(1), rest.shape[1])
     rest = torch.where(own.sum(0) > 0, rest * own, votes.labels[1:, :-1]).log().T  # (C, P)
@@ -166,9 +188,6 @@ def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.in
             (scores[:, None] + rest.to(scores)[classes[part]]).softmax(2)
         )  # (B, k, P)
         for b, each in enumerate(weight, part.start):
-            known = values
-            if known is None:  # directions, at the length of the row
-                length = torch.linalg.vector_norm(rows[b].nan_to_num(0.0))
-                known = model.memories * float(length)
+            known = known_values(model, as_numpy(rows[b]))
             found[b] = [middle(known, own, categories) for own in each]
     return found

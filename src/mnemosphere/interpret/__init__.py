@@ -12,7 +12,7 @@ from mnemosphere.interpret.classes import (
     remove_examples,
     rename_class,
 )
-from mnemosphere.interpret.counterfactual import Counterfactual, counterfactual
+from mnemosphere.interpret.counterfactual import ColumnChange, Counterfactual, counterfactual
 from mnemosphere.interpret.decision import DecisionSummary, decision_summary
 from mnemosphere.interpret.density import novelty, score_samples
 from mnemosphere.interpret.discovery import ProposedClass, discover
@@ -50,6 +50,7 @@ __all__ = [
     "Certificate",
     "CertifiedRadius",
     "ClassificationReport",
+    "ColumnChange",
     "Counterfactual",
     "DecisionSummary",
     "Drift",
