@@ -41,6 +41,7 @@ from mnemosphere.model.class_reading import best_temperature
 from mnemosphere.rows.labels import Encoded, Labels, row_weights, sample_weights
 from mnemosphere.rows.stored import StoredRows, share_known
 
+UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
@@ -533,10 +534,10 @@ class Rejections:
         The most probable class of each row.
     second : ndarray of shape (n,)
         The one after it; the same if there is no other.
-    rejected : ndarray of bool of shape (n,)
-        Which rows are rejected.
     score : ndarray of shape (n,)
         Rejection scores.
+    limit : float or ndarray of shape (n,)
+        The score above which a row is rejected.
     tails : ndarray of shape (n, 3)
         −log of the upper tails of novelty, doubt and lead among known rows.
 
@@ -549,16 +550,24 @@ class Rejections:
 
     answers: NDArray[Any]
     second: NDArray[Any]
-    rejected: NDArray[np.bool_]
     score: NDArray[np.float64]
+    limit: float | NDArray[np.float64]
     tails: NDArray[np.float64]
 
     @cached_property
+    def rejected(self) -> NDArray[np.bool_]:
+        """Which rows are rejected."""
+        found: NDArray[np.bool_] = (self.score > self.limit) | np.isinf(self.score)
+        return found
+
+    @cached_property
     def undecided(self) -> NDArray[np.bool_]:
-        """Rejected rows that are like known rows, but between classes."""
-        novelty, doubt, lead = np.square(self.tails).T
+        """Rejected rows that are like known ones, but between classes: novelty alone would not reject
+        them, or more than 5% of the known rows are as novel.
+        """
+        most = np.maximum(self.limit, -np.log(UNLIKE))
         found: NDArray[np.bool_] = (
-            self.rejected & (novelty < doubt + lead) & np.isfinite(self.score)
+            self.rejected & (self.tails[:, 0] <= most) & np.isfinite(self.score)
         )
         return found
 
@@ -676,7 +685,7 @@ def rejections(
             limit = limit[as_numpy(read.log_p.argmax(1))]
     best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
     answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
-    return Rejections(answers, second, (score > limit) | np.isinf(score), score, read.tails)
+    return Rejections(answers, second, score, limit, read.tails)
 
 
 def usual_reasons(model: FittedModel, X: Any) -> list[str | None]:
