@@ -6,7 +6,7 @@ noise      the best geometry, and the second unless it is clearly worse, with no
 more rows  the best lines again, where rows are many
 widths     four times as many memories, and again, while that helps by more than their price and half a standard
            error; at last, of many rows, more steps for a model that widened
-choice     the best of them; the joint objective unless the conditional one is better by half a standard error
+choice     the best of them
 
 Few rows are cross-fitted in five folds. Of many rows one part is held out; candidates are screened on some of
 the others, and the path is followed on all of them, at last with more steps.
@@ -642,13 +642,11 @@ def _try_unlabeled(trials: _Trials, scope: _Scope, n_memories: int | None, sampl
 
 
 def _best(trials: _Trials) -> Candidate:
-    """The best score; the joint objective, and rows without label, unless that is clearly worse."""
-    joint, conditional = (trials.ranked(kind) for kind in ("joint", "conditional"))
-    best = min((own[0] for own in (joint, conditional) if own), key=trials.score)
-    for near in (joint, [own for own in joint if own.unlabeled]):
-        if near and not trials.found[near[0]].exceeds(trials.found[best]):
-            best = near[0]
-    return best
+    """The best score; rows without label take part unless that is clearly worse."""
+    best = min(trials.found, key=trials.score)
+    near = (own for own in trials.ranked("joint") if own.unlabeled)
+    near = (own for own in near if not trials.found[own].exceeds(trials.found[best]))
+    return next(near, best)
 
 
 def _alone(scope: _Scope, n_memories: int | None, sample: Sample) -> Candidate:

@@ -75,8 +75,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         held-out rows are predicted better; with many rows in proportion to them, at most 4000.
     objective : {"auto", "joint", "conditional"}, default "auto"
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
-        makes memories prototypical; "conditional" is trained for accuracy. "auto": "joint" unless
-        "conditional" predicts held-out rows better by more than half a standard error.
+        makes memories prototypical; "conditional" is trained for accuracy. "auto": the one that
+        predicts held-out rows better.
     growth : None or int, default None
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto", default "auto"
