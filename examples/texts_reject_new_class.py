@@ -28,8 +28,8 @@ for text, answer in zip(
     print(f"{text:45s} {answer}")
 
 # %%
-# Two examples are enough for a new class. Nothing is trained again. The class changes the votes, so
-# rates have to be settled again.
+# Two examples are enough for a new class. Nothing is trained again. The class changes the votes:
+# `calibrate` makes rates exact again.
 clf.add_class(["How do I collect points?", "Do you have a rewards program?"], "rewards")
 clf.calibrate(bank.x_test, bank.y_test)
 for text, answer in zip(

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from mnemosphere.base.machine import pick_device
+from research import report
+from research.jobs import finished
+from research.report import Json
 
+Part = tuple[Any, ...]  # (name of the set, …, seed)
+Measure = Callable[..., Json]
 OUT = Path("runs") / "benchmarks"
 
 
@@ -36,3 +44,26 @@ def add_device(made: argparse.ArgumentParser, default: str) -> None:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     made.add_argument("--device", type=choose, default=default, help="auto, cpu or cuda")
+
+
+def add_vectors(made: argparse.ArgumentParser, sets: Sequence[str], seeds: int) -> None:
+    """--vectors, --sets, --seeds and --jobs."""
+    made.add_argument("--vectors", type=Path, required=True, help="folder with the npz files")
+    made.add_argument("--sets", nargs="+", default=list(sets), choices=sets)
+    made.add_argument("--seeds", type=int, default=seeds)
+    made.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
+
+
+def all_parts(measure: Measure, args: argparse.Namespace, parts: Sequence[Part]) -> list[Json]:
+    """What measure(vectors, name, …, seed) finds of each part, several at a time, each done once."""
+    folder = args.out.with_suffix("")
+    report.make_folder(folder)
+    work = [(measure, args.vectors, folder, part) for part in parts]
+    for done, ((*_, part), _) in enumerate(finished(_step, work, args.jobs), 1):
+        print(f"{done} of {len(parts)}:", *part, flush=True)
+    return [_step(measure, args.vectors, folder, part) for part in parts]
+
+
+def _step(measure: Measure, vectors: Path, folder: Path, part: Part) -> Json:
+    warnings.simplefilter("ignore")  # of rare classes, and of solvers that stop early
+    return report.Parts(folder).step("-".join(map(str, part)), lambda: measure(vectors, *part))

@@ -7,16 +7,18 @@ import json
 import shutil
 import subprocess
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import sparse
 
 import mnemosphere as mn
 from mnemosphere.export import payload
-from mnemosphere.geometry import Geometry
+from mnemosphere.geometry import Geometry, Product
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import StoredRows
@@ -25,6 +27,7 @@ from runs import seeded
 GEOMETRIES = [*Geometry.kinds]
 N, C = 7, 3
 CATEGORIES = (slice(4, 7),)
+VECTOR = (0, 2, 3)  # of products, the features of a text
 TABLES = ("dense", "sparse", "gaps", "categories", "one row", "huge", "tiny")
 
 
@@ -51,7 +54,13 @@ def learned(kind, name):
     if Geometry.kinds[kind].takes_unit_rows:
         scale = np.abs(x)[~np.isnan(x)].max()
         x = x / scale / np.sqrt(np.nansum((x / scale) ** 2, axis=1, keepdims=True).clip(1e-9))
-    rows = StoredRows.of(x, torch.device("cpu"))
+    vectors = VECTOR if issubclass(Geometry.kinds[kind], Product) else ()
+    if vectors:  # a direction comes back at unit length; of a text, all numbers are known or none
+        own = table("dense" if name == "gaps" else name)[0][:, VECTOR]
+        own = own / np.abs(own).max(1, keepdims=True)
+        own /= np.linalg.norm(own, axis=1, keepdims=True)
+        x[:, VECTOR] = np.where(np.isnan(x[:, [1]]), np.nan, own)
+    rows = replace(StoredRows.of(x, torch.device("cpu")), vectors=vectors)
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), C + 1).double()
     geometry = Geometry.kinds[kind].fit(rows, targets).check(N)
     few = 1 if name == "one row" else len(x)
@@ -127,8 +136,11 @@ def test_gaps_change_no_other_row_and_no_ratio(kind):
     # With a neutral value in place of a gap, the known coordinates are as they are but for their length.
     filled, _ = geometry.place(geometry.fill(x, x.isnan()))
     known, filled = unit[~lost].nan_to_num(0.0), filled[~lost].nan_to_num(0.0)
-    cosine = (known * filled).sum(1) / known.norm(dim=1) / filled.norm(dim=1)
-    torch.testing.assert_close(cosine, torch.ones_like(cosine), rtol=0, atol=1e-12)
+    cut = [len(VECTOR)] if isinstance(geometry, Product) else []  # each part has its own length
+    for one, other in zip(known.tensor_split(cut, 1), filled.tensor_split(cut, 1), strict=True):
+        there = one.norm(dim=1) > 0
+        cosine = torch.cosine_similarity(one[there], other[there], eps=1e-300)
+        torch.testing.assert_close(cosine, torch.ones_like(cosine), rtol=0, atol=1e-12)
     if geometry.mixing is None:
         gaps = geometry.per_coordinate(x.isnan(), appended=0)[~lost]
         assert not filled[gaps].abs().gt(1e-12).any()
@@ -228,11 +240,19 @@ def by_page(model, x):
 @pytest.mark.parametrize("name", ["dense", "gaps", "categories"])
 def test_python_torch_graph_and_page_say_the_same(kind, name, tmp_path):
     _, x, y = learned(kind, name)
-    x = x.numpy()
+    x = given = x.numpy()
+    if issubclass(Geometry.kinds[kind], Product):
+        others = np.delete(x, VECTOR, 1)
+        given = pd.DataFrame({f"x{j}": column for j, column in enumerate(others.T)})
+        given.insert(1, "text", list(x[:, VECTOR]))
+        x = np.insert(others, [1, 1, 1], x[:, VECTOR], 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the row without direction
         model = mn.DAMClassifier(5, objective="joint", geometry=kind, varsigma=0.7, random_state=0)
-        wanted = model.fit(x, y).predict_proba(x)
+        model.fit(given, y)
+        if not Geometry.kinds[kind].takes_unit_rows:
+            x = np.concatenate([x, -3 * x[:7]])  # beyond the training rows
+        wanted = model.predict_proba(x)
         mn.save(model, tmp_path / "m.safetensors")
     np.testing.assert_array_equal(mn.load(tmp_path / "m.safetensors").predict_proba(x), wanted)
     layer = mn.export.to_torch(model.model_)(torch.from_numpy(x)).exp()

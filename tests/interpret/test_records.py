@@ -117,6 +117,38 @@ def test_a_class_that_comes_more_often_is_named(fitted):
     assert [own["p"] for own in found.memories] == sorted(own["p"] for own in found.memories)
 
 
+EDITS = {
+    "add_class": lambda m, rng: interpret.add_class(m, rows(30, rng, [4])[0], 4),
+    "add_examples": lambda m, rng: interpret.add_examples(m, *rows(30, rng)),
+    "remove_class": lambda m, rng: interpret.remove_class(m, 3),
+    "merge_classes": lambda m, rng: interpret.merge_classes(m, [1, 2], 9),
+    "rename_class": lambda m, rng: interpret.rename_class(m, 0, 9),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_after_an_edit_records_drift_and_three_answers_are_those_of_the_new_classes(edit):
+    rng = np.random.default_rng(7)
+    clf = mn.DAMClassifier(random_state=0).fit(*rows(900, rng))
+    edited = mn.as_estimator(EDITS[edit](clf.model_, rng))
+    known = edited.model_.held.n_rows
+    record = edited.model_.calibration.record
+    assert record[:, 0].sum() == known
+    assert record[:, 1].sum() > 0.85 * known
+    assert record[:, 2].max() < len(edited.classes_)
+    classes = [0, 1, 2] if edit == "remove_class" else [0, 1, 2, 3]
+    alarms = sum(edited.compare(rows(200, rng, classes)[0]).drifted for _ in range(20))
+    assert alarms <= 2
+    assert edited.compare(rows(60, rng, [5])[0]).unlike["p"] < 0.01
+    x = np.concatenate([rows(200, rng, classes)[0], rows(100, rng, [5])[0]])
+    found = interpret.rejections(edited.model_, x, 0.1)
+    answers = found.said(ask=True)
+    assert {*answers} <= {*edited.classes_.tolist(), None, "ask"}
+    assert np.equal(answers[200:], None).mean() > 0.5
+    assert found.rejected[200:].mean() > 0.9
+    assert found.rejected[:200].mean() < 0.25
+
+
 def test_without_rows_of_the_fit_nothing_is_compared(fitted):
     x, y = rows(90, np.random.default_rng(6))
     shrunk = mn.as_estimator(interpret.shrink(fitted.model_, x, y, n_memories=4))

@@ -56,6 +56,20 @@ def test_a_row_beyond_all_known_ones_in_one_way_is_rejected_however_sure_the_vot
     assert not found.undecided.any()
 
 
+def test_rows_unlike_all_known_ones_are_not_asked_about_even_if_no_class_is_sure():
+    x, y = load_wine(return_X_y=True)
+    rng = np.random.default_rng(0)
+    part = rng.permutation(len(y)) < 89
+    model = mn.DAMClassifier(random_state=0).fit(x[part], y[part]).model_
+    strange = rng.uniform(x.min(0), x.max(0), size=(300, x.shape[1]))
+    for rate in (0.1, 0.2):
+        found = interpret.rejections(model, strange, rate)
+        assert found.rejected.mean() > 0.7
+        assert found.undecided.mean() < 0.3
+        own = interpret.rejections(model, x[~part], rate)
+        assert own.undecided.sum() >= 0.3 * own.rejected.sum() > 0
+
+
 def test_a_row_between_two_classes_is_undecided_between_them(fitted):
     grid = np.linspace(0, 1, 400)[:, None]
     between = grid * CENTERS[0] + (1 - grid) * CENTERS[1]

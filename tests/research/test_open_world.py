@@ -6,8 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import mahalanobis
 
-from research.benchmarks import open_world
+import mnemosphere as mn
+from research.benchmarks import labels_needed, open_world
 from research.pages import open_world as page
 
 
@@ -54,6 +56,24 @@ def test_a_route_has_the_mean_of_its_nearest_examples(folder):
         means = {y: np.mean([data.x[j] @ x for j in near if data.y[j] == y]) for y in data.y[near]}
         assert -score[k] == pytest.approx(max(means.values()), rel=1e-5)
         assert means[said[k]] == pytest.approx(max(means.values()), rel=1e-5)
+
+
+def test_the_mahalanobis_distance_is_that_of_scipy(folder):
+    data = open_world.split(open_world.load(folder / "banking-minilm.npz"), 0.75, 0)
+    means = np.stack([data.x[data.y == name].mean(0) for name in data.classes])
+    own = np.searchsorted(data.classes, data.y)
+    inverse = np.linalg.inv(np.cov(data.x - means[own], rowvar=False))
+    for x, found in zip((data.x_dev, data.x_test), open_world._mahalanobis(data), strict=True):
+        expected = [min(mahalanobis(row, mean, inverse) for mean in means) for row in x]
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_rows_to_label_are_each_named_once(folder):
+    data = open_world.load(folder / "banking-minilm.npz")
+    model = mn.DAMClassifier(random_state=0).fit(data["x_train"], data["y_train"]).model_
+    for way in labels_needed.WAYS:
+        rows = labels_needed.ranked(model, data["x_dev"], way, np.random.default_rng(0))
+        assert sorted(rows) == list(range(120))
 
 
 def test_a_part_is_measured_once_and_shown(folder, tmp_path, monkeypatch):

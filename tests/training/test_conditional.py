@@ -173,24 +173,20 @@ def test_problems_side_by_side_train_as_fit_does():
         params, ArrayDataset(own), solver, rule=objectives.classes_alone, max_iter=5,
         generator=torch.Generator().manual_seed(3),
     )  # fmt: skip
-    votes = (p.replace(p=p.p / p.p.sum()) for p in (found, result.params))
-    one, two = (log_joint(p, batch.x)[:, :-1].log_softmax(1) for p in votes)
-    before = log_joint(params, batch.x)[:, :-1].log_softmax(1)
-    assert float((one - before).abs().max()) > 0.1
-    # Batches are drawn in another order.
-    assert float((one - two).abs().mean()) < 0.1 * float((one - before).abs().mean())
+    for name in ("w", "p", "beta"):
+        assert_close(getattr(found, name), getattr(result.params, name), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(("size", "noise"), [(61, 0.0), (17, 0.0), (17, 0.5)])
-def test_sparse_rows_train_as_dense_ones(size, noise):
+@pytest.mark.parametrize("size", [61, 17])
+def test_sparse_rows_train_as_dense_ones(size):
     dense = labeled(7, rows=61)[0]
     x = torch.where(dense.x.abs() > dense.x.abs().median(), dense.x, 0.0)
     x /= x.norm(dim=1, keepdim=True)
     params, targets = start(dense, 7), class_targets(dense.targets)
     one, two = (
         stacked.conditional(
-            params, Batch(rows, targets), Adam(batch_size=size, steps=12), noise,
-            noisy=int(noise > 0), generator=torch.Generator().manual_seed(0),
+            params, Batch(rows, targets), Adam(batch_size=size, steps=12), 0.0,
+            noisy=0, generator=torch.Generator().manual_seed(0),
         )
         for rows in (x, SparseRows.of(csr_matrix(x.numpy())))
     )  # fmt: skip

@@ -38,7 +38,8 @@ def run(
     shape = parse_shape(image_shape, rows.n_features) or rows.image_shape
     settings = settings_of(model)
     if request.columns.text is not None:
-        model.encoder = text_encoder(request.columns.encoder or PACKAGED)
+        encoder = text_encoder(request.columns.encoder or PACKAGED)
+        model.encoder = encoder if rows.text else {request.columns.text: encoder}
     model.random_state = seed
     model.categories = names_in(category)
     with out.writing() as draft:

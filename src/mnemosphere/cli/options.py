@@ -56,11 +56,14 @@ class Columns:
         """From the options."""
         own: dict[str, Any] = {field.name: options.get(field.name) for field in fields(cls)}
         own |= {name: names_in(own[name]) for name in ("drop", "features")}
-        if own["text"] is not None:
-            if own["features"]:
-                raise ValueError("--text is the only column then: leave --features out")
-            own["features"] = (own["text"],)
+        if own["text"] is not None and own["text"] not in own["features"]:
+            own["features"] += (own["text"],)
         return cls(**own)
+
+    @property
+    def texts_alone(self) -> bool:
+        """Whether rows are texts and nothing else."""
+        return self.features == (self.text,)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def model_facts(model: Any) -> dict[str, str]:
     def how(name: str, word: str) -> str:
         return f"  ({word} from the data)" if asked.get(name) in ("auto", "learn") else ""
 
-    encoder, objective = model.model_.features.encoder, model.model_.objective
+    encoder, objective = model.model_.features.text_encoder, model.model_.objective
     facts = {} if encoder is None else {"encoder": f"{encoder.name}, {encoder.n_numbers} numbers"}
     facts |= {"memories": f"{model.n_memories_}{how('n_memories', 'chosen')}"}
     if model.model_.is_classifier:

@@ -222,7 +222,7 @@ def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     if label is not None or (y is None and is_frame):
         label = _find_label(table.columns, table.name, columns, labels, table.x)
     x = table.finite(_used(table.columns, table.name, label, columns))
-    if is_frame and columns.features and columns.text is None:  # asked for by name: no ids
+    if is_frame and columns.features and not columns.texts_alone:  # asked for by name: no ids
         x = x.astype(dict.fromkeys(x.select_dtypes("integer"), "float64"))
     if label is not None:
         y = table.x[label]
@@ -232,7 +232,7 @@ def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     return Rows(
         table.name, x if is_frame else x.to_numpy(), np.asarray(names, dtype=str), kind,
         table.checksum, None if y is None else labels_of(pd.Series(y)), table.is_test,
-        table.image_shape, label=label, text=columns.text,
+        table.image_shape, label=label, text=columns.text if columns.texts_alone else None,
     )  # fmt: skip
 
 

@@ -132,7 +132,8 @@ def _classes(rows: Rows, named: str | None) -> tuple[Any, Any]:
 def _encoder(own: dict[str, Any], model: Any, rows: Rows) -> Any:
     """The encoder of images, not fitted yet, or None; that of texts goes to the model."""
     if own["text"] is not None:
-        model.encoder = text_encoder(own["encoder"] or PACKAGED)
+        encoder = text_encoder(own["encoder"] or PACKAGED)
+        model.encoder = encoder if rows.text else {own["text"]: encoder}
     if own["encoder"] is None or own["text"] is not None:
         return None
     if own["encoder"] != "patches":

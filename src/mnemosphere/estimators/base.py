@@ -92,7 +92,7 @@ CONSTRAINTS: dict[str, Any] = {
 ROW_CONSTRAINTS = CONSTRAINTS | {
     "growth": [None, COUNT],
     "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
-    "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
+    "encoder": [None, str, dict, callable, HasMethods("encode"), HasMethods("embed")],
     "categories": ["array-like"],
     "min_frequency": [Interval(Real, 0, 1, closed="left")],
 }

@@ -6,7 +6,6 @@ rows as stored -> prepare(...)  what is "auto"; unit rows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,12 +17,13 @@ from mnemosphere.estimators import choice, held_out
 from mnemosphere.estimators.choice import Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
-    Prepared,
+    Ready,
     Trained,
     check_room,
     place,
     precision_of,
 )
+from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
@@ -39,7 +39,6 @@ from mnemosphere.model.sparse_rows import inference
 from mnemosphere.model.votes import Votes
 from mnemosphere.rows.stored import StoredRows, in_order, merge_copies
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.conditional import fit_conditional
 from mnemosphere.training.dataset import ArrayDataset, Dataset
 from mnemosphere.training.distributed import current
@@ -59,8 +58,8 @@ _FEW_MEMORIES = 200  # as many are counted for that: few models of small data ha
 def prepare(
     settings: Settings, given: StoredRows, targets: Tensor, given_weight: Tensor | None,
     progress: Progress, *, chosen: Choice | None = None,
-) -> Prepared[Choice]:  # fmt: skip
-    """Settle everything that is "auto", and put the rows on the sphere.
+) -> tuple[ArrayDataset, Geometry, Choice]:  # fmt: skip
+    """(the rows on the sphere, how they were put there, what is "auto" settled).
 
     chosen: what was settled on other rows.
     """
@@ -86,22 +85,20 @@ def prepare(
         sample, given = sample.cross_fitted(given)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
-    return Prepared(*place(candidate.geometry, sample, given, given_weight), chosen)
+    return *place(candidate.geometry, sample, given, given_weight), chosen
 
 
-def train(
-    settings: Settings, prepared: Prepared[Choice], seed: int, callbacks: Sequence[Callback]
-) -> Trained:
+def train(settings: Settings, ready: Ready[Choice]) -> Trained:
     """Train what was chosen."""
-    candidate, temperature = prepared.choice.candidate, prepared.choice.temperature
-    dataset: Dataset = prepared.dataset
-    generator = torch.Generator().manual_seed(seed)
+    candidate, temperature = ready.choice.candidate, ready.choice.temperature
+    dataset: Dataset = ready.dataset
+    generator = torch.Generator().manual_seed(ready.seed)
     held: Dataset | None = None
     if dataset.n_rows > HELD_OUT_FROM and not dataset.has_unlabeled():
         dataset, held = dataset.split(choice.HELD / dataset.n_rows, generator=generator)
     given: dict[str, Any] = {
         "beta": settings.beta, "max_iter": settings.max_iter, "generator": generator,
-        "callbacks": callbacks,
+        "callbacks": ready.callbacks,
     }  # fmt: skip
     frequencies = label_frequencies(dataset.label_mass(), settings.smoothing)
     joint = candidate.objective == "joint"
@@ -138,9 +135,9 @@ def train(
     if held is not None:
         (found,) = held.batches(HELD_OUT_FROM)
         apart = held_out.of_others(votes, found)
-    elif prepared.choice.held is not None:
-        sample, said = prepared.choice.held
-        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(prepared.geometry)
+    elif ready.choice.held is not None:
+        sample, said = ready.choice.held
+        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(ready.geometry)
         found, said = found.take(~lost), said[~lost]
         apart = held_out.cross_fitted(votes, density, found, said, rows, dataset.n_rows)
     return Trained(votes, density, result, None if result.status == "interrupted" else apart)

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from mnemosphere import interpret
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
-from mnemosphere.estimators.choice import SOLVERS, Settings
+from mnemosphere.estimators.choice import SOLVERS, Choice, Settings
 from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
     accuracy,
@@ -29,7 +29,7 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
-    Learned,
+    Ready,
     Trained,
     begin,
     fitted_model,
@@ -75,8 +75,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         held-out rows are predicted better; with many rows in proportion to them, at most 4000.
     objective : {"auto", "joint", "conditional"}, default "auto"
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
-        makes memories prototypical; "conditional" is trained for accuracy. "auto": "joint" unless
-        "conditional" predicts held-out rows better by more than half a standard error.
+        makes memories prototypical; "conditional" is trained for accuracy. "auto": the one that
+        predicts held-out rows better.
     growth : None or int, default None
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto", default "auto"
@@ -84,8 +84,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         share a row. The conditional likelihood does not depend on it.
     beta : "learn" or float, default "learn"
         Inverse temperature; a number is held fixed.
-    geometry : {"auto", "center", "unit", "standard", "whitened", "circles", "none"}, default "auto"
-        How rows are put on the sphere; "auto" chooses by held-out log-loss.
+    geometry : {"auto", "center", "unit", "standard", "whitened", "circles", "none", …}, default "auto"
+        How rows are put on the sphere; "auto" chooses by held-out log-loss. For texts beside other columns also
+        "text20+standard", "text20+circles" and the same with 50 or 80: the percentage that texts have of the squared length.
     solver : {"auto", "fixed-point", "adam", "sgd"} or FixedPoint or SGD or Adam, default "auto"
         "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional
         one. "sgd" is the paper's constrained SGD with momentum, for either. The objects hold batch
@@ -122,8 +123,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Seed of all draws; None: another one each time.
     callbacks : sequence of Callback, default ()
         Called on every pass: `Checkpoint(path)` stores the run and resumes it.
-    encoder : None, "wordllama", a function, or an object with encode or embed, default None
-        For texts in place of X: turns a list of texts into vectors. None: X holds numbers.
+    encoder : None, "wordllama", a function, an object with encode or embed, or a dict, default None
+        For texts in place of X: turns a list of texts into vectors. Of a frame of several columns it takes those
+        whose texts have 5 words or more on average; {column: encoder} names them. None: X holds no texts.
     categories : sequence of str, default ()
         Columns of a frame that are categories, whatever they hold, such as codes written as digits.
     min_frequency : float in [0, 1), default 0.005
@@ -297,10 +299,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self._validate_params()
         settings, owner = self.get_params(deep=False), type(self).__name__
         with process_group(), operands(self.precision), Progress(self.verbose) as progress:
-            learned = _learn(settings, owner, X, y, sample_weight, progress)
-            own = Settings.of(settings)
-            trained = train(own, learned.prepared, learned.seed, learned.callbacks)
-            self.model_ = _fitted(settings, learned, trained, X)
+            ready = _learn(settings, owner, X, y, sample_weight, progress)
+            self.model_ = _fitted(settings, ready, train(Settings.of(settings), ready), X)
         return self
 
     def partial_fit(
@@ -803,7 +803,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
 def _learn(
     settings: Mapping[str, Any], owner: str, X: Any, y: Any, sample_weight: Any, progress: Progress
-) -> Learned:
+) -> Ready[Choice]:
     """Rows and labels checked, everything that is "auto" settled."""
     classes = None
     if isinstance(X, FileDataset):
@@ -820,8 +820,8 @@ def _learn(
         settings, owner, stored, progress, coded.classes.tolist(), targets=coded.targets,
         weight=weight,
     )  # fmt: skip
-    prepared = prepare(Settings.of(settings), leveled, coded.targets, weight, progress)
-    return Learned(features, stored, weight, coded.classes, prepared, seed, callbacks)
+    placed = prepare(Settings.of(settings), leveled, coded.targets, weight, progress)
+    return Ready(features, stored, weight, coded.classes, seed, callbacks, *placed)
 
 
 def _encode(
@@ -847,13 +847,13 @@ def _encode(
     return coded
 
 
-def _fitted(settings: Mapping[str, Any], learned: Learned, trained: Trained, X: Any) -> FittedModel:
+def _fitted(
+    settings: Mapping[str, Any], ready: Ready[Choice], trained: Trained, X: Any
+) -> FittedModel:
     """The fitted model; rows out of scope are those of no class."""
-    prepared = learned.prepared
     model = fitted_model(
-        "classifier", settings, learned, trained, X,
-        label_mass=prepared.dataset.label_mass().cpu(),
-        objective=prepared.choice.candidate.objective,
+        "classifier", settings, ready, trained, X,
+        label_mass=ready.dataset.label_mass().cpu(), objective=ready.choice.candidate.objective,
     )  # fmt: skip
     if OUT_OF_SCOPE in model.classes.tolist():
         model = sound(hide_class(model, OUT_OF_SCOPE))

@@ -21,12 +21,13 @@ from mnemosphere.estimators.cluster_selection import (
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     PASSES,
-    Prepared,
+    Ready,
     Trained,
     place,
     precision_of,
     solver_of,
 )
+from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.initialize import Start
@@ -64,8 +65,8 @@ class Clusters(NamedTuple):
 def prepare(
     settings: Mapping[str, Any], given: StoredRows, given_weight: Tensor | None, seed: int,
     progress: Progress,
-) -> Prepared[Clusters]:  # fmt: skip
-    """Settle everything that is "auto", and put the distinct rows on the sphere."""
+) -> tuple[ArrayDataset, Geometry, Clusters]:  # fmt: skip
+    """(the distinct rows on the sphere, how they were put there, what is "auto" settled)."""
     labels = torch.zeros(given.n_rows, 1, dtype=torch.float64, device=given.device)
     stored, labels, weight = merge_copies(given, labels, given_weight)
     n_rows, is_auto = stored.n_rows, settings["n_memories"] == "auto"
@@ -95,16 +96,13 @@ def prepare(
         most = max(wanted, n_clusters)
     sample = Sample(stored, labels, weight, precision_of(settings["precision"], stored.n_numbers))
     placed = place(chosen.geometry, sample, given, given_weight)
-    return Prepared(*placed, Clusters(n_clusters, most, trials))
+    return *placed, Clusters(n_clusters, most, trials)
 
 
-def train(
-    settings: Mapping[str, Any], prepared: Prepared[Clusters], seed: int,
-    callbacks: Sequence[Callback],
-) -> Trained:  # fmt: skip
+def train(settings: Mapping[str, Any], ready: Ready[Clusters]) -> Trained:
     """Memories of highest likelihood, then their latent classes."""
-    dataset, choice = prepared.dataset, prepared.choice
-    generator = torch.Generator().manual_seed(seed)
+    dataset, choice, callbacks = ready.dataset, ready.choice, ready.callbacks
+    generator = torch.Generator().manual_seed(ready.seed)
     solver = solver_of(settings["solver"], dataset.n_rows, settings["beta"], dataset.device)
     result = _memories(settings, dataset, choice.n_memories, solver, generator, callbacks)
     result = _classes(settings, result, dataset, choice.n_clusters, solver, generator, callbacks)

@@ -20,7 +20,7 @@ from mnemosphere.estimators.from_files import gathered, learn_files
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
-    Learned,
+    Ready,
     begin,
     fitted_model,
     learn_features,
@@ -82,7 +82,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     smoothing : float in [0, 1), default 0.1
         ε of Eq. (unsupervised_loss): how soft the labels of memories stay; 0: as sure as the rows make
         them.
-    geometry : {"auto", "center", "unit", "standard", "circles", "none"}, default "auto"
+    geometry : {"auto", "center", "unit", "standard", "circles", "none", …}, default "auto"
         How rows are put on the sphere. "auto": the one under which halves of the rows agree best
         on the clusters; "standard" where features are in unlike units (a tenth of them with
         standard deviations over 10 times the median), "unit" for sparse rows.
@@ -107,8 +107,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Seed of all draws; None: another one each time.
     callbacks : sequence of Callback, default ()
         Called on every pass: `Checkpoint(path)` stores the run and resumes it.
-    encoder : None, "wordllama", a function, or an object with encode or embed, default None
-        For texts in place of X: turns a list of texts into vectors. None: X holds numbers.
+    encoder : None, "wordllama", a function, an object with encode or embed, or a dict, default None
+        For texts in place of X: turns a list of texts into vectors. Of a frame of several columns it takes those
+        whose texts have 5 words or more on average; {column: encoder} names them. None: X holds no texts.
     categories : sequence of str, default ()
         Columns of a frame that are categories, whatever they hold, such as codes written as digits.
     min_frequency : float in [0, 1), default 0.005
@@ -278,18 +279,17 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> FittedModel:
         settings, owner = self.get_params(deep=False), type(self).__name__
         if isinstance(X, FileDataset) and not X.fits:
-            learned = learn_files(settings, owner, X, progress, labeled=False)
+            ready = learn_files(settings, owner, X, progress, labeled=False)
         else:
             if isinstance(X, FileDataset):
                 X, _, sample_weight = X.read()
             features, stored = settle_columns(*learn_features(X, settings, owner))
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
             seed, callbacks = begin(settings, owner, stored, progress, weight=weight)
-            prepared = prepare(settings, stored, weight, seed, progress)
-            classes = np.arange(prepared.choice.n_clusters)
-            learned = Learned(features, stored, weight, classes, prepared, seed, callbacks)
-        trained = train(settings, learned.prepared, learned.seed, learned.callbacks)
-        return fitted_model("clusterer", settings, learned, trained, X)
+            placed = prepare(settings, stored, weight, seed, progress)
+            classes = np.arange(placed[-1].n_clusters)
+            ready = Ready(features, stored, weight, classes, seed, callbacks, *placed)
+        return fitted_model("clusterer", settings, ready, train(settings, ready), X)
 
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None

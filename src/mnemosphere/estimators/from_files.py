@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.estimators import class_training, cluster_training
-from mnemosphere.estimators.choice import Settings
+from mnemosphere.estimators.choice import Choice, Settings
+from mnemosphere.estimators.cluster_training import Clusters
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     COLUMNS,
     FEW_NUMBERS,
-    Learned,
-    Prepared,
+    Ready,
     begin,
     device_of,
     precision_of,
@@ -142,7 +142,7 @@ class _Count:
 def learn_files(
     settings: Mapping[str, Any], owner: str, source: FileDataset, progress: Progress, *,
     labeled: bool,
-) -> Learned:  # fmt: skip
+) -> Ready[Any]:  # fmt: skip
     """Settle what is "auto" by a sample of the rows; all rows as training sees them.
 
     labeled: for a classifier; a clusterer looks at no labels.
@@ -164,6 +164,7 @@ def learn_files(
         assert features.encoding is not None
         source = replace(source, files=source.files.encoded(features.encoding))
         sampled = source.files.numbers_of(sampled)
+    choice: Choice | Clusters
     with progress.scan(source):
         raw = _in_order(sampled, label)
         stored = replace(
@@ -171,14 +172,17 @@ def learn_files(
         )
         targets, weight = label(raw)
         on_device = None if weight is None else weight.to(device)
-        prepared: Prepared[Any]
         if found is not None:
             own = Settings.of(settings)
-            prepared = class_training.prepare(own, stored, targets.to(device), on_device, progress)
+            _, geometry, choice = class_training.prepare(
+                own, stored, targets.to(device), on_device, progress
+            )
             classes, few = found.classes, class_training.FEW_NUMBERS
         else:
-            prepared = cluster_training.prepare(settings, stored, on_device, seed, progress)
-            classes, few = np.arange(prepared.choice.n_clusters), FEW_NUMBERS
+            _, geometry, clusters = cluster_training.prepare(
+                settings, stored, on_device, seed, progress
+            )
+            choice, classes, few = clusters, np.arange(clusters.n_clusters), FEW_NUMBERS
         if (encoding := features.encoding) is not None and encoding.coded:
             sums = _count_levels(source, label, encoding.coded)
             tables, counts = odds.tables_of_folds(sums), [own.sum(0) for own in sums]
@@ -187,13 +191,12 @@ def learn_files(
             raw = raw._replace(x=odds.in_folds(stored, raw.number, tables).values)
             stored = odds.with_odds(stored, counts)
             source = replace(source, files=source.files.with_odds(encoding, tables))
-        geometry = _of_all_rows(prepared.geometry, source, label, device)
+        geometry = _of_all_rows(geometry, source, label, device)
         dataset = source.on_sphere(
             raw, geometry, label, mass, partly=found is None or found.unlabeled, device=device,
             dtype=precision_of(settings["precision"], n_numbers, few),
         )  # fmt: skip
-    prepared = Prepared(dataset, geometry, prepared.choice)
-    return Learned(features, stored, weight, classes, prepared, seed, callbacks)
+    return Ready(features, stored, weight, classes, seed, callbacks, dataset, geometry, choice)
 
 
 def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple[Scan, RawRows]:

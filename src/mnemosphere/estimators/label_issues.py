@@ -19,7 +19,7 @@ from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators import class_training
 from mnemosphere.estimators.choice import Candidate, Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.setup import learn_features
+from mnemosphere.estimators.setup import Ready, learn_features
 from mnemosphere.fitted.exemplars import find_exemplars
 from mnemosphere.fitted.model import (
     FittedModel,
@@ -183,11 +183,11 @@ def _leveled(model: FittedModel, X: Any) -> tuple[Features, StoredRows]:
     """Columns and rows with levels as numbers, where log-odds would tell labels."""
     encoding = model.features.encoding
     if encoding is None or not is_frame(X) or model.features.is_encoded(X):
-        return model.features, model.stored(X)
+        return model.features, replace(model.stored(X), vectors=model.features.vectors)
     encoding = encoding.without_odds()
     features = replace(model.features, encoding=encoding)
     stored = StoredRows.of(features.numbers_of(X), model.device)
-    return features, replace(stored, levels=encoding.coded)
+    return features, replace(stored, levels=encoding.coded, vectors=encoding.vectors)
 
 
 def _take(stored: StoredRows, rows: NDArray[np.int64]) -> StoredRows:
@@ -225,7 +225,7 @@ def _chosen(
             model.votes.temperature
         )
     own = Settings.of(settings)
-    choice = class_training.prepare(own, stored, coded.targets, None, progress).choice
+    *_, choice = class_training.prepare(own, stored, coded.targets, None, progress)
     return choice, choice.temperature
 
 
@@ -235,14 +235,13 @@ def _fit(
 ) -> FittedModel:  # fmt: skip
     """A model of some of the rows; its typical rows are numbers among all rows."""
     given, own = Settings.of(settings), _sample(stored, coded, rows)
-    prepared = class_training.prepare(
-        given, own.rows, own.targets, None, Progress(0), chosen=chosen
-    )
-    trained = class_training.train(given, prepared, seed, [])
+    placed = class_training.prepare(given, own.rows, own.targets, None, Progress(0), chosen=chosen)
+    ready = Ready(features, own.rows, None, coded.classes, seed, [], *placed)
+    trained = class_training.train(given, ready)
     votes = trained.votes.at(temperature)
     return FittedModel(
-        "classifier", votes, trained.density, prepared.geometry, features, coded.classes,
-        exemplars=find_exemplars(votes, prepared.geometry, own.cross_fitted(own.rows)[1]),
+        "classifier", votes, trained.density, ready.geometry, features, coded.classes,
+        exemplars=find_exemplars(votes, ready.geometry, own.cross_fitted(own.rows)[1]),
         **trained_with({**settings, "objective": chosen.candidate.objective}),
     )  # fmt: skip
 

@@ -84,10 +84,9 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     """
     found = files.read(path, _check_settings)
     if encoder is not None:
-        known = found.features.encoder if isinstance(found, FittedModel) else None
-        if known is None or not isinstance(found, FittedModel):
+        if not isinstance(found, FittedModel):
             raise ValueError(f"{path} takes no texts: leave encoder out")
-        features = replace(found.features, encoder=known.with_encoder(encoder))
+        features = found.features.with_encoder(encoder)
         settings = {**found.record.settings, "encoder": encoder}
         record = replace(found.record, settings=settings)
         found = replace(found, features=features, record=record)

@@ -59,24 +59,18 @@ _NO_MATTER = {"callbacks", "device", "encoder", "max_iter", "verbose"}
 Chosen = TypeVar("Chosen")
 
 
-class Prepared(NamedTuple, Generic[Chosen]):
-    """What training starts from: rows on the sphere, with everything that is "auto" settled."""
-
-    dataset: ArrayDataset | FileDataset
-    geometry: Geometry
-    choice: Chosen
-
-
-class Learned(NamedTuple):
-    """All that a fit knows before it trains."""
+class Ready(NamedTuple, Generic[Chosen]):
+    """All that a fit knows before it trains: everything that is "auto" settled, rows on the sphere."""
 
     features: Features
     stored: StoredRows  # rows as given, or a sample of a data set
     weight: Tensor | None  # theirs
     classes: NDArray[Any]
-    prepared: Prepared[Any]
     seed: int
     callbacks: list[Callback]
+    dataset: ArrayDataset | FileDataset
+    geometry: Geometry
+    choice: Chosen
 
 
 class Trained(NamedTuple):
@@ -101,7 +95,8 @@ def learn_features(
     features, rows = Features.learn(X, owner, encoded=encoded, labeled=labeled, **how)
     stored = StoredRows.of(rows, device_of(rows, settings["device"]))
     if features.encoding is not None:
-        stored = replace(stored, levels=features.encoding.coded)
+        own = features.encoding
+        stored = replace(stored, levels=own.coded, vectors=own.vectors)
     stored.check_finite(features.names, gaps=stored.is_dense and encoded)
     return features, stored
 
@@ -218,29 +213,29 @@ def begin(
 def fitted_model(
     kind: Literal["classifier", "clusterer"],
     settings: Mapping[str, Any],
-    learned: Learned,
+    ready: Ready[Any],
     trained: Trained,
     X: Any,
     **more: Any,
 ) -> FittedModel:
     """The model of a fit, checked, with the training rows that its memories stand for."""
-    prepared, result = learned.prepared, trained.result
+    features, result = ready.features, trained.result
     model = sound(FittedModel(
-        kind, trained.votes, trained.density, prepared.geometry, learned.features,
-        learned.classes, record=_record(settings, learned, result),
-        lineage=result.lineage, held=trained.held, **(trained_with(settings) | more),
+        kind, trained.votes, trained.density, ready.geometry, features, ready.classes,
+        record=_record(settings, ready, result), lineage=result.lineage, held=trained.held,
+        **(trained_with(settings) | more),
     ))  # fmt: skip
     exemplars = find_exemplars(
-        model.votes, model.geometry, learned.stored, learned.weight, prepared.dataset.n_rows,
-        None if learned.features.encoder is not None else learned.features,
+        model.votes, model.geometry, ready.stored, ready.weight, ready.dataset.n_rows,
+        None if features.encoder is not None else features,
     )  # fmt: skip
-    exemplars = with_texts(exemplars, learned.features.texts(X))
+    exemplars = with_texts(exemplars, features.texts(X))
     if not hasattr(X, "iloc"):
         return model.replace(exemplars=exemplars)
     return model.replace(exemplars=with_index(exemplars, row_labels(X, len(X))))
 
 
-def _record(settings: Mapping[str, Any], learned: Learned, result: FitResult) -> Record:
+def _record(settings: Mapping[str, Any], ready: Ready[Any], result: FitResult) -> Record:
     """How training went; a warning if it ended too early."""
     history, status = result.history, result.status
     losses = [record.loss for record in history if record.phase == history[-1].phase][-2:]
@@ -255,7 +250,7 @@ def _record(settings: Mapping[str, Any], learned: Learned, result: FitResult) ->
     passes = [record.as_dict() for record in history]
     return Record(
         kept_settings(settings), passes, status, status in _ENDED,
-        list(learned.prepared.choice.trials), trained_rows=row_sketch(learned.stored),
+        list(ready.choice.trials), trained_rows=row_sketch(ready.stored),
     )  # fmt: skip
 
 

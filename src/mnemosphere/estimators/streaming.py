@@ -76,9 +76,7 @@ def begin_stream(
     """(a model whose memories start on the first batch, the batch on the sphere)."""
     own = replace(Settings.of(settings), objective="joint")
     generator = torch.Generator().manual_seed(draw_seed(settings["random_state"]))
-    prepared = prepare(own, stored, coded.targets, weight, progress)
-    dataset, choice = prepared.dataset, prepared.choice
-    assert isinstance(dataset, ArrayDataset)
+    dataset, geometry, choice = prepare(own, stored, coded.targets, weight, progress)
     start = start_memories(
         dataset.rows, choice.candidate.n_memories, own_labels=True, generator=generator
     )
@@ -88,7 +86,7 @@ def begin_stream(
     )  # fmt: skip
     features = replace(features, observed=None)  # later batches may hold other numbers
     model = FittedModel(
-        "classifier", Votes.of(params), params, prepared.geometry, features, coded.classes,
+        "classifier", Votes.of(params), params, geometry, features, coded.classes,
         label_mass=torch.zeros(len(coded.classes) + 1, dtype=torch.float64),
         stream=Stream(FixedPoint().start(params)),
         record=Record(settings=kept_settings(settings), search=choice.trials),

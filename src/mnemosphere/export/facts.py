@@ -29,7 +29,7 @@ def show(value: object) -> str:
 def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     """What the model is, how it was trained ("choices"), and with rows what they measure."""
     settings, params, record = model.record.settings, model.trained, model.record
-    encoder, threshold, tree = model.features.encoder, novelty_threshold(model), model.lineage
+    encoder, threshold, tree = model.features.text_encoder, novelty_threshold(model), model.lineage
     if encoder is not None:
         settings = {**settings, "encoder": encoder.name}
     seed = settings.get("random_state")
@@ -48,7 +48,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kind": model.kind,
         "n_columns": model.features.n_columns,
-        "encoder": None if encoder is None else encoder.name,
+        "encoder": None if model.features.encoder is None else model.features.encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],
         "choices": choices,
         "settings": {name: _short(value) for name, value in settings.items()},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
 
@@ -63,7 +61,7 @@ class DAMModule(nn.Module):
         learned = {k[4:]: t for k, t in buffers.items() if k.startswith("row_")}
         w, p, slope, offset, prior = (buffers[name] for name in _VOTES)
         votes = Votes(w, p, slope, offset, prior, p.sum(1), varsigma=self.varsigma)
-        unit, lost = replace(self.geometry, **learned).place(x)
+        unit, lost = self.geometry.with_tensors(learned).place(x)
         scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
         alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
         return torch.where(lost[:, None], alone, scores)[:, :-1].log_softmax(1)

@@ -244,4 +244,5 @@ def _strong_features(model: FittedModel) -> list[int]:
     weight = weight / weight.sum()
     mean = weight @ w
     spread, _ = model.geometry.per_feature(weight @ (w - mean).square())
-    return [int(j) for j in spread.argsort(descending=True, stable=True)]
+    order = spread.argsort(descending=True, stable=True).tolist()
+    return [j for j in order if j not in {*model.features.vectors}]

@@ -102,7 +102,11 @@ class Geometry(ABC):
         """The same with its numbers on a device."""
         if all(tensor.device == torch.device(device) for tensor in self.tensors().values()):
             return self
-        return replace(self, **{name: t.to(device) for name, t in self.tensors().items()})
+        return self.with_tensors({name: t.to(device) for name, t in self.tensors().items()})
+
+    def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
+        """The same with these in place of what was learned."""
+        return replace(self, **tensors)
 
     def check(self, n_features: int | None = None) -> Self:
         """Return self; ValueError unless it could be that of rows of so many features."""

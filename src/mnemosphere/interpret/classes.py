@@ -7,13 +7,12 @@ holds; if it holds none, they are dropped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
@@ -82,7 +81,7 @@ def extend(
     x = directed(model, X).double()
     wide, column = model, len(names)  # "none of them"
     if label != OUT_OF_SCOPE:
-        wide = _map_classes(model, _with_label(names, label, model.classes))
+        wide = _mapped(model, {}, [_like(model, label)])
         column = wide.classes.tolist().index(label)
     mass, new = wide.label_mass, wide is not model
     if mass is not None and new:  # smoothing is spread over one more column
@@ -362,11 +361,11 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     >>> mn.interpret.remove_class(model, 1).classes
     array([0, 2])
     """
-    column, n_classes = int(model.columns_of([label])[0]), len(model.classes)
+    column = int(model.columns_of([label])[0])
     kept = _of_others(model.votes.p, column)
-    if n_classes == 1 or not len(kept):
+    if len(model.classes) == 1 or not len(kept):
         raise ValueError(f"every memory is of class {label!r}: none would be left")
-    thin = _map_classes(model, np.delete(model.classes, column), [column])
+    thin = _mapped(model, {column: None})
     votes, density = thin.votes, thin.density
     rows = kept if model.is_joint else _of_others(model.density.p, column)
     rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
@@ -406,13 +405,7 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
     >>> mn.interpret.merge_classes(model, [1, 2], 1).classes
     array([0, 1])
     """
-    columns = np.unique(as_numpy(model.columns_of(labels)))
-    others = np.setdiff1d(np.arange(len(model.classes)), columns)
-    names = model.classes[others].tolist()
-    if into in names:
-        raise ValueError(f"there is a class {into!r} already: merge it too, or take another name")
-    merged = _with_label(names, into, model.classes)
-    return renewed(_map_classes(model, merged, columns, len(others)))
+    return renewed(_named(model, labels, into))
 
 
 @checked
@@ -438,59 +431,59 @@ def rename_class(model: FittedModel, label: object, into: object) -> FittedModel
     >>> mn.interpret.rename_class(model, 2, 7).classes
     array([0, 1, 7])
     """
-    renamed, held = merge_classes(model, [label], into), model.calibration
-    if held is None:
-        return renamed
-    now = model.classes.tolist()
-    now[int(model.columns_of([label])[0])] = into
-    place = np.append(renamed.columns_of(now).cpu(), -1)  # −1: of no class
-    record = held.record.copy()
-    record[:, 2] = place[record[:, 2]]
-    held = replace(held, predicted=place[held.predicted], record=record)
-    return renamed.replace(calibration=held)
+    return _named(model, [label], into)
 
 
 def hide_class(model: FittedModel, label: object) -> FittedModel:
     """The model with a class as part of "none of them": `predict` never names it."""
-    column = model.classes.tolist().index(label)
-    names = np.array(np.delete(model.classes, column).tolist())  # of numbers, if they are
-    return _map_classes(model, names, [column], len(names))
+    return _mapped(model, {model.classes.tolist().index(label): OUT_OF_SCOPE})
 
 
-def _with_label(names: list[Any], label: object, like: NDArray[Any]) -> NDArray[Any]:
-    """Names and one more of the same kind."""
+def _named(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
+    """The model with one name for these classes."""
+    columns = np.unique(as_numpy(model.columns_of(labels))).tolist()
+    if into in np.delete(model.classes, columns).tolist():
+        raise ValueError(f"there is a class {into!r} already: merge it too, or take another name")
+    return _mapped(model, dict.fromkeys(columns, _like(model, into)))
+
+
+def _like(model: FittedModel, label: object) -> object:
+    """A label of the same kind as the classes."""
     found = Labels.of([label]).found
-    if label == OUT_OF_SCOPE or not len(found) or found.dtype.kind != like.dtype.kind:
-        raise ValueError(f"a label must be like {like[0].item()!r}, got {label!r:.60}")
-    return np.array([*names, label])
+    if label == OUT_OF_SCOPE or not len(found) or found.dtype.kind != model.classes.dtype.kind:
+        raise ValueError(f"a label must be like {model.classes[0].item()!r}, got {label!r:.60}")
+    return label
 
 
-def _map_classes(
-    model: FittedModel, classes: NDArray[Any], columns: ArrayLike = (), into: int | None = None
-) -> FittedModel:
-    """The model with classes (C',), which are put in order: all but those of `columns`, then new ones.
+def _mapped(model: FittedModel, names: Mapping[int, Any], new: Sequence[Any] = ()) -> FittedModel:
+    """The model with other names for some columns, and new classes; classes of one name are merged.
 
-    into: the place of the class that those of `columns` become, C': "none of them"; None: they go.
+    `OUT_OF_SCOPE`: a class becomes part of "none of them"; None: it goes. New names alone keep the calibration.
     """
-    order, moved = np.argsort(classes, kind="stable"), np.asarray(columns, dtype=np.int64)
-    others = np.setdiff1d(np.arange(len(model.classes)), moved)
-    shape = len(model.classes) + 1, len(classes) + 1
-    table = torch.zeros(shape, dtype=torch.float64)  # what goes where
-    table[others, np.arange(len(others))] = 1.0
-    table[-1, -1] = 1.0
-    if into is not None:
-        table[moved, into] = 1.0
-    table = table[:, np.append(order, len(classes))].to(model.device)
-    mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
+    named: list[Any] = [names.get(k, own) for k, own in enumerate(model.classes.tolist())]
+    classes = np.unique(np.array([
+        own for own in [*named, *new] if own is not None and own != OUT_OF_SCOPE
+    ]))  # fmt: skip
+    column = {own: k for k, own in enumerate(classes.tolist())} | {OUT_OF_SCOPE: len(classes)}
+    place = np.array([column.get(own, -1) for own in [*named, OUT_OF_SCOPE]])  # −1: it goes
+    table = torch.zeros(len(place), len(classes) + 1, dtype=torch.float64)
+    table[place >= 0, place[place >= 0]] = 1.0
+    mass = None if model.label_mass is None else model.label_mass.double() @ table
+    table, held = table.to(model.device), model.calibration
     votes, density = model.votes, model.density
-    return with_weights(
+    found = with_weights(
         model,
         votes.w,
         votes.p.double() @ table,
         density.w,
         density.p.double() @ table,
         votes.prior.double() @ table,
-    ).replace(classes=classes[order], label_mass=mass, held=_held_of_classes(model, table))
+    ).replace(classes=classes, label_mass=mass, held=_held_of_classes(model, table))
+    if held is None or not np.array_equal(np.sort(place), np.arange(len(classes) + 1)):
+        return found
+    record, place = held.record.copy(), np.append(place[:-1], -1)
+    record[:, 2] = place[record[:, 2]]
+    return found.replace(calibration=replace(held, predicted=place[held.predicted], record=record))
 
 
 def _held_of_classes(model: FittedModel, table: Tensor) -> HeldOut | None:

@@ -359,6 +359,7 @@ class _Search(NamedTuple):
         step = end[place] - self.row[place]
         return not (
             j in self.fixed
+            or self.lines[j].kind == "text"  # no text has a changed vector
             or np.isnan(end[place]).any()
             or (j in self.rising and not step[0] > 0)
             or (j in self.falling and not step[0] < 0)

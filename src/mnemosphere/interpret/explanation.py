@@ -131,7 +131,7 @@ class Explanation(Shown):
     given : tensor of shape (n, N)
         The rows as numbers, NaN where missing.
     texts : list of n str, or None
-        The rows, if they are texts.
+        The rows, if they are texts or have a column of texts.
 
     Examples
     --------
@@ -244,11 +244,16 @@ class Explanation(Shown):
 
     def _told(self, row: int, found: Pulls) -> list[Pull]:
         given, (own, other), pulls = self._given(row), found.typical[0], found.pull[0].tolist()
-        lines = self.model.features.lines
+        lines, said = self.model.features.lines, {}
+        if self.texts is not None and self.texts[row] is not None:
+            said[self.model.features.text_column] = short_text(self.texts[row])
         return [
-            Pull(line.name, line.written(given), line.written(own), line.written(other), pulls[j])
+            Pull(
+                line.name, said.get(line.name, line.written(given)), line.written(own),
+                line.written(other), pulls[j],
+            )
             for j, line in ((j, lines[j]) for j in found.order(0))
-        ]
+        ]  # fmt: skip
 
     def _given(self, row: int) -> NDArray[np.float64]:
         values: NDArray[np.float64] = self.given[row].to_dense().double().cpu().numpy()

@@ -171,7 +171,7 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
         for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
     ]
     w = model.geometry.strengths(model.votes.w)
-    if model.geometry.has_curves:  # a category is one feature
+    if model.geometry.has_curves or model.features.vectors:  # a category or a text is one feature
         lines = model.features.lines
         names = [line.name for line in lines]
         w = torch.stack([w[:, line.place].square().sum(1).sqrt() for line in lines], 1)

@@ -13,14 +13,9 @@ from scipy.stats import fisher_exact
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, HeldOut, as_numpy
 from mnemosphere.interpret.discovery import ProposedClass, discover
-from mnemosphere.interpret.rejection import (
-    held_out,
-    rejection_score,
-    rejection_threshold,
-)
+from mnemosphere.interpret.rejection import UNLIKE, held_out, novelty_threshold, rejection_score
 from mnemosphere.model.parameters import memory_name
 
-_UNLIKE = 0.05  # rate of known rows that count as unlike all others
 _LEVEL = 0.01  # at which a difference counts
 _FEWEST = 20  # rows that are grouped
 
@@ -194,12 +189,11 @@ def compare(model: FittedModel, X: Any) -> Drift:
     >>> found.drifted, found.unlike["new"] > 0.9
     (True, True)
     """
-    novelty = held_out(model).novelty
+    novelty, limit = held_out(model).novelty, novelty_threshold(model, UNLIKE)
     held = _known(model)
-    if held is None:
+    if held is None or limit is None:
         raise ValueError("the model holds no rows of its fit to compare with: fit again")
     stored, labels = model.stored(X), [*model.classes.tolist(), None]
-    limit = rejection_threshold(novelty, max(_UNLIKE, 1 / (len(novelty) + 1)))
     strange = as_numpy(model.novelty_score(stored)) > limit
     known, new = (
         np.bincount(_owners(model, rows), minlength=model.n_memories) for rows in (held, stored)

@@ -7,7 +7,7 @@ up to the highest tenth, an exponential tail beyond. The rejection score is the 
 squares: a row that is beyond the known ones in one way is rejected, however usual it is in the others. The
 known rows are training rows as they look to models that have not seen them. So the scores of held-out rows
 depend on no held-out row but their own, and are exchangeable with those of new rows; they are taken at the
-temperature before `calibrate`. A row that is more like rows known to be out of scope than like any class has an
+temperature of the fit. A row that is more like rows known to be out of scope than like any class has an
 infinite score: it is always rejected, and promises are about the other rows.
 A study of texts and images compares it with parts of it (docs/open-world.md).
 """
@@ -41,6 +41,7 @@ from mnemosphere.model.class_reading import best_temperature
 from mnemosphere.rows.labels import Encoded, Labels, row_weights, sample_weights
 from mnemosphere.rows.stored import StoredRows, share_known
 
+UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
@@ -256,8 +257,7 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     >>> round(mn.interpret.rejection_threshold(np.arange(99.0), rate=0.1))
     89
     """
-    if not 0 < rate < 1:
-        raise ValueError(f"rate must lie between 0 and 1, got {rate}")
+    _check_shares(rate=rate)
     scores = _numbers(scores)
     rank = _rank(rate, scores.size)
     if rank < 1:
@@ -266,6 +266,12 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
             f"{scores.size}: pass more rows or a larger rate"
         )
     return float(np.sort(scores)[-rank]) + _margin(scores)
+
+
+def _check_shares(**given: float) -> None:
+    for name, value in given.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, got {value}")
 
 
 def _numbers(scores: Any) -> NDArray[np.float64]:
@@ -324,9 +330,7 @@ def accuracy_threshold(
     >>> mn.interpret.accuracy_threshold(certain, certain < 300, accuracy=0.95) < 310
     True
     """
-    for name, value in (("accuracy", accuracy), ("confidence_level", confidence_level)):
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+    _check_shares(accuracy=accuracy, confidence_level=confidence_level)
     scores, right = _numbers(scores), np.asarray(right)
     if right.shape != scores.shape or not np.isin(right, (0, 1)).all():
         raise ValueError(
@@ -366,18 +370,20 @@ def _margin(scores: Floats) -> float:
 # Answers.
 
 
-def novelty_threshold(model: FittedModel) -> float | None:
+def novelty_threshold(model: FittedModel, rate: float = NOVEL) -> float | None:
     """Return the novelty score above which a row counts as novel in exports.
 
     Parameters
     ----------
     model : FittedModel
         A fitted classifier or clusterer.
+    rate : float in (0, 1), default 0.01
+        Share of held-out rows that exceeds it, or the least that so few rows support.
 
     Returns
     -------
     float or None
-        The score that one held-out row in a hundred exceeds; None if the model is not calibrated.
+        The score; None if the model is not calibrated.
 
     Examples
     --------
@@ -387,7 +393,7 @@ def novelty_threshold(model: FittedModel) -> float | None:
     found = model.calibration
     if found is None or not found.novelty.size:
         return None
-    return rejection_threshold(found.novelty, max(NOVEL, 1 / (found.novelty.size + 1)))
+    return rejection_threshold(found.novelty, max(rate, 1 / (found.novelty.size + 1)))
 
 
 def usual_rate(model: FittedModel) -> float | None:
@@ -528,10 +534,10 @@ class Rejections:
         The most probable class of each row.
     second : ndarray of shape (n,)
         The one after it; the same if there is no other.
-    rejected : ndarray of bool of shape (n,)
-        Which rows are rejected.
     score : ndarray of shape (n,)
         Rejection scores.
+    limit : float or ndarray of shape (n,)
+        The score above which a row is rejected.
     tails : ndarray of shape (n, 3)
         −log of the upper tails of novelty, doubt and lead among known rows.
 
@@ -544,16 +550,24 @@ class Rejections:
 
     answers: NDArray[Any]
     second: NDArray[Any]
-    rejected: NDArray[np.bool_]
     score: NDArray[np.float64]
+    limit: float | NDArray[np.float64]
     tails: NDArray[np.float64]
 
     @cached_property
+    def rejected(self) -> NDArray[np.bool_]:
+        """Which rows are rejected."""
+        found: NDArray[np.bool_] = (self.score > self.limit) | np.isinf(self.score)
+        return found
+
+    @cached_property
     def undecided(self) -> NDArray[np.bool_]:
-        """Rejected rows that are like known rows, but between classes."""
-        novelty, doubt, lead = np.square(self.tails).T
+        """Rejected rows that are like known ones, but between classes: novelty alone would not reject
+        them, or more than 5% of the known rows are as novel.
+        """
+        most = np.maximum(self.limit, -np.log(UNLIKE))
         found: NDArray[np.bool_] = (
-            self.rejected & (novelty < doubt + lead) & np.isfinite(self.score)
+            self.rejected & (self.tails[:, 0] <= most) & np.isfinite(self.score)
         )
         return found
 
@@ -610,7 +624,7 @@ def rejections(
 
     Rows more like those labeled `OUT_OF_SCOPE` in training than like any class are always rejected.
     Rates and accuracies are about the others. An accuracy is promised of the classes at the temperature
-    before `calibrate`, which does not depend on the held-out rows.
+    of the fit, which does not depend on the rows of `calibrate`.
 
     Parameters
     ----------
@@ -671,7 +685,7 @@ def rejections(
             limit = limit[as_numpy(read.log_p.argmax(1))]
     best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
     answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
-    return Rejections(answers, second, (score > limit) | np.isinf(score), score, read.tails)
+    return Rejections(answers, second, score, limit, read.tails)
 
 
 def usual_reasons(model: FittedModel, X: Any) -> list[str | None]:
@@ -709,21 +723,20 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
     Raises
     ------
     ValueError
-        Before `calibrate` with labels.
+        If the model is not calibrated, or without labels.
 
     Examples
     --------
     >>> mn.interpret.predict_set(model, X_test[:2], coverage=0.9)
     [array([0]), array([2])]
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
+    _check_shares(coverage=coverage)
     held = held_out(model)
     known = held.label
     if not known.size:
         raise ValueError(_NO_LABELS)
-    rank = int(np.ceil(coverage * (known.size + 1) * (1 - 1e-12)))
-    limit = np.inf if rank > known.size else known[rank - 1] + _margin(known)
+    rare = 1 - coverage
+    limit = rejection_threshold(known, rare) if _rank(rare, known.size) else np.inf
     log_p = as_numpy(_at(model, held.temperature).log_proba(X))
     order = np.argsort(-log_p, axis=1, kind="stable")
     sizes = (-log_p <= limit).sum(1)

@@ -30,7 +30,7 @@ class Batch:
     @property
     def n_rows(self) -> int:
         """How many rows."""
-        return self.x.shape[0]
+        return self.x.shape[-2]
 
     @property
     def kind(self) -> type[Tensor]:
@@ -48,6 +48,8 @@ class Batch:
         """A part of the rows."""
         if isinstance(rows, Tensor) and rows.dtype == torch.bool:
             rows = rows.nonzero()[:, 0]
+        if self.x.ndim > 2:  # of each problem of a stack
+            rows = (slice(None), rows)  # type: ignore[assignment]
         targets = take_rows(self.targets, rows)
         weight = None if self.sample_weight is None else take_rows(self.sample_weight, rows)
         taken = type(self)(take_rows(self.x, rows), targets, weight)

@@ -127,7 +127,7 @@ class Parameters(Components):
 
     def clone(self) -> Self:
         """Return a copy with memory of its own."""
-        return self.from_tensors({name: t.clone() for name, t in self.to_tensors().items()})
+        return self.replace(**{name: getattr(self, name).clone() for name in _TENSORS})
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Everything as named tensors, for a file or a buffer; ς as a float64 number."""

@@ -9,6 +9,7 @@
               Others become zeros ("none of these"), also levels never seen before. If some are too
               rare, the log-odds of the classes that go with a level stand beside (`rows.odds`)
     list      numbers of one length: an embedding, `vector[0]`, `vector[1]`, …
+    text      the vector that an encoder makes of it
 
 A missing value stays NaN in all columns that come from it: the model fills it in. An `Encoding` is learned
 from one frame and takes any other in chunks; it is plain data, so that model files can hold it.
@@ -19,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Self
@@ -30,10 +31,13 @@ from numpy.typing import NDArray
 from mnemosphere.base.limits import Range
 from mnemosphere.base.machine import need
 from mnemosphere.base.warnings import warn_user
+from mnemosphere.rows.texts import TextEncoder, texts_of
 
-_KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out")
+_KINDS = ("number", "numeral", "boolean", "date", "category", "list", "text", "left out")
+VECTORS = ("list", "text")  # kinds whose numbers are those of one vector
 _FORMATS = ("", "decimal comma", "day first", "month first", "year first")
 _BLANKS = ("", "?", "-", ".", "*", "na", "n/a", "nan", "none", "null", "unknown", "missing")
+_WORDS = 5  # of a text, on average; others are categories
 _FEW_ROWS = 20  # below, a value that occurs once says nothing about its column
 MIN_FREQUENCY = 0.005  # share of the rows that a level must have, to have numbers of its own
 _MOST = 50  # levels of a column that have
@@ -97,19 +101,6 @@ def collected(X: Any, name: str = "X", missing: float | None = np.nan) -> Any:
     return X
 
 
-def is_equal(value: Any, other: object) -> bool:
-    """Whether two are equal; marks of no value are unequal to themselves, or do not compare."""
-    try:
-        return bool(value == other)
-    except (TypeError, ValueError):
-        return False
-
-
-def is_missing(value: Any) -> bool:
-    """Whether it is None, NaN, NaT or a data frame's missing value."""
-    return value is None or not is_equal(value, value)
-
-
 def check_text(given: str, what: str) -> None:
     """ValueError if a name cannot be written to a file."""
     try:
@@ -165,7 +156,7 @@ class Column:
     kind: str
     categories: tuple[str, ...] = ()  # levels with a number of their own, in order
     rare: tuple[str, ...] = ()  # others, the most frequent first: without odds, none of these
-    length: Annotated[int, Range(1)] = 1  # of a list
+    length: Annotated[int, Range(1)] = 1  # of a list, or of the vector of a text
     format: str = ""  # how a numeral or a date is written, unless as in Python
     # If rare levels count, of each level: log-odds of classes, or before labels are known its number
     odds: tuple[tuple[float, ...], ...] = ()
@@ -239,7 +230,7 @@ class Column:
         """How many columns of numbers it becomes."""
         if self.kind == "category":
             return self.n_indicators + len(self.odds[0] if self.odds else ())
-        return {"list": self.length, "left out": 0}.get(self.kind, 1)
+        return {"list": self.length, "text": self.length, "left out": 0}.get(self.kind, 1)
 
     @property
     def names(self) -> list[str]:
@@ -251,7 +242,7 @@ class Column:
                 *(f"{self.name}={value}" for value in hot),
                 *(f"{self.name}: {c}" for c in told),
             ]
-        if self.kind == "list":
+        if self.kind in VECTORS:
             return [f"{self.name}[{k}]" for k in range(self.length)]
         return [self.name] * self.width
 
@@ -261,29 +252,45 @@ class Encoding:
     """The columns of a table, as they came when it was learned."""
 
     columns: tuple[Column, ...]
+    encoder: TextEncoder | None = None  # of columns of texts
 
     @classmethod
     def fit(
         cls, frame: Any, *, categories: Sequence[object] = (),
-        min_frequency: float = MIN_FREQUENCY, labeled: bool = False,
+        min_frequency: float = MIN_FREQUENCY, labeled: bool = False, encoder: Any = None,
     ) -> tuple[Self, list[str]]:  # fmt: skip
         """(the encoding of a frame with at least one row, remarks on what it does to columns).
 
         categories: names of columns that are some, whatever they hold. labeled: rare levels are to be
         told by their log-odds, and have their place among the levels as a number until `with_odds`.
+        encoder: of the columns of many words, or a mapping from the name of a column to it.
         """
         notes: list[str] = []
         frame = _pandas(frame)
-        named = {str(name) for name in categories}
-        if unknown := sorted(named - {str(name) for name in frame.columns}):
-            raise ValueError(f"categories names {listed(unknown)}, which X does not have")
+        named, texts = {str(name) for name in categories}, set[str]()
+        if isinstance(encoder, Mapping):
+            texts = {str(name) for name in encoder}
+            encoder = next(iter(encoder.values()), None)
+        elif encoder is not None:
+            wordy = (str(name) for k, name in enumerate(frame) if _is_text(frame.iloc[:, k]))
+            texts = {*wordy} - named
+        if encoder is not None and not texts:
+            raise ValueError(
+                f"no column of X holds texts of {_WORDS} words or more: name it, as in "
+                "encoder={'column': 'wordllama'}, or leave encoder out"
+            )
+        known = None if encoder is None else TextEncoder.of(encoder)
+        for what, own in (("categories", named), ("encoder", texts)):
+            if unknown := sorted(own - {str(name) for name in frame.columns}):
+                raise ValueError(f"{what} names {listed(unknown)}, which X does not have")
         least = math.ceil(min_frequency * len(frame))
         empty = frame.isna().all().to_numpy()
         sure = "iuf" if len(frame) < _FEW_ROWS else "f"  # of many rows, whole numbers may be ids
         plain = [getattr(kind, "kind", "O") in sure for kind in frame.dtypes] & ~empty
         plain &= [str(name) not in named for name in frame.columns]
         found = [
-            Column(str(name), "number") if plain[k]
+            Column(str(name), "text", length=known.n_numbers) if known and str(name) in texts
+            else Column(str(name), "number") if plain[k]
             else _learn_category(str(name), frame.iloc[:, k], least, labeled, notes)
             if str(name) in named and not empty[k]
             else _learn(str(name), frame.iloc[:, k], least, labeled, notes)
@@ -291,7 +298,13 @@ class Encoding:
         ]  # fmt: skip
         numbers = ((c.name, frame.iloc[:, k]) for k, c in enumerate(found) if c.kind == "number")
         arrays = ((name, v.to_numpy()) for name, v in numbers if isinstance(v.dtype, np.dtype))
-        return cls(tuple(found)), [*notes, *rounded(arrays)]
+        return cls(tuple(found), known), [*notes, *rounded(arrays)]
+
+    @property
+    def vectors(self) -> tuple[int, ...]:
+        """Which numbers are those of vectors."""
+        own = (range(at.start, at.stop) for column, at in self.places() if column.kind in VECTORS)
+        return tuple(j for numbers in own for j in numbers)
 
     @property
     def coded(self) -> dict[int, int]:
@@ -364,7 +377,7 @@ class Encoding:
             return np.asarray(frame, dtype=np.float64), []
         for k, (column, place) in enumerate(self.places()):
             if column.width:
-                x[:, place], odd = _encode(column, frame.iloc[:, k])
+                x[:, place], odd = _encode(column, frame.iloc[:, k], self.encoder)
                 strange += [f"{_cell(value)} in {column.name!r}" for value in odd]
         return x, strange
 
@@ -380,7 +393,7 @@ class Encoding:
                 found[column.name] = pd.to_datetime(part[:, 0] * _DAY, unit="us").round("s")
             elif column.kind == "boolean":
                 found[column.name] = part[:, 0] > 0.5
-            elif column.kind == "list":
+            elif column.kind in VECTORS:
                 found[column.name] = list(part)
             elif column.width:
                 found[column.name] = part[:, 0]
@@ -392,7 +405,7 @@ class Encoding:
         new, other = self.decode(x), (self(frame) != x) & ~np.isnan(x)
         for k, (column, place) in enumerate(self.places()):
             where = other[:, place].any(1)
-            if where.any():
+            if where.any() and column.kind != "text":
                 values = new[column.name].to_numpy()
                 if column.kind == "category":  # others may be rare ones, which have no number
                     values = np.where(where, values, frame.iloc[:, k].astype(object))
@@ -467,6 +480,13 @@ def _learn_category(name: str, values: Any, least: int, labeled: bool, notes: li
     stored = tuple(value for value in rare if len(value) <= _LONGEST)[:_STORED]
     odds = _numbered(len(kept) + len(stored)) if labeled and stored else ()
     return Column(name, "category", tuple(sorted(kept)), stored, odds=odds)
+
+
+def _is_text(values: Any) -> bool:
+    """Whether a column holds texts of many words."""
+    known = values[values.notna()]
+    words = [len(v.split()) for v in known if isinstance(v, str)]
+    return len(words) == len(known) > 0 and sum(words) >= _WORDS * len(words)
 
 
 def is_float(word: str | bytes) -> bool:
@@ -579,7 +599,9 @@ def _names_rows(name: str, values: Any) -> bool:
     return bool(_ID.search(name) or (np.diff(numbers) == 1).all())
 
 
-def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]]:
+def _encode(
+    column: Column, values: Any, encoder: TextEncoder | None
+) -> tuple[NDArray[np.float64], list[str]]:
     """(numbers (n, width) of a column, categories that are not known)."""
     pd = need("pandas")
     if column.kind == "category":
@@ -590,7 +612,9 @@ def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]
         x[missing] = np.nan
         odd = set(texts[(place < 0) & ~missing]) - set(column.rare)
         return x, [] if column.odds else sorted(odd)  # of many levels, new ones are no news
-    if column.kind == "list":
+    if column.kind == "text" and encoder is not None and not any(np.ndim(v) for v in values):
+        return encoder(texts_of(values)[0]).astype(np.float64), []
+    if column.kind in VECTORS:
         rows = [v if np.ndim(v) == 1 else np.full(column.length, np.nan) for v in values]
         bad = next((k for k, v in enumerate(rows) if len(v) != column.length), None)
         if bad is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Number
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -18,6 +18,7 @@ from mnemosphere.base.limits import Range
 from mnemosphere.base.schema import Array
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.encoding import (
+    VECTORS,
     Column,
     Encoding,
     collected,
@@ -44,9 +45,11 @@ class Line(NamedTuple):
     def written(self, row: NDArray[Any]) -> str:
         """What a row (N,) has there, for people."""
         numbers = row[self.place]
-        if self.column is None:
-            return written(float(numbers[0]), self.kind)
-        return self.column.written(numbers)
+        if self.column is not None:
+            return self.column.written(numbers)
+        if len(numbers) > 1 and not np.isnan(numbers).any():
+            return "a text" if self.kind == "text" else f"{len(numbers)} numbers"
+        return written(float(numbers[0]), self.kind)
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -69,7 +72,7 @@ class Features:
     encoding: Encoding | None = None  # of a frame whose columns are not all numbers
     named: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
     owner: str = "DAMClassifier"  # the estimator that messages speak of
-    encoder: TextEncoder | None = None  # of texts, which are then the only column
+    encoder: TextEncoder | None = None  # of texts alone; those beside columns are in the encoding
     # least and largest number in training, and 1 if all were whole; None if unknown
     observed: Annotated[NDArray[np.float64], Array("3 N")] | None = field(
         default=None, compare=False
@@ -121,6 +124,8 @@ class Features:
                 numbers = range(place.start, place.stop)
                 if own.kind == "category":
                     found.append(Line(own.name, place, own.kind, own))
+                elif own.kind in VECTORS:
+                    found.append(Line(own.name, place, own.kind))
                 else:
                     found += [Line(names[i], slice(i, i + 1), own.kind) for i in numbers]
             return found
@@ -137,8 +142,27 @@ class Features:
     @property
     def wide(self) -> list[slice]:
         """Where categories of several numbers stand."""
-        lines = [] if self.encoding is None else self.lines
+        lines = [] if self.encoding is None else [own for own in self.lines if own.column]
         return [own.place for own in lines if own.place.stop - own.place.start > 1]
+
+    @property
+    def vectors(self) -> tuple[int, ...]:
+        """Which numbers are those of vectors beside other columns."""
+        return () if self.encoding is None or self.named else self.encoding.vectors
+
+    @property
+    def text_encoder(self) -> TextEncoder | None:
+        """The encoder of texts, alone or beside other columns."""
+        return self.encoder if self.encoding is None else self.encoding.encoder
+
+    def with_encoder(self, given: Any) -> Self:
+        """The same with the user's encoder of texts; ValueError if its vectors are others."""
+        if self.text_encoder is None:
+            raise ValueError("the model takes no texts: leave encoder out")
+        known = self.text_encoder.with_encoder(given)
+        if self.encoding is None:
+            return replace(self, encoder=known)
+        return replace(self, encoding=replace(self.encoding, encoder=known))
 
     @classmethod
     def learn(
@@ -147,10 +171,12 @@ class Features:
         """(the columns of training rows, the rows as numbers).
 
         encoded: columns of a frame that are no numbers are turned into some, as `how` says to
-        `Encoding.fit`. encoder: of texts.
+        `Encoding.fit`. encoder: of texts, alone or in a frame of several columns.
         """
         X = collected(X)
-        if encoder is not None:
+        if encoder is not None and is_frame(X) and (isinstance(encoder, dict) or X.shape[1] > 1):
+            how["encoder"] = encoder
+        elif encoder is not None:
             name = None if _are_vectors(X) else texts_of(X)[1]
             columns = None if name is None else (name,)
             found = cls(1, columns, owner=owner, encoder=TextEncoder.of(encoder))
@@ -203,9 +229,20 @@ class Features:
 
     def texts(self, X: Any) -> list[str | None] | None:
         """The texts of X, None for one that is missing; None if X holds none."""
-        if self.encoder is None or isinstance(X, Streamed | None) or _are_vectors(X):
+        if self.encoder is None:
+            column = None if self.encoding is None else self.text_column
+            if column is None or not is_frame(X) or self.is_encoded(X):
+                return None
+        elif isinstance(X, Streamed | None) or _are_vectors(X):
             return None
-        return texts_of(X, None if self.columns is None else self.columns[0])[0]
+        return texts_of(X, self.text_column)[0]
+
+    @property
+    def text_column(self) -> str | None:
+        """The column of texts, of several the first; None if it has no name, too."""
+        if self.encoding is None:
+            return None if self.encoder is None or self.columns is None else self.columns[0]
+        return next((own.name for own in self.encoding.columns if own.kind == "text"), None)
 
     def _as_estimator(self) -> Any:
         """What scikit-learn's checks need: an estimator that was fitted to these columns."""

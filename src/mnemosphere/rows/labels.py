@@ -15,7 +15,8 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from mnemosphere.model.objectives import soft_labels
-from mnemosphere.rows.encoding import check_text, collected, is_equal, is_frame, is_missing
+from mnemosphere.rows.encoding import check_text, collected, is_frame
+from mnemosphere.rows.texts import is_equal, is_missing
 
 # The label of rows that are known to belong to none of the classes.
 OUT_OF_SCOPE = "out of scope"

@@ -132,4 +132,7 @@ def _in_place(rows: StoredRows, found: Sequence[Floats]) -> StoredRows:
         own = torch.from_numpy(block).to(rows.values)
         parts += [rows.values[:, first:k], torch.where(known, own, torch.nan)]
         first = k + 1
-    return replace(rows, values=torch.cat([*parts, rows.values[:, first:]], 1), levels={})
+    more = [(k, block.shape[1] - 1) for k, block in zip(rows.levels, found, strict=True)]
+    vectors = tuple(j + sum(n for k, n in more if k < j) for j in rows.vectors)
+    values = torch.cat([*parts, rows.values[:, first:]], 1)
+    return replace(rows, values=values, levels={}, vectors=vectors)

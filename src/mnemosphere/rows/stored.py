@@ -54,6 +54,7 @@ class StoredRows:
     number: Tensor | None = None  # (n,) what the user calls each row; None: its place
     # columns that hold a level of a category, to be replaced by its log-odds, and how many there are
     levels: Mapping[int, int] = field(default_factory=dict)
+    vectors: tuple[int, ...] = ()  # columns that are numbers of a text, or of another vector
 
     @classmethod
     def of(cls, x: Any, device: torch.device) -> Self:
@@ -122,6 +123,10 @@ class StoredRows:
             return replace(self, values=self.values[rows], number=number[rows])
         values = take_rows(self.values, rows.to(self.values.device))
         return replace(self, values=values, number=number[rows.to(number.device)])
+
+    def features(self, some: Sequence[int]) -> Self:
+        """The same rows with some of their features."""
+        return replace(self, values=self.values[:, list(some)], levels={}, vectors=())
 
     def on(self, device: torch.device) -> Self:
         """The same rows, looked at on another device."""

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from mnemosphere.base.limits import Range
 from mnemosphere.base.machine import how_to_install
-from mnemosphere.rows.encoding import is_missing
 
 PACKAGED = "wordllama"
 _PROBES = (
@@ -107,6 +106,19 @@ class TextEncoder:
             found[list(known)] = vectors
         self._last["rows"] = list(texts), found
         return found
+
+
+def is_equal(value: Any, other: object) -> bool:
+    """Whether two are equal; marks of no value are unequal to themselves, or do not compare."""
+    try:
+        return bool(value == other)
+    except (TypeError, ValueError):
+        return False
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it is None, NaN, NaT or a data frame's missing value."""
+    return value is None or not is_equal(value, value)
 
 
 def texts_of(X: Any, column: str | None = None) -> tuple[list[str | None], str | None]:

@@ -95,6 +95,10 @@ class Adam(Solver):
         each = self._steps_per_pass(n_rows)
         return replace(self, batch_size=math.ceil(n_rows / each), steps=max_iter * each)
 
+    def per_pass(self, n_rows: int) -> int:
+        """Steps of a pass, as scheduled."""
+        return math.ceil(n_rows / self.batch_size)
+
     def can_capture(self, params: Parameters) -> bool:
         """No step needs a device-to-host synchronization."""
         return on_gpu(params.w)

@@ -257,7 +257,7 @@ class ArrayDataset(Dataset):
             return self.whole.take(rows)
         for name in ("x", "targets", "sample_weight"):
             if (values := getattr(self.whole, name)) is not None:
-                torch.index_select(values, 0, rows, out=getattr(into, name))
+                torch.index_select(values, self.whole.x.ndim - 2, rows, out=getattr(into, name))
         return into
 
     def batches(

@@ -31,6 +31,7 @@ class SphereNoise:
     """
 
     length: float  # σ
+    problems: int | None = None  # of a stack, those with noise, the first ones; None: all
 
     def __post_init__(self) -> None:
         if not 0 < self.length < math.inf:
@@ -54,7 +55,8 @@ class SphereNoise:
 
         seed: what `seed` has drawn. The rows may be a part of a batch, from its row `first` on.
         """
-        blocks = range(first // _BLOCK, -(-(first + x.shape[0]) // _BLOCK))
+        n_rows = self._laid_on(x).shape[:-1].numel()
+        blocks = range(first // _BLOCK, -(-(first + n_rows) // _BLOCK))
         return [torch.Generator(x.device).manual_seed(seed + block) for block in blocks]
 
     def apply(
@@ -68,6 +70,10 @@ class SphereNoise:
 
         Of a part of a batch of `total` rows: the noise that they would get in the whole.
         """
+        if x.ndim > 2:
+            some = self._laid_on(x)
+            own = self.apply(some.flatten(0, 1), generators).view_as(some)
+            return torch.cat([own, x[len(own) :]])
         last = first + x.shape[0]
         total = last if total is None else total
         drawn = [x.new_empty(0, x.shape[1])]
@@ -83,6 +89,10 @@ class SphereNoise:
         across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)
         noisy = u.mul_(across).add_(known, alpha=self.overlap)
         return noisy if gaps is None else torch.where(x.isnan(), x, noisy)
+
+    def _laid_on(self, x: Tensor) -> Tensor:
+        """The rows that get noise."""
+        return x if x.ndim == 2 else x[: self.problems]
 
 
 def _normal(n: int, like: Tensor, generator: torch.Generator) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,11 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.training.adam import Adam
+from mnemosphere.training.callbacks import Run
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.steps import steps_for
 
 __all__ = ["conditional", "joint", "stack"]
 
@@ -76,34 +77,11 @@ def conditional(
 
     noisy: how many of the problems, the first ones, have noise on their rows.
     """
-    rows, state = rows.filled(), solver.start(params)
-    n_rows, size = rows.x.shape[-2], solver.batch_size
-    laid = SphereNoise(noise) if noise > 0 and noisy > 0 else None
-    each = math.ceil(n_rows / size)
-    order = torch.empty(0)
-    for step in range(solver.steps):
-        if step % each == 0:
-            order = torch.randperm(n_rows, generator=generator).to(rows.x.device)
-        some = order[step % each * size : (step % each + 1) * size]
-        batch = rows if each == 1 else _take(rows, some)
-        if laid is not None:
-            batch = replace(batch, x=_with_noise(batch.x, laid, noisy, generator))
-        stats = accumulate(params, batch, objectives.classes_alone)
-        params, state = solver.step(params, state, stats, batch, 1 / each)
-    return params
-
-
-def _take(rows: Batch, some: Tensor) -> Batch:
-    """Some rows, the same places of each problem."""
-    if rows.x.ndim == 2:
-        return rows.take(some)
-    weight = None if rows.sample_weight is None else rows.sample_weight[:, some]
-    return Batch(rows.x.index_select(1, some), rows.targets.index_select(1, some), weight)
-
-
-def _with_noise(x: Tensor, laid: SphereNoise, noisy: int, generator: torch.Generator) -> Tensor:
-    x = x.to_dense() if isinstance(x, SparseRows) else x
-    if x.ndim == 2:
-        return laid(x, generator)
-    own = laid(x[:noisy].flatten(0, -2), generator).view_as(x[:noisy])
-    return own if noisy == len(x) else torch.cat([own, x[noisy:]])
+    dataset = ArrayDataset(rows.filled())
+    laid = SphereNoise(noise, noisy) if noise > 0 and noisy > 0 else None
+    run = Run(params, solver.start(params), generator, solver.steps // solver.per_pass(rows.n_rows))
+    kind = steps_for(params, dataset, solver)
+    steps = kind(params, run.state, solver, objectives.classes_alone, laid)
+    for _ in range(run.max_iter):
+        steps.one_pass(dataset, run, ())
+    return steps.read()[0]

@@ -39,7 +39,7 @@ class Steps:
     ) -> None:
         self._params, self._state = params, state
         self._solver, self._rule, self._noise = solver, rule, noise
-        self._loss = torch.zeros((), dtype=torch.float64, device=params.w.device)
+        self._loss = torch.zeros_like(params.beta, dtype=torch.float64)
         self._count = torch.zeros_like(self._loss)
         self._sums: Statistics | None = None  # of the rows that `add` has taken in
         self.residual: Tensor | None = None  # of stationarity, if a step was exact
@@ -150,7 +150,7 @@ class Steps:
 
     def mean_loss(self) -> float:
         """Loss per unit of sample weight since the last time."""
-        mean = float(self._loss / self._count)
+        mean = float((self._loss / self._count).mean())
         self._loss.zero_()
         self._count.zero_()
         return mean

@@ -14,7 +14,7 @@ function randomNumbers(seed) {
   };
 }
 
-const KINDS = { u1: Uint8Array, i2: Int16Array, f4: Float32Array, f8: Float64Array };
+const KINDS = { u1: Uint8Array, i4: Int32Array, i2: Int16Array, f4: Float32Array, f8: Float64Array, i8: BigInt64Array };
 
 /** An array as `export/pack.py` stored it: base64 of deflated bytes, low bytes first. */
 async function unpack(stored) {
@@ -70,7 +70,7 @@ class Circles {
     }));
   }
 
-  /** The rank of a value of column j: linear between knots. */
+  /** The rank of a value of column j: linear between knots, and further beyond them. */
   rank(j, value) {
     const [first, last] = [j * this.size, (j + 1) * this.size - 1];
     let right = first + 1;
@@ -79,7 +79,9 @@ class Circles {
     const left = Math.max(right - 1, first);
     const [a, b] = [this.knots[left], this.knots[right]];
     const share = b > a ? Math.min(Math.max((value / 2 - a / 2) / (b / 2 - a / 2), 0), 1) : 1;
-    return this.ranks[left] + share * (this.ranks[right] - this.ranks[left]);
+    const [low, high] = [this.knots[first] / 2, this.knots[last] / 2];
+    const [over, under] = [value / 2 - high, low - value / 2].map((t) => (high > low ? Math.max(t, 0) / (high - low) : 0));
+    return this.ranks[left] + share * (this.ranks[right] - this.ranks[left]) + (1 / (1 + under) - 1 / (1 + over)) / 2;
   }
 
   /** Coordinates of a row; zeros for NaN. */
@@ -284,12 +286,103 @@ class Geometry {
   }
 }
 
+/** Texts and columns side by side, as geometry/product.py has them. */
+class Product {
+  /** parts: { geometry, features (their places in a row), length, width (coordinates) } each. */
+  constructor(parts) {
+    this.parts = parts;
+  }
+
+  own(part, row) {
+    return part.features.map((j) => row[j]);
+  }
+
+  /** What `tell` says of each part, put at the places of its features. */
+  joined(tell, kind = Float64Array) {
+    const out = new kind(this.parts.reduce((sum, { features }) => sum + features.length, 0));
+    for (const part of this.parts) {
+      const found = tell(part);
+      part.features.forEach((j, i) => { out[j] = found[i]; });
+    }
+    return out;
+  }
+
+  /** The coordinates of each part, null of none. */
+  cut(w) {
+    let first = 0;
+    return this.parts.map(({ width }) => w.subarray(first, (first += width)));
+  }
+
+  /** `Geometry.toSphere`: a part without direction is not known. */
+  toSphere(row) {
+    const points = this.parts.map((part) => part.geometry.toSphere(this.own(part, row)));
+    if (points.every((point) => point === null)) return null;
+    const width = this.parts.reduce((sum, part) => sum + part.width, 0);
+    const [x, unknown] = [new Float64Array(width), new Uint8Array(width)];
+    let [first, room] = [0, 1];
+    this.parts.forEach((part, k) => {
+      for (let m = 0; m < part.width; m++, first++) {
+        unknown[first] = points[k] === null ? 1 : points[k].gaps?.unknown[m] ?? 0;
+        x[first] = points[k] === null ? 0 : part.length * points[k][m];
+        room -= x[first] * x[first];
+      }
+    });
+    const count = unknown.reduce((sum, is) => sum + is, 0);
+    if (count > 0) x.gaps = { unknown, count, room: Math.max(room, 0) };
+    return x;
+  }
+
+  shown(w) {
+    if (w === null) return w;
+    const cut = this.cut(w);
+    return this.joined((part) => part.geometry.shown(cut[this.parts.indexOf(part)]));
+  }
+
+  fill(row, known) {
+    return this.joined((part) => part.geometry.fill(this.own(part, row), this.own(part, known)));
+  }
+
+  restore(w) {
+    const cut = this.cut(w);
+    return this.joined((part) => part.geometry.restore(cut[this.parts.indexOf(part)]));
+  }
+
+  freePart(known) {
+    const free = this.parts.map((part) => part.geometry.freePart(this.own(part, known)));
+    return (g) => {
+      const out = new Float64Array(g.length);
+      let first = 0;
+      this.cut(g).forEach((own, k) => { out.set(free[k](own), first); first += own.length; });
+      return out;
+    };
+  }
+}
+
 /** What puts rows on the sphere; learned: tensors by name, inverse: of the metric. */
 async function unpackGeometry({ kind, learned, inverse, categories }) {
   const own = {};
   for (const [name, stored] of Object.entries(learned)) own[name] = await unpack(stored);
+  if (own.order) return unpackProduct(kind, learned, own.order, categories);
   const metric = own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse) } : null;
   return new Geometry(kind, own.mean ?? null, own.scale ?? null, metric, own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
+}
+
+/** kind: "text20+circles" gives texts 20% of the squared length. */
+async function unpackProduct(kind, learned, order, categories) {
+  const [, percent, columns] = kind.match(/^text(\d+)\+(.*)$/);
+  const nText = learned.text_energy.shape[0];
+  const texts = Array.from(order.subarray(0, nText), Number);
+  const places = [texts, Array.from(order.subarray(nText), Number)];
+  const moved = categories.map((ends) => ends.map((at) => at - texts.filter((j) => j < ends[0]).length));
+  const parts = ["text", "columns"].map(async (part, k) => {
+    const some = Object.entries(learned).filter(([name]) => name.startsWith(`${part}_`));
+    const share = k === 0 ? percent / 100 : 1 - percent / 100;
+    const geometry = await unpackGeometry({ kind: k === 0 ? "unit" : columns, learned: Object.fromEntries(some.map(([name, stored]) => [name.slice(part.length + 1), stored])), categories: moved });
+    const n = places[k].length;
+    const width = geometry.circles === null ? n + (geometry.standard ? 1 : 0) : 2 * geometry.circles.column.length;
+    return { geometry, features: places[k], length: Math.sqrt(share), width };
+  });
+  return new Product(await Promise.all(parts));
 }
 
 /** A matrix (rows·columns) times a vector. */

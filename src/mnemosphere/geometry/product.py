@@ -1,0 +1,261 @@
+"""The vector of a text, or an embedding, and all other columns: each in a geometry of its own.
+
+A row is the pair of its two places, each at the root of its share of the squared length: so the exponent is a sum
+of one term for the text and one for the columns. A part that is missing, or has no direction, is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.base.limits import Range
+from mnemosphere.base.schema import Array
+from mnemosphere.geometry.base import Geometry
+from mnemosphere.geometry.circles import Circles
+from mnemosphere.geometry.direction import Unit
+from mnemosphere.geometry.graph import Given, Graph, Point
+from mnemosphere.geometry.standard import Standard
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.sums import ALONE, Sums
+from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.streams import Chunks
+
+__all__ = ["Product"]
+
+SHARES = (0.5, 0.2, 0.8)  # of the squared length, of texts
+
+
+@dataclass(frozen=True)
+class Product(Geometry):
+    """A direction for texts, another geometry for columns."""
+
+    scales_gaps: ClassVar[bool] = True
+    measured: ClassVar[str] = "a row, each part in the units of its geometry, a lower bound"
+    kind: ClassVar[type[Geometry]]  # of columns
+    share: ClassVar[float]
+
+    order: Annotated[Tensor, Array("N", "int64", low=0)]  # the features, those of texts first
+    n_text: Annotated[int, Range(1)]
+    text: Geometry
+    columns: Geometry
+
+    @classmethod
+    def fit(
+        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
+        sums: Sums = ALONE,
+    ) -> Self:  # fmt: skip
+        """Learn both parts from rows that know which of their features are the vector of a text."""
+        if not isinstance(rows, StoredRows) or not 0 < len(rows.vectors) < rows.n_features:
+            raise ValueError(
+                f"geometry={cls.name!r} needs a column of texts, or of lists of numbers, and others: "
+                "pass a frame that has both"
+            )
+        others = [j for j in range(rows.n_features) if j not in {*rows.vectors}]
+        order = torch.tensor([*rows.vectors, *others], device=rows.device)
+        text, columns = (
+            kind.fit(rows.features(own), targets, weight, sums)
+            for kind, own in ((Unit, rows.vectors), (cls.kind, others))
+        )
+        return cls(order, len(rows.vectors), text, columns)
+
+    # The two parts.
+
+    @property
+    def _parts(self) -> list[tuple[Geometry, float]]:
+        """Both geometries, and how long rows are in them."""
+        return [(self.text, self.share**0.5), (self.columns, (1 - self.share) ** 0.5)]
+
+    def _split(self, x: Any) -> list[Any]:
+        """What is said of features (…, N), of those of each part."""
+        order = self.order.to(x.device) if isinstance(x, Tensor) else self.order.cpu().numpy()
+        return [x[..., order[: self.n_text]], x[..., order[self.n_text :]]]
+
+    def _joined(self, parts: Sequence[Tensor]) -> Tensor:
+        """Undo `_split`."""
+        return torch.cat([*parts], -1)[..., self.order.argsort().to(parts[0].device)]
+
+    def _cut(self, w: Tensor) -> list[Tensor]:
+        """Coordinates (…, ·) of the text, and of the columns."""
+        return [w[..., : self.n_text], w[..., self.n_text :]]
+
+    def _each(self, what: Callable[..., Tensor], *of_features: Tensor) -> Tensor:
+        """What a function of geometry and features says of the features of both."""
+        own = zip(*map(self._split, of_features), strict=True)
+        return self._joined(
+            [what(kind, *some) for (kind, _), some in zip(self._parts, own, strict=True)]
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learned, by the names of the parts."""
+        found = {"order": self.order}
+        for part, (kind, _) in zip(("text", "columns"), self._parts, strict=True):
+            found |= {f"{part}_{name}": tensor for name, tensor in kind.tensors().items()}
+        return found
+
+    def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
+        """The same with these."""
+
+        def own(part: str) -> dict[str, Tensor]:
+            return {k[len(part) :]: t for k, t in tensors.items() if k.startswith(part)}
+
+        text, columns = (
+            kind.with_tensors(own(part))
+            for part, (kind, _) in zip(("text_", "columns_"), self._parts, strict=True)
+        )
+        return replace(self, order=tensors["order"], text=text, columns=columns)
+
+    def check(self, n_features: int | None = None) -> Self:
+        """As `Geometry.check`, of both parts too."""
+        super().check(n_features)
+        n = len(self.order)
+        if not 0 < self.n_text < n or sorted(self.order.tolist()) != [*range(n)]:
+            raise ValueError("its order is not that of the features, those of texts first")
+        if type(self.text) is not Unit or type(self.columns) is not self.kind:
+            raise ValueError("its parts are not of the geometries that its name says")
+        self.text.check(self.n_text)
+        self.columns.check(n - self.n_text)
+        return self
+
+    # Onto the sphere.
+
+    def n_coordinates(self, n_features: int) -> int:
+        """Those of both."""
+        return self.text.n_coordinates(self.n_text) + self.columns.n_coordinates(
+            n_features - self.n_text
+        )
+
+    def place(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Geometry.place`: a part without direction is not known."""
+        if isinstance(x, SparseRows):
+            return self._place_dense(x)
+        units, losts = [], []
+        for (kind, length), own in zip(self._parts, self._split(x), strict=True):
+            unit, lost = kind.place(own)
+            units.append(torch.where(lost[:, None], torch.nan, length * unit))
+            losts.append(lost)
+        lost = losts[0] & losts[1]
+        return torch.where(lost[:, None], 0.0, torch.cat(units, 1)), lost
+
+    def coordinates(self, x: Tensor) -> Tensor:
+        """Those of both."""
+        parts = zip(self._parts, self._split(x), strict=True)
+        return torch.cat([kind.coordinates(own) for (kind, _), own in parts], 1)
+
+    def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Geometry.parts`."""
+        found = []
+        for (kind, length), own in zip(self._parts, self._split(x.double()), strict=True):
+            v, whole = kind.parts(own)
+            found.append(length * v / whole)
+        return torch.cat(found, 1), torch.ones_like(found[0][:, :1])
+
+    def onnx(self, g: Graph, x: str, n_features: int) -> Point:
+        """`place` in a graph."""
+        units, losts, gaps = [], [], []
+        for (kind, length), own in zip(
+            self._parts, self._split(np.arange(n_features)), strict=True
+        ):
+            some = g("Gather", x, g.constant(own, np.int64), axis=1)
+            at = kind.onnx(g, some, len(own))
+            units.append(g("Mul", at.unit, length))
+            losts.append(at.lost)
+            unknown = g("Mul", at.unit, 0.0) if at.gaps is None else at.gaps
+            gaps.append(g("Where", at.lost, 1.0, unknown))
+        unit, missing = (g("Concat", *parts, axis=1) for parts in (units, gaps))
+        count = g.total(missing)
+        room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
+        some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
+        return Point(unit, g("And", *losts), missing, count, room, some)
+
+    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+        """`onnx` needs none."""
+        raise NotImplementedError
+
+    # Gaps.
+
+    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+        """What is neutral in each part."""
+        return self._each(lambda kind, own, gaps: kind.fill(own, gaps), x.double(), unknown)
+
+    def average(self, x: Tensor) -> Tensor:
+        """An ordinary number of each part."""
+        return self._each(lambda kind, own: kind.average(own), x)
+
+    def complete(self, rows: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
+        """As `Geometry.complete`."""
+        done = np.array(rows, dtype=np.float64)
+        for (kind, _), own in zip(self._parts, self._split(np.arange(done.shape[1])), strict=True):
+            gone = np.isnan(done[:, own]).all(1, keepdims=True)
+            whole = kind.complete(done[:, own], found[:, own])
+            done[:, own] = np.where(gone, found[:, own], whole)
+        return done
+
+    # Back.
+
+    def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
+        """Directions of texts, and columns as their geometry restores them."""
+        text, columns = self._cut(w)
+        before = [int((self.order[: self.n_text] < own.start).sum()) for own in categories]
+        own = [slice(a.start - k, a.stop - k) for a, k in zip(categories, before, strict=True)]
+        text = torch.nn.functional.normalize(text, dim=-1)
+        return self._joined([text.double(), self.columns.restore(columns, own)])
+
+    # Features and coordinates.
+
+    def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Geometry.per_feature`."""
+        text, columns = self._cut(parts)
+        found, rest = self.columns.per_feature(columns)
+        return self._joined([text, found]), rest
+
+    def per_coordinate(self, of_features: Tensor, appended: float = 1) -> Tensor:
+        """As `Geometry.per_coordinate`."""
+        text, columns = self._split(of_features)
+        return torch.cat([text, self.columns.per_coordinate(columns, appended)], 1)
+
+    def strengths(self, w: Tensor) -> Tensor:
+        """As `Geometry.strengths`."""
+        text, columns = self._cut(w)
+        return self._joined([self.text.strengths(text), self.columns.strengths(columns)])
+
+    # Units.
+
+    @property
+    def units(self) -> Tensor | None:
+        """Those of the columns; numbers of a text have that of a direction."""
+        columns = self.columns.units
+        assert columns is not None
+        return self._joined([columns.new_full((self.n_text,), self.n_text**-0.5), columns])
+
+    def unit_at(self, x: Tensor) -> Tensor:
+        """As `Geometry.unit_at`, in each part."""
+        return self._each(lambda kind, own: kind.unit_at(own), x)
+
+    def positions(self, x: Tensor) -> Tensor:
+        """As `Geometry.positions`, in each part."""
+        return self._each(lambda kind, own: kind.positions(own), x)
+
+    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
+        """A row turns by an angle only if one of its parts turns by as much, at least.
+
+        1 − cos of the angle is the mean of that of both parts, by their shares.
+        """
+        text, columns = (
+            kind.radius(own, angle)
+            for (kind, _), own in zip(self._parts, self._split(x), strict=True)
+        )
+        return torch.minimum(text, columns)
+
+
+for _columns in (Standard, Circles):
+    for _share in SHARES:
+        _name = f"text{100 * _share:.0f}+{_columns.name}"
+        _own = {"name": _name, "kind": _columns, "share": _share, "__module__": __name__}
+        globals()[_name] = type(_name, (Product,), _own)  # found by its name when it is unpickled
