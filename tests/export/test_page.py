@@ -14,6 +14,7 @@ import mnemosphere as mn
 from mnemosphere.base.text import html_table
 from mnemosphere.export import payload
 from mnemosphere.export.page import write_page
+from mnemosphere.fitted.pulls import importance
 from mnemosphere.model.kernel import log_joint
 from quick_models import small
 
@@ -212,6 +213,28 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
     )
     assert sorted(labels) == sorted(x.columns)
     said = browser.evaluate("document.getElementById('answer').textContent")
+    why = wine_model.explain(x)
+    shown = browser.evaluate(
+        "[...document.querySelectorAll('.why tbody tr')].map((l) => [...l.children].map((c) => c.textContent.trim()))"
+    )
+    lines = [[cell.strip() for cell in [*line.values()][:5]] for line in why.column_table(0)]
+    assert [line if len(line) == 5 else [*line, "", "", "", ""] for line in shown] == lines
+    for row in range(0, len(x), 7):
+        browser.evaluate(f"mnemosphere.pickRow({row})")
+        browser.evaluate("new Promise((done) => setTimeout(done, 60))")
+        told = browser.evaluate("document.getElementById('familiar').textContent")
+        if why.rejected[row] is None:
+            familiar = why.familiarity(row).replace(" (", ": ").replace(")", "")
+            assert told.lower() == f"{familiar}."
+        else:
+            assert why.rejected[row] in told
+    browser.evaluate("mnemosphere.pickRow(0); mnemosphere.openTab('columns')")
+    drawn = browser.evaluate(
+        "[...document.querySelectorAll('.curve figcaption')].map((c) => c.title)"
+    )
+    sizes = importance(wine_model.model_, wine_model.model_.stored(x))
+    assert drawn == [x.columns[j] for j in np.argsort(-sizes, kind="stable")[:12]]
+    browser.evaluate("mnemosphere.openTab('play')")
     radius = wine_model.certified_radius(x.iloc[:1]).radius[0]
     assert f"No row within {radius:.3g} standard units changes this prediction" in said
     browser.evaluate(

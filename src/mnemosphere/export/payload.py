@@ -14,8 +14,10 @@ from sklearn.decomposition import PCA
 from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
+from mnemosphere.fitted.pulls import column_curves, column_pulls
+from mnemosphere.interpret.explanation import Explanation, explain
 from mnemosphere.interpret.radius import certified_radius
-from mnemosphere.interpret.rejection import novelty_threshold, usual_reasons
+from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import Labels
@@ -24,8 +26,10 @@ from mnemosphere.rows.stored import StoredRows
 _PROVEN = 1e8  # rows times memories times features up to which radii take seconds
 _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
-_STRONG = 40  # features of a table that get a slider
+_STRONG, _TOLD = 5000, 100  # features that get a slider; up to which rows are explained
 _LETTERS = 400  # of a text
+_KNOWN = 1000  # novelty scores of known rows, about
+_NAMED, _MISLED, _CURVES = 5, 3, 12  # classes in a title, columns that misled, curves
 _CHECKED = 3  # rows by which the page checks itself
 # By how much probabilities and scores may be off, with memories as they are or rounded.
 _ALMOST, _ROUNDED, _ROUNDED_SCORE = 1e-5, 5e-3, 0.05
@@ -62,10 +66,10 @@ def payload(
     votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
     geometry, mixing = model.geometry, model.geometry.mixing
     tiny = float(torch.finfo(model.votes.p.dtype).tiny)
-    known = facts(model, X, None if y is None else y.tolist())
+    known, held = facts(model, X, None if y is None else y.tolist()), model.calibration
     return {
         **known,
-        "title": title or f"{model.n_memories} memories",
+        "title": title or _title(known["classes"], model),
         "features": None if names is None else [show(name) for name in names],
         "n_features": model.features.n_numbers,
         "image": None if shape is None else list(shape),
@@ -89,6 +93,10 @@ def payload(
         "xy": map_memories(as_numpy(model.votes.w.double())).round(4).tolist(),
         "rows": None if packed is None else _rows(model, texts, packed, chosen, y, named),
         "strong": _strong_features(model)[:_STRONG],
+        "known": None
+        if held is None
+        else held.novelty[:: max(1, len(held.novelty) // _KNOWN)].tolist(),
+        "record": None if held is None else held.record[:, :2].tolist(),
         "typical": None if model.exemplars is None else model.exemplars.as_lists(),
         "checks": _checks(model, packed),
     }
@@ -175,19 +183,58 @@ def _rows(
     chosen: NDArray[np.int64] | None, y: Labels | None, names: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
-    rejected = usual_reasons(model, StoredRows.of(packed, model.device))
+    stored = StoredRows.of(packed, model.device)
+    why = explain(model, stored, n_nearest=1)
+    tables = misled = columns = None
+    if texts is None and why.shows_features and model.features.n_numbers <= _TOLD:
+        tables = [[[*line.values()][:5] for line in why.column_table(k)] for k in range(len(why))]
+        columns = [
+            {
+                "name": own.name, "size": own.size, "at": own.at.tolist(), "names": own.names,
+                "said": own.said.round(4).tolist(),
+            }
+            for own in column_curves(model, stored, _CURVES)
+        ]  # fmt: skip
     labels = None
     if y is not None and model.is_classifier:
         labels = y.among(model.classes, unknown=True)[chosen].tolist()
+        misled = _misled(model, why, labels) if tables is not None else None
     elif y is not None:  # of a clusterer: names to show, not to score
         labels = [show(v) for v in y.take(chosen).tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
     robust, cost = None, float(packed.shape[0]) * model.n_memories * model.votes.n_features
     if texts is None and cost <= _PROVEN:
-        proven = certified_radius(model, StoredRows.of(packed, model.device))
+        proven = certified_radius(model, stored)
         robust = [proven.sentence(k) for k in range(len(packed))]
     return {"x": pack_rows(packed), "y": labels, "number": [names[k] for k in chosen.tolist()], "text": told,
-            "rejected": rejected, "robust": robust}  # fmt: skip
+            "rejected": why.rejected, "robust": robust, "why": tables, "misled": misled,
+            "columns": columns}  # fmt: skip
+
+
+def _misled(model: FittedModel, why: Explanation, labels: list[int]) -> dict[str, list[str]]:
+    """The columns that pulled wrong rows from their class, by the place of the row."""
+    best, found = why.proba.argmax(1), {}
+    for k, own in enumerate(labels):
+        if own >= 0 and own != best[k]:
+            stored = StoredRows(why.given[k : k + 1], model.device)
+            pulls, lines = (
+                column_pulls(model, stored, np.array([[best[k], own]])),
+                model.features.lines,
+            )
+            found[str(k)] = [
+                f"{lines[j].name} {lines[j].written(as_numpy(why.given[k]))} "
+                f"(typical: {lines[j].written(pulls.typical[0, 1])})"
+                for j in pulls.order(0)[:_MISLED]
+                if pulls.pull[0, j] > 0
+            ]
+    return found
+
+
+def _title(classes: list[str], model: FittedModel) -> str:
+    """What the model tells apart, by the names of few classes."""
+    if not model.is_classifier or len(classes) > _NAMED:
+        return f"{len(classes)} {'classes' if model.is_classifier else 'clusters'}"
+    return " or ".join([", ".join(classes[:-1]), classes[-1]]) if classes[1:] else classes[0]
 
 
 def _strong_features(model: FittedModel) -> list[int]:

@@ -31,6 +31,8 @@ from mnemosphere.model.scores import Scores
 from mnemosphere.rows.stored import StoredRows
 
 NUMBERS = 1 << 21  # of changed rows that are held at a time
+ROWS, _CURVE_ROWS = 200, 50  # whose pulls are averaged; that are moved through a column
+_VALUES, _FEW = 30, 8  # of a column; that are named
 _MOST = 500  # columns that are changed alone, those furthest from typical; the others together
 
 
@@ -123,6 +125,56 @@ def importance(model: FittedModel, X: StoredRows) -> Floats:
     pull = column_pulls(model, X, order[:, [0, 1 % order.shape[1]]]).pull
     found: Floats = np.abs(pull).mean(axis=0)
     return found
+
+
+class Curve(NamedTuple):
+    """What the values of one column say for each class."""
+
+    name: str
+    size: float  # its mean absolute pull
+    at: Floats  # (K,) values that occur, or their places if they are named
+    names: list[str] | None  # of few values, or of a category
+    said: Floats  # (K, C) see `column_curve`
+    deciles: Floats  # (9,) of the column
+
+
+def column_curves(model: FittedModel, X: StoredRows, n_columns: int) -> list[Curve]:
+    """Curves of the columns of the largest mean absolute pull, by samples of the rows."""
+    size, sample = importance(model, some_rows(X, ROWS)), some_rows(X, _CURVE_ROWS)
+    table, found = as_numpy(X.dense().values).astype(np.float64), []
+    for j in np.argsort(-size, kind="stable")[:n_columns]:
+        line = model.features.lines[j]
+        values, share = _values(table[:, line.place])
+        said = column_curve(model, sample, line.place, values, share)
+        whole = np.full((len(values), table.shape[1]), np.nan)
+        whole[:, line.place] = values
+        named = len(values) <= _FEW or values.shape[1] > 1 or line.kind in ("category", "boolean")
+        names = [line.written(own) for own in whole] if named else None
+        at = np.arange(float(len(values))) if named else values[:, 0]
+        deciles = np.nanquantile(table[:, line.place], np.arange(1, 10) / 10)
+        found.append(Curve(line.name, float(size[j]), at, names, said, deciles))
+    return found
+
+
+def some_rows(X: StoredRows, most: int) -> StoredRows:
+    """At most so many of the rows, evenly spaced."""
+    at = torch.linspace(0, X.n_rows - 1, min(most, X.n_rows), dtype=torch.float64).long()
+    return X.take(at.to(X.values.device if X.is_dense else X.device))
+
+
+def _values(column: Floats) -> tuple[Floats, Floats]:
+    """(values (K, width) that occur in a column (n, width), how many rows are nearest to each)."""
+    known = column[~np.isnan(column).any(1)]
+    values, counts = np.unique(known, axis=0, return_counts=True)
+    if len(values) <= _VALUES or column.shape[1] > 1:
+        most = np.sort(np.argsort(-counts, kind="stable")[:_VALUES])[
+            :: 1 if column.shape[1] == 1 else -1
+        ]
+        return values[most], counts[most].astype(float)
+    at = np.quantile(known[:, 0], np.linspace(0, 1, _VALUES), method="inverted_cdf")
+    values = np.unique(at)
+    nearest = np.abs(known[:, :1] - values).argmin(1)
+    return values[:, None], np.bincount(nearest, minlength=len(values)).astype(float)
 
 
 def column_curve(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from numpy.typing import NDArray
 
 from mnemosphere.fitted import pulls
-from mnemosphere.fitted.model import FittedModel, as_numpy
+from mnemosphere.fitted.model import FittedModel
 from mnemosphere.plots.style import (
     BLUE,
     GREY,
@@ -21,13 +19,9 @@ from mnemosphere.plots.style import (
     new_figure,
     plain,
 )
-from mnemosphere.rows.stored import StoredRows
 
-_ROWS, _CURVE_ROWS = 200, 50  # rows whose pulls are averaged; that are moved through a column
 _COLUMNS, _WIDE = 12, 4  # panels, and panels side by side
-_VALUES = 30  # of a column
 _CLASSES = 8  # curves in a panel
-_FEW = 8  # values that are named
 
 
 @figure_style()
@@ -58,7 +52,7 @@ def importance(model: FittedModel, X: Any, *, n_features: int = 20, ax: Axes | N
     >>> mn.plots.importance(clf.model_, X_test)
     <Axes: ...>
     """
-    size = pulls.importance(model, _some(model, X, _ROWS))
+    size = pulls.importance(model, pulls.some_rows(model.stored(X), pulls.ROWS))
     order = np.argsort(-size, kind="stable")[:n_features]
     if ax is None:
         ax = new_axes(6.4, 1.0 + 0.28 * len(order))
@@ -103,63 +97,32 @@ def column_curves(
     >>> mn.plots.column_curves(clf.model_, X_test, n_features=3)
     <Figure ...>
     """
-    rows, sample = _some(model, X, _ROWS), _some(model, X, _CURVE_ROWS)
-    order = np.argsort(-pulls.importance(model, rows), kind="stable")[:n_features]
-    n_wide = min(_WIDE, len(order))
-    height = -(-len(order) // n_wide)
+    found = pulls.column_curves(model, model.stored(X), n_features)
+    n_wide = min(_WIDE, len(found))
+    height = -(-len(found) // n_wide)
     if figure is None:
         figure = new_figure(max(4.0, 2.4 * n_wide), 1.9 * height + 0.7)
     axes = np.atleast_1d(figure.subplots(height, n_wide, sharey=True, squeeze=False)).ravel()
-    shown = range(len(model.classes))[1 if len(model.classes) == 2 else 0 :][:_CLASSES]
+    two = len(model.classes) == 2
+    shown = range(len(model.classes))[1 if two else 0 :][:_CLASSES]
     colors = category_colors(len(model.classes))
-    table = as_numpy(model.stored(X).dense().values).astype(np.float64)
-    for ax, j in zip(axes, order, strict=False):
-        line = model.features.lines[j]
-        values, share = _values(table[:, line.place])
-        curve = pulls.column_curve(model, sample, line.place, values, share)
-        curve = curve * 2 if len(model.classes) == 2 else curve  # log-odds
-        whole = np.full((len(values), table.shape[1]), np.nan)
-        whole[:, line.place] = values
-        named = len(values) <= _FEW or values.shape[1] > 1 or line.kind in ("category", "boolean")
-        at: NDArray[Any] = np.arange(len(values)) if named else values[:, 0]
+    for ax, own in zip(axes, found, strict=False):
         ax.axhline(0.0, color=GREY, linewidth=0.5, zorder=0)
+        said = own.said * 2 if two else own.said  # log-odds
         for c in shown:
-            ax.plot(at, curve[:, c], "o" if named else "-", color=colors[c], linewidth=1.3)
-        if named:
-            names = [plain(line.written(own), 9) for own in whole]
-            ax.set_xticks(at, names, fontsize=9, rotation=0 if len(at) < 4 else 60)
+            ax.plot(own.at, said[:, c], "o" if own.names else "-", color=colors[c], linewidth=1.3)
+        if own.names:
+            names = [plain(name, 9) for name in own.names]
+            ax.set_xticks(own.at, names, fontsize=9, rotation=0 if len(names) < 4 else 60)
         else:
-            deciles = np.nanquantile(table[:, line.place], np.arange(1, 10) / 10)
-            ax.plot(deciles, np.zeros(9), "|", color=GREY, markersize=4, clip_on=False,
+            ax.plot(own.deciles, np.zeros(9), "|", color=GREY, markersize=4, clip_on=False,
                     transform=ax.get_xaxis_transform())  # fmt: skip
             ax.locator_params(axis="x", nbins=4)
-        ax.set_title(plain(line.name, 24), fontsize=10)
-    for ax in axes[len(order) :]:
+        ax.set_title(plain(own.name, 24), fontsize=10)
+    for ax in axes[len(found) :]:
         ax.set_axis_off()
     handles = [axes[0].plot([], [], color=colors[c])[0] for c in shown]
     named_classes = [plain(model.classes[c]) for c in shown]
     figure.legend(handles, named_classes, loc="outside upper left", ncols=4)
     figure.supylabel("log-odds, 0: the average value", fontsize=10)
     return figure
-
-
-def _some(model: FittedModel, X: Any, most: int) -> StoredRows:
-    """At most so many of the rows, evenly spaced."""
-    stored = model.stored(X)
-    at = torch.linspace(0, stored.n_rows - 1, min(most, stored.n_rows), dtype=torch.float64).long()
-    return stored.take(at.to(stored.values.device if stored.is_dense else stored.device))
-
-
-def _values(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """(values (K, width) that occur in a column (n, width), how many rows are nearest to each)."""
-    known = column[~np.isnan(column).any(1)]
-    values, counts = np.unique(known, axis=0, return_counts=True)
-    if len(values) <= _VALUES or column.shape[1] > 1:
-        most = np.sort(np.argsort(-counts, kind="stable")[:_VALUES])[
-            :: 1 if column.shape[1] == 1 else -1
-        ]
-        return values[most], counts[most].astype(float)
-    at = np.quantile(known[:, 0], np.linspace(0, 1, _VALUES), method="inverted_cdf")
-    values = np.unique(at)
-    nearest = np.abs(known[:, :1] - values).argmin(1)
-    return values[:, None], np.bincount(nearest, minlength=len(values)).astype(float)

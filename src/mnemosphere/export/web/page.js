@@ -54,12 +54,15 @@ const className = (y, limit = 28) => (y === nClasses ? "none of them" : data.kin
 const featureName = (j, limit = 30) => (data.features ? short(data.features[j], limit) : j >= data.n_features ? "length" : `feature ${j}`);
 const memoryName = (m) => `#${m}`;
 
-/** 97%, 3.2%, 0%; `digits` more where they matter. */
-function percent(v, digits = 0) {
-  if (v < 5e-5) return "0%";
-  if (v > 0.99995) return "100%";
-  return `${(100 * v).toFixed(v < 0.0995 ? Math.max(digits, 1) : digits)}%`;
+/** 59%, 99.6%, 0.4%: what is not all or nothing is not called so, as in base/text.py. */
+function percent(v) {
+  if (v > 0 && v < 0.001) return "<0.1%";
+  if (v < 1 && v > 0.999) return ">99.9%";
+  return `${(100 * v).toFixed(v < 0.01 || v > 0.99 ? 1 : 0)}%`.replace(".0%", "%");
 }
+
+/** A measured share. */
+const tenth = (v) => `${(100 * v).toFixed(1)}%`;
 
 function number(v, digits = 3) {
   if (v === null || v === undefined || Number.isNaN(v)) return "–";
@@ -302,7 +305,7 @@ function tally() {
 /* ---- the packed rows ---- */
 
 /** Rows, their overlaps with the memories, and what the model says of them. */
-function packedRows(x, { number = [], y = null, text = null, rejected = null } = {}) {
+function packedRows(x, { number = [], y = null, text = null, rejected = null, why = null, misled = null } = {}) {
   const n = number.length;
   const N = data.n_features;
   const unitRows = [];
@@ -311,7 +314,7 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
   const values = (r) => Float64Array.from(x.subarray(r * N, (r + 1) * N));
   for (let r = 0; r < n; r++) unitRows.push(geometry.toSphere(values(r)));
   const found = {
-    n, number, y, text, rejected, values, unit: (r) => unitRows[r], overlaps: (r) => overlaps[r], said: () => said,
+    n, number, y, text, rejected, why, misled, values, unit: (r) => unitRows[r], overlaps: (r) => overlaps[r], said: () => said,
     /** All overlaps, a slice of time at a time, so that the page stays live. */
     prepare() {
       if (n === 0) return Promise.resolve();
@@ -367,12 +370,12 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
       if (data.kind === "classifier" && y) {
         const labeled = y.filter((v) => v >= 0).length;
         const measured = data.measured; // on all rows, of which the page holds some
-        if (measured && asSaved()) return ["accuracy ", make("b", {}, percent(measured.accuracy, 1)), ` on ${measured.n} rows`];
-        return ["accuracy ", make("b", {}, percent(found.right() / labeled, 1)), ` on ${labeled} rows here, with these knobs`];
+        if (measured && asSaved()) return ["accuracy ", make("b", {}, tenth(measured.accuracy)), ` on ${measured.n} rows`];
+        return ["accuracy ", make("b", {}, tenth(found.right() / labeled)), ` on ${labeled} rows here, with these knobs`];
       }
       if (isText && !y) return [make("b", {}, String(n)), ` rows here${rejected ? `, ${rejected.filter(Boolean).length} rejected` : ""}`];
       const same = said.filter((s, r) => s.predicted === found.first[r]).length;
-      return ["same answer as before for ", make("b", {}, percent(same / n, 1)), ` of ${n} rows`];
+      return ["same answer as before for ", make("b", {}, tenth(same / n)), ` of ${n} rows`];
     },
   };
   // Mean memory: what bars of features are measured from.
@@ -400,6 +403,7 @@ function afterTally() {
 
 /* ---- play: an input, the answer, the memories that decide ---- */
 
+const FEW = 20; // sliders that are shown without a search
 let pad; // the canvas to draw on
 const pen = { erase: false, size: 1, center: true, cursor: null };
 
@@ -408,7 +412,7 @@ function buildPlay() {
   if (isImage) input.append(drawingPad());
   if (isText) input.append(rows.text ? textPicker() : make("p", { class: "muted" }, "No texts are packed here: pass X. The answer is that of memory #0."));
   else if (rows.n > 0) input.append(rowPicker());
-  if (!isImage && !isText) input.append(make("div", { id: "features", class: "bars" }));
+  if (!isImage && !isText) input.append(data.n_features > FEW ? make("input", { type: "search", id: "feature-search", placeholder: "search the columns", "aria-label": "search the columns", oninput: () => buildSliders() }) : "", make("div", { id: "features", class: "bars" }));
   $("panel-play").replaceChildren(make("div", { class: "columns three" }, input,
     make("div", { class: "card", id: "answer" }), make("div", { class: "card", id: "deciders" })),
   make("p", { id: "quick", "aria-hidden": "true" }));
@@ -600,7 +604,9 @@ function pickRow(r) {
 
 function buildSliders() {
   const box = $("features");
-  box.replaceChildren(...data.strong.filter((j) => j < data.n_features).map((j) => {
+  const wanted = ($("feature-search")?.value ?? "").toLowerCase();
+  const fitting = data.strong.filter((j) => j < data.n_features && featureName(j, 300).toLowerCase().includes(wanted));
+  box.replaceChildren(...fitting.slice(0, FEW).map((j) => {
     const [low, high] = rows.span(j);
     const out = make("output", {}, written(state.values[j]));
     const input = make("input", { type: "range", id: `feature-${j}`, min: low, max: high, step: "any", value: Number.isNaN(state.values[j]) ? (low + high) / 2 : state.values[j], oninput: (e) => {
@@ -611,7 +617,7 @@ function buildSliders() {
     } });
     return make("div", { class: "slider-row" }, make("label", { for: `feature-${j}`, title: featureName(j, 300) }, featureName(j)), input, out);
   }));
-  if (data.n_features > data.strong.length) box.append(make("p", { class: "muted" }, `The ${data.strong.length} features in which memories differ most; the others stay as in the row.`));
+  if (fitting.length > FEW) box.append(make("p", { class: "muted" }, `${FEW} of ${fitting.length} columns, those that matter most first; search for others.`));
 }
 
 function answerFor(values) {
@@ -635,14 +641,16 @@ function showAnswer() {
   const empty = answer.x === null;
   const name = className(y, 60);
   const source = state.row !== null ? `row ${rows.number[state.row]}${truth(state.row)}` : isImage ? "your drawing" : isText ? "memory #0" : "your row";
+  const familiar = empty ? "" : familiarity(answer);
   const right = state.row !== null && rows.y && data.kind === "classifier" && rows.y[state.row] >= 0 ? rows.y[state.row] === y : null;
   $("answer").replaceChildren(
     make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, "What the model says"), make("small", {}, source)),
     ...(isText && state.row !== null ? [quote(rows.text[state.row], 400)] : []),
+    familiar === "" ? "" : make("p", { id: "familiar", class: "muted", style: { margin: "6px 0" } }, familiar),
     make("p", { class: "predicted" },
       make("strong", { id: "predicted", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
-      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, `rejected: ${rows.rejected[state.row]}`) : "")),
-    classBars(answer.proba), ...proven(), make("h3", {}, "Has it seen the like?"), gauge(answer));
+      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y])} sure`, right === null ? "" : right ? " · right" : " · wrong")),
+    classBars(answer.proba), ...proven(), make("h3", {}, "Familiar?"), gauge(answer));
   $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
   showDeciders(answer);
   if (state.tab === "memories") soon("map", drawMap);
@@ -653,6 +661,28 @@ function showAnswer() {
 function asSaved() {
   return state.temperature === null && state.odds === null;
 }
+
+/** How familiar an input is among the known rows, as `explain` says it; what is rejected has no answer. */
+function familiarity(answer) {
+  const why = state.row !== null && asSaved() ? rows.rejected?.[state.row] : null;
+  if (why) return why.startsWith("undecided") ? `Too close to answer: ${why}.` : `No answer: ${why}. The nearest guess:`;
+  if (!data.known?.length) return "";
+  const share = data.known.filter((v) => v > answer.score).length / data.known.length;
+  if (share === 0) return "Further out than all known rows.";
+  return share >= 0.1 ? `Familiar: ${(10 * share).toFixed(0)} of 10 known rows are further out.` : `Unusual: ${Math.max(1, Math.round(100 * share))} of 100 known rows are further out.`;
+}
+
+/** What the columns of a row pull to, as `explain` says it, for the model as it was saved. */
+function whyTable() {
+  const lines = state.row !== null && asSaved() ? rows.why?.[state.row] : null;
+  if (!lines?.length) return [];
+  const head = ["column", "this row", "typical of the class", "of the runner-up", "pull"];
+  return [make("h3", {}, "Why"), make("div", { class: "sideways" }, make("table", { class: "why" }, make("thead", {}, make("tr", {}, head.map((name) => make("th", { scope: "col" }, name)))),
+    make("tbody", {}, lines.map((line) => make("tr", { class: line[4] === "" ? "heading" : "" }, line[4] === "" ? make("td", { colspan: 5 }, line[0]) : line.map((cell) => make("td", {}, cell.trim())))))))];
+}
+
+/** Of the held-out rows in which a memory had the largest share, how many were right. */
+const recordOf = (m) => (data.kind === "classifier" && data.record?.[m]?.[0] ? `${data.record[m][1]} of ${data.record[m][0]} right` : "");
 
 /** How far the row may move, proven for the model as it was saved. */
 function proven() {
@@ -668,9 +698,8 @@ function gauge(answer) {
   const scale = make("div", { class: "scale", role: "meter", "aria-label": "novelty score", "aria-valuenow": Number.isFinite(answer.score) ? answer.score.toFixed(2) : "", "aria-valuemin": low.toFixed(2), "aria-valuemax": high.toFixed(2), "aria-valuetext": novel ? "novel" : "known" },
     make("div", { class: "needle", style: { left: place(answer.score) } }));
   if (data.threshold !== null) scale.append(make("div", { class: "limit", style: { left: place(data.threshold) }, title: "threshold of novelty" }));
-  const predicted = data.threshold === null ? "" : novel ? " · beyond the threshold: novel" : " · within the threshold";
   return make("div", { class: "gauge" }, scale, make("div", { class: "ends" }, make("span", {}, "like a memory"), make("span", {}, "like none")),
-    make("p", { class: "muted" }, `score ${number(answer.score)}, no memory answers: ${percent(answer.novelty, 1)}${predicted}`));
+    make("p", { class: "muted" }, `novelty score ${number(answer.score)}`));
 }
 
 function showDeciders(answer) {
@@ -681,18 +710,17 @@ function showDeciders(answer) {
   box.replaceChildren(make("h2", {}, "The memories that decide"));
   if (top.length === 0) box.append(make("p", { class: "muted" }, "No memory answers for this."));
   else if (answer.uniform > 0.5 && model.frequenciesDecide(answer)) box.append(make("p", {}, `No memory resembles this: ${groupWord} frequencies decide.`));
-  const overlap = (m) => (answer.x === null ? 0 : dot(answer.x, model.memory(m)));
   const tile = isText ? "100%" : "108px";
   box.append(make("div", { class: "tiles", style: { marginTop: "12px", gridTemplateColumns: `repeat(auto-fill, minmax(${tile}, 1fr))` } }, top.map((m) => {
     const y = labels()[m];
     return make("button", { type: "button", class: "tile", onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(share[m])} of the decision, labeled ${className(y)}` },
-      ...(isText ? [] : [memoryPicture(m)]), make("div", { class: "share" }, make("i", { style: { width: percent(share[m], 2), background: classColor(y) } })),
-      make("span", {}, make("b", {}, percent(share[m], 1)), ` ${memoryName(m)}`), make("span", {}, swatch(y), className(y)),
-      make("span", { class: "muted" }, `overlap ${overlap(m).toFixed(2)}`), ...(isText ? textsOf(m).slice(0, 3).map((text) => quote(text)) : []));
+      ...(isText ? [] : [memoryPicture(m)]), make("div", { class: "share" }, make("i", { style: { width: `${(100 * share[m]).toFixed(2)}%`, background: classColor(y) } })),
+      make("span", {}, make("b", {}, percent(share[m])), ` ${memoryName(m)}`), make("span", {}, swatch(y), className(y)),
+      make("span", { class: "muted" }, recordOf(m)), ...(isText ? textsOf(m).slice(0, 3).map((text) => quote(text)) : []));
   })));
   const rest = 1 - top.reduce((sum, m) => sum + share[m], 0) - answer.uniform;
-  if (top.length > 0) box.append(make("p", { class: "muted", style: { marginTop: "10px" } }, `Other memories ${percent(Math.max(rest, 0), 1)}, the uniform component ${percent(answer.uniform, 1)}. A share counts for each ${groupWord} by the memory's soft label.`));
-  if (!isImage && !isText && answer.x !== null) box.append(make("h3", {}, "Where this row stands out"), featureBars(answer.x, 10));
+  if (top.length > 0) box.append(make("p", { class: "muted", style: { marginTop: "10px" } }, `${rest > 5e-4 ? `Other memories: ${percent(rest)}. ` : ""}${answer.uniform > 5e-4 ? `No memory: ${percent(answer.uniform)}. ` : ""}A share counts for each ${groupWord} by the memory's soft label.`));
+  box.append(...whyTable());
 }
 
 /** Soft label of a memory (C+1), net of the smoothing of labels in training. */

@@ -149,7 +149,7 @@ function showStep(step) {
   const x = path.rows[recalled.step];
   paint($("recall-now"), isImage ? geometry.restore(x) : x, true, backgroundOf(x));
   const answer = model.read(model.overlaps(x));
-  $("recall-text").replaceChildren(`Step ${recalled.step} of ${last}: energy ${number(path.energies[recalled.step], 4)}, `, swatch(answer.predicted), make("b", {}, className(answer.predicted)), ` ${percent(answer.proba[answer.predicted], 1)}`);
+  $("recall-text").replaceChildren(`Step ${recalled.step} of ${last}: energy ${number(path.energies[recalled.step], 4)}, `, swatch(answer.predicted), make("b", {}, className(answer.predicted)), ` ${percent(answer.proba[answer.predicted])}`);
   drawEnergy();
   if (!isImage) $("recall-features").replaceChildren(make("h3", {}, "Where the pattern stands out now"), featureBars(x, 10));
 }
@@ -382,7 +382,7 @@ function showGallery(order) {
     const own = labels().map((label, m) => [label, m]).filter(([label]) => label === y).map(([, m]) => m);
     own.sort((a, b) => sure(b) - sure(a));
     parts.push(make("h3", { title: className(y, 300) }, swatch(y), className(y, 60)));
-    for (const m of own) parts.push(make("button", { type: "button", id: `tile-${m}`, style: { borderColor: m === state.memory ? cssValue("--ink") : classColor(y) }, onclick: () => { chooseMemory(m); }, "aria-label": `memory ${memoryName(m)}, ${className(y)} ${percent(sure(m))}` }, memoryPicture(m)));
+    for (const m of own) parts.push(make("button", { type: "button", id: `tile-${m}`, style: { borderColor: m === state.memory ? cssValue("--ink") : classColor(y) }, onclick: () => { chooseMemory(m); }, "aria-label": `memory ${memoryName(m)}, ${className(y)} ${percent(sure(m))}` }, memoryPicture(m), isText ? "" : make("span", {}, memoryName(m))));
   }
   $("gallery").replaceChildren(...parts);
 }
@@ -408,6 +408,7 @@ function showMemory() {
   const y = largest(label, 1)[0];
   const parts = [make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, `Memory ${memoryName(m)}`), make("span", {}, swatch(y), className(y)))];
   if (isImage) parts.push(make("div", { style: { maxWidth: "190px", margin: "12px 0" } }, Object.assign(memoryPicture(m), { style: "width:100%" })));
+  if (recordOf(m)) parts.push(make("p", { class: "muted" }, `Of the held-out rows in which it had the largest share: ${recordOf(m)}`));
   parts.push(make("h3", {}, "Its soft label"), classBars(label, largest(label, 6).filter((k) => label[k] > 0.005)));
   if (isText && textsOf(m).length) parts.push(make("h3", {}, "Training rows most like it"), make("div", { class: "texts" }, textsOf(m).map((text) => quote(text, 400))));
   if (!isImage && !isText) parts.push(make("h3", {}, "Its strongest features"), featureBars(model.memory(m), 10));
@@ -449,6 +450,37 @@ function relatives(m) {
   return largest(overlap, Math.min(6, overlap.length - 1)).map((k) => [k, overlap[k]]);
 }
 
+/* ---- columns: how much each pulls, and what its values say ---- */
+
+function showColumns() {
+  const columns = data.rows.columns;
+  const most = Math.max(...columns.map((c) => c.size), 1e-12);
+  const shown = nClasses === 2 ? [1] : data.classes.map((_, y) => y).slice(0, 8);
+  const factor = nClasses === 2 ? 2 : 1; // log-odds
+  const all = columns.flatMap((c) => c.said.flatMap((line) => shown.map((y) => factor * line[y])));
+  const range = [Math.min(...all, 0), Math.max(...all, 0)];
+  $("panel-columns").replaceChildren(
+    make("div", { class: "card" }, make("h2", {}, "How much each column pulls"), make("p", { class: "muted" }, "Mean change of the log-odds if a row were typical of the other class there."),
+      bars(columns.map((c) => ({ name: short(c.name, 30), title: c.name, value: c.size / most, text: number(c.size), color: cssValue("--accent") })), { named: true })),
+    make("div", { class: "card", style: { marginTop: "16px" } }, make("h2", {}, "What its values say"), make("p", { class: "muted" }, "Log-odds of a class, all other columns as they are; 0 is the average value."),
+      make("div", { class: "legend" }, shown.map((y) => make("span", {}, swatch(y), className(y)))),
+      make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fill, minmax(160px, 1fr))" } }, columns.map((c) => make("figure", { class: "curve" }, make("figcaption", { title: c.name }, short(c.name, 30)), curve(c, shown, factor, range))))));
+}
+
+function curve({ name, at, names, said }, shown, factor, [low, high]) {
+  const [w, h, left, below] = [240, 150, 34, 24];
+  const [first, last] = [Math.min(...at), Math.max(...at)];
+  const x = (v) => left + 8 + ((w - left - 20) * (v - first)) / (last - first || 1);
+  const y = (v) => 8 + (h - below - 16) * (1 - (v - low) / (high - low || 1));
+  const text = (px, py, value, anchor) => drawing("text", { x: px, y: py, "text-anchor": anchor }, value);
+  const ends = names ? [names[0], names[names.length - 1]] : [number(first), number(last)];
+  const parts = shown.flatMap((c) => names ? at.map((v, k) => drawing("circle", { cx: x(v), cy: y(factor * said[k][c]), r: 3.5, fill: classColor(c) }, drawing("title", {}, `${names[k]}: ${className(c)} ${number(factor * said[k][c])}`)))
+    : [drawing("polyline", { points: at.map((v, k) => `${x(v)},${y(factor * said[k][c])}`).join(" "), fill: "none", stroke: classColor(c), "stroke-width": 2 })]);
+  return drawing("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", role: "img", "aria-label": `what the values of ${name} say for each class` },
+    drawing("line", { x1: left, y1: y(0), x2: w - 6, y2: y(0), class: "axis" }), text(left - 4, y(high) + 4, number(high, 2), "end"), text(left - 4, y(low) + 4, number(low, 2), "end"),
+    ...(at.length > 1 ? [text(left + 8, h - 6, short(ends[0], 12), "start"), text(w - 8, h - 6, short(ends[1], 12), "end")] : [text((w + left) / 2, h - 6, short(ends[0], 20), "middle")]), ...parts);
+}
+
 /* ---- mistakes: rows the model gets wrong, and why ---- */
 
 function showMistakes() {
@@ -469,20 +501,15 @@ function mistake(r, said) {
   const truly = rows.y[r];
   const o = rows.overlaps(r);
   const m = said.top[0];
+  const columns = rows.misled?.[r] ?? [];
   const reasons = [];
-  if (o !== null) {
-    let best = null;
-    for (let k = 0; k < model.nMemories; k++) if (labels()[k] === truly && (best === null || o[k] > o[best])) best = k;
-    reasons.push(make("p", {}, `Memory ${memoryName(m)} has ${percent(said.share[0])} of the decision: overlap ${o[m].toFixed(2)}, labeled ${className(labels()[m])}.`));
-    if (best !== null) {
-      const behind = o[m] - o[best];
-      reasons.push(make("p", { class: "muted" }, `The best of ${className(truly)} is ${memoryName(best)} with ${o[best].toFixed(2)}${behind > 0 ? `, behind by ${behind.toFixed(3)}` : "; others outweigh it together"}.`));
-    } else reasons.push(make("p", { class: "muted" }, `No memory is labeled ${className(truly)} first of all.`));
-  } else reasons.push(make("p", { class: "muted" }, "The row has no direction, so the prior decides."));
+  if (columns.length) reasons.push(make("p", {}, `Not typical of ${className(truly)}: ${columns.join("; ")}.`));
+  else if (o === null) reasons.push(make("p", { class: "muted" }, "The row has no direction, so the prior decides."));
+  else reasons.push(make("p", {}, `Memory ${memoryName(m)} has ${percent(said.share[0])} of the vote and says ${className(labels()[m])}${recordOf(m) ? `; of the held-out rows that it decided, ${recordOf(m)}` : ""}.`));
   return make("button", { type: "button", class: `card mistake${isText ? " texts-pair" : ""}`, onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}: ${className(truly)}, taken for ${className(said.predicted)}` },
     isText ? quote(rows.text[r]) : make("div", { class: "pair" }, rowPicture(r), o === null ? null : memoryPicture(m)),
     make("div", {}, make("p", { class: "said" }, className(truly), make("span", { class: "to" }, " → "), className(said.predicted)),
-      make("p", { class: "muted" }, `row ${rows.number[r]}, ${percent(said.sure, 1)} sure`), reasons, isText && o !== null && textsOf(m).length ? make("p", { class: "muted" }, "Training rows like that memory:", textsOf(m).map((text) => quote(text, 100))) : null));
+      make("p", { class: "muted" }, `row ${rows.number[r]}, ${percent(said.sure)} sure`), reasons, isText && o !== null && textsOf(m).length ? make("p", { class: "muted" }, "Training rows like that memory:", textsOf(m).map((text) => quote(text, 100))) : null));
 }
 
 /* ---- report ---- */
@@ -491,7 +518,7 @@ function buildReport() {
   const measured = data.measured;
   const stat = (value, name) => make("div", { class: "card stat" }, make("b", {}, value), make("span", {}, name));
   const stats = [];
-  if (measured) stats.push(stat(percent(measured.accuracy, 1), `accuracy on ${measured.n.toLocaleString("en")} rows`), stat(number(measured.log_loss), "log-loss"), stat(percent(measured.calibration_error, 1), "calibration error"));
+  if (measured) stats.push(stat(tenth(measured.accuracy), `accuracy on ${measured.n.toLocaleString("en")} rows`), stat(number(measured.log_loss), "log-loss"), stat(tenth(measured.calibration_error), "calibration error"));
   stats.push(stat(String(model.nMemories), "memories"), stat(String(nClasses), data.kind === "classifier" ? "classes" : "clusters"), stat(String(data.n_columns), "features"));
   const table = (entries) => make("table", { class: "facts" }, make("tbody", {}, entries.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, short(value ?? "–", 200))))));
   const cards = [];
@@ -547,14 +574,15 @@ function calibration(bins) {
   const parts = [drawing("line", { x1: x(0), y1: y(0), x2: x(1), y2: y(1), class: "axis", "stroke-dasharray": "5 5" }), drawing("line", { x1: x(0), y1: y(0), x2: x(1), y2: y(0), class: "axis" }), drawing("line", { x1: x(0), y1: y(0), x2: x(0), y2: y(1), class: "axis" })];
   for (const v of [0, 0.5, 1]) parts.push(drawing("text", { x: x(v), y: h - pad + 16, "text-anchor": "middle" }, percent(v)), drawing("text", { x: pad - 8, y: y(v) + 4, "text-anchor": "end" }, percent(v)));
   parts.push(drawing("text", { x: (x(0) + x(1)) / 2, y: h - 4, "text-anchor": "middle" }, "how sure"), drawing("text", { x: 12, y: (y(0) + y(1)) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(y(0) + y(1)) / 2})` }, "how often right"),
-    drawing("polyline", { points: solid.map(([s, r]) => `${x(s)},${y(r)}`).join(" "), class: "trace" }), ...bins.map(([s, r, n]) => drawing("circle", { cx: x(s), cy: y(r), r: 3 + 7 * Math.sqrt(n / most), class: "mark", opacity: 0.75 }, drawing("title", {}, `${n} rows, ${percent(s, 1)} sure, ${percent(r, 1)} right`))));
+    drawing("polyline", { points: solid.map(([s, r]) => `${x(s)},${y(r)}`).join(" "), class: "trace" }), ...bins.map(([s, r, n]) => drawing("circle", { cx: x(s), cy: y(r), r: 3 + 7 * Math.sqrt(n / most), class: "mark", opacity: 0.75 }, drawing("title", {}, `${n} rows, ${percent(s)} sure, ${percent(r)} right`))));
   return drawing("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", style: "max-width:480px", role: "img", "aria-label": `calibration curve: ${bins.map(([s, r]) => `${percent(s)} sure, ${percent(r)} right`).join("; ")}` }, ...parts);
 }
 
 /* ---- tabs, theme, start ---- */
 
-const TABS = [["play", isText ? "Texts" : "Play"], ["recall", "Recall"], ["memories", "Memories"], ["mistakes", "Mistakes"], ["report", "Report"]]
+const TABS = [["play", isText ? "Texts" : "Play"], ["recall", "Recall"], ["columns", "Columns"], ["memories", "Memories"], ["mistakes", "Mistakes"], ["report", "Report"]]
   .filter(([id]) => id !== "mistakes" || data.kind === "classifier") // clusters have no right or wrong
+  .filter(([id]) => id !== "columns" || (data.rows?.columns && !isImage))
   .filter(([id]) => id !== "recall" || !isText); // a vector is no text
 
 function buildTabs() {
@@ -582,6 +610,7 @@ function openTab(name) {
     showMemories();
   }
   if (name === "mistakes") showMistakes();
+  if (name === "columns") showColumns();
 }
 
 function setTheme(theme) {
@@ -602,6 +631,7 @@ function refresh() {
   if (state.tab === "recall" && recalled.given) compute();
   if (state.tab === "memories") showMemories();
   if (state.tab === "mistakes") showMistakes();
+  if (state.tab === "columns") showColumns();
 }
 
 async function start() {
@@ -614,7 +644,7 @@ async function start() {
   document.title = short(data.title, 80);
   $("title").textContent = short(data.title, 80);
   const groups = `${nClasses} ${data.kind === "classifier" ? (nClasses === 1 ? "class" : "classes") : nClasses === 1 ? "cluster" : "clusters"}`;
-  $("subtitle").textContent = `${model.nMemories} memories, ${groups}, ${isText ? `texts through ${short(data.encoder)}` : `${data.n_features} features`}. All of it runs in this page.`;
+  $("subtitle").textContent = `${model.nMemories} memories, ${groups}, ${isText ? `texts through ${short(data.encoder)}` : `${data.n_columns} features`}. All of it runs in this page.`;
   buildTabs();
   buildKnobs();
   buildPlay();
