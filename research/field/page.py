@@ -221,10 +221,12 @@ def cost_table() -> Table:
     for axis in AXES:
         curves = [{p[axis]: p["fit_seconds"] for p in run["curves"].get(f"{axis}: {m}", [])}
                   for m in shown]  # fmt: skip
+        memory = {p[axis]: p.get("megabytes") for p in run["curves"].get(f"{axis}: {shown[0]}", [])}
         for at in curves[0]:
             seconds = [short(curve[at]) if at in curve else "" for curve in curves]
-            lines.append([f"{at:,} {axis}", *seconds])
-    head = [f"{base}, but", "`DAMClassifier`, s", *(f"{m}, s" for m in shown[1:])]
+            held = "" if memory[at] is None else f"{memory[at]:,}"
+            lines.append([f"{at:,} {axis}", *seconds, held])
+    head = [f"{base}, but", "`DAMClassifier`, s", *(f"{m}, s" for m in shown[1:]), "its memory, MB"]
     return Table(f"{markdown(head, lines)}\n\n{measured_on([run])}", [run])
 
 

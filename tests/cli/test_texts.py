@@ -87,6 +87,17 @@ def test_other_columns_and_files_without_texts(run, folder):
     assert all(row["typical"].startswith('"') for row in found["clusters"])
 
 
+def test_texts_and_columns(run, folder):
+    """--text and --features together, and a page."""
+    out = folder / "both"
+    run("train", folder / "tickets.csv", "--text", "message", "--features", "number", "--label", "intent",
+        *ENCODER, "--objective", "joint", "--memories", "20", "--varsigma", "0.5", "--out", out)  # fmt: skip
+    assert mn.load(out / "model.safetensors").feature_names_in_.tolist() == ["number", "message"]
+    told = run("explain", out, folder / "tickets.csv", *ENCODER, "--row", "3").stdout
+    assert "message" in told
+    run("explore", out, folder / "tickets.csv", *ENCODER, "--out", folder / "both.html")
+
+
 @pytest.mark.parametrize(
     ("command", "told"),
     [
@@ -94,7 +105,6 @@ def test_other_columns_and_files_without_texts(run, folder):
         ("predict run new.csv", "encoder 'hashed_words', which its file does not hold"),
         ("predict run new.csv --encoder hashed_words:other_words", "gives other vectors than"),
         ("predict run new.csv --encoder nowhere:encode", "--encoder nowhere:encode cannot be imp"),
-        ("train tickets.csv --out x --text message --features number", "leave --features out"),
         ("train tickets.csv --out x --label intent --drop number", "--text learns from texts"),
         ("recall run new.csv", "texts have none"),
     ],

@@ -106,6 +106,13 @@ def digits() -> list[NDArray[np.float64]]:
     return list(train_test_split(x, y, test_size=0.2, stratify=y, random_state=0))
 
 
+def further(own, seen):
+    """Beyond the training rows by t of their ranges: t/(1+t), less than 0 below."""
+    least, most = seen.min(), seen.max()
+    over, under = (np.maximum(d, 0) / (most - least) for d in (own - most, least - own))
+    return over / (1 + over) - under / (1 + under)
+
+
 def on_sphere(kind, x, training):
     """What each geometry means, written down once more."""
     if kind == "standard":
@@ -117,7 +124,7 @@ def on_sphere(kind, x, training):
         known = (np.arange(len(training)) + 0.5) / len(training)
         rank = np.column_stack(
             [
-                np.interp(own, np.sort(seen), known)
+                np.interp(own, np.sort(seen), known) + further(own, seen) / 2
                 for own, seen in zip(x.T, training.T, strict=True)
             ]
         )

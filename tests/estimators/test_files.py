@@ -11,7 +11,8 @@ from scipy import sparse
 
 import mnemosphere as mn
 from mnemosphere.estimators import progress
-from mnemosphere.rows.streams import FileRows
+from mnemosphere.rows.streams import FileRows, column_names
+from mnemosphere.rows.tables import read_table
 from mnemosphere.training.dataset import FileDataset
 from quick_models import small
 
@@ -210,6 +211,23 @@ def test_missing_values_are_refused_in_training_alone(tmp_path, rows):
         small().fit(gaps)
     proba = np.concatenate(list(model.predict_proba(gaps)))
     np.testing.assert_allclose(proba, model.predict_proba(frame), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [None, "flower"])
+def test_the_index_that_pandas_wrote_is_no_column(tmp_path, rows, name):
+    x, y = rows
+    index = pd.Index(np.arange(len(x))[::-1], name=name)
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "kind": y}, index=index)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    source = mn.Dataset.open(tmp_path / "rows.parquet", label="kind", memory=MEMORY)
+    assert source.n_features == 2
+    assert read_table(tmp_path / "rows.parquet").columns == ["a", "b", "kind"]
+    assert column_names(tmp_path / "rows.parquet") == ["a", "b", "kind"]
+    asked = mn.Dataset.open(
+        tmp_path / "rows.parquet", label="kind", memory=MEMORY,
+        features=["a", name or "__index_level_0__"],
+    )  # fmt: skip
+    np.testing.assert_array_equal(np.concatenate([x for x, *_ in asked])[:, 1], index)
 
 
 @pytest.mark.parametrize("package", ["pandas", "pyarrow"])

@@ -78,3 +78,29 @@ def test_stages_of_the_choice(data):
     assert list(dict.fromkeys(stage for stage, _, _ in told)) == stages
     ends = {stage: done == total for stage, done, total in told}
     assert all(ends.values())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(4.0, ""), (42.0, "40 s"), (99.0, "2 min"), (700.0, "10 min"), (8000.0, "2 h")],
+)
+def test_a_long_fit_says_how_long_before_it_starts(capsys, seconds, said):
+    Progress(1).expect(lambda: seconds)
+    told = capsys.readouterr().err
+    assert told == (f"expected: about {said} on one core\n" if said else "")
+    Progress(0).expect(lambda: pytest.fail("nobody asked"))
+
+
+def test_twice_the_rows_or_classes_are_expected_to_take_longer(capsys, monkeypatch):
+    monkeypatch.setattr(Progress, "expect", lambda self, seconds: told.append(seconds()))
+    told: list[float] = []
+    rng = np.random.default_rng(0)
+    for n, n_classes in ((61, 3), (122, 3), (122, 5)):
+        rows = StoredRows.of(rng.normal(size=(n, 7)), torch.device("cpu"))
+        targets = soft_labels(torch.arange(n) % n_classes, n_classes, 0.0, dtype=torch.float64)
+        choose(
+            Sample(rows, targets, None, torch.float32),
+            Settings.of(mn.DAMClassifier().get_params()),
+            Progress(0),
+        )
+    assert 0 < told[0] < told[1] < told[2]

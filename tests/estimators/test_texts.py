@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.metrics import log_loss
 
 import mnemosphere as mn
 import quick_models
@@ -139,3 +140,87 @@ def test_the_packaged_encoder_is_found_by_its_name(data, tmp_path):
         found.predict_proba(data.x_test), model.predict_proba(data.x_test)
     )
     assert model.score(data.x_test, data.y_test) > 0.9
+
+
+def tickets(data, part="train"):
+    """A frame of texts and of two columns that tell some classes apart."""
+    texts, y = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
+    classes = np.unique(y)
+    place, rng = np.searchsorted(classes, y), np.random.default_rng(len(y))
+    plan = np.where((place // 2 % 2 == 1) ^ (rng.random(len(y)) < 0.1), "basic", "plus")
+    fee = 3.0 * (place % 2) + rng.normal(size=len(y))
+    frame = pd.DataFrame({"fee": fee, "message": texts, "plan": plan})
+    frame.loc[7, "message"] = None
+    frame.loc[9, "fee"] = np.nan
+    return frame, y
+
+
+@pytest.fixture(scope="module")
+def both(data):
+    return mn.DAMClassifier(encoder=hashed_words, random_state=0).fit(*tickets(data))
+
+
+def test_texts_and_columns_together_beat_either(both, data):
+    seen, fresh = tickets(data), tickets(data, "test")
+    texts = mn.DAMClassifier(encoder=hashed_words, random_state=0)
+    columns = mn.DAMClassifier(random_state=0)
+    with pytest.warns(UserWarning, match="set aside"):
+        texts.fit(seen[0][["message"]], seen[1])
+    columns.fit(seen[0].drop(columns="message"), seen[1])
+    loss = {
+        name: log_loss(fresh[1], model.predict_proba(fresh[0][of]))
+        for name, model, of in (
+            ("both", both, [*fresh[0]]), ("texts", texts, ["message"]), ("columns", columns, ["fee", "plan"]),
+        )
+    }  # fmt: skip
+    assert loss["both"] < 0.95 * min(loss["texts"], loss["columns"])
+    assert both.geometry_.startswith("text")
+
+
+def test_a_column_of_texts_is_one_line(both, data):
+    fresh, _ = tickets(data, "test")
+    found = both.explain(fresh[:1])
+    pulls = {own.column: own.value for own in found.pulls(0)}
+    assert {*pulls} == {"fee", "message", "plan"}
+    assert pulls["message"][1:20] == fresh.message[0][:19]
+    assert {name for line in both.memory_table().features for name in line} <= {
+        "fee",
+        "message",
+        "plan",
+    }
+    other = both.counterfactual(fresh[:7])  # no text has a changed vector
+    assert other.rows.message.tolist() == fresh.message[:7].tolist()
+    issues = both.label_issues(*tickets(data))
+    assert issues.proba.shape == (300, 10)
+    assert both.recall(fresh[:9]).fee.notna().all()
+
+
+def test_files_know_the_encoder_of_a_column(both, data, tmp_path):
+    fresh, _ = tickets(data, "test")
+    wanted = both.predict_proba(fresh)
+    both.save(tmp_path / "m.safetensors")
+    found = mn.load(tmp_path / "m.safetensors", encoder=hashed_words)
+    np.testing.assert_array_equal(found.predict_proba(fresh), wanted)
+    np.testing.assert_array_equal(
+        found.predict_proba(mn.interpret.encode(both.model_, fresh)), wanted
+    )
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(both)).predict_proba(fresh), wanted)
+    with pytest.raises(ValueError, match="'other_words' gives other vectors"):
+        mn.load(tmp_path / "m.safetensors", encoder=other_words)
+
+
+def test_a_column_of_texts_can_be_named(data):
+    frame, y = tickets(data)
+    short = frame.assign(message=[" ".join(str(m).split()[:2]) for m in frame.message])
+    with pytest.raises(ValueError, match="no column of X holds texts of 5 words or more: name it"):
+        small().fit(short, y)
+    with pytest.raises(ValueError, match="encoder names 'text', which X does not have"):
+        small(encoder={"text": hashed_words}).fit(frame, y)
+    named = mn.DAMClassifier(
+        10, encoder={"message": hashed_words}, geometry="text50+standard", random_state=0
+    ).fit(short, y)  # fmt: skip
+    assert named.model_.features.vectors == tuple(range(1, 1 + N_NUMBERS))
+    with pytest.raises(
+        ValueError, match="needs a column of texts, or of lists of numbers, and others"
+    ):
+        mn.DAMClassifier(10, geometry="text50+standard").fit(frame[["fee", "plan"]], y)

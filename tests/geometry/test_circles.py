@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_breast_cancer
 
+import mnemosphere as mn
 from mnemosphere.geometry import Circles
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.rows.stored import StoredRows
@@ -39,12 +41,19 @@ def mid_ranks(column, weight=None):
     return values, (less + same / 2) / weight[known].sum()
 
 
+def ranks_of(own, values, ranks):
+    """Linear between values; t ranges beyond them, t/(1+t) half a rank further."""
+    t = np.maximum(own - values[-1], values[0] - own) / max(np.ptp(values), 1e-9)
+    further = np.sign(own - values[0]) * t / (1 + t) / 2
+    return np.interp(own, values, ranks) + np.where(t > 0, further, 0.0)
+
+
 def by_numpy(x, training, most):
     """The definition, column by column."""
     columns, lengths = [], []
     for own, seen in zip(x.T, training.T, strict=True):
         values, ranks = mid_ranks(seen)
-        u = np.interp(own, values, ranks)
+        u = ranks_of(own, values, ranks)
         k = np.arange(1, min(most, len(values) - 1) + 1)
         angle = np.pi * k * u[:, None]
         part = np.stack([np.cos(angle) / k, np.sin(angle) / k], 2).reshape(len(x), -1)
@@ -74,7 +83,7 @@ def test_ranks_are_interpolated_and_weighted():
     torch.testing.assert_close(once.positions(fresh), again.positions(fresh), equal_nan=True)
     torch.testing.assert_close(once.center, again.center)
     for j in range(N):
-        expected = np.interp(fresh[:, j].numpy(), *mid_ranks(x[:, j], weight))
+        expected = ranks_of(fresh[:, j].numpy(), *mid_ranks(x[:, j], weight))
         np.testing.assert_allclose(once.positions(fresh)[:, j].numpy(), expected, rtol=1e-12)
 
 
@@ -187,3 +196,16 @@ def test_gradients_are_those_of_finite_differences():
     missing[0, 0] = torch.nan
     geometry.place(missing.requires_grad_())[0].sum().backward()
     assert torch.isfinite(missing.grad).all()
+
+
+def test_values_beyond_the_training_rows_are_novel():
+    """The ends of the range do not stand for them, however far away they are."""
+    x, y = load_breast_cancer(return_X_y=True)
+    for seed in range(3):
+        model = mn.DAMClassifier(8, geometry="circles", random_state=seed).fit(x[::2], y[::2])
+        assert mn.interpret.is_novel(model.model_, -3 * x[1::2]).mean() > 0.99
+        assert mn.interpret.is_novel(model.model_, x[1::2]).mean() < 0.1
+    geometry = Circles.fit(stored(x))
+    far = geometry.positions(torch.tensor([[-1e308], [1e308]]).double().expand(2, 30))
+    wanted = geometry.ranks[:, [0, -1]].T + torch.tensor([[-0.5], [0.5]])
+    torch.testing.assert_close(far, wanted, atol=1e-9, rtol=0)

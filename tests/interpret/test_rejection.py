@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import mnemosphere as mn
 from mnemosphere import interpret
@@ -53,6 +54,20 @@ def test_a_row_beyond_all_known_ones_in_one_way_is_rejected_however_sure_the_vot
     found = interpret.rejections(fitted.model_, far, 0.01)
     assert found.reasons == ["unlike all known rows"] * len(far)
     assert not found.undecided.any()
+
+
+def test_rows_unlike_all_known_ones_are_not_asked_about_even_if_no_class_is_sure():
+    x, y = load_wine(return_X_y=True)
+    rng = np.random.default_rng(0)
+    part = rng.permutation(len(y)) < 89
+    model = mn.DAMClassifier(random_state=0).fit(x[part], y[part]).model_
+    strange = rng.uniform(x.min(0), x.max(0), size=(300, x.shape[1]))
+    for rate in (0.1, 0.2):
+        found = interpret.rejections(model, strange, rate)
+        assert found.rejected.mean() > 0.7
+        assert found.undecided.mean() < 0.3
+        own = interpret.rejections(model, x[~part], rate)
+        assert own.undecided.sum() >= 0.3 * own.rejected.sum() > 0
 
 
 def test_a_row_between_two_classes_is_undecided_between_them(fitted):
@@ -182,3 +197,15 @@ def test_what_is_trained_again_promises_nothing(fitted):
         assert model.held is None
         with pytest.raises(ValueError, match="not calibrated since fit or the last edit"):
             mn.as_estimator(model).predict_or_reject(x)
+
+
+@pytest.mark.parametrize("load", [load_wine, load_iris, load_breast_cancer])
+def test_explanations_answer_where_predict_or_reject_does(load):
+    x, y = load(return_X_y=True)
+    clf = mn.DAMClassifier(random_state=0).fit(x[::2], y[::2])
+    rows = np.concatenate([x[1::2], -3 * x[1::14], x[1::14] * 0.5])
+    why, answers = clf.explain(rows), clf.predict_or_reject(rows, ask=True)
+    for k, answer in enumerate(answers):
+        assert ("no answer" in why.title(k)) == (answer is None)
+        assert ("too close to answer" in why.title(k)) == (answer == "ask")
+    assert sum(answer is None for answer in answers[-len(x[1::14]) * 2 : -len(x[1::14])]) > 5

@@ -8,6 +8,7 @@ import torch
 
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.scores import Scores
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant
 
@@ -110,21 +111,13 @@ def test_novelty_and_shares_match_mpmath(problem, beta):
         for y in (None, 1, 3):
             parts = [sum(line) if y is None else line[y] for line in table]
             parts = [float(part / sum(parts)) for part in parts]
-            top = retrieval.shares(params, x[row : row + 1], y, 5)
-            order = sorted(range(5), key=lambda m: -parts[m + 1])
-            assert top.indices[0].tolist() == order
-            assert top.shares[0].tolist() == pytest.approx([parts[m + 1] for m in order], rel=1e-11)
-            assert float(top.uniform[0]) == pytest.approx(parts[0], rel=1e-11)
-            assert top.overlaps[0].tolist() == pytest.approx(
-                [float(params.w[m] @ x[row]) for m in order]
-            )
+            share = Scores(params, y, 3)(x[:3], slice(None)).softmax(1)[row]
+            assert share.tolist() == pytest.approx(parts, rel=1e-11)
 
 
 def test_bad_input_is_refused(problem):
-    params, x, _, _ = problem(0)
+    params, _x, _, _ = problem(0)
     generator = torch.Generator()
-    with pytest.raises(ValueError, match=r"\[1, 5\], got 6"):
-        retrieval.shares(params, x, 0, 6)
     empty = params.p.clone()
     empty[:, 1] = 0
     with pytest.raises(ValueError, match="class 1 has no weight"):

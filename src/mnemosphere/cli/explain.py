@@ -77,7 +77,7 @@ def _record(found: Explanation, rows: Rows, k: int, proven: Any, other: Any) -> 
         "probability": found.probability[k],
         "probabilities": dict(zip(map(str, found.classes), found.proba[k], strict=True)),
         "uniform_share": found.uniform_share[k],
-        "out_of_scope": found.out_of_scope[k],
+        "rejected": found.rejected[k],
         "familiarity": found.familiarity(k),
         "memories": [{"name": reason.name, **vars(reason)} for reason in found[k]],
         "runner_up": found.runner_up[k],

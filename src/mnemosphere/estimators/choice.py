@@ -6,7 +6,7 @@ noise      the best geometry, and the second unless it is clearly worse, with no
 more rows  the best lines again, where rows are many
 widths     four times as many memories, and again, while that helps by more than their price and half a standard
            error; at last, of many rows, more steps for a model that widened
-choice     the best of them; the joint objective unless the conditional one is better by half a standard error
+choice     the best of them
 
 Few rows are cross-fitted in five folds. Of many rows one part is held out; candidates are screened on some of
 the others, and the path is followed on all of them, at last with more steps.
@@ -34,6 +34,7 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.fitted.model import trained_with
 from mnemosphere.geometry import Center, Circles, Geometry, Product, Unit
 from mnemosphere.geometry.place import on_sphere
+from mnemosphere.gpu import on_gpu
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
@@ -83,6 +84,8 @@ MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of 
 MOST_COORDINATES = 4096  # of columns on circles that are tried
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
+# Seconds for each row and memory, and for each number of the row: of one core, by docs/cost.md.
+_A_PAIR, _A_NUMBER = 1.3e-8, 5e-11
 PADDED = 1 << 18  # rows × memories × features, up to which they need not be of one shape
 
 # Columns of a printed table.
@@ -520,6 +523,8 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     least = 2 if n_labeled == sample.n_rows else FOLDS
     if n_labeled < least * max(2, sample.n_classes):  # nothing can be held out
         return Choice(_alone(scope, settings.n_memories, sample))
+    if not on_gpu(sample.rows.device):
+        progress.expect(partial(_expected_seconds, sample, settings, scope))
     first = last = _Trials(sample, settings, scope, scope.first, progress)
     lines = _screen(first, scope)
     if len({*first.found, *lines}) > 1:
@@ -545,6 +550,30 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
         whole = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
         held = whole.take(places), said
     return Choice(best, last.found[best], SearchTable(table), held)
+
+
+def _expected_seconds(sample: Sample, settings: Settings, scope: _Scope) -> float:
+    """About what search and fit take on one core, if the path of widths ends after one more.
+
+    Seconds by the products of rows with memories, and by the shares of memories in rows.
+    """
+    adam = settings.adam.resolve(scope.whole, learn_beta=True, device=torch.device("cpu"))
+    last = min(FACTOR * scope.widths[-1], scope.whole)
+    seconds, wide = 0.0, 4 if "circles" in scope.kinds else 1
+    for n_rows, widths, kinds, columns, times in (
+        (
+            scope.first,
+            scope.widths,
+            len(scope.kinds) + 2,
+            len(scope.kinds) + 2 * wide,
+            scope.number,
+        ),
+        (scope.whole, [*scope.widths, last], 1.5, wide, scope.number),
+        (sample.n_rows, [last], 1, 1, 2),
+    ):
+        pairs = adam.passes(n_rows, STEPS // 2) * n_rows * times * sum(widths)
+        seconds += pairs * (_A_PAIR * kinds + _A_NUMBER * columns * sample.rows.n_features)
+    return seconds
 
 
 def _screen(trials: _Trials, scope: _Scope) -> list[Candidate]:
@@ -613,13 +642,11 @@ def _try_unlabeled(trials: _Trials, scope: _Scope, n_memories: int | None, sampl
 
 
 def _best(trials: _Trials) -> Candidate:
-    """The best score; the joint objective, and rows without label, unless that is clearly worse."""
-    joint, conditional = (trials.ranked(kind) for kind in ("joint", "conditional"))
-    best = min((own[0] for own in (joint, conditional) if own), key=trials.score)
-    for near in (joint, [own for own in joint if own.unlabeled]):
-        if near and not trials.found[near[0]].exceeds(trials.found[best]):
-            best = near[0]
-    return best
+    """The best score; rows without label take part unless that is clearly worse."""
+    best = min(trials.found, key=trials.score)
+    near = (own for own in trials.ranked("joint") if own.unlabeled)
+    near = (own for own in near if not trials.found[own].exceeds(trials.found[best]))
+    return next(near, best)
 
 
 def _alone(scope: _Scope, n_memories: int | None, sample: Sample) -> Candidate:

@@ -75,8 +75,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         held-out rows are predicted better; with many rows in proportion to them, at most 4000.
     objective : {"auto", "joint", "conditional"}, default "auto"
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
-        makes memories prototypical; "conditional" is trained for accuracy. "auto": "joint" unless
-        "conditional" predicts held-out rows better by more than half a standard error.
+        makes memories prototypical; "conditional" is trained for accuracy. "auto": the one that
+        predicts held-out rows better.
     growth : None or int, default None
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto", default "auto"
@@ -84,8 +84,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         share a row. The conditional likelihood does not depend on it.
     beta : "learn" or float, default "learn"
         Inverse temperature; a number is held fixed.
-    geometry : {"auto", "center", "unit", "standard", "whitened", "circles", "none"}, default "auto"
-        How rows are put on the sphere; "auto" chooses by held-out log-loss.
+    geometry : {"auto", "center", "unit", "standard", "whitened", "circles", "none", …}, default "auto"
+        How rows are put on the sphere; "auto" chooses by held-out log-loss. For texts beside other columns also
+        "text20+standard", "text20+circles" and the same with 50 or 80: the percentage that texts have of the squared length.
     solver : {"auto", "fixed-point", "adam", "sgd"} or FixedPoint or SGD or Adam, default "auto"
         "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional
         one. "sgd" is the paper's constrained SGD with momentum, for either. The objects hold batch
@@ -122,8 +123,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Seed of all draws; None: another one each time.
     callbacks : sequence of Callback, default ()
         Called on every pass: `Checkpoint(path)` stores the run and resumes it.
-    encoder : None, "wordllama", a function, or an object with encode or embed, default None
-        For texts in place of X: turns a list of texts into vectors. None: X holds numbers.
+    encoder : None, "wordllama", a function, an object with encode or embed, or a dict, default None
+        For texts in place of X: turns a list of texts into vectors. Of a frame of several columns it takes those
+        whose texts have 5 words or more on average; {column: encoder} names them. None: X holds no texts.
     categories : sequence of str, default ()
         Columns of a frame that are categories, whatever they hold, such as codes written as digits.
     min_frequency : float in [0, 1), default 0.005

@@ -82,7 +82,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     smoothing : float in [0, 1), default 0.1
         ε of Eq. (unsupervised_loss): how soft the labels of memories stay; 0: as sure as the rows make
         them.
-    geometry : {"auto", "center", "unit", "standard", "circles", "none"}, default "auto"
+    geometry : {"auto", "center", "unit", "standard", "circles", "none", …}, default "auto"
         How rows are put on the sphere. "auto": the one under which halves of the rows agree best
         on the clusters; "standard" where features are in unlike units (a tenth of them with
         standard deviations over 10 times the median), "unit" for sparse rows.
@@ -107,8 +107,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Seed of all draws; None: another one each time.
     callbacks : sequence of Callback, default ()
         Called on every pass: `Checkpoint(path)` stores the run and resumes it.
-    encoder : None, "wordllama", a function, or an object with encode or embed, default None
-        For texts in place of X: turns a list of texts into vectors. None: X holds numbers.
+    encoder : None, "wordllama", a function, an object with encode or embed, or a dict, default None
+        For texts in place of X: turns a list of texts into vectors. Of a frame of several columns it takes those
+        whose texts have 5 words or more on average; {column: encoder} names them. None: X holds no texts.
     categories : sequence of str, default ()
         Columns of a frame that are categories, whatever they hold, such as codes written as digits.
     min_frequency : float in [0, 1), default 0.005

@@ -20,6 +20,7 @@ from mnemosphere.training.distributed import current
 if TYPE_CHECKING:
     from rich.console import Console
 
+_LONG = 5.0  # seconds that are told before they pass
 _SILENT = 1.0  # seconds before anything is shown
 _BETWEEN_LINES = 10.0  # seconds between two plain lines of one stage
 _WIDE = 72  # columns that the whole bar takes
@@ -46,6 +47,11 @@ class Progress(Callback, AbstractContextManager["Progress"]):
     def __exit__(self, *error: object) -> None:
         if self._view is not None:
             self._view.stop()
+
+    def expect(self, seconds: Callable[[], float]) -> None:
+        """Say how long a fit will take, if that is long; `seconds` is asked only if it is told."""
+        if self.shown and (about := seconds()) > _LONG:
+            print(f"expected: about {_about(about)} on one core", file=sys.stderr)
 
     def show(self, stage: str, done: float, total: float, note: str = "") -> None:
         """Say that so much of a stage is done."""
@@ -93,6 +99,13 @@ class Progress(Callback, AbstractContextManager["Progress"]):
         if record.validation_accuracy is not None:
             self._figures += f"{record.validation_accuracy:.1%}  "
         self.show(self._training, run.n_iter, run.max_iter, self._figures)
+
+
+def _about(seconds: float) -> str:
+    """A time in words, one digit of it."""
+    size, unit = next((s, u) for s, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= s)
+    digits = 10 ** max(0, int(math.log10(seconds / size)))
+    return f"{round(seconds / size / digits) * digits} {unit}"
 
 
 def _bytes_done(share: float, n_bytes: int) -> str:

@@ -15,7 +15,7 @@ from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
 from mnemosphere.interpret.radius import certified_radius
-from mnemosphere.interpret.rejection import novelty_threshold, rejections, usual_rate
+from mnemosphere.interpret.rejection import novelty_threshold, usual_reasons
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import Labels
@@ -175,9 +175,7 @@ def _rows(
     chosen: NDArray[np.int64] | None, y: Labels | None, names: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
-    rejected = None
-    if (rate := usual_rate(model)) is not None:
-        rejected = rejections(model, StoredRows.of(packed, model.device), rate).reasons
+    rejected = usual_reasons(model, StoredRows.of(packed, model.device))
     labels = None
     if y is not None and model.is_classifier:
         labels = y.among(model.classes, unknown=True)[chosen].tolist()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -47,7 +47,7 @@ from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 __all__ = [
-    "Calibration", "Examples", "Exemplars", "FittedModel", "HeldOut", "Record", "Stream",
+    "Calibration", "Examples", "Exemplars", "FittedModel", "HeldOut", "Placed", "Record", "Stream",
     "Tails", "as_numpy", "check_whole", "dense_parts", "like", "row_labels", "row_names",
 ]  # fmt: skip
 
@@ -55,6 +55,13 @@ Floats = NDArray[np.floating[Any]]
 _LEAST = math.ulp(0.0)  # above 0
 _NAMED = 10  # classes that a model names of itself
 _DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
+
+
+class Placed(NamedTuple):
+    """Rows on the sphere, for several answers."""
+
+    x: Any  # unit rows (n, M), dense or sparse
+    lost: Tensor  # (n,) which have no direction
 
 
 @dataclass(frozen=True)
@@ -457,6 +464,8 @@ class FittedModel:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(unit rows, which of them have no direction), chunk by chunk."""
         dtype = dtype or self.votes.w.dtype
+        if isinstance(X, Placed):
+            return iter([(X.x.to(dtype), X.lost)])
         if isinstance(X, HeldOut):
             x = X.x.to(self.device, dtype)
             norm = sphere.norms(x, keepdim=True)  # NaN with gaps

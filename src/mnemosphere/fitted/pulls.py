@@ -6,9 +6,9 @@ value v in column j. With the typical values v_a and v_b of the two classes
     for_j     = f(x) − f(x[j→v_b])      what the row would lose if it were typical of b there
     against_j = f(x[j→v_a]) − f(x)      what it would gain if it were typical of a there
 
-The pull of a column is for_j, or −against_j if that is larger; a column with neither has none. The
-model answers for every changed row, so a pull is exact whatever the geometry and whichever values are
-missing. A category is changed as a whole. Pulls do not add up: what all other columns do together is
+The pull of a column is for_j, or −against_j if that is larger; a column with neither has none, nor has
+one without a value. The model answers for every changed row, so a pull is exact whatever the geometry
+and whichever other values are missing. A category is changed as a whole. Pulls do not add up: what all other columns do together is
 the same with all of them changed at once.
 
 The typical value of a class is the weighted median, or commonest level, of what its memories stand for,
@@ -87,11 +87,13 @@ def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -
 
 
 def furthest(model: FittedModel, row: Floats, ends: Floats) -> list[int]:
-    """The columns in which a row (N,) is not at all of these ends (k, N), the furthest first."""
-    away = np.abs((row - ends) / scale(model))  # NaN: missing here or there
-    away = np.where(np.isnan(row) & np.isnan(ends), 0.0, away).max(0)
+    """The columns in which a row (N,) is not at all of these ends (k, N), the furthest first.
+
+    A missing value says nothing: it is at all ends.
+    """
+    away = np.abs((row - ends) / scale(model)).max(0)  # NaN: missing here or there
     first = [line.place.start for line in model.features.lines]
-    far = np.maximum.reduceat(np.nan_to_num(away, nan=np.inf), first)
+    far = np.maximum.reduceat(np.nan_to_num(away), first)
     return [int(j) for j in np.argsort(-far, kind="stable")[:_MOST] if far[j] > 0]
 
 

@@ -8,7 +8,8 @@ is a sum over columns of a smooth function of one column.
 A column with d different values has d − 1 harmonics at most: a category, which comes as columns of zeros
 and ones, has one for each of them.
 
-Between two values of a column, the squared distance depends on the difference of their ranks alone.
+Between two values of a column, the squared distance depends on the difference of their ranks alone. Values beyond
+the training rows have ranks down to −½ and up to 1½, on the half of each circle where no training row lies.
 """
 
 from __future__ import annotations
@@ -117,7 +118,10 @@ class Circles(Geometry):
         return amplitude, frequency, phase.repeat(len(k))
 
     def positions(self, x: Tensor) -> Tensor:
-        """Ranks (B, N) of values, linear between knots; NaN stays."""
+        """Ranks (B, N) of values, linear between knots; NaN stays.
+
+        Beyond the knots a rank goes on, by t/(1+t) half a rank of a value that is t ranges beyond.
+        """
         value = x.double().T.contiguous()  # (N, B)
         last = self.knots.shape[1] - 1
         right = torch.searchsorted(self.knots, value.detach().nan_to_num(0.0))
@@ -128,7 +132,11 @@ class Circles(Geometry):
         )
         # Halves: the difference of two huge numbers is one too.
         share = (value / 2 - a / 2) / torch.where(b > a, b / 2 - a / 2, 1.0)
-        found: Tensor = torch.lerp(u, v, torch.where(b > a, share, 1.0).clamp(0.0, 1.0)).T
+        found: Tensor = torch.lerp(u, v, torch.where(b > a, share, 1.0).clamp(0.0, 1.0))
+        low, high = self.knots[:, :1] / 2, self.knots[:, -1:] / 2
+        width = torch.where(high > low, high - low, torch.inf)
+        over, under = (t.clamp_min(0) / width for t in (value / 2 - high, low - value / 2))
+        found = (found + (1 / (1 + under) - 1 / (1 + over)) / 2).T
         return torch.where(x.isnan(), torch.nan, found)
 
     def coordinates(self, x: Tensor) -> Tensor:
@@ -252,6 +260,12 @@ class Circles(Geometry):
         rise = torch.where(width > 0, rise, 0.0)
         rank = g("ReduceSum", g("Mul", filled, g.stored(rise)), [2], keepdims=0)
         rank = g("Add", rank, g.stored(self.ranks[:, 0]))
+        first, last = knots[:, 0], knots[:, -1]
+        width, half = torch.where(last > first, last - first, torch.inf), g("Mul", rows.x, 0.5)
+        away = g("Sub", half, g.stored(last)), g("Sub", g.stored(first), half)
+        over, under = (g("Div", g("Max", t, 0.0), g.stored(width)) for t in away)
+        near, far = (g("Div", 0.5, g("Add", 1.0, t)) for t in (under, over))
+        rank = g("Add", rank, g("Sub", near, far))
         column = g.constant(self.column.cpu().numpy(), np.int64)
         amplitude, frequency, phase = (g.stored(t) for t in self.waves)
         angle = g("Add", g("Mul", g("Gather", rank, column, axis=1), frequency), phase)

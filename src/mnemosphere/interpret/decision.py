@@ -9,20 +9,17 @@ rare class at twice its frequency is ranked, so frequencies do not decide.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.text import Shown, Table
-from mnemosphere.fitted.model import FittedModel, as_numpy
+from mnemosphere.fitted.model import FittedModel, Placed, as_numpy
 from mnemosphere.model.kernel import chunks
-from mnemosphere.model.scores import Scores
-from mnemosphere.model.votes import Votes
 
 MOST = 0.9  # of the vote
 LITTLE = 1.5  # by which memories may change the odds of a class where its frequency decides
@@ -37,21 +34,25 @@ class Spread(NamedTuple):
     uniform: NDArray[np.float64]  # (n,) share of the uniform component
     undecided: NDArray[np.bool_]  # (n,) whether class frequencies decide
 
-    @classmethod
-    def of(cls, votes: Votes, placed: Iterable[tuple[Tensor, Tensor]]) -> Self:
-        """Of unit rows, and which of them have no direction, chunk by chunk."""
-        parts = [
-            _spread(votes, x[rows], lost[rows])
-            for x, lost in placed
-            for rows in chunks(x.shape[0], votes.n_memories, x.device)
-        ]
-        return cls(*(as_numpy(torch.cat(part)) for part in zip(*parts, strict=True)))
-
 
 def spread(model: FittedModel, X: Any) -> Spread:
     """How the vote on each row of X is spread."""
     votes = model.precise_votes
-    return Spread.of(votes, model.unit_rows(X, votes.w.dtype))
+    parts = [
+        _spread(model, Placed(x[rows], lost[rows]))
+        for x, lost in model.unit_rows(X, votes.w.dtype)
+        for rows in chunks(x.shape[0], votes.n_memories, x.device)
+    ]
+    return Spread(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def frequencies_decide(model: FittedModel, proba: Tensor) -> NDArray[np.bool_]:
+    """Whether class frequencies decide about rows of these probabilities (n, C)."""
+    prior = model.votes.prior[:-1].double()
+    prior = prior / prior.sum()
+    most_frequent = prior[proba.argmax(1)] >= prior.max() - 1e-9
+    apart = (proba.logit() - prior.logit()).abs().amax(1)
+    return as_numpy(most_frequent & (apart <= math.log(LITTLE)))
 
 
 @dataclass(frozen=True)
@@ -164,18 +165,13 @@ def summarize(model: FittedModel, parts: Sequence[Spread]) -> DecisionSummary:
     )  # fmt: skip
 
 
-def _spread(votes: Votes, x: Tensor, lost: Tensor) -> tuple[Tensor, ...]:
-    share = Scores(votes, None, x.shape[0])(x, slice(None)).double().softmax(1)  # (B, P+1)
-    share[lost] = torch.eye(1, share.shape[1], dtype=share.dtype, device=share.device)
-    largest, order = share[:, 1:].sort(dim=1, descending=True)
+def _spread(model: FittedModel, X: Placed) -> tuple[NDArray[Any], ...]:
+    share, soft = model.shares(X).double(), model.precise_votes.labels[1:].double()
+    largest, order = share.sort(dim=1, descending=True)
     needed = 1 + (largest.cumsum(1) < MOST).sum(1)
-    soft = votes.labels.double()
-    strongest = order[:, :_STRONGEST] + 1
+    strongest = order[:, :_STRONGEST]
     three = (share.gather(1, strongest)[..., None] * soft[strongest, :-1]).sum(1)  # (B, C)
-    proba, prior = share @ soft[:, :-1], votes.prior[:-1].double()
-    same = (three.argmax(1) == proba.argmax(1)) & ~lost
-    proba, prior = torch.where(lost[:, None], prior, proba), prior / prior.sum()
-    proba = proba / proba.sum(1, keepdim=True)
-    most_frequent = prior[proba.argmax(1)] >= prior.max() - 1e-9
-    undecided = most_frequent & ((proba.logit() - prior.logit()).abs().amax(1) <= math.log(LITTLE))
-    return needed, same, share[:, 0], undecided
+    proba = model.log_proba(X).exp()
+    same = (three.argmax(1) == proba.argmax(1)) & ~X.lost
+    uniform = 1 - share.sum(1)
+    return *map(as_numpy, (needed, same, uniform)), frequencies_decide(model, proba)

@@ -14,14 +14,12 @@ from torch import Tensor
 from mnemosphere.base.files import plain
 from mnemosphere.base.machine import need
 from mnemosphere.base.text import Shown, Table, middle_cut, percent, readable, short_text
-from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
+from mnemosphere.fitted.model import FittedModel, Placed, as_numpy, check_whole, row_names
 from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.geometry.place import on_sphere
-from mnemosphere.interpret.decision import Spread
-from mnemosphere.interpret.rejection import further_out, is_out_of_scope
-from mnemosphere.model import retrieval
+from mnemosphere.interpret.decision import frequencies_decide
+from mnemosphere.interpret.rejection import further_out, usual_reasons
 from mnemosphere.model.parameters import memory_name
-from mnemosphere.model.scores import Scores
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import StoredRows
 
@@ -114,9 +112,8 @@ class Explanation(Shown):
     frequencies_decide : ndarray of bool of shape (n,)
         Whether the class is the most frequent one, and the odds of no class are more than 1.5 times off
         its frequency.
-    out_of_scope : ndarray of bool of shape (n,)
-        Whether the row is more like rows labeled `OUT_OF_SCOPE` than like any class, so that
-        `predict_or_reject` gives it none.
+    rejected : list of n str or None
+        Why `predict_or_reject` gives a row no class; None: it does, or the model is not calibrated.
     further_out : ndarray of shape (n,)
         Share of the known rows that calibrate the model which are more novel; NaN without calibration.
     soft_label : ndarray of shape (n, k, C+1)
@@ -153,7 +150,7 @@ class Explanation(Shown):
     overlap: NDArray[Any]
     uniform_share: NDArray[Any]
     frequencies_decide: NDArray[np.bool_]
-    out_of_scope: NDArray[np.bool_]
+    rejected: list[str | None]
     further_out: NDArray[np.float64]
     soft_label: NDArray[Any]
     n_alike: NDArray[np.int64]
@@ -309,12 +306,10 @@ class Explanation(Shown):
     def familiarity(self, row: int) -> str:
         """How familiar a row is, among the known rows that calibrate the model; empty without them."""
         share = float(self.further_out[row])
-        if self.out_of_scope[row]:
-            return "more like rows known to be out of scope than like any class"
         if np.isnan(share):
             return ""
         if share == 0:
-            return "unlike all known rows"
+            return "further out than all known rows"
         if share >= _FEW:
             return f"familiar ({10 * share:.0f} of 10 known rows are further out)"
         return f"unusual ({max(1, round(100 * share))} of 100 known rows are further out)"
@@ -328,12 +323,13 @@ class Explanation(Shown):
         name = f"row {self.names[row]}" if name is None else name
         if self.texts is not None:
             name += f" {short_text(self.texts[row])}"
-        familiar = self.familiarity(row)
-        if self.out_of_scope[row] or self.further_out[row] == 0:
-            return f"{name}: {familiar}: no answer; the nearest guess is {classes}"
+        familiar, why = self.familiarity(row), self.rejected[row]
+        if why is not None and not why.startswith("undecided"):
+            return f"{name}: {why}: no answer; the nearest guess is {classes}"
         top, second = self.proba[row, order[:2]] if len(order) > 1 else (1.0, 0.0)
-        remarks = ["a close call"] * bool(top < _CLOSE * second) + [familiar] * bool(familiar)
-        return f"{name}: {classes}" + (f" – {', '.join(remarks)}" if remarks else "")
+        close = "too close to answer" if why else "a close call" if top < _CLOSE * second else ""
+        remarks = ", ".join(filter(None, (close, familiar)))
+        return f"{name}: {classes}" + (f" – {remarks}" if remarks else "")
 
     def _called(self, column: int) -> str:
         """A class for people, by its place."""
@@ -374,10 +370,12 @@ class Explanation(Shown):
                 bar = "█" * round(_BAR * abs(pull) / largest)
                 lines.append(dict(zip(heads, [*cells, bar], strict=False)))
                 shown.append(places[k])
-        rest = [j for j in places if j not in shown]
+        given, columns = self._given(row), self.model.features.lines
+        known = [j for j in places if not np.isnan(given[columns[j].place]).any()]
+        rest = [j for j in known if j not in shown]
         if rest:
             others = "the other column" if len(rest) == 1 else f"{len(rest)} others together"
-            pull = rest_pull(self.model, self._given(row), found.typical[0], rest, self._pair(row))
+            pull = rest_pull(self.model, given, found.typical[0], rest, self._pair(row))
             lines.append(dict.fromkeys(heads, "") | {"column": others, "pull": f"{pull:+.2f}"})
         return lines
 
@@ -401,7 +399,7 @@ class Explanation(Shown):
         if held is None or reason.n_alike > 1 or not held.record[reason.memory, 0]:
             return []
         n, right, _ = held.record[reason.memory].tolist()
-        return [f"right on {right} of {n} held-out rows"]
+        return [f"right on {right} of {n} held-out row{'s' * (n > 1)}"]
 
     def _rows_are_long(self, row: int) -> bool:
         """Whether typical rows are texts, or other names that need lines of their own."""
@@ -533,24 +531,25 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
     completed = model.completed(given)
-    seen, lost = on_sphere(given, model.geometry, votes.w.dtype)
-    exact = seen
-    if completed.values is not given.values or seen.dtype != torch.float64:
+    seen = Placed(*on_sphere(given, model.geometry, votes.w.dtype))
+    exact = seen.x
+    if completed.values is not given.values or exact.dtype != torch.float64:
         exact, _ = on_sphere(completed, model.geometry, torch.float64)
-    nearest, share = _shares(model, seen, lost, n_nearest)
-    memory, voted = as_numpy(nearest), Spread.of(votes, [(seen, lost)])
+    shares, proba = model.shares(seen), model.log_proba(seen).exp()
+    nearest, share = _largest(model, shares, n_nearest)
+    memory = as_numpy(nearest)
     return Explanation(
         rows=_rows(model, exact, completed),
         classes=model.classes,
-        proba=as_numpy(model.log_proba(given).exp()),
+        proba=as_numpy(proba),
         memory=memory,
         share=as_numpy(share),
         overlap=as_numpy((exact @ votes.w.double().T).gather(1, nearest)),
-        uniform_share=voted.uniform,
-        frequencies_decide=voted.undecided,
-        out_of_scope=is_out_of_scope(model, given),
-        further_out=further_out(model, given),
-        soft_label=as_numpy(_soft_labels(model, seen, lost, nearest)),
+        uniform_share=as_numpy(1 - shares.sum(1)),
+        frequencies_decide=frequencies_decide(model, proba),
+        rejected=usual_reasons(model, seen),
+        further_out=further_out(model, seen),
+        soft_label=as_numpy(_soft_labels(model, shares, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
@@ -568,23 +567,21 @@ def _rows(model: FittedModel, x: Tensor, completed: StoredRows) -> Any:
     return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
 
 
-def _soft_labels(model: FittedModel, x: Tensor, lost: Tensor, shown: Tensor) -> Tensor:
+def _soft_labels(model: FittedModel, shares: Tensor, shown: Tensor) -> Tensor:
     """Soft labels (n, k, C+1) of memories shown (n, k): of all that each stands for, by share."""
-    votes, standing = model.precise_votes, model.standing
-    soft = votes.labels[1:]
+    soft, standing = model.precise_votes.labels[1:], model.standing
     found = soft[shown]
-    if len(model.distinct) < model.n_memories and not bool(lost.all()):
-        scores = Scores(votes, None, x.shape[0])(x[~lost], (~lost).nonzero()[:, 0])[:, 1:]
-        for k in range(shown.shape[1]):
-            others = standing != shown[~lost, k : k + 1]  # (n, P)
-            found[~lost, k] = scores.masked_fill(others, -torch.inf).softmax(1) @ soft
+    for k in range(shown.shape[1] if len(model.distinct) < model.n_memories else 0):
+        own = shares * (standing == shown[:, k : k + 1])  # (n, P)
+        total = own.sum(1, keepdim=True)
+        found[:, k] = torch.where(total > 0, own @ soft / total, found[:, k])
     return found
 
 
 def deciding(model: FittedModel, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
     """Columns memory_1, share_1, …: the memories that decided about each row."""
-    dtype = model.precise_votes.w.dtype
-    parts = [_shares(model, x, lost, n_memories) for x, lost in model.unit_rows(X, dtype)]
+    rows = model.unit_rows(X, model.precise_votes.w.dtype)
+    parts = [_largest(model, model.shares(Placed(*part)), n_memories) for part in rows]
     memory, share = (as_numpy(torch.cat(part)) for part in zip(*parts, strict=True))
     columns: dict[str, NDArray[Any]] = {}
     for k in range(memory.shape[1]):
@@ -593,15 +590,13 @@ def deciding(model: FittedModel, X: Any, n_memories: int) -> dict[str, NDArray[A
     return columns
 
 
-def _shares(model: FittedModel, x: Tensor, lost: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """(memories (n, k), their shares), largest first; a row without direction is like none of them.
+def _largest(model: FittedModel, shares: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """(memories (n, k), their shares), largest first, of shares (n, P).
 
     Memories that cannot be distinguished count as one, the one that stands for them.
     """
     distinct = model.distinct
-    n, k = x.shape[0], min(k, len(distinct))
-    memory, share = distinct[:k].repeat(n, 1), x.new_zeros(n, k)
-    if not bool(lost.all()):
-        top = retrieval.shares(model.precise_votes, x[~lost], None, k, model.standing)
-        memory[~lost], share[~lost] = top.indices, top.shares
-    return memory, share
+    together = torch.zeros_like(shares).index_add_(1, model.standing, shares)[:, distinct]
+    share, place = together.sort(dim=1, descending=True, stable=True)
+    k = min(k, len(distinct))
+    return distinct[place[:, :k]], share[:, :k]

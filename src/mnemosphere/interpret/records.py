@@ -13,10 +13,9 @@ from scipy.stats import fisher_exact
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, HeldOut, as_numpy
 from mnemosphere.interpret.discovery import ProposedClass, discover
-from mnemosphere.interpret.rejection import held_out, novelty_threshold, rejection_score
+from mnemosphere.interpret.rejection import UNLIKE, held_out, novelty_threshold, rejection_score
 from mnemosphere.model.parameters import memory_name
 
-_UNLIKE = 0.05  # rate of known rows that count as unlike all others
 _LEVEL = 0.01  # at which a difference counts
 _FEWEST = 20  # rows that are grouped
 
@@ -190,7 +189,7 @@ def compare(model: FittedModel, X: Any) -> Drift:
     >>> found.drifted, found.unlike["new"] > 0.9
     (True, True)
     """
-    novelty, limit = held_out(model).novelty, novelty_threshold(model, _UNLIKE)
+    novelty, limit = held_out(model).novelty, novelty_threshold(model, UNLIKE)
     held = _known(model)
     if held is None or limit is None:
         raise ValueError("the model holds no rows of its fit to compare with: fit again")

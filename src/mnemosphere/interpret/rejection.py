@@ -31,6 +31,7 @@ from mnemosphere.fitted.model import (
     FittedModel,
     Floats,
     HeldOut,
+    Placed,
     Tails,
     as_numpy,
     like,
@@ -40,6 +41,7 @@ from mnemosphere.model.class_reading import best_temperature
 from mnemosphere.rows.labels import Encoded, Labels, row_weights, sample_weights
 from mnemosphere.rows.stored import StoredRows, share_known
 
+UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
@@ -54,6 +56,7 @@ _TAIL, _BEYOND, _KNOTS = (
 )  # share of rows in a tail, at least so many; ranks kept of others
 _LEAST = 1e-3  # mean of a tail, in units of what is not in it
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
+_OUT = "like rows out of scope"
 ASK = "ask"  # the answer to a row between known classes
 _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
 
@@ -483,18 +486,11 @@ def _outside(model: FittedModel, log_p: Tensor) -> Tensor:
     return (log_p[:, -1] > log_p[:, :-1].amax(1)) & model.is_classifier
 
 
-def is_out_of_scope(model: FittedModel, X: Any) -> NDArray[np.bool_]:
-    """Which rows are more like rows known to be out of scope than like any class, (n,)."""
-    held = model.calibration
-    scored = model if held is None else _at(model, held.temperature)
-    return as_numpy(_outside(model, scored.class_log_joint(X)))
-
-
-def further_out(model: FittedModel, X: Any) -> NDArray[np.float64]:
+def further_out(model: FittedModel, X: Placed) -> NDArray[np.float64]:
     """Share of the held-out rows that are more novel than each row, (n,); NaN without them."""
     held = model.calibration
     if held is None or not held.novelty.size:
-        return np.full(model.stored(X).n_rows, np.nan)
+        return np.full(len(X.lost), np.nan)
     score = as_numpy(model.novelty_score(X)) - _margin(held.novelty)
     share: NDArray[np.float64] = 1 - np.searchsorted(held.novelty, score) / held.novelty.size
     return share
@@ -538,10 +534,10 @@ class Rejections:
         The most probable class of each row.
     second : ndarray of shape (n,)
         The one after it; the same if there is no other.
-    rejected : ndarray of bool of shape (n,)
-        Which rows are rejected.
     score : ndarray of shape (n,)
         Rejection scores.
+    limit : float or ndarray of shape (n,)
+        The score above which a row is rejected.
     tails : ndarray of shape (n, 3)
         −log of the upper tails of novelty, doubt and lead among known rows.
 
@@ -554,16 +550,24 @@ class Rejections:
 
     answers: NDArray[Any]
     second: NDArray[Any]
-    rejected: NDArray[np.bool_]
     score: NDArray[np.float64]
+    limit: float | NDArray[np.float64]
     tails: NDArray[np.float64]
 
     @cached_property
+    def rejected(self) -> NDArray[np.bool_]:
+        """Which rows are rejected."""
+        found: NDArray[np.bool_] = (self.score > self.limit) | np.isinf(self.score)
+        return found
+
+    @cached_property
     def undecided(self) -> NDArray[np.bool_]:
-        """Rejected rows that are like known rows, but between classes."""
-        novelty, doubt, lead = np.square(self.tails).T
+        """Rejected rows that are like known ones, but between classes: novelty alone would not reject
+        them, or more than 5% of the known rows are as novel.
+        """
+        most = np.maximum(self.limit, -np.log(UNLIKE))
         found: NDArray[np.bool_] = (
-            self.rejected & (novelty < doubt + lead) & np.isfinite(self.score)
+            self.rejected & (self.tails[:, 0] <= most) & np.isfinite(self.score)
         )
         return found
 
@@ -599,7 +603,7 @@ class Rejections:
             if not self.rejected[k]:
                 return None
             if np.isinf(self.score[k]):
-                return "like rows out of scope"
+                return _OUT
             if self.undecided[k]:
                 return f"undecided between {self.answers[k]} and {self.second[k]}"
             return "unlike all known rows"
@@ -656,8 +660,8 @@ def rejections(
     held = held_out(model)
     if accuracy is not None and (rate is not None or per_class):
         raise ValueError("accuracy takes no rate and no per_class: pass one of them")
-    stored = model.stored(X)
-    read = _Reading.of(_at(model, held.temperature), stored, held.tails)
+    rows = X if isinstance(X, Placed) else model.stored(X)
+    read = _Reading.of(_at(model, held.temperature), rows, held.tails)
     inside = np.isfinite(held.rejection)
     log_p, score = read.log_p, read.score
     limit: Any
@@ -671,7 +675,7 @@ def rejections(
     else:
         rate = _RATE if rate is None else rate
         limit = rejection_threshold(held.rejection[inside], rate)
-        log_p = model.log_proba(stored)
+        log_p = model.log_proba(rows)
         if per_class:
             limit = np.full(len(model.classes), limit)
             for k in range(len(limit)):
@@ -681,7 +685,16 @@ def rejections(
             limit = limit[as_numpy(read.log_p.argmax(1))]
     best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
     answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
-    return Rejections(answers, second, (score > limit) | np.isinf(score), score, read.tails)
+    return Rejections(answers, second, score, limit, read.tails)
+
+
+def usual_reasons(model: FittedModel, X: Any) -> list[str | None]:
+    """Why rows are rejected at the usual rate; without calibration, only if they are out of scope."""
+    rate = usual_rate(model)
+    if rate is not None:
+        return rejections(model, X, rate).reasons
+    outside = _outside(model, model.class_log_joint(X)).tolist()
+    return [_OUT if out else None for out in outside]
 
 
 def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Reading a trained memory: sampling, density, novelty, the memories behind a row.
+"""Reading a trained memory: sampling, density, novelty, the pattern behind a row.
 
 Nothing of size (rows × P) is held: rows go by in chunks. Recall has a module of its own.
 """
@@ -6,12 +6,10 @@ Nothing of size (rows × P) is held: rows go by in chunks. Recall has a module o
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from mnemosphere.model import gaps
 from mnemosphere.model.batch import check_rows
 from mnemosphere.model.kernel import chunks, log_joint
 from mnemosphere.model.parameters import Parameters
@@ -21,15 +19,6 @@ from mnemosphere.numerics import vmf
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 
 _MAX_RESULTANT = 1 - 1e-9  # of a sampled memory: its draws are then the memory itself
-
-
-class Shares(NamedTuple):
-    """The memories that make up most of the density of each row, largest share first."""
-
-    indices: Tensor  # (B, k) int64, rows of w
-    shares: Tensor  # (B, k); with the other memories and the uniform component they sum to 1
-    overlaps: Tensor  # (B, k) ⟨w^μ, x⟩
-    uniform: Tensor  # (B,) share of the uniform component
 
 
 def sample(
@@ -123,35 +112,6 @@ def expected_memory(params: Mixture, x: Tensor) -> Tensor:
     for rows in chunks(x.shape[0], params.n_memories, x.device):
         out[rows] = scores.pull(x[rows], rows)
     return out
-
-
-def shares(
-    params: Mixture, x: Tensor, class_index: int | Tensor | None, k: int,
-    standing: Tensor | None = None,
-) -> Shares:  # fmt: skip
-    """The k memories with the largest share of each row's density in a class.
-
-    share[b,μ] = p[μ,y] exp(h[b,μ]) / exp(log_joint[b,y]): how much of the decision for class y
-    rests on memory μ. x: (B, N) unit rows; class_index: one column of p, or one per row (B,), or
-    None for the density summed over classes. standing (P,): the memory that stands for each, with
-    the sum of the shares of those it stands for.
-    """
-    check_rows(params, x)
-    if not 1 <= k <= params.n_memories:
-        raise ValueError(f"k must lie in [1, {params.n_memories}], got {k}")
-    scores = Scores(params, class_index, x.shape[0])
-    indices = torch.empty(x.shape[0], k, dtype=torch.long, device=x.device)
-    values, overlaps = (x.new_empty(x.shape[0], k) for _ in range(2))
-    uniform = x.new_empty(x.shape[0])
-    for rows in chunks(x.shape[0], params.n_memories, x.device):
-        overlap = gaps.overlaps(params, x[rows])  # (B, P)
-        share = scores.of_overlaps(overlap, rows).softmax(1)  # (B, P+1)
-        uniform[rows], share = share[:, 0], share[:, 1:]
-        if standing is not None:
-            share = torch.zeros_like(share).index_add_(1, standing, share)
-        values[rows], indices[rows] = share.topk(k, dim=1)
-        overlaps[rows] = overlap.gather(1, indices[rows])
-    return Shares(indices, values, overlaps, uniform)
 
 
 def _invert(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:

@@ -34,6 +34,7 @@ from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.texts import TextEncoder, texts_of
 
 _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "text", "left out")
+VECTORS = ("list", "text")  # kinds whose numbers are those of one vector
 _FORMATS = ("", "decimal comma", "day first", "month first", "year first")
 _BLANKS = ("", "?", "-", ".", "*", "na", "n/a", "nan", "none", "null", "unknown", "missing")
 _WORDS = 5  # of a text, on average; others are categories
@@ -185,11 +186,6 @@ class Column:
         return self.kind == "category" and len(self.categories) == 2
 
     @property
-    def is_vector(self) -> bool:
-        """Whether its numbers are those of one vector."""
-        return self.kind in ("list", "text")
-
-    @property
     def n_indicators(self) -> int:
         """How many of its numbers tell frequent levels."""
         return 1 if self.is_pair else len(self.categories)
@@ -234,7 +230,7 @@ class Column:
         """How many columns of numbers it becomes."""
         if self.kind == "category":
             return self.n_indicators + len(self.odds[0] if self.odds else ())
-        return self.length if self.is_vector else int(self.kind != "left out")
+        return {"list": self.length, "text": self.length, "left out": 0}.get(self.kind, 1)
 
     @property
     def names(self) -> list[str]:
@@ -246,7 +242,7 @@ class Column:
                 *(f"{self.name}={value}" for value in hot),
                 *(f"{self.name}: {c}" for c in told),
             ]
-        if self.is_vector:
+        if self.kind in VECTORS:
             return [f"{self.name}[{k}]" for k in range(self.length)]
         return [self.name] * self.width
 
@@ -307,7 +303,7 @@ class Encoding:
     @property
     def vectors(self) -> tuple[int, ...]:
         """Which numbers are those of vectors."""
-        own = (range(at.start, at.stop) for column, at in self.places() if column.is_vector)
+        own = (range(at.start, at.stop) for column, at in self.places() if column.kind in VECTORS)
         return tuple(j for numbers in own for j in numbers)
 
     @property
@@ -397,7 +393,7 @@ class Encoding:
                 found[column.name] = pd.to_datetime(part[:, 0] * _DAY, unit="us").round("s")
             elif column.kind == "boolean":
                 found[column.name] = part[:, 0] > 0.5
-            elif column.is_vector:
+            elif column.kind in VECTORS:
                 found[column.name] = list(part)
             elif column.width:
                 found[column.name] = part[:, 0]
@@ -618,7 +614,7 @@ def _encode(
         return x, [] if column.odds else sorted(odd)  # of many levels, new ones are no news
     if column.kind == "text" and encoder is not None and not any(np.ndim(v) for v in values):
         return encoder(texts_of(values)[0]).astype(np.float64), []
-    if column.is_vector:
+    if column.kind in VECTORS:
         rows = [v if np.ndim(v) == 1 else np.full(column.length, np.nan) for v in values]
         bad = next((k for k, v in enumerate(rows) if len(v) != column.length), None)
         if bad is not None:

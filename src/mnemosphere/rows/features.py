@@ -18,6 +18,7 @@ from mnemosphere.base.limits import Range
 from mnemosphere.base.schema import Array
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.encoding import (
+    VECTORS,
     Column,
     Encoding,
     collected,
@@ -123,7 +124,7 @@ class Features:
                 numbers = range(place.start, place.stop)
                 if own.kind == "category":
                     found.append(Line(own.name, place, own.kind, own))
-                elif own.is_vector:
+                elif own.kind in VECTORS:
                     found.append(Line(own.name, place, own.kind))
                 else:
                     found += [Line(names[i], slice(i, i + 1), own.kind) for i in numbers]
@@ -141,7 +142,7 @@ class Features:
     @property
     def wide(self) -> list[slice]:
         """Where categories of several numbers stand."""
-        lines = [own for own in self.lines if own.column is not None]
+        lines = [] if self.encoding is None else [own for own in self.lines if own.column]
         return [own.place for own in lines if own.place.stop - own.place.start > 1]
 
     @property
@@ -228,19 +229,20 @@ class Features:
 
     def texts(self, X: Any) -> list[str | None] | None:
         """The texts of X, None for one that is missing; None if X holds none."""
-        if isinstance(X, Streamed | None) or _are_vectors(X):
+        if self.encoder is None:
+            column = None if self.encoding is None else self.text_column
+            if column is None or not is_frame(X) or self.is_encoded(X):
+                return None
+        elif isinstance(X, Streamed | None) or _are_vectors(X):
             return None
-        if self.encoder is not None:
-            return texts_of(X, None if self.columns is None else self.columns[0])[0]
-        if self.encoding is None or self.text_column is None or self.is_encoded(X):
-            return None
-        return texts_of(X, self.text_column)[0] if is_frame(X) else None
+        return texts_of(X, self.text_column)[0]
 
     @property
     def text_column(self) -> str | None:
-        """Of columns of texts beside others, the first."""
-        columns = () if self.encoding is None else self.encoding.columns
-        return next((own.name for own in columns if own.kind == "text"), None)
+        """The column of texts, of several the first; None if it has no name, too."""
+        if self.encoding is None:
+            return None if self.encoder is None or self.columns is None else self.columns[0]
+        return next((own.name for own in self.encoding.columns if own.kind == "text"), None)
 
     def _as_estimator(self) -> Any:
         """What scikit-learn's checks need: an estimator that was fitted to these columns."""

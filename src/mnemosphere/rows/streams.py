@@ -161,7 +161,8 @@ class _ArrowReader(Reader):
         schema = _schema(file)
         given = [str(name) for name in schema.names]
         check_names(given, str(path))
-        self.names = [n for n in given if n not in beside] if features is None else features
+        own = [n for n in _names(schema) if n not in beside]
+        self.names = own if features is None else features
         missing = sorted({*self.names, *beside} - {*given})
         if missing:
             raise ValueError(f"no column {listed(missing)}: it has {', '.join(given[:20])}")
@@ -223,12 +224,18 @@ def _schema(file: Any) -> Any:
     return file.schema_arrow if hasattr(file, "schema_arrow") else file.schema
 
 
+def _names(schema: Any) -> list[str]:
+    """Names of the columns, without those of the index that pandas wrote."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [str(name) for name in schema.names if name not in index]
+
+
 def column_names(path: Path) -> list[str]:
     """Names of all columns of a file, in order; none of an array."""
     if suffix_of(path) not in TABLES:
         return []
     with readable(path):
-        return [str(name) for name in _schema(_open_arrow(path)).names]
+        return _names(_schema(_open_arrow(path)))
 
 
 def _values(column: Any) -> NDArray[Any]:

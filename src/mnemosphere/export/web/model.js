@@ -70,7 +70,7 @@ class Circles {
     }));
   }
 
-  /** The rank of a value of column j: linear between knots. */
+  /** The rank of a value of column j: linear between knots, and further beyond them. */
   rank(j, value) {
     const [first, last] = [j * this.size, (j + 1) * this.size - 1];
     let right = first + 1;
@@ -79,7 +79,9 @@ class Circles {
     const left = Math.max(right - 1, first);
     const [a, b] = [this.knots[left], this.knots[right]];
     const share = b > a ? Math.min(Math.max((value / 2 - a / 2) / (b / 2 - a / 2), 0), 1) : 1;
-    return this.ranks[left] + share * (this.ranks[right] - this.ranks[left]);
+    const [low, high] = [this.knots[first] / 2, this.knots[last] / 2];
+    const [over, under] = [value / 2 - high, low - value / 2].map((t) => (high > low ? Math.max(t, 0) / (high - low) : 0));
+    return this.ranks[left] + share * (this.ranks[right] - this.ranks[left]) + (1 / (1 + under) - 1 / (1 + over)) / 2;
   }
 
   /** Coordinates of a row; zeros for NaN. */
