@@ -33,6 +33,7 @@ from research.pages import (
     theory,
 )
 from research.paper import page as reproduced
+from research.plots import idea
 from research.report import ROOT, STORED
 from research.theory import facts
 
@@ -46,7 +47,7 @@ TABLES = (
     | api.TABLES
     | theory.TABLES
 )
-PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
+PICTURES = pictures.PICTURES | idea.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
 
 

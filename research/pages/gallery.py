@@ -1,17 +1,19 @@
-"""The gallery: scripts of examples/ are run, and become pages with their code, output and figures.
+"""The gallery: scripts of examples/ are run, and become pages and notebooks with their output.
 
     python -m research gallery [NAME ...] [--jobs N]    run all or some, write their pages to docs/gallery
 
 The docstring of a script is the title and the introduction. A line `# %%` begins a cell, and the
-comments below it are its text. Figures are what a cell saves as PNG.
+comments below it are its text. Figures are what a cell saves as PNG; a notebook displays them.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import base64
 import contextlib
 import io
+import json
 import re
 import shutil
 import tempfile
@@ -27,7 +29,8 @@ FOLDER = ROOT / "docs" / "gallery"
 _IN_THE_GUIDE = {"novelty": "novelty_at_a_rate", "recall": "recall_damaged_digits"}
 _ABOUT = """# Gallery
 
-Short scripts on real data, in `examples/` of the source. Pages show what they print and draw. The tests run them; slow ones on request.
+Short scripts on real data, in `examples/` of the source. Pages show what they print and draw; each can be downloaded as a notebook. The
+tests run them; slow ones on request.
 """
 
 
@@ -44,10 +47,51 @@ def cells(name: str) -> tuple[str, str, list[tuple[str, str]]]:
     return title, about.strip(), parts
 
 
-def write(name: str) -> None:
-    """Run a script, write its page and its figures."""
+def displayed(code: str) -> str:
+    """The code of a cell, which displays its figures where the script saves them."""
+    for call in ast.walk(ast.parse(code)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            saved, figure = (ast.get_source_segment(code, n) or "" for n in (call, call.func.value))
+            code = (
+                code.replace(saved, f"display({figure})") if call.func.attr == "savefig" else code
+            )
+    return code
+
+
+def notebook(name: str) -> str:
+    """The page of a script as a notebook: its text, code, output and figures."""
     title, about, parts = cells(name)
-    lines, namespace = [f"# {title}", about], {"__name__": "__main__"}
+    page = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    outputs = re.split(r"^```python\n.*?^```$", page, flags=re.MULTILINE | re.DOTALL)[1:]
+    found: list[dict[str, object]] = [_markdown(f"# {title}\n\n{about}")]
+    start = "%matplotlib inline\n" * ("savefig" in SCRIPTS[name].read_text(encoding="utf-8"))
+    for k, ((text, code), output) in enumerate(zip(parts, outputs, strict=True), 1):
+        results: list[dict[str, object]] = []
+        for printed in re.findall(r"^```text\n(.*?)^```$", output, re.MULTILINE | re.DOTALL):
+            results.append({"output_type": "stream", "name": "stdout", "text": printed})
+        for figure in re.findall(rf"\(({name}-.*?\.png)\)", output):
+            png = base64.b64encode((FOLDER / figure).read_bytes()).decode()
+            results.append(
+                {"output_type": "display_data", "data": {"image/png": png}, "metadata": {}}
+            )
+        found += [_markdown(text)] * bool(text)
+        found.append({"cell_type": "code", "execution_count": k, "metadata": {}, "outputs": results,
+                      "source": start + displayed(code)})  # fmt: skip
+        start = ""
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    head = {"metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}
+    return json.dumps({"cells": found, **head}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _markdown(text: str) -> dict[str, object]:
+    return {"cell_type": "markdown", "metadata": {}, "source": text}
+
+
+def write(name: str) -> None:
+    """Run a script, write its page, its notebook and its figures."""
+    title, about, parts = cells(name)
+    link = f"[Download as a notebook]({name}.ipynb)"
+    lines, namespace = [f"# {title}", about, link], {"__name__": "__main__"}
     for old in FOLDER.glob(f"{name}-*.png"):
         old.unlink()
     with (
@@ -65,6 +109,7 @@ def write(name: str) -> None:
                 lines.append(f"![{title}]({name}-{figure})")
     page = "\n\n".join(line for line in lines if line)
     (FOLDER / f"{name}.md").write_text(page + "\n", encoding="utf-8")
+    (FOLDER / f"{name}.ipynb").write_text(notebook(name), encoding="utf-8")
 
 
 def write_if_possible(name: str) -> str | None:
@@ -88,7 +133,7 @@ def index() -> str:
 
 
 def stale() -> list[Path]:
-    """Pages that are missing, or whose code is not that of their script."""
+    """Pages that are missing or whose code is not that of their script, and other notebooks than theirs."""
     found = [FOLDER / "index.md"] * ((FOLDER / "index.md").read_text(encoding="utf-8") != index())
     for name in SCRIPTS:
         page = FOLDER / f"{name}.md"
@@ -96,6 +141,10 @@ def stale() -> list[Path]:
         codes = [f"```python\n{code}\n```" for _, code in cells(name)[2]]
         if re.findall(r"^```python\n.*?^```$", text, re.MULTILINE | re.DOTALL) != codes:
             found.append(page)
+        elif not (book := page.with_suffix(".ipynb")).exists() or book.read_text() != notebook(
+            name
+        ):
+            found.append(book)
     return found
 
 

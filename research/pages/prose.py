@@ -24,7 +24,8 @@ RESEARCH = {
 GUIDE = {
     "tables.md", "texts.md", "images.md", "clusters.md", "few-labels.md", "recall.md", "choosing.md",
     "interpretability.md", "novelty.md", "deploy.md", "large-data.md", "more-than-one-machine.md",
-    "cost.md", "growth.md", "getting-started.md", "stories.md",
+    "cost.md", "growth.md", "getting-started.md", "how-it-works.md",
+    "coming-from.md",
 }  # fmt: skip
 MOST_WORDS, MOST_IN_ALL = 800, 20_000
 

@@ -1,0 +1,212 @@
+"""Pictures of the page "How it works": each is drawn from a fitted model of data inside scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+
+from mnemosphere import DAMClassifier
+from mnemosphere.geometry import Circles
+from mnemosphere.plots.checks import Array
+from mnemosphere.plots.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    MARKERS,
+    PALETTE,
+    VERMILLION,
+    figure_style,
+    new_figure,
+)
+from mnemosphere.rows.stored import StoredRows
+from research.plots.axes import plain_log
+
+_COLORS = (BLUE, VERMILLION, GREEN)
+_COLUMNS = ["flavanoids", "color_intensity"]
+_HALF = np.log(2.0)
+
+
+def _wines(objective: str, n_memories: int) -> tuple[Any, Array, DAMClassifier]:
+    wine = load_wine(as_frame=True)
+    x, y = wine.data[_COLUMNS], wine.target.to_numpy()
+    settings = {"geometry": "standard", "search": None, "random_state": 0}
+    return x, y, DAMClassifier(n_memories, objective=objective, **settings).fit(x, y)
+
+
+def _points(ax: Axes, x: Array, y: Array) -> None:
+    for k, color in enumerate(_COLORS):
+        ax.scatter(*x[y == k].T, s=14, color=color, alpha=0.45, linewidth=0, label=f"class {k}")
+
+
+def _memories(ax: Axes, model: DAMClassifier, w: Array) -> None:
+    classes = model.class_weights_[1:, :3].argmax(1)
+    for point, k in zip(w, classes, strict=True):
+        ax.plot(*point, "*", color=_COLORS[k], markersize=17, markeredgecolor=BLACK)
+
+
+@figure_style()
+def memory() -> Figure:
+    """Two columns, the same rows on the sphere with memories and caps, and one vote."""
+    x, y, model = _wines("joint", 4)
+    figure = new_figure(10.4, 3.7)
+    flat, ball, bars = figure.subplots(1, 3, width_ratios=[1.0, 1.0, 0.9])
+    _points(flat, x.to_numpy(), y)
+    _memories(flat, model, model.memories_)
+    row = 65
+    for ax, place in ((flat, x.to_numpy()[row]), (ball, None)):
+        if place is not None:
+            ax.plot(*place, "o", markersize=10, markerfacecolor="none", markeredgecolor=BLACK)
+    flat.set(xlabel="flavanoids", ylabel="color intensity")
+    flat.set_title("rows of a table")
+    flat.legend(loc="upper right", handletextpad=0.1, fontsize=9)
+    points = model.model_.on_sphere(x, torch.float64)[0].numpy()  # the last coordinate is constant
+    votes = model.model_.precise_votes
+    angle = np.linspace(0.0, 2 * np.pi, 400)
+    ball.plot(np.cos(angle), np.sin(angle), color=GREY, linewidth=1.0)
+    _points(ball, points[:, :2], y)
+    w = votes.w.numpy()
+    _memories(ball, model, w[:, :2])
+    reach = np.arccos(1 - _HALF / float(votes.slope))
+    for center, k in zip(w, model.class_weights_[1:, :3].argmax(1), strict=True):
+        across = np.linalg.svd(center[None])[2][1:]  # two directions along the sphere
+        ring = np.cos(reach) * center + np.sin(reach) * (
+            np.cos(angle)[:, None] * across[0] + np.sin(angle)[:, None] * across[1]
+        )
+        ring[ring[:, 2] < 0] = np.nan
+        ball.plot(ring[:, 0], ring[:, 1], color=_COLORS[k], linewidth=1.4)
+    ball.plot(*points[row, :2], "o", markersize=10, markerfacecolor="none", markeredgecolor=BLACK)
+    ball.set_aspect("equal")
+    ball.set_axis_off()
+    ball.set_title("on the sphere, seen from above")
+    shares = model.transform(x[row : row + 1])[0]
+    labels = votes.labels.numpy()[1:, :3]
+    left = np.zeros(3)
+    for k in np.argsort(-shares):
+        part, own = shares[k] * labels[k], labels[k].argmax()
+        bars.barh(range(3), part, left=left, color=_COLORS[own], edgecolor="white")
+        if part[own] > 0.08:
+            bars.text(left[own] + part[own] / 2, own, f"{shares[k]:.0%}", ha="center", va="center",
+                      color="white", fontsize=9)  # fmt: skip
+        left += part
+    bars.set_yticks(range(3), [f"class {k}" for k in range(3)])
+    bars.invert_yaxis()
+    bars.set_xlim(0, 1)
+    bars.set_xlabel("probability (labels: shares)")
+    bars.set_title("the vote on the circled row")
+    return figure
+
+
+@figure_style()
+def circles() -> Figure:
+    """A skewed column, its ranks on a circle, and how alike values are."""
+    wine = load_wine(as_frame=True)
+    values = wine.data["malic_acid"].to_numpy(copy=True)
+    column = torch.as_tensor(values[:, None])
+    learned = Circles.fit(StoredRows.of(values[:, None], column.device))
+    figure = new_figure(10.4, 3.4)
+    ranks, circle, alike = figure.subplots(1, 3, width_ratios=[1.0, 0.8, 1.1])
+    grid = np.linspace(values.min(), values.max(), 400)
+    u = learned.positions(torch.as_tensor(grid[:, None])).numpy()[:, 0]
+    ranks.hist(values, bins=30, color="#D8D8D8")
+    ranks.set(xlabel="malic acid", ylabel="rows")
+    second = ranks.twinx()
+    second.plot(grid, u, color=BLUE)
+    second.set_ylabel("rank", color=BLUE)
+    second.set_ylim(0, 1)
+    ranks.set_title("a value becomes its rank")
+    own = learned.positions(column).numpy()[:, 0]
+    circle.scatter(np.cos(np.pi * own), np.sin(np.pi * own), c=own, cmap="viridis", s=16)
+    for value in (1.0, 2.0, 4.0):
+        at = float(learned.positions(torch.tensor([[value]], dtype=torch.float64)))
+        circle.text(1.15 * np.cos(np.pi * at), 1.15 * np.sin(np.pi * at), f"{value:g}", ha="center",
+                    va="center")  # fmt: skip
+    circle.set_aspect("equal")
+    circle.set_xlim(-1.35, 1.35)
+    circle.set_ylim(-0.25, 1.35)
+    circle.set_axis_off()
+    circle.set_title("the rank becomes an angle")
+    coordinates = learned.coordinates(torch.as_tensor(grid[:, None]))
+    for k, value in enumerate((1.0, 2.0, 4.0)):
+        point = learned.coordinates(torch.tensor([[value]], dtype=torch.float64))
+        overlap = (coordinates @ point.T / learned.length**2).numpy()[:, 0]
+        alike.plot(grid, overlap, color=PALETTE[k], label=f"{value:g}")
+    alike.axhline(0.0, color=GREY, linewidth=0.7)
+    alike.set(xlabel="malic acid", ylabel="overlap")
+    alike.set_ylim(top=1.5)
+    alike.legend(title="overlap with the value", ncols=3, loc="upper center", fontsize=9)
+    alike.set_title("values near in rank are alike")
+    return figure
+
+
+@figure_style()
+def objectives() -> Figure:
+    """As many memories where the rows are, and where the classes meet."""
+    figure = new_figure(9.4, 4.0)
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    for ax, objective in zip(panels, ("joint", "conditional"), strict=True):
+        x, y, model = _wines(objective, 6)
+        low, high = x.to_numpy().min(0) - 0.6, x.to_numpy().max(0) + 0.6
+        across, up = np.meshgrid(*(np.linspace(a, b, 200) for a, b in zip(low, high, strict=True)))
+        rows = x.iloc[:0].reindex(range(across.size))
+        rows[_COLUMNS[0]], rows[_COLUMNS[1]] = across.ravel(), up.ravel()
+        said = model.predict(rows).reshape(across.shape)
+        ax.contourf(across, up, said, levels=[-0.5, 0.5, 1.5, 2.5], colors=_COLORS, alpha=0.1)
+        _points(ax, x.to_numpy(), y)
+        _memories(ax, model, model.memories_)
+        ax.set_xlim(low[0], high[0])
+        ax.set_ylim(low[1], high[1])
+        ax.set_title(f'objective="{objective}"')
+        ax.set_xlabel("flavanoids")
+    panels[0].set_ylabel("color intensity")
+    panels[0].legend(loc="upper right", handletextpad=0.1, fontsize=9)
+    return figure
+
+
+@figure_style()
+def search_path() -> Figure:
+    """The search of two data sets: held-out log-loss against memories, by geometry."""
+    figure = new_figure(10.0, 3.9)
+    names = {"breast cancer": load_breast_cancer, "digits": load_digits}
+    panels = figure.subplots(1, 2)
+    colors: dict[str, str] = {}
+    for ax, (name, load) in zip(panels, names.items(), strict=True):
+        model = DAMClassifier(random_state=0).fit(*load(return_X_y=True))
+        trials = sorted(model.search_, key=lambda t: t["n_memories"])
+        for key in dict.fromkeys((t["geometry"], t["objective"], t["noise"]) for t in trials):
+            own = [t for t in trials if (t["geometry"], t["objective"], t["noise"]) == key]
+            color = colors.setdefault(key[0], PALETTE[len(colors) % len(PALETTE)])
+            ax.plot(
+                [t["n_memories"] for t in own], [t["log_loss"] for t in own], color=color,
+                linestyle="-" if key[1] == "conditional" else ":",
+                marker=MARKERS[0] if not key[2] else MARKERS[1],
+            )  # fmt: skip
+        chosen = next(t for t in trials if t["chosen"])
+        ax.plot(chosen["n_memories"], chosen["log_loss"], "o", markersize=15,
+                markerfacecolor="none", markeredgecolor=BLACK)  # fmt: skip
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        plain_log(ax.xaxis)
+        plain_log(ax.yaxis)
+        ax.set(xlabel="memories")
+        ax.set_title(name)
+    panels[0].set_ylabel("log-loss of held-out rows")
+    for geometry, color in colors.items():
+        panels[1].plot([], [], color=color, label=geometry)
+    panels[1].plot([], [], color=GREY, linestyle=":", label="joint objective")
+    panels[1].plot([], [], color=GREY, marker=MARKERS[1], linestyle="", label="noise on rows")
+    figure.legend(loc="outside right center", fontsize=9)
+    return figure
+
+
+PICTURES = {
+    "idea-memory": memory,
+    "idea-circles": circles,
+    "idea-objectives": objectives,
+    "idea-search": search_path,
+}
