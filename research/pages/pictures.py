@@ -27,6 +27,7 @@ from mnemosphere.cli import app
 from mnemosphere.plots.fitted import memories_of, tree_of
 from mnemosphere.plots.style import figure_style, new_figure, root_figure
 from research.benchmarks import conditional
+from research.plots import bank
 
 
 @figure_style()
@@ -106,10 +107,12 @@ def demo_pictures(folder: Path) -> None:
 
 def texts_page(path: Path) -> None:
     """The page of a model of texts with a rejected question, as Chromium shows it."""
-    bank = load_data("banking-small")
-    model = DAMClassifier(encoder="wordllama", random_state=0).fit(bank.x_train, bank.y_train)
-    model.calibrate(bank.x_test, bank.y_test)
-    rows = [*bank.x_test, "What is the capital of France?", "Where is my pizza?"]
+    questions = load_data("banking-small")
+    model = DAMClassifier(encoder="wordllama", random_state=0).fit(
+        questions.x_train, questions.y_train
+    )
+    model.calibrate(questions.x_test, questions.y_test)
+    rows = [*questions.x_test, "What is the capital of France?", "Where is my pizza?"]
     pick = (
         "<script>addEventListener('load', () => setTimeout(() => {"
         "$('texts-kind').value = 'rejected'; rows.fillTexts();"
@@ -120,14 +123,23 @@ def texts_page(path: Path) -> None:
         raise FileNotFoundError("no chromium: install it to draw the page of a model")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
-        model.explore(page, rows, [*bank.y_test, None, None], title="Questions to a bank")
+        model.explore(page, rows, [*questions.y_test, None, None], title="Questions to a bank")
         page.write_text(page.read_text(encoding="utf-8") + pick, encoding="utf-8")
         options = ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,887",
                    "--virtual-time-budget=20000", f"--screenshot={path}")  # fmt: skip
         subprocess.run([program, *options, page.as_uri()], check=True, capture_output=True)
 
 
+def live_page(path: Path) -> None:
+    """The page on which one can draw a digit."""
+    data = load_data("digits")
+    model = DAMClassifier(60, objective="joint", random_state=0).fit(data.x_train, data.y_train)
+    model.explore(path, data.x_test[:100], data.y_test[:100], image_shape=data.image_shape,
+                  title="Handwritten digits")  # fmt: skip
+
+
 PICTURES = {
+    "bank": bank.picture,
     "search": search,
     "explanation-table": explanation,
     "conditional-before-after": conditional.gallery,
