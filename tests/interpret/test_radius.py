@@ -280,7 +280,7 @@ def test_no_change_within_the_radius_of_a_metric_changes_the_class(model):
 
     rows, stretch = 2 * randn(7, n) + 1, torch.logspace(-1, 1, n + 1).double()
     mean, scale = torch.ones(n).double(), torch.full((n,), 2.0).double()
-    geometry = Whitened(mean, scale, randn(params.n_features, n + 1) * stretch)
+    geometry = Whitened(mean, scale, randn(params.n_features, n + 1) * stretch, randn(n, n))
     classes = np.arange(params.n_columns - 1)
     model = FittedModel("classifier", params, None, geometry, Features(n), classes)
     found = mn.interpret.certified_radius(model, rows.numpy())
