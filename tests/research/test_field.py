@@ -142,7 +142,7 @@ def test_results_of_another_run_are_not_mixed(change, kept):
 def test_ranks_by_auroc_are_those_of_tables_of_two_classes():
     """AUROC of a, b: two tables of two classes; of one method alone, it is not ranked."""
     cell = {"accuracy": [0.5], "log_loss": [1.0], "calibration_error": 0.1}
-    found = store.Results("classify", dict.fromkeys(("u", "v", "w"), {"kind": "table"}))
+    found = store.Results("classify", {name: {"kind": "table"} for name in "uvw"})
     found.heads |= {"a": {}, "b": {}}
     for name in found.sets:
         for k, method in enumerate("ab"):

@@ -61,8 +61,8 @@ class Whitened(Standard):
         # From beginning to end: rows may be sorted by class.
         index = known[:: max(1, -(-len(known) // _MOST_ROWS))]
         x = torch.cat([part for _, part in rows.take(index).chunks()])
-        each = torch.ones_like(x[:, 0], dtype=torch.float64) if weight is None else weight[index].to(x)
         z = standard.positions(x.double()).nan_to_num(0.0)
+        each = torch.ones_like(z[:, 0]) if weight is None else weight[index].to(z)
         common = _common(z, each)
         found = standard.mean + standard.scale * likely(common, z, x.isnan())
         unit = standard.place(torch.where(x.isnan(), found, x.double()))[0]
@@ -89,7 +89,8 @@ class Whitened(Standard):
     def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """As those of standard units, `likely` where unknown."""
         v = super().onnx_coordinates(g, rows)
-        z, mix, back = g("Slice", v, [0], [rows.n], [1]), *map(g.stored, (self.common.T, self.common))
+        z, back = g("Slice", v, [0], [rows.n], [1]), g.stored(self.common)
+        mix = g.stored(self.common.T)
         own, known = g.stored(_own(self.common)), g("Cast", g("Not", rows.unknown), to=g.double)
 
         def spread(p: str) -> str:

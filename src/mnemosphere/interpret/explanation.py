@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SHOWN = 5  # classes of a title, columns for and against
 _TOLD = 0.005  # probability of a class in a title
 _HALF = 0.5  # of the vote
-_SHORT, _LONG = 24, 36  # letters of row names that share a line, of a class; of a column, of a value
+_SHORT, _LONG = 24, 36  # letters of row names that share a line, a class; a column, a value
 _LEAST_PULL = 0.1  # of the largest pull that is shown
 _BAR, _WIDE = 10, 80  # letters of a bar, of a line that has room for one
 _CLOSE = 2.0  # odds of a close call
