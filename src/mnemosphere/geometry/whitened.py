@@ -129,7 +129,8 @@ def _common(z: Tensor, weight: Tensor) -> Tensor:
     """L (R, N) of rows in standard units (B, N), along their strongest axes."""
     axes = _principal_axes(z * weight.sqrt()[:, None], min(z.shape[1], MAX_RANK - 1))
     variance = weight @ (z @ axes.T).square() / weight.sum()
-    return ((1 - _OWN) * variance).sqrt()[:, None] * axes
+    found: Tensor = ((1 - _OWN) * variance).sqrt()[:, None] * axes
+    return found.contiguous()  # as a file has it, to the last bit
 
 
 def _own(common: Tensor) -> Tensor:
