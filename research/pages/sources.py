@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_LINK = re.compile(r"\[([^\]]+)\]\(\.\./src/mnemosphere/([^()\s]+)\)")
+_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+src/mnemosphere/([^()\s]+)\)")
 
 
 def on_page_markdown(markdown: str, config: Any, **_: Any) -> str:

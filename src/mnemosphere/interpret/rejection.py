@@ -9,7 +9,7 @@ known rows are training rows as they look to models that have not seen them. So 
 depend on no held-out row but their own, and are exchangeable with those of new rows; they are taken at the
 temperature of the fit. A row that is more like rows known to be out of scope than like any class has an
 infinite score: it is always rejected, and promises are about the other rows.
-A study of texts and images compares it with parts of it (docs/open-world.md).
+A study of texts and images compares it with parts of it (docs/research/open-world.md).
 """
 
 from __future__ import annotations
