@@ -64,7 +64,7 @@ def test_spreadsheets(tmp_path):
     table = read_table(str(path))
     assert table.x.to_dict("list") == {"a": [1.5, 3], "b": ["x", "y z"]}
     assert (table.kind, table.names.tolist()) == ("line", ["2", "4"])
-    with pytest.raises(ValueError, match="bad.xlsx cannot be read as .xlsx"):
+    with pytest.raises(ValueError, match=r"bad\.xlsx cannot be read as \.xlsx"):
         read(tmp_path, "bad.xlsx", "no sheet")
 
 
