@@ -101,7 +101,7 @@ def write() -> None:
     pictures.demo_pictures(IMAGES)
     pictures.two_layers(IMAGES)
     pictures.texts_page(IMAGES / "texts.png")
-    pictures.live_page(IMAGES.parent / "live.html")
+    pictures.live_page(IMAGES.parent / "live.html", IMAGES / "explorer.png")
 
 
 def main(arguments: list[str]) -> int:
