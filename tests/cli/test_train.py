@@ -72,7 +72,8 @@ def test_settings_of_solvers_reach_the_model(run, tmp_path, table):
 def test_the_search_is_shown(run, tmp_path, table):
     """At most five trials, best first, the chosen one among them."""
     words = ["train", table, "--label", "kind", "--drop", "tag"]
-    shown, _, facts = run(*words, "--out", tmp_path / "a").stdout.partition("\n\n")
+    wrote, shown, facts = run(*words, "--out", tmp_path / "a").stdout.split("\n\n", 2)
+    assert wrote.startswith("wrote ")
     model = mn.load(tmp_path / "a" / "model.safetensors")
     losses = [float(line.split(" ± ")[0].split()[-1]) for line in shown.splitlines()[2:]]
     assert 1 <= len(losses) <= 5

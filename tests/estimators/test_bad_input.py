@@ -229,7 +229,7 @@ def test_units_do_not_matter(case, kind, factor):
     assert np.allclose(plain, scaled, rtol=1e-9)
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="installed without the documentation")

@@ -244,7 +244,7 @@ def test_rows_without_direction_are_set_aside_and_counted(tmp_path, rows):
 # Bad files: one line that names the file, and the row where there is one.
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 BAD = {
     "a truncated Parquet file": r"b\.parquet cannot be read \(",
     "a file with other columns than the first":

@@ -1,4 +1,4 @@
-"""Every surface says the same, on every kind of data: the table is in docs/surfaces.md."""
+"""Every surface says the same, on every kind of data: the table is in docs/guide/deploy.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mnemosphere.export import model_card
 from mnemosphere.rows.stored import StoredRows
 from surfaces.kinds import KINDS, SLOW, Fitted
 
-PAGE = Path(__file__).parents[2] / "docs" / "surfaces.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "deploy.md"
 run = caller(app)
 
 

@@ -84,7 +84,7 @@ MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of 
 MOST_COORDINATES = 4096  # of columns on circles that are tried
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
-# Seconds for each row and memory, and for each number of the row: of one core, by docs/cost.md.
+# Seconds for each row and memory, and for each number of the row: of one core, by docs/reference/cost.md.
 _A_PAIR, _A_NUMBER = 1.3e-8, 5e-11
 PADDED = 1 << 20  # rows × memories × features, up to which they need not be of one shape
 
