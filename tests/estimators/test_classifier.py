@@ -38,7 +38,7 @@ def test_check_estimator(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parts
+@pytest.mark.slow
 @parametrize_with_checks([mn.DAMClassifier(random_state=0)], expected_failed_checks=cross_fitted)
 def test_check_estimator_of_the_defaults(estimator, check):
     check(estimator)

@@ -33,7 +33,7 @@ def test_check_estimator(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parts
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*one cluster has")
 @parametrize_with_checks([mn.DAMClusterer(random_state=0)], expected_failed_checks=not_a_classifier)
 def test_check_estimator_of_the_defaults(estimator, check):

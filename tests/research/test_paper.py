@@ -9,18 +9,13 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from problems import slow_but
 from research.paper import REGISTRY
 
 KEYS = {
     "name", "title", "quick", "command", "settings", "seeds", "data", "device", "threads", "defaults",
     "versions", "seconds", "finished", "measured", "paper", "remarks", "pictures",
 }  # fmt: skip
-
-SLOW = {"fig2", "fig4", "fig4-starts", "prior", "regularizer"}  # as table1 and fig4, other settings
-NAMES = [
-    pytest.param(name, marks=pytest.mark.slow if name in SLOW else pytest.mark.parts("name"))
-    for name in REGISTRY
-]
 
 
 def accuracies(result):
@@ -130,7 +125,7 @@ LAWS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(["fig1", "hierarchy"], REGISTRY))
 def test_results_are_complete_say_that_they_are_quick_and_show_the_papers_law(run, tmp_path, name):
     options = ["--quick", "--json", "--device", "cpu", "--out", tmp_path]
     (row,) = run("reproduce", name, *options).json["runs"]

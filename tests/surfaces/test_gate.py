@@ -24,7 +24,6 @@ from sklearn.exceptions import NotFittedError
 
 import mnemosphere as mn
 from mnemosphere import export, interpret
-from parts import part
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAN = float("nan")
@@ -369,18 +368,13 @@ HEAVY = {"explore", "counterfactual"}
 FEW = [4]  # for verbs that take long
 
 
-def rotates(verb):
-    """Whether a run takes a part of the kinds: verbs that take long, or are another's twin."""
-    return (
-        verb in {*HEAVY, "fit_transform", "fit_predict", "label_issues"}
-        and "CAMPAIGN" not in os.environ
-    )
+TWINS = {"fit_transform", "fit_predict", "label_issues"}  # of verbs that are tried whole
 
 
-def of_this_run(verb, table):
-    """All of a table; of a verb that rotates the first, and those of the part of this run."""
-    chosen = [k for k in range(len(table)) if k == 0 or not rotates(verb) or (k + part()) % 4 == 0]
-    return {name: value for k, (name, value) in enumerate(table.items()) if k in chosen}
+def chosen(verb, table):
+    """All of a table; of verbs that take long, or are another's twin, every fourth kind."""
+    few = verb in {*HEAVY, *TWINS} and "CAMPAIGN" not in os.environ
+    return dict([*table.items()][:: 4 if few else 1])
 
 
 def action_of(kind, verb, folder):
@@ -394,13 +388,11 @@ def action_of(kind, verb, folder):
 @pytest.mark.parametrize(("kind", "verb"), CELLS)
 def test_rows_of_every_kind(tmp_path, kind, verb):
     act = action_of(kind, verb, tmp_path)
-    for k, (family, table) in enumerate(kinds_of(X[FEW] if verb in HEAVY else X).items()):
-        if rotates(verb) and k != part() % 4:
-            continue
+    for family, table in kinds_of(X[FEW] if verb in HEAVY else X).items():
         names = "named" in family
         model = default(kind, names)
         first = None
-        for name, make in of_this_run(verb, table).items():
+        for name, make in chosen(verb, table).items():
             rows, told = make(tmp_path), f"{verb} of a {kind}, {name}"
             if name in FILES and verb not in IN_FILES:
                 assert_clear(lambda r=rows, m=model: act(fresh(m), m, r), told)
@@ -442,7 +434,7 @@ def test_before_fit(tmp_path, verb):
 @pytest.mark.parametrize("verb", OF_LABELS)
 def test_labels_of_every_kind(tmp_path, verb):
     model, act, first = default("classifier", False), OF_LABELS[verb], None
-    for name, y in of_this_run(verb, LABELS).items():
+    for name, y in chosen(verb, LABELS).items():
         found = act(fresh(model), model, X, y, tmp_path)
         first = numbers(found) if first is None else first
         assert_same(found, tuple(first), f"{verb}, {name}")
@@ -471,7 +463,7 @@ def test_rows_out_of_scope_are_no_class(tmp_path, verb):
 @pytest.mark.parametrize("verb", OF_WANTED)
 def test_wanted_classes_of_every_kind(verb):
     model, first = default("classifier", False), None
-    for name, y in of_this_run(verb, LABELS).items():
+    for name, y in chosen(verb, LABELS).items():
         found = OF_WANTED[verb](fresh(model), model, X[::2], y[::2])
         first = numbers(found) if first is None else first
         assert_same(found, tuple(first), f"{verb}, {name}")

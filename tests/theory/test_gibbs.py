@@ -29,7 +29,7 @@ def run_moves(p, counts, n_moves, seed):
     return torch.stack(draws, 1)
 
 
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_class_weights_given_memories_by_quadrature():
     # Two rows of classes and three memories with one class weight column free: p[γ, 0] = b_γ.
     p_h, p_q = (0.25, 0.35, 0.4), (0.55, 0.45)
@@ -56,7 +56,7 @@ def test_class_weights_given_memories_by_quadrature():
     torch.testing.assert_close(p.sum(1)[0], torch.tensor(p_q).double(), rtol=0, atol=1e-7)
 
 
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_class_weights_on_a_bigger_polytope_by_rejection():
     # Free cells uniform in a box, the rest from the marginals, negative ones rejected; weighted.
     rows, cols = np.array([0.2, 0.35, 0.45]), np.array([0.5, 0.3, 0.2])
@@ -100,7 +100,6 @@ def test_class_weight_moves_keep_the_marginals():
     assert float((moved - p).abs().amax((1, 2)).min()) > 0.01
 
 
-@pytest.mark.parts(group="sampling")
 def test_posterior_by_quadrature():
     """All of Eq. (posterior) at N=2, M=3, P=2, labels and a uniform component, by brute force."""
     beta, angles = 1.7, np.array([0.3, 1.4, 3.0])

@@ -39,7 +39,7 @@ def test_data_follow_the_teacher():
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_overlap_law_of_one_memory():
     """P = P* = 1: the mean overlap is A_N(β‖Σx‖)·⟨Σx/‖Σx‖, w*⟩ exactly."""
     n, beta, g = 17, 3.0, generator(3)
@@ -57,7 +57,7 @@ def test_overlap_law_of_one_memory():
     assert float(result.ess) == pytest.approx(3500, rel=0.25)
 
 
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_broken_phase_keeps_the_permutation_and_learns_the_labels():
     g = generator(5)
     soft = torch.tensor([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]], dtype=torch.float64)

@@ -37,7 +37,7 @@ def test_both_phases_are_stable_between_fold_and_line():
     np.testing.assert_array_equal(found.broken_wins[:, 1], [False, True, True])
 
 
-@pytest.mark.parts(group="studies")
+@pytest.mark.slow
 def test_curves_are_the_known_overlaps_and_samples_lie_near():
     setting = studies.Setting(2, 2, n_features=150)
     sampling = studies.Sampling(n_teachers=3, n_burn_in=20, n_sweeps=40)
@@ -64,7 +64,6 @@ def three():
     return studies.trace_branches(studies.Setting(3, 3), beta, n_starts=20, generator=generator())
 
 
-@pytest.mark.parts(group="studies")
 def test_bifurcations_of_three_memories(three):
     place = {(name, kind): value for name, kind, value in three.bifurcations}
     line = theory.symmetric_transition(studies.Setting(3, 3).problem(), "beta")
@@ -84,7 +83,7 @@ def test_bifurcations_of_three_memories(three):
     assert drawn.get_xlim() == (trunk.beta[0], trunk.beta[-1])
 
 
-@pytest.mark.parts(group="studies")
+@pytest.mark.slow
 def test_branches_are_all_solutions_at_every_beta_and_keep_apart_where_they_cross():
     beta = np.linspace(3.25, 4.45, 13)
     found = studies.trace_branches(
@@ -113,7 +112,7 @@ def test_branches_are_all_solutions_at_every_beta_and_keep_apart_where_they_cros
         assert traced == expected
 
 
-@pytest.mark.parts(group="studies")
+@pytest.mark.slow
 def test_the_broken_branch_wins_above_its_crossing_only(three):
     curves = {curve.name: curve for curve in three.curves}
     broken, trunk = curves["broken"], curves["symmetric"]
@@ -148,7 +147,7 @@ def test_two_patterns_part_two_memories_at_cos_over_sin_squared():
     np.testing.assert_allclose(path, 0.0, atol=1e-9)
 
 
-@pytest.mark.parts(group="studies")
+@pytest.mark.slow
 def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
     beta = np.geomspace(1.5, 20.0, 16).tolist()
     found = studies.trace_hierarchy(2, 4, beta, generator=generator())
