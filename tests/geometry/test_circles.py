@@ -147,22 +147,6 @@ def test_curves_are_what_columns_contribute():
         np.testing.assert_allclose(parts[..., j].mean(1).numpy(), 0, atol=1e-12)
 
 
-def test_a_missing_column_keeps_its_share_of_the_length():
-    """What is known lies where it would in the whole row."""
-    x = np.random.default_rng(0).normal(size=(B, 3))
-    gone = x.copy()
-    gone[:, 1] = np.nan
-    geometry = Circles.fit(stored(x))
-    unit, lost = geometry.place(torch.from_numpy(gone))
-    assert not lost.any()
-    whole = geometry.place(torch.from_numpy(x))[0]
-    column = geometry.column
-    torch.testing.assert_close(unit[:, column != 1], whole[:, column != 1])
-    assert unit[:, column == 1].isnan().all()
-    empty = torch.full((1, 3), torch.nan, dtype=torch.float64)
-    assert geometry.place(empty)[1].tolist() == [True]
-
-
 def test_stored_and_read_back():
     x = table()
     geometry = Circles.fit(stored(x))
