@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.datasets import load_wine
 
 import mnemosphere as mn
 from mnemosphere.plots.functions import feature_curves
@@ -152,18 +151,6 @@ def test_a_stream_stays_on_the_circles_of_its_first_batch(table):
     model.partial_fit(frame[1::2], y[1::2])
     assert torch.equal(model.model_.geometry.knots, knots)
     assert model.score(frame, y) > 0.9
-
-
-def test_what_cannot_work_is_said_in_a_line():
-    x, y = load_wine(return_X_y=True)
-    settings = {"geometry": "circles", "objective": "conditional"}
-    with pytest.raises(ValueError, match="every row of X is empty"):
-        mn.DAMClassifier(3, **settings).fit(np.ones((11, 2)), np.arange(11) % 2)
-    plain = mn.DAMClassifier(3, geometry="standard", objective="joint", max_iter=2).fit(x, y)
-    with pytest.raises(ValueError, match="curves need geometry='circles'"):
-        mn.plots.memory_curves(plain.model_)
-    one = mn.DAMClassifier(3, **settings, max_iter=20, random_state=0).fit(x[:, :1], y)
-    assert one.score(x[:, :1], y) > 0.6  # one column will do
 
 
 def test_a_missing_category_leaves_what_the_numbers_say():

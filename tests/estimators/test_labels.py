@@ -115,15 +115,6 @@ def test_every_mark_of_no_label(name):
     assert np.array_equal(found.targets.numpy(), one_hot(np.where(GONE, -1, Y)))
 
 
-def test_no_label_at_all():
-    y = np.full(7, -1)
-    with pytest.raises(ValueError, match="every row of y is unlabeled"):
-        coded(torch.from_numpy(y), unlabeled=-1, classes=np.arange(3))
-    found = coded(y, unlabeled=-1, classes=np.arange(3), require_label=False)
-    assert found.index.tolist() == [-1] * 7
-    assert not found.targets.any()
-
-
 def test_numbers_stay_numbers_beside_rows_out_of_scope():
     y = [0, mn.OUT_OF_SCOPE, 1, 1, 2, 0, 2]
     found = coded(y)
@@ -269,18 +260,6 @@ def test_balanced_weights_make_classes_weigh_the_same():
 
 
 # through fit
-
-
-def test_predictions_come_back_as_the_labels_were(data, fresh):
-    plain = small().fit(*data).predict(fresh.x)
-    for names in (
-        np.array(["ant", "bee", "wasp"]),
-        np.array([-5, 0, 7], dtype=np.int8),
-        np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]"),
-    ):
-        found = small().fit(data.x, names[data.y]).predict(fresh.x)
-        assert found.dtype == names.dtype
-        assert found.tolist() == names[plain].tolist()
 
 
 def test_soft_labels_are_learned_as_given(data):

@@ -54,15 +54,6 @@ def test_settings_come_back(data, fresh, tmp_path, settings):
     assert np.array_equal(again.predict_proba(fresh.x), model.predict_proba(fresh.x))
 
 
-def test_what_belongs_to_the_machine_is_not_stored(data, tmp_path):
-    """Callbacks and the device are those of whoever loads the model."""
-    store = mn.Checkpoint(tmp_path / "run")
-    model = small(n_memories=5, max_iter=1, device="cpu")
-    model.set_params(callbacks=[store]).fit(*data).save(tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
-    assert (loaded.callbacks, loaded.device) == ((), "auto")
-
-
 @pytest.mark.parametrize("marker", [NAN, "?", object()], ids=["nan", "text", "object"])
 def test_marker_of_unlabeled_rows(data, tmp_path, marker):
     model = small(n_memories=5, max_iter=1, unlabeled=marker)

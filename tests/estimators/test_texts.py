@@ -118,13 +118,6 @@ def test_pickles_and_streams(model, data):
     assert stream.score(data.x_test, data.y_test) > 0.6
 
 
-def test_clusters_of_texts(data):
-    found = mn.DAMClusterer(10, encoder=hashed_words, random_state=0).fit(data.x_train)
-    assert found.predict(data.x_test).shape == (100,)
-    texts = found.memory_table().typical_rows.tolist()
-    assert all(isinstance(text, str) for line in texts for text in line)
-
-
 def test_texts_without_an_encoder_are_refused():
     with pytest.raises(ValueError, match="X holds texts: pass encoder='wordllama'"):
         small(encoder=None).fit(["a text", "another"], ["a", "b"])
