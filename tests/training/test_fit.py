@@ -256,36 +256,7 @@ def test_an_interrupted_run_is_usable(case, solver):
     assert "usable" in result.message
 
 
-def test_an_interrupted_run_with_validation_returns_the_best(case, opposite):
-    result = fit(
-        case.params,
-        case.dataset,
-        SGD(learning_rate=0.3, momentum=0.9, batch_size=20),
-        max_iter=50,
-        validation=opposite,
-        callbacks=[Break("batch", 3 * 19 + 1)],
-    )
-    losses = [record.validation_loss for record in result.history]
-    assert len(losses) == 19
-    assert validate(result.params, opposite, objectives.joint)[0] == min(losses) < losses[-1]
-
-
 # The border
-
-
-@pytest.mark.parametrize("as_validation", [False, True])
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda b: replace(b, x=2 * b.x), "row 0 of x has norm 2, not 1"),
-        (lambda b: b.take(slice(0, 0)), "x has no rows|nothing to learn from"),
-    ],
-)
-def test_bad_rows_are_refused(case, change, message, as_validation):
-    bad = ArrayDataset(change(case.batch))
-    rows, validation = (case.dataset, bad) if as_validation else (bad, None)
-    with pytest.raises(ValueError, match=message):
-        fit(case.params, rows, FixedPoint(None), validation=validation)
 
 
 def test_bad_settings_are_refused(case, tmp_path):
