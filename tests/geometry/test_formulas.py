@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from geometry_formula import on_sphere as by_numpy
 from mnemosphere.geometry import Center, Geometry, Standard
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.rows.stored import StoredRows
@@ -16,19 +17,6 @@ TYPES = ["float64", "float32", "float16", "uint8", "int64", "int8", "uint16", "b
 
 def stored(x):
     return StoredRows.of(np.asarray(x), CPU)
-
-
-def by_numpy(kind, x, training, weight=None):
-    """The definition of each kind, in double precision."""
-    x, training = np.asarray(x, np.float64), np.asarray(training, np.float64)
-    if kind == "standard":
-        mean = np.average(training, axis=0, weights=weight)
-        deviation = np.sqrt(np.average((training - mean) ** 2, axis=0, weights=weight))
-        x = (x - mean) / np.where(deviation > 0, deviation, 1.0)
-        x = np.hstack([x, np.full((len(x), 1), np.sqrt(x.shape[1]))])
-    elif kind == "center":
-        x = x - x.mean(axis=1, keepdims=True)
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 def table(dtype, n=23, features=7, seed=0):
