@@ -83,17 +83,6 @@ def test_labels_of_several_types(data, fresh, tmp_path, names):
     assert_same_model(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
 
 
-def test_lineage(grown, images, tmp_path):
-    grown.save(tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
-    x = images.x_test[:50]
-    assert_same_model(grown, loaded, x)
-    for name, tensor in grown.lineage_.to_tensors().items():
-        assert torch.equal(tensor.nan_to_num(-9), loaded.lineage_.to_tensors()[name].nan_to_num(-9))
-    one, two = (mn.as_estimator(mn.interpret.at_level(m.model_, 1)) for m in (grown, loaded))
-    assert np.array_equal(one.predict_proba(x), two.predict_proba(x))
-
-
 def test_header_is_readable_by_anyone(saved):
     """Plain JSON in the metadata of a plain safetensors file."""
     with safe_open(saved, framework="np") as file:

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
@@ -102,34 +101,6 @@ def test_missing_values_are_averaged_over_not_guessed(table, model):
     proba = share @ votes.labels[:, :-1]
     proba = proba / proba.sum(1, keepdim=True)
     np.testing.assert_allclose(model.predict_proba(frame), proba.numpy(), rtol=1e-9)
-
-
-@pytest.mark.parametrize("kind", ["standard", "unit", "center"])
-def test_known_features_stay_and_missing_values_come_back_in_units(kind):
-    x, y = load_digits(return_X_y=True) if kind != "standard" else load_iris(return_X_y=True)
-    x, y = x[:150], y[:150]
-    rng = np.random.default_rng(0)
-    holes = np.where(rng.random(x.shape) < 0.25, np.nan, x)
-    holes[np.isnan(holes).all(1)] = x[np.isnan(holes).all(1)]
-    model = small(geometry=kind, n_memories=30, max_iter=20).fit(holes, y)
-    np.testing.assert_array_equal(mn.interpret.encode(model.model_, holes), holes)
-    filled, gaps = model.model_.completed(holes).values.numpy(), np.isnan(holes)
-    np.testing.assert_array_equal(filled[~gaps], x[~gaps])
-    error = np.abs(filled - x)[gaps].mean()
-    by_mean = np.abs(np.nanmean(holes, 0) - x)[gaps].mean()
-    assert error < 0.7 * by_mean
-    assert model.score(holes, y) > 0.75
-
-
-def test_a_row_of_nothing_is_answered_by_the_prior_and_infinity_is_refused(model, table):
-    missing = pd.DataFrame({"age": [np.nan], "plan": [None], "active": [None], "since": [pd.NaT]})
-    assert np.isfinite(model.predict_proba(missing)).all()
-    unit = small(geometry="unit").fit(np.random.default_rng(0).normal(size=(30, 4)), [0, 1] * 15)
-    nothing = np.full((1, 4), np.nan)
-    np.testing.assert_allclose(unit.predict_proba(nothing), [[0.5, 0.5]], atol=1e-6)
-    assert mn.interpret.novelty(unit.model_, nothing) == 1.0
-    with pytest.raises(ValueError, match=r"infinite \(inf\) in column 'age'"):
-        model.predict(table[0].assign(age=np.inf))
 
 
 def test_equal_rows_with_missing_values_count_as_weights(table):

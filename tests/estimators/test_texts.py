@@ -188,20 +188,6 @@ def test_a_column_of_texts_is_one_line(both, data):
     assert both.recall(fresh[:9]).fee.notna().all()
 
 
-def test_files_know_the_encoder_of_a_column(both, data, tmp_path):
-    fresh, _ = tickets(data, "test")
-    wanted = both.predict_proba(fresh)
-    both.save(tmp_path / "m.safetensors")
-    found = mn.load(tmp_path / "m.safetensors", encoder=hashed_words)
-    np.testing.assert_array_equal(found.predict_proba(fresh), wanted)
-    np.testing.assert_array_equal(
-        found.predict_proba(mn.interpret.encode(both.model_, fresh)), wanted
-    )
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(both)).predict_proba(fresh), wanted)
-    with pytest.raises(ValueError, match="'other_words' gives other vectors"):
-        mn.load(tmp_path / "m.safetensors", encoder=other_words)
-
-
 def test_a_column_of_texts_can_be_named(data):
     frame, y = tickets(data)
     short = frame.assign(message=[" ".join(str(m).split()[:2]) for m in frame.message])

@@ -494,19 +494,6 @@ def test_rows_of_weight_zero_count_for_nothing(verb):
         assert_clear(lambda w=weight: act(fresh(model), X, Y, w), verb)
 
 
-def test_files_are_frames(tmp_path):
-    """Categories, dates and missing values in a file that memory holds are those of a frame."""
-    table = frame().assign(color=np.array(["red", "green", "blue"])[Y], kind=Y)
-    table.loc[3, "sepal width"] = None
-    table.to_csv(tmp_path / "rows.csv", index=False)
-    rows = mn.Dataset.open(tmp_path / "rows.csv", label="kind")
-    model = quick().fit(rows)
-    plain = quick().fit(table.drop(columns="kind"), Y)
-    np.testing.assert_allclose(model.memories_, plain.memories_)
-    assert model.score(rows) == plain.score(table.drop(columns="kind"), Y)
-    assert np.array_equal(listed(model.predict(rows)), plain.predict(table.drop(columns="kind")))
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
 def test_a_column_that_is_left_out_is_left_out_of_files(tmp_path, suffix):
     """The columns of a file are those of a frame, in batches too."""
@@ -520,14 +507,3 @@ def test_a_column_that_is_left_out_is_left_out_of_files(tmp_path, suffix):
     for memory in (1 << 20, 1 << 10):
         rows = mn.Dataset.open(path, memory=memory)
         assert np.array_equal(listed(model.predict(rows)), model.predict(table))
-
-
-def test_images():
-    x = np.random.default_rng(0).random((N, 16))
-    encoder = mn.PatchEncoder((4, 4), n_memories=3, patch=(2, 2), max_iter=1, random_state=0)
-    wanted = encoder.fit_transform(x)
-    table = pa.table({str(k): column for k, column in enumerate(x.T)})
-    for rows in (x.tolist(), torch.from_numpy(x), np.ma.array(x), table):
-        assert_same(encoder.transform(rows), (wanted,), type(rows).__name__)
-    for rows in (x[0], x[:, :5], None, (row for row in x)):
-        assert_clear(lambda r=rows: encoder.transform(r), type(rows).__name__)
