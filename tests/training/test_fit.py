@@ -23,7 +23,7 @@ from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
-from runs import Break, Log, assert_same_params, assert_same_state, seeded
+from runs import Break, Log, assert_same_params, seeded
 
 SOLVERS = [
     FixedPoint(None),
@@ -108,16 +108,6 @@ def test_same_seed_same_bits(case, solver):
     )
     assert_same_params(a.params, b.params)
     assert not torch.equal(a.params.w, c.params.w)
-
-
-def test_a_state_is_taken_up(case):
-    """Two runs of one pass with the state handed on are one run of two passes."""
-    solver = SGD(learning_rate=0.1, batch_size=53)
-    both = fit(case.params, case.dataset, solver, max_iter=2)
-    first = fit(case.params, case.dataset, solver, max_iter=1)
-    second = fit(first.params, case.dataset, solver, max_iter=1, state=first.state)
-    assert_same_params(both.params, second.params)
-    assert_same_state(both.state, second.state)
 
 
 # All rows in one step
