@@ -60,15 +60,6 @@ def images() -> mn.NamedData:
 
 
 @pytest.fixture(scope="session")
-def image_model(images: mn.NamedData) -> mn.DAMClassifier:
-    """A model of half of mnist-small, its choices made: fitted once for all tests."""
-    model = mn.DAMClassifier(
-        200, objective="joint", geometry="center", varsigma=0.23, random_state=0
-    )
-    return model.fit(images.x_train[::2], images.y_train[::2])
-
-
-@pytest.fixture(scope="session")
 def grown(images: mn.NamedData) -> mn.DAMClassifier:
     """A model of images grown from 5 to 23 memories."""
     model = mn.DAMClassifier(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import load_iris, load_wine
 
 import mnemosphere as mn
 from mnemosphere import interpret
@@ -174,7 +174,7 @@ def test_an_edit_makes_the_promise_anew_for_its_own_votes(fitted, edit, tmp_path
     assert np.equal(again.predict_or_reject(x, 0.1), None).mean() < 0.2
 
 
-@pytest.mark.parametrize("load", [load_wine, load_iris, load_breast_cancer])
+@pytest.mark.parametrize("load", [load_wine, load_iris])
 def test_explanations_answer_where_predict_or_reject_does(load):
     x, y = load(return_X_y=True)
     clf = mn.DAMClassifier(random_state=0).fit(x[::2], y[::2])

@@ -365,7 +365,7 @@ LEARN = {"fit", "fit_predict", "fit_transform", "partial_fit"}
 CELLS = [("classifier", v) for v in dict.fromkeys((*OF_ROWS, *OF_CLASSIFIER, *OF_LABELS))]
 CELLS += [("clusterer", v) for v in dict.fromkeys((*OF_ROWS, *OF_CLUSTERER))]
 HEAVY = {"explore", "counterfactual"}
-FEW = [4]  # for verbs that take long
+FEW = [4, 7]  # for verbs that take long
 
 
 TWINS = {"fit_transform", "fit_predict", "label_issues"}  # of verbs that are tried whole
@@ -406,6 +406,16 @@ def test_rows_of_every_kind(tmp_path, kind, verb):
                 first = numbers(found)
             else:
                 assert_same(found, tuple(first), told)
+
+
+@pytest.mark.xfail(
+    strict=False,
+    raises=ValueError,
+    reason="a column that no row of the page has fails without a word",
+)
+def test_a_page_of_rows_with_an_empty_column(tmp_path):
+    rows = np.where(np.arange(4) == 1, NAN, X)
+    fresh(default("classifier", False)).explore(tmp_path / "p.html", rows)
 
 
 @pytest.mark.parametrize(("kind", "verb"), CELLS)
