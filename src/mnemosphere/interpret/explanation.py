@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from mnemosphere.fitted.model import FittedModel, Placed, as_numpy, check_whole,
 from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.geometry.place import on_sphere
 from mnemosphere.interpret.decision import frequencies_decide
-from mnemosphere.interpret.rejection import further_out, usual_reasons
+from mnemosphere.interpret.rejection import usual
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import StoredRows
@@ -94,9 +95,6 @@ class Explanation(Shown):
 
     Attributes
     ----------
-    rows : ndarray of shape (n, N)
-        Unit rows; in the features' units with geometry="standard", "whitened" and "circles". Sparse rows stay
-        sparse.
     classes : ndarray of shape (C,)
         Labels.
     proba : ndarray of shape (n, C)
@@ -120,8 +118,6 @@ class Explanation(Shown):
         Soft labels of the memories; the last column is "none of them".
     n_alike : ndarray of int of shape (n, k)
         Memories that each one stands for.
-    patterns : ndarray of shape (m, N)
-        Each of these memories once, in the order of their numbers.
     typical_rows : ndarray of shape (n, k, 3) or None
         Training rows like each memory: numbers, −1 for none, or names.
     names : list of n str
@@ -142,7 +138,6 @@ class Explanation(Shown):
     0
     """
 
-    rows: Any
     classes: NDArray[Any]
     proba: NDArray[Any]
     memory: NDArray[Any]
@@ -154,7 +149,6 @@ class Explanation(Shown):
     further_out: NDArray[np.float64]
     soft_label: NDArray[Any]
     n_alike: NDArray[np.int64]
-    patterns: NDArray[Any] = field(repr=False)
     typical_rows: NDArray[Any] | None
     names: list[str] = field(repr=False)
     model: FittedModel = field(repr=False)
@@ -178,6 +172,24 @@ class Explanation(Shown):
         """The probability of the predicted class, ndarray of shape (n,)."""
         found: NDArray[Any] = self.proba.max(axis=1)
         return found
+
+    @cached_property
+    def rows(self) -> Any:
+        """Unit rows, in the features' units if the geometry keeps them, ndarray of shape (n, N).
+
+        Missing values are completed. Sparse rows stay sparse.
+        """
+        model = self.model
+        completed = model.completed(StoredRows(self.given, model.device))
+        if model.geometry.has_curves:  # they are as they came
+            return as_numpy(completed.dense().values).astype(np.float64)
+        x, _ = on_sphere(completed, model.geometry, torch.float64)
+        return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
+
+    @property
+    def patterns(self) -> NDArray[Any]:
+        """Each of these memories once, in the order of their numbers, ndarray of shape (m, N)."""
+        return self.model.memories[np.unique(self.memory)]
 
     @property
     def memories(self) -> NDArray[Any]:
@@ -530,28 +542,22 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     """
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
-    completed = model.completed(given)
     seen = Placed(*on_sphere(given, model.geometry, votes.w.dtype))
-    exact = seen.x
-    if completed.values is not given.values or exact.dtype != torch.float64:
-        exact, _ = on_sphere(completed, model.geometry, torch.float64)
-    shares, proba = model.shares(seen), model.log_proba(seen).exp()
+    shares, (log_proba, rejected, further_out) = model.shares(seen), usual(model, seen)
     nearest, share = _largest(model, shares, n_nearest)
-    memory = as_numpy(nearest)
+    memory, proba = as_numpy(nearest), log_proba.exp()
     return Explanation(
-        rows=_rows(model, exact, completed),
         classes=model.classes,
         proba=as_numpy(proba),
         memory=memory,
         share=as_numpy(share),
-        overlap=as_numpy((exact @ votes.w.double().T).gather(1, nearest)),
+        overlap=_overlap(model, given, seen, nearest),
         uniform_share=as_numpy(1 - shares.sum(1)),
         frequencies_decide=frequencies_decide(model, proba),
-        rejected=usual_reasons(model, seen),
-        further_out=further_out(model, seen),
+        rejected=rejected,
+        further_out=further_out,
         soft_label=as_numpy(_soft_labels(model, shares, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
-        patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         names=row_names(X, given.n_rows),
         model=model,
@@ -560,11 +566,15 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     )  # fmt: skip
 
 
-def _rows(model: FittedModel, x: Tensor, completed: StoredRows) -> Any:
-    """Unit rows in the features' units."""
-    if model.geometry.has_curves:  # they are as they came
-        return as_numpy(completed.dense().values).astype(np.float64)
-    return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
+def _overlap(
+    model: FittedModel, given: StoredRows, seen: Placed, nearest: Tensor
+) -> NDArray[np.float64]:
+    """⟨w, x⟩ of these memories (n, k) and completed rows, in double precision."""
+    completed, x = model.completed(given), seen.x
+    if completed.values is not given.values or x.dtype != torch.float64:
+        x, _ = on_sphere(completed, model.geometry, torch.float64)
+    some, place = nearest.unique(return_inverse=True)
+    return as_numpy((x @ model.precise_votes.w[some].double().T).gather(1, place))
 
 
 def _soft_labels(model: FittedModel, shares: Tensor, shown: Tensor) -> Tensor:
