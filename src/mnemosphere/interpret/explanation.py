@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 _SHOWN = 5  # classes of a title, columns for and against
+_FIRST = 3  # columns that would do alone
 _TOLD = 0.005  # probability of a class in a title
 _HALF = 0.5  # of the vote
 _SHORT, _LONG = 24, 36  # letters of row names that share a line, of a value; of a column
 _LEAST_PULL = 0.1  # of the largest pull that is shown
+_NOTHING = 0.005  # a pull that is written as 0
 _BAR, _WIDE = 10, 80  # letters of a bar, of a line that has room for one
 _CLOSE = 2.0  # odds of a close call
 _PURE = 0.95  # of a soft label: a memory of one class
@@ -272,8 +274,15 @@ class Explanation(Shown):
         return values
 
     def _pulls(self, row: int) -> Pulls:
-        stored = StoredRows(self.given[row : row + 1], self.model.device)
-        return column_pulls(self.model, stored, self._pair(row)[None])
+        if row not in self._known_pulls:
+            stored = StoredRows(self.given[row : row + 1], self.model.device)
+            found = column_pulls(self.model, stored, self._pair(row)[None])
+            self._known_pulls[row] = found
+        return self._known_pulls[row]
+
+    @cached_property
+    def _known_pulls(self) -> dict[int, Pulls]:
+        return {}
 
     def _pair(self, row: int) -> NDArray[np.intp]:
         """The predicted class and the runner-up."""
@@ -385,11 +394,24 @@ class Explanation(Shown):
         given, columns = self._given(row), self.model.features.lines
         known = [j for j in places if not np.isnan(given[columns[j].place]).any()]
         rest = [j for j in known if j not in shown]
-        if rest:
+        pull = rest_pull(self.model, given, found.typical[0], rest, self._pair(row)) if rest else 0.0
+        if abs(pull) >= _NOTHING:
             others = "the other column" if len(rest) == 1 else f"{len(rest)} others together"
-            pull = rest_pull(self.model, given, found.typical[0], rest, self._pair(row))
             lines.append(dict.fromkeys(heads, "") | {"column": others, "pull": f"{pull:+.2f}"})
         return lines
+
+    def turning(self, row: int) -> str:
+        """Which columns alone would put the runner-up ahead, if they had its typical value."""
+        own, other = self._pair(row)
+        with np.errstate(divide="ignore"):
+            odds = np.log(self.proba[row, own]) - np.log(self.proba[row, other])
+        found, lines = self._pulls(row), self.model.features.lines
+        names = [lines[j].name for j in found.order(0) if found.lost[0, j] > odds]
+        if not names:
+            return f"No column alone would put {self._called(other)} ahead."
+        told = ", or ".join(middle_cut(name, _LONG) for name in names[:_FIRST])
+        more = f", or {len(names) - _FIRST} others" if len(names) > _FIRST else ""
+        return f"One column would do to put {self._called(other)} ahead: {told}{more}."
 
     def memory_line(self, row: int) -> str:
         """The memories that decided: what they say, their shares, known rows like them."""
@@ -422,7 +444,8 @@ class Explanation(Shown):
         remark = self.remark(row)
         found: list[str | Table] = [remark] * bool(remark)
         columns = self.column_table(row, width) if self.shows_features else []
-        found += [columns] * bool(columns)
+        if columns:
+            found += [columns, self.turning(row)]
         found.append(self.memory_line(row))
         if self._rows_are_long(row):
             named = [

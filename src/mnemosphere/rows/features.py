@@ -139,6 +139,16 @@ class Features:
         """Where the numbers of categories stand, of which one is 1."""
         return [own.indicators for own in self.lines if len(own.categories) > 2]
 
+    def in_range(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The nearest numbers (n, N) that rows could have: in the range of training, whole, one category."""
+        found = values.copy()
+        for place in self.categories:
+            found[:, place] = np.eye(place.stop - place.start)[found[:, place].argmax(1)]
+        if self.observed is None:
+            return found
+        low, high, whole = self.observed
+        return np.clip(np.where(whole > 0, found.round(), found), low, high)
+
     @property
     def wide(self) -> list[slice]:
         """Where categories of several numbers stand."""
