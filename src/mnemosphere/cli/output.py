@@ -81,7 +81,15 @@ class Folder:
         try:
             known = set(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["files"])
         except (OSError, ValueError, KeyError, TypeError):
-            known = {CONFIG, MODEL, COLUMNS, "memories.png", "history.png", "rows.csv", "clusters.png"}
+            known = {
+                CONFIG,
+                MODEL,
+                COLUMNS,
+                "memories.png",
+                "history.png",
+                "rows.csv",
+                "clusters.png",
+            }
         others = [n for n in names if n not in known and not n.startswith(CHECKPOINT)]
         if others or (names and not known & set(names)):
             raise ValueError(

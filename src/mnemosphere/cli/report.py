@@ -69,9 +69,7 @@ def importance(model: Any, X: Any) -> dict[str, float]:
 
 def strongest(found: dict[str, Any]) -> dict[str, str]:
     """The columns that matter most, in words."""
-    names = [
-        f"{middle_cut(name, 24)} {size:.2f}" for name, size in found["importance"].items()
-    ]
+    names = [f"{middle_cut(name, 24)} {size:.2f}" for name, size in found["importance"].items()]
     return {"strongest columns": ", ".join(names[:_COLUMNS])} if names else {}
 
 

@@ -224,8 +224,7 @@ def _misled(model: FittedModel, why: Explanation, labels: list[int]) -> dict[str
         found[str(k)] = [
             f"{lines[j].name} {lines[j].written(as_numpy(why.given[k]))} "
             f"(typical: {lines[j].written(pulls.typical[0, 1])})"
-            for j in pulls.order(0)[:_MISLED]
-            if pulls.pull[0, j] > 0
+            for j in [j for j in pulls.order(0) if pulls.pull[0, j] > 0][:_MISLED]
         ]
     return found
 

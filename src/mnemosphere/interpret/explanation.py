@@ -394,7 +394,9 @@ class Explanation(Shown):
         given, columns = self._given(row), self.model.features.lines
         known = [j for j in places if not np.isnan(given[columns[j].place]).any()]
         rest = [j for j in known if j not in shown]
-        pull = rest_pull(self.model, given, found.typical[0], rest, self._pair(row)) if rest else 0.0
+        pull = (
+            rest_pull(self.model, given, found.typical[0], rest, self._pair(row)) if rest else 0.0
+        )
         if abs(pull) >= _NOTHING:
             others = "the other column" if len(rest) == 1 else f"{len(rest)} others together"
             lines.append(dict.fromkeys(heads, "") | {"column": others, "pull": f"{pull:+.2f}"})

@@ -88,7 +88,9 @@ def draw_classes(ax: Axes, decision: Decision, colors: Mapping[int, str]) -> Non
     top = max(0.05, math.ceil(20 * float(proba.max())) / 20)
     for place, value in zip(y, proba[order], strict=True):
         if value >= _LEAST:
-            ax.text(value + 0.02 * top, float(place), percent(float(value)), va="center", fontsize=9)
+            ax.text(
+                value + 0.02 * top, float(place), percent(float(value)), va="center", fontsize=9
+            )
     ax.set_yticks(y, [labels[i] for i in order], fontsize=float(np.clip(80 / len(y), 6.5, 10.0)))
     for tick, i in zip(ax.get_yticklabels(), order, strict=True):
         if i == decision.predicted:

@@ -235,9 +235,9 @@ class Features:
         plain = type(X) is np.ndarray and self.columns is None and X.dtype in _PLAIN
         if plain and X.ndim == 2 and X.shape[0] > 0 and X.shape[1] == self.n_numbers:
             return X
-        if hasattr(X, "iloc") and is_frame(X) and len(X) and tuple(X.columns) == self.columns:
-            if all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in X.dtypes):
-                return X.to_numpy()
+        same = hasattr(X, "iloc") and is_frame(X) and tuple(X.columns) == self.columns
+        if same and len(X) and all(isinstance(v, np.dtype) and v.kind in "fiu" for v in X.dtypes):
+            return X.to_numpy()
         return _check_table(as_given(X), self._as_estimator(), reset=False)
 
     def texts(self, X: Any) -> list[str | None] | None:
