@@ -87,7 +87,7 @@ def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -
     for k, row in enumerate(rows):
         tried = furthest(model, row, typical[k])
         found[:, k, tried] = _pull(model, row, typical[k], [[places[j]] for j in tried], classes[k])
-    return Pulls(*found, typical)
+    return Pulls(found[0], found[1], typical)
 
 
 def furthest(model: FittedModel, row: Floats, ends: Floats) -> list[int]:

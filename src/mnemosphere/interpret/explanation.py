@@ -191,7 +191,8 @@ class Explanation(Shown):
     @property
     def patterns(self) -> NDArray[Any]:
         """Each of these memories once, in the order of their numbers, ndarray of shape (m, N)."""
-        return self.model.memories[np.unique(self.memory)]
+        found: NDArray[Any] = self.model.memories[np.unique(self.memory)]
+        return found
 
     @property
     def memories(self) -> NDArray[Any]:
@@ -598,7 +599,7 @@ def _overlap(
     completed, x = model.completed(given), seen.x
     if completed.values is not given.values or x.dtype != torch.float64:
         x, _ = on_sphere(completed, model.geometry, torch.float64)
-    some, place = nearest.unique(return_inverse=True)
+    some, place = torch.unique(nearest, return_inverse=True)
     return as_numpy((x @ model.precise_votes.w[some].double().T).gather(1, place))
 
 

@@ -705,9 +705,7 @@ def _read(model: FittedModel, X: Any, held: Calibration) -> tuple[_Reading, Tens
     return read, read.log_p if own is model else model.log_proba(X)
 
 
-def _rejections(
-    model: FittedModel, read: _Reading, log_p: Tensor, limit: float | Floats
-) -> Rejections:
+def _rejections(model: FittedModel, read: _Reading, log_p: Tensor, limit: Any) -> Rejections:
     best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
     answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
     return Rejections(answers, second, read.score, limit, read.tails)

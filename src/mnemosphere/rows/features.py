@@ -139,7 +139,7 @@ class Features:
         """Where the numbers of categories stand, of which one is 1."""
         return [own.indicators for own in self.lines if len(own.categories) > 2]
 
-    def in_range(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def in_range(self, values: NDArray[Any]) -> NDArray[Any]:
         """The nearest numbers (n, N) that rows could have: in the range of training, whole, one category."""
         found = values.copy()
         for place in self.categories:
