@@ -405,11 +405,6 @@ def test_rows_of_every_kind(tmp_path, kind, verb):
                 assert_same(found, tuple(first), told)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    raises=ValueError,
-    reason="a column that no row of the page has fails without a word",
-)
 def test_a_page_of_rows_with_an_empty_column(tmp_path):
     rows = np.where(np.arange(4) == 1, NAN, X)
     fresh(default("classifier", False)).explore(tmp_path / "p.html", rows)

@@ -151,7 +151,9 @@ def column_curves(model: FittedModel, X: StoredRows, n_columns: int) -> list[Cur
     """Curves of the columns of the largest mean absolute pull, by samples of the rows."""
     size, sample = importance(model, X), some_rows(X, _CURVE_ROWS)
     table, found = as_numpy(X.dense().values).astype(np.float64), []
-    for j in np.argsort(-size, kind="stable")[:n_columns]:
+    known = [~np.isnan(table[:, line.place]).all() for line in model.features.lines]
+    order = [j for j in np.argsort(-size, kind="stable") if known[j]]
+    for j in order[:n_columns]:
         line = model.features.lines[j]
         values, share = _values(table[:, line.place])
         said = column_curve(model, sample, line.place, values, share)
