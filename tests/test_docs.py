@@ -100,6 +100,24 @@ def test_there_are_examples():
         assert counts[page] > 0, page
 
 
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_lines_of_code_have_at_most_80_characters(page):
+    """In the gallery and the reference of names they are those of scripts and docstrings."""
+    if page.parent.name not in ("gallery", "api"):
+        lines = [
+            row for kind, _, body in blocks(page) if kind == "python" for row in body.split("\n")
+        ]
+        assert [row for row in lines if len(row) > 80] == []
+
+
+def test_every_figure_of_the_guide_has_a_caption():
+    for page in (INDEX, *prose.GUIDE):
+        text = page.read_text(encoding="utf-8")
+        assert len(re.findall(r"^!\[", text, re.M)) == len(
+            re.findall(r"^!\[.*\n\n\*\w", text, re.M)
+        )
+
+
 def test_readme_examples_have_at_most_six_lines():
     for kind, _, body in blocks(ROOT / "README.md"):
         if kind == "python":
