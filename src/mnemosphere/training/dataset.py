@@ -40,19 +40,6 @@ _TAKEN_NUMBERS = 1 << 26  # that are copied at a time, of rows that are a part o
 LabelWeights = Callable[[RawRows], tuple[Tensor, Tensor | None]]
 
 
-@dataclass
-class Cursor:
-    """How far a pass has come, in batches as they are stored; a pass can start from there."""
-
-    batches: int = 0
-
-    def starts(self, n_rows: int, size: int) -> Iterator[int]:
-        """First rows of the batches to come, each counted before it is handed out."""
-        while (start := self.batches * size) < n_rows:
-            self.batches += 1
-            yield start
-
-
 class Dataset(ABC):
     """Rows in files or batches, which may be larger than memory.
 
@@ -168,14 +155,12 @@ class Dataset(ABC):
         size: int | None,
         *,
         generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
         group: Sums = ALONE,
     ) -> Iterator[Batch]:
         """One pass in batches of `size` rows (None: as few as memory allows).
 
-        In random order, drawn from `generator`; in the stored order where that is None. The batches
-        that `cursor` has are left out, and it counts those to come. Each process of a `group` has a
-        `Part` of each batch, which may have no rows.
+        In random order, drawn from `generator`; in the stored order where that is None. Each process
+        of a `group` has a `Part` of each batch, which may have no rows.
         """
 
     def set_aside(self, n_rows: int) -> None:  # noqa: B027 (rows in memory were counted before)
@@ -265,7 +250,6 @@ class ArrayDataset(Dataset):
         size: int | None,
         *,
         generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
         group: Sums = ALONE,
         fill: bool = False,
         into: Callable[[], Batch | None] = lambda: None,
@@ -282,7 +266,7 @@ class ArrayDataset(Dataset):
         order = None
         if generator is not None:
             order = random_order(self.n_rows, self.device, generator)
-        for start in (cursor or Cursor()).starts(max(1, self.n_rows), size):
+        for start in range(0, max(1, self.n_rows), size):
             left = self.n_rows - start
             if fill and order is not None and size > left >= size / 2:
                 start, left = self.n_rows - size, size
@@ -431,21 +415,20 @@ class FileDataset(Dataset, Streamed):
         size: int | None,
         *,
         generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
         group: Sums = ALONE,
     ) -> Iterator[Batch]:
         """One pass, in batches of at most `size` rows and of what memory holds.
 
         A process has rows of its own, which no other one reads.
         """
-        cursor, lost = cursor or Cursor(), 0
+        lost = 0
         if group.size > 1:
             own = replace(self, files=self.files.shard(group.rank, group.size))
             each = None if size is None else -(-size // group.size)
-            for part in own._placed(each, generator, cursor):
+            for part in own._placed(each, generator):
                 yield replace(part, first=group.rank << 30)
             return
-        for part in self._placed(size, generator, cursor):
+        for part in self._placed(size, generator):
             lost += part.lost
             if part.n_rows:
                 yield part
@@ -462,21 +445,18 @@ class FileDataset(Dataset, Streamed):
                 f"no direction and were set aside{self.geometry.hint}",
             )
 
-    def _placed(
-        self, size: int | None, generator: torch.Generator | None, cursor: Cursor
-    ) -> Iterator[Part]:
+    def _placed(self, size: int | None, generator: torch.Generator | None) -> Iterator[Part]:
         """One pass in the batches that are stored, whatever is left of each."""
         seed = None
         if generator is not None:
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        raw = self.files.batches(size, seed, cursor.batches)
+        raw = self.files.batches(size, seed)
         batches: Iterator[tuple[Batch, Tensor, int]]
         if on_gpu(self.device):
             batches = map(self._unit_rows, ahead(map(_pinned, raw)))
         else:
             batches = ahead(map(self._unit_rows, raw))
         for batch, _, lost in batches:
-            cursor.batches += 1
             yield Part(batch.x, batch.targets, batch.sample_weight, lost=lost)
 
     def _unit_rows(self, raw: RawRows) -> tuple[Batch, Tensor, int]:
