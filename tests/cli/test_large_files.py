@@ -181,10 +181,10 @@ def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, ctrl_c):
              "--batch-size", "60", "--max-iter", "2", "--quiet"]  # fmt: skip
     done = ctrl_c(12)
     told = run(*words, "--out", tmp_path / "run", code=130).stderr
-    assert "go on with: mnemosphere train --resume" in told
+    assert "go on with the same command and --resume" in told
     assert done[-1][0] == 1
     assert not (tmp_path / "run").exists()
-    run("train", "--resume", "--out", tmp_path / "run", "--quiet")
+    run(*words, "--resume", "--out", tmp_path / "run")
     assert done[12] == next(own for own in done if own[0] == 1)
     run(*words, "--out", tmp_path / "whole")
     one, other = (load(tmp_path / name / "model.safetensors") for name in ("run", "whole"))
