@@ -12,6 +12,8 @@ from safetensors import safe_open
 from sklearn.base import clone
 
 import mnemosphere as mn
+from mnemosphere.base.schema import take_apart
+from mnemosphere.training.lineage import Lineage
 from quick_models import assert_same_model, small
 
 pytestmark = pytest.mark.usefixtures("quick_choice")
@@ -97,8 +99,10 @@ def test_lineage(grown, images, tmp_path):
     loaded = mn.load(tmp_path / "model.safetensors")
     x = images.x_test[:50]
     assert_same_model(grown, loaded, x)
-    for name, tensor in grown.lineage_.to_tensors().items():
-        assert torch.equal(tensor.nan_to_num(-9), loaded.lineage_.to_tensors()[name].nan_to_num(-9))
+    one, two = {}, {}
+    assert take_apart(Lineage, grown.lineage_, one) == take_apart(Lineage, loaded.lineage_, two)
+    for name, tensor in one.items():
+        assert torch.equal(tensor.nan_to_num(-9), two[name].nan_to_num(-9))
     one, two = (mn.as_estimator(mn.interpret.at_level(m.model_, 1)) for m in (grown, loaded))
     assert np.array_equal(one.predict_proba(x), two.predict_proba(x))
 

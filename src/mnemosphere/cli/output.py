@@ -82,9 +82,9 @@ class Folder:
         except (OSError, ValueError, KeyError, TypeError):
             known = {MODEL, "memories.png", "history.png", "rows.csv", "clusters.png"}
         others = [n for n in names if n not in known and not n.startswith(CHECKPOINT)]
-        if others or (names and not known & set(names)):
+        if others:
             raise ValueError(
-                f"{folder} holds files that no run has written, such as {(others or names)[0]}: "
+                f"{folder} holds files that no run has written, such as {others[0]}: "
                 "choose another folder with --out"
             )
 

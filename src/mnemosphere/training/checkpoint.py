@@ -18,6 +18,7 @@ from mnemosphere.base.files import (
     strip_prefix,
     write_tensors,
 )
+from mnemosphere.base.schema import put_together, take_apart
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, Run
 
@@ -118,20 +119,17 @@ class Checkpoint(Callback):
 
     def on_pass(self, run: Run) -> None:
         """Write the file, atomically."""
-        parts: dict[str, Mapping[str, Tensor]] = {
-            "state": run.state,
-            "params": run.params.to_tensors(),
-            "best": {} if run.best is None else run.best.to_tensors(),
-        }
+        tensors = {"generator": run.generator.get_state(), **join_prefixes({"state": run.state})}
         header = {
             "format": FORMAT,
             "version": VERSION,
             "fingerprint": self._key + run.fingerprint,
+            "params": take_apart(Parameters, run.params, tensors, "params"),
+            "best": take_apart(Parameters, run.best, tensors, "best"),
             "best_loss": run.best_loss if run.best is not None else None,
             "waited": run.waited,
             "history": [record.as_dict() for record in run.history],
         }
-        tensors = {"generator": run.generator.get_state(), **join_prefixes(parts)}
         write_tensors(self.file(run.stage), tensors, header)
 
     def _load(self, path: Path, run: Run) -> None:
@@ -150,10 +148,15 @@ class Checkpoint(Callback):
 
 def _fill(run: Run, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Set the run to what was stored, which the seal and the fingerprint of the file vouch for."""
-    device, best = run.params.w.device, header["best_loss"]
-    run.params = Parameters.from_file(tensors, "params", device=device)
-    if best is not None:
-        run.best, run.best_loss = Parameters.from_file(tensors, "best", device=device), best
+
+    def stored(name: str) -> Parameters:
+        own = {key: t for key, t in tensors.items() if key.startswith(f"{name}.")}
+        found: Parameters = put_together(Parameters, header[name], own, name)
+        return found.to(device=run.params.w.device)
+
+    run.params = stored("params")
+    if header["best"] is not None:
+        run.best, run.best_loss = stored("best"), header["best_loss"]
     state = strip_prefix(tensors, "state")
     run.state = {name: state[name].to(old.device) for name, old in run.state.items()}
     run.generator.set_state(tensors["generator"])
