@@ -16,7 +16,6 @@ from typing import Annotated, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from mnemosphere.base.limits import Range
 from mnemosphere.base.machine import how_to_install
@@ -184,7 +183,7 @@ def _packaged() -> Encode:
 def _vectors(encode: Encode, texts: list[str]) -> NDArray[Any]:
     """(n, N) numbers."""
     found = encode(texts)
-    if isinstance(found, Tensor):
+    if hasattr(found, "detach"):  # a tensor: torch is not imported for --help
         found = found.detach().float().cpu().numpy()
     vectors: NDArray[Any] = np.asarray(list(found) if isinstance(found, Iterator) else found)
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.dtype.kind not in "iuf":
