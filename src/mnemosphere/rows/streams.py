@@ -537,18 +537,13 @@ class FileRows:
             for at in mixed.tensor_split(-(-len(mixed) // size)):
                 yield held.take(at)
 
-    def sample(self, n: int, seed: int, look: Callable[[RawRows], None] | None = None) -> RawRows:
-        """Random rows, n of them or all, in their order; one look at all rows, which `look` sees.
-
-        Of a shard: those of the whole that are its own.
-        """
+    def sample(self, n: int, seed: int) -> RawRows:
+        """Random rows, n of them or all, in their order; of a shard, those that are its own."""
         kept = self.numbers()
         at = kept[torch.randperm(len(kept), generator=torch.Generator().manual_seed(seed))[:n]]
         at = at.sort().values
         found: list[RawRows] = []
         for raw in ahead(self.pieces()):
-            if look is not None:
-                look(raw)
             own = at[(at >= raw.number[0]) & (at <= raw.number[-1])]
             here = torch.searchsorted(raw.number, own)
             if len(here) or not found:

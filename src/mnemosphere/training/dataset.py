@@ -10,7 +10,6 @@ from typing import Any, Self
 import joblib
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mnemosphere.base.files import checksum
@@ -62,7 +61,6 @@ class Dataset(ABC):
         label: str | Sequence[str] | None = None,
         weight: str | Sequence[str] | None = None,
         features: Sequence[str] | None = None,
-        classes: ArrayLike | None = None,
         memory: int = MEMORY,
     ) -> FileDataset:
         """Open files of one kind: Parquet, CSV, .npy, .npz or IDX.
@@ -80,8 +78,6 @@ class Dataset(ABC):
             Column of the sample weights; for arrays, their file, files or pattern.
         features : list of str, default None
             Columns to use; None: all others.
-        classes : array-like of shape (C,), default None
-            All labels, also those that no row has; None: those found.
         memory : int, default 256 MiB
             Bytes of rows to hold at a time. Smaller data are read once and treated as arrays.
 
@@ -100,13 +96,12 @@ class Dataset(ABC):
         True
         """
         readers = open_files(paths, label, weight, features)
-        return FileDataset(FileRows(readers, memory), _distinct(classes))
+        return FileDataset(FileRows(readers, memory))
 
     @staticmethod
     def from_batches(
         batches: Callable[[], Iterable[Any]] | Iterable[Any],
         *,
-        classes: ArrayLike | None = None,
         memory: int = MEMORY,
     ) -> FileDataset:
         """Read rows from anything that can be iterated more than once.
@@ -116,8 +111,6 @@ class Dataset(ABC):
         batches : function that returns an iterator, or an iterable such as a torch DataLoader
             Each batch is x, (x, y) or (x, y, weight): arrays, sparse matrices or tensors. Rows are shuffled
             within what `memory` holds, so data in order, such as by class, should come shuffled.
-        classes : array-like of shape (C,), default None
-            All labels, also those that no row has; None: those found.
         memory : int, default 256 MiB
             Bytes of rows to hold at a time.
 
@@ -132,7 +125,7 @@ class Dataset(ABC):
         >>> mn.Dataset.from_batches(parts).n_rows
         118
         """
-        return FileDataset(FileRows([BatchReader(batches)], memory), _distinct(classes))
+        return FileDataset(FileRows([BatchReader(batches)], memory))
 
     @property
     @abstractmethod
@@ -343,7 +336,6 @@ class FileDataset(Dataset, Streamed):
     """
 
     files: FileRows
-    classes: NDArray[Any] | None = None  # all labels there are, if the user has said so
     geometry: Geometry = field(default_factory=AsIs)
     label: LabelWeights = field(default_factory=lambda: no_labels(1))
     mass: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
@@ -398,11 +390,8 @@ class FileDataset(Dataset, Streamed):
         return self.files.n_bytes
 
     def parts(self) -> dict[str, Tensor]:
-        """What a checkpoint compares: columns, classes, a checksum of every piece with its labels."""
-        about: list[Any] = [
-            self.files.names,
-            None if self.classes is None else self.classes.tolist(),
-        ]
+        """What a checkpoint compares: columns, a checksum of every piece with its labels."""
+        about: list[Any] = [self.files.names]
         for raw in ahead(self.files.pieces()):
             told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
             frame = joblib.hash(raw.x) if is_frame(raw.x) else None
@@ -518,10 +507,6 @@ class FileDataset(Dataset, Streamed):
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
         return self.partly
-
-
-def _distinct(classes: ArrayLike | None) -> NDArray[Any] | None:
-    return None if classes is None else np.unique(np.asarray(classes))
 
 
 def no_labels(n_columns: int) -> LabelWeights:
