@@ -8,7 +8,7 @@ from mnemosphere.theory.example_noise import (
     parting_eigenvalues,
     solve_with_noise,
 )
-from mnemosphere.theory.finite_size import FiniteSize, finite_size_corrections, log_weight
+from mnemosphere.theory.finite_size import FiniteSize, finite_size_corrections
 from mnemosphere.theory.limits import (
     from_parameters,
     merging_varsigma,
@@ -42,7 +42,7 @@ __all__ = [
     "NoisySolution", "NotConvergedError", "OrderParameters", "PlantedData",
     "Posterior", "SaddlePointProblem", "Solution", "Symmetry", "Teacher", "Transition",
     "ValidityWarning", "classify", "duplicate", "find_solutions", "finite_size_corrections",
-    "free_entropy", "from_parameters", "joint_split", "log_weight", "merging_varsigma",
+    "free_entropy", "from_parameters", "joint_split", "merging_varsigma",
     "parting_eigenvalues", "random_starts", "sample_data",
     "sample_posterior", "sample_teacher", "solve_saddle_point",
     "solve_with_noise", "spectrum", "split_temperature",
