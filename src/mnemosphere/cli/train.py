@@ -170,7 +170,7 @@ def _ask(model: Any, n_classes: int, n_rows: int, yes: bool) -> None:
 
 
 def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = None) -> float:
-    """Fit with a progress bar; returns the seconds. Rows are named as the user does."""
+    """Fit, with a line of progress; returns the seconds. Rows are named as the user does."""
     model.callbacks = [] if checkpoint is None else [Checkpoint(checkpoint)]
     model.verbose = int(terminal.live)
     began = time.perf_counter()
