@@ -239,6 +239,7 @@ def write(
 def show(terminal: Terminal, model: Any, content: dict[str, Any], wrote: str) -> None:
     """What was found and written."""
     terminal.result(content)
+    terminal.prose(wrote, "")
     trials = report.best_trials(model)
     if trials:
         terminal.table(trials)
@@ -253,4 +254,3 @@ def show(terminal: Terminal, model: Any, content: dict[str, Any], wrote: str) ->
         | report.ranks(content)
     )
     report.remark(terminal, model, content)
-    terminal.prose("", wrote)
