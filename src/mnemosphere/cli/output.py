@@ -16,7 +16,7 @@ if sys.platform != "win32":
     import fcntl
 
 MODEL, RESULTS = "model.safetensors", "results.json"
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT, COLUMNS = "checkpoint.safetensors", "columns.png"
 PICTURES = (".png", ".svg", ".pdf")
 TABLES = (".csv", ".tsv", ".csv.gz", ".parquet")
 
@@ -80,7 +80,7 @@ class Folder:
         try:
             known = set(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["files"])
         except (OSError, ValueError, KeyError, TypeError):
-            known = {MODEL, "memories.png", "history.png", "rows.csv", "clusters.png"}
+            known = {MODEL, COLUMNS, "memories.png", "history.png", "rows.csv", "clusters.png"}
         others = [n for n in names if n not in known and not n.startswith(CHECKPOINT)]
         if others:
             raise ValueError(

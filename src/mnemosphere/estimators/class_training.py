@@ -25,7 +25,6 @@ from mnemosphere.estimators.setup import (
 )
 from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
-from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     MEAN_OF,
     best_temperature,
@@ -127,23 +126,32 @@ def train(settings: Settings, ready: Ready[Choice]) -> Trained:
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
         temperature = best_temperature([(votes, part) for part in parts])
     votes, density = votes.at(temperature), params
-    most = HELD_OUT_FROM if joint else _ROWS_OF_DENSITY * _MOST_OF_DENSITY
-    rows = dataset.sample(most, generator=generator)
     if not joint:
-        density = _density(rows, generator)
+        density = _density(dataset, generator)
     apart = None
-    if held is not None:
+    if result.status == "interrupted":
+        pass
+    elif held is not None:
         (found,) = held.batches(HELD_OUT_FROM)
         apart = held_out.of_others(votes, found)
     elif ready.choice.held is not None:
-        sample, said = ready.choice.held
+        sample, said, folds = ready.choice.held
         found, lost = replace(sample, dtype=density.w.dtype).on_sphere(ready.geometry)
-        found, said = found.take(~lost), said[~lost]
-        apart = held_out.cross_fitted(votes, density, found, said, rows, dataset.n_rows)
-    return Trained(votes, density, result, None if result.status == "interrupted" else apart)
+        own = votes.at(1.0) if joint else density
+        others = (
+            fold.votes if joint else _density(ArrayDataset(fold.fitted), generator)
+            for fold in folds
+        )  # fmt: skip
+        strange = torch.cat([
+            held_out.novelty_of(other, fold.placed)
+            for other, fold in zip(others, folds, strict=True)
+        ])  # fmt: skip
+        apart = held_out.cross_fitted(votes, own, found.take(~lost), said[~lost], strange[~lost])
+    return Trained(votes, density, result, apart)
 
 
-def _density(rows: Batch, generator: torch.Generator) -> Parameters:
+def _density(dataset: Dataset, generator: torch.Generator) -> Parameters:
     """A joint model of rows, ς = 1: what they look like, and whether one is known."""
+    rows = dataset.sample(_ROWS_OF_DENSITY * _MOST_OF_DENSITY, generator=generator)
     n_memories = max(1, rows.n_rows // _ROWS_OF_DENSITY)
     return fit_joint(ArrayDataset(rows), n_memories, varsigma=1.0, generator=generator)[0].params

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -38,14 +38,13 @@ from mnemosphere.fitted.model import (
 )
 from mnemosphere.interpret.recall import draw
 from mnemosphere.model.class_reading import best_temperature
-from mnemosphere.rows.labels import Encoded, Labels, row_weights, sample_weights
+from mnemosphere.rows.labels import Encoded, row_weights, sample_weights
 from mnemosphere.rows.stored import StoredRows, share_known
 
 UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
-_POINTS = 21  # of a coverage–accuracy curve
 _TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
 _LEAST_ROWS = 20  # labeled rows that set a temperature
 _DRAWN = 1000  # rows that tell how rare reasons are, of a model that holds no others
@@ -192,6 +191,8 @@ def _with_temperature(
 
 
 def _at(model: FittedModel, temperature: float) -> FittedModel:
+    if temperature == model.votes.temperature:
+        return model  # with all that it has computed once
     return model.replace(votes=model.votes.at(temperature))
 
 
@@ -486,16 +487,6 @@ def _outside(model: FittedModel, log_p: Tensor) -> Tensor:
     return (log_p[:, -1] > log_p[:, :-1].amax(1)) & model.is_classifier
 
 
-def further_out(model: FittedModel, X: Placed) -> NDArray[np.float64]:
-    """Share of the held-out rows that are more novel than each row, (n,); NaN without them."""
-    held = model.calibration
-    if held is None or not held.novelty.size:
-        return np.full(len(X.lost), np.nan)
-    score = as_numpy(model.novelty_score(X)) - _margin(held.novelty)
-    share: NDArray[np.float64] = 1 - np.searchsorted(held.novelty, score) / held.novelty.size
-    return share
-
-
 def rejection_score(model: FittedModel, X: Any) -> Floats:
     """Compute how far rows are from all known rows, or their class from being decided.
 
@@ -661,9 +652,8 @@ def rejections(
     if accuracy is not None and (rate is not None or per_class):
         raise ValueError("accuracy takes no rate and no per_class: pass one of them")
     rows = X if isinstance(X, Placed) else model.stored(X)
-    read = _Reading.of(_at(model, held.temperature), rows, held.tails)
+    read, log_p = _read(model, rows, held)
     inside = np.isfinite(held.rejection)
-    log_p, score = read.log_p, read.score
     limit: Any
     if accuracy is not None:
         if not (held.right >= 0).any():
@@ -672,10 +662,10 @@ def rejections(
         scores = np.append(held.rejection[known], outside)
         right = np.append(held.right[known], np.zeros_like(outside))
         limit = accuracy_threshold(scores, right, accuracy, confidence_level)
+        log_p = read.log_p
     else:
         rate = _RATE if rate is None else rate
         limit = rejection_threshold(held.rejection[inside], rate)
-        log_p = model.log_proba(rows)
         if per_class:
             limit = np.full(len(model.classes), limit)
             for k in range(len(limit)):
@@ -683,18 +673,42 @@ def rejections(
                 if _rank(rate, own.size):
                     limit[k] = rejection_threshold(own, rate)
             limit = limit[as_numpy(read.log_p.argmax(1))]
+    return _rejections(model, read, log_p, limit)
+
+
+class Usual(NamedTuple):
+    """What there is to say of rows at the usual rate of rejection."""
+
+    log_proba: Tensor  # (n, C) log P(y|x)
+    rejected: list[str | None]  # why; without calibration, only rows out of scope are
+    further_out: NDArray[np.float64]  # (n,) share of the held-out rows that are more novel, or NaN
+
+
+def usual(model: FittedModel, X: Placed) -> Usual:
+    """Classes of rows, whether they are rejected, and how familiar they are, in one reading."""
+    held, rate = model.calibration, usual_rate(model)
+    if held is None or rate is None:
+        joint = model.class_log_joint(X).double()
+        reasons = [_OUT if out else None for out in _outside(model, joint).tolist()]
+        return Usual(joint[:, :-1].log_softmax(1), reasons, np.full(len(joint), np.nan))
+    read, log_p = _read(model, X, held)
+    limit = rejection_threshold(held.rejection[np.isfinite(held.rejection)], rate)
+    novelty = as_numpy(read.reasons[:, 0]) - _margin(held.novelty)
+    further = 1 - np.searchsorted(held.novelty, novelty) / held.novelty.size
+    return Usual(log_p, _rejections(model, read, log_p, limit).reasons, further)
+
+
+def _read(model: FittedModel, X: Any, held: Calibration) -> tuple[_Reading, Tensor]:
+    """(What is known of rows at the temperature of the calibration, log P(y|x) at that of the model)."""
+    own = _at(model, held.temperature)
+    read = _Reading.of(own, X, held.tails)
+    return read, read.log_p if own is model else model.log_proba(X)
+
+
+def _rejections(model: FittedModel, read: _Reading, log_p: Tensor, limit: Any) -> Rejections:
     best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
     answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
-    return Rejections(answers, second, score, limit, read.tails)
-
-
-def usual_reasons(model: FittedModel, X: Any) -> list[str | None]:
-    """Why rows are rejected at the usual rate; without calibration, only if they are out of scope."""
-    rate = usual_rate(model)
-    if rate is not None:
-        return rejections(model, X, rate).reasons
-    outside = _outside(model, model.class_log_joint(X)).tolist()
-    return [_OUT if out else None for out in outside]
+    return Rejections(answers, second, read.score, limit, read.tails)
 
 
 def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any]]:
@@ -741,40 +755,3 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
     order = np.argsort(-log_p, axis=1, kind="stable")
     sizes = (-log_p <= limit).sum(1)
     return [model.classes[line[:size]] for line, size in zip(order, sizes, strict=True)]
-
-
-def coverage_curve(model: FittedModel, X: Any, y: Any) -> list[dict[str, float]]:
-    """Compute the accuracy of answered rows, from all of them to the twentieth that is most certain.
-
-    A row of a class that the model does not know counts as wrong if it is answered.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A calibrated classifier.
-    X : array-like of shape (n, N)
-        Rows.
-    y : array-like of shape (n,)
-        Their labels.
-
-    Returns
-    -------
-    list of dicts
-        "coverage" and "accuracy".
-
-    Examples
-    --------
-    >>> curve = mn.interpret.coverage_curve(model, X_test, y_test)
-    >>> curve[0]["coverage"], curve[-1]["accuracy"]
-    (1.0, 1.0)
-    """
-    order = np.argsort(as_numpy(rejection_score(model, X)), kind="stable")
-    best = as_numpy(model.log_proba(X).argmax(1))
-    labels = Labels.of(y, len(best))
-    labels.check_like(model.classes)
-    right = (labels.among(model.classes, unknown=True) == best)[order]
-    shares = np.linspace(1.0, 0.0, _POINTS)[:-1]
-    counts = np.maximum(np.round(shares * len(right)).astype(int), 1)
-    return [
-        {"coverage": float(n / len(right)), "accuracy": float(right[:n].mean())} for n in counts
-    ]
