@@ -55,7 +55,7 @@ runpy.run_module("mnemosphere", run_name="__main__")
 def test_the_extra_holds_what_is_blocked():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extra = {re.match(r"\w+", line)[0] for line in project["optional-dependencies"]["app"]}
-    assert extra == {"typer", "rich", "matplotlib", "pandas", "pyarrow"}
+    assert extra == {"typer", "matplotlib", "pandas", "pyarrow"}
     needed = {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}
     assert needed == {"torch", "numpy", "scipy", "scikit-learn", "safetensors"}
 

@@ -40,7 +40,7 @@ USES_THEORY = {"theory", "__init__"}
 CORE = {"base", "gpu", "numerics", "model", "theory", "geometry", "training"}
 NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
 # Imports inside functions: packages that need not be installed, and modules that need one of them.
-OPTIONAL = {"matplotlib", "onnx", "pandas", "PIL", "pyarrow", "rich", "typer", "wordllama"}
+OPTIONAL = {"matplotlib", "onnx", "pandas", "PIL", "pyarrow", "typer", "wordllama"}
 NEED_ONE = "mnemosphere.plots"
 # Needed before it is known whether torch, or what is large in scikit-learn, is.
 START = {"base/machine.py", "rows/named.py"}

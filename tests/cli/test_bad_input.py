@@ -7,7 +7,7 @@ import pytest
 
 TRAIN = {
     "missing file": (["nowhere.csv"], "no file nowhere.csv"),
-    "no data": ([], "no data: give DATA"),
+    "no data": ([], "Missing argument 'DATA"),
     "unknown label column": (["{table}", "--label", "kin"], "did you mean 'kind'?"),
     "folder without images": (["{folder}"], "is a folder without images"),
     "measured numbers": (["{folder}/real.csv"], "'y', taken for the label, holds measured numbers"),
@@ -16,9 +16,8 @@ TRAIN = {
     "setting of another solver": (["{table}", "--momentum", "0.5"], "a setting of --solver sgd"),
     "class weight": (["{table}", "--class-weight", "dog"], "must look like LABEL=NUMBER"),
     "test fraction": (["{table}", "--test-fraction", "1"], "--test-fraction must lie in [0, 1)"),
-    "unknown key": (["--config", "{folder}/typo.toml"], "did you mean 'memories'?"),
     "a file above the folder": (["{table}", "--out", "{folder}/notes.txt/run"], "is a file"),
-    "nothing to resume": (["--resume"], "nothing to resume"),
+    "nothing to resume": (["{table}", "--resume"], "nothing to resume"),
 }  # fmt: skip
 
 
@@ -29,7 +28,6 @@ def folder(tmp_path_factory):
     (here / "same.csv").write_text("a,b,lab\n1,2,A7\n3,4,A7\n")
     (here / "real.csv").write_text("a,b,y\n1,2,0.5\n4,5,1.5\n3,3,2.25\n")
     np.save(here / "x.npy", np.arange(15.0).reshape(5, 3))
-    (here / "typo.toml").write_text("data = 'digits'\nmemorys = 3\n")
     return here
 
 

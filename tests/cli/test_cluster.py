@@ -34,7 +34,7 @@ def test_folder_holds_rows_with_their_clusters(run, tmp_path, table, kit):
     assert rows["cluster"].tolist() == model.predict(kit.frame()[kit.names]).tolist()
     assert adjusted_rand_score(kit.frame()["kind"], rows["cluster"]) > 0.5
     assert np.ptp(imread(out / "clusters.png")) > 0.5
-    assert json.loads((out / "results.json").read_text())["settings"]["clusters"] == 3
+    assert json.loads((out / "results.json").read_text())["settings"]["n_clusters"] == 3
     assert "exists and is not empty" in run(*arguments, code=2).error
     run(*arguments, "--overwrite", "-q")
     assert "holds clusters, not labels" in run("evaluate", out, table, code=2).error

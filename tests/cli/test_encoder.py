@@ -32,8 +32,6 @@ def test_the_folder_holds_both_layers(two_layers, images):
     assert encoder.image_shape_ == (8, 8)
     assert model.geometry_ == "unit"
     assert model.n_features_in_ == encoder.transform(images[1][:1]).shape[1]
-    config = (two_layers / "config.toml").read_text(encoding="utf-8")
-    assert 'encoder = "patches"' in config
     assert (two_layers / "memories.png").stat().st_size > 1000
 
 

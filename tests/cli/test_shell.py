@@ -29,7 +29,7 @@ def run(*words):
 assert not any(run(*words) for words in (["--help"], ["--version"], ["train", "--help"]))
 assert not {HEAVY!r} & set(sys.modules)
 root = ["--out", "/", "--overwrite"]
-for words in (["train", "no.csv"], ["predict", "no", "digits"], ["predict", ".", ""], ["train", *root]):
+for words in (["train", "no.csv"], ["predict", "no", "digits"], ["predict", ".", ""], ["train", "digits", *root]):
     assert run(*words) == 2
 assert {HEAVY!r} & set(sys.modules) <= {{"numpy"}}
 read, write = os.pipe()

@@ -33,16 +33,6 @@ def folder(tmp_path_factory, call):
     return path
 
 
-def test_the_run_can_be_made_again(run, folder):
-    config = (folder / "run" / "config.toml").read_text(encoding="utf-8")
-    assert 'text = "message"' in config
-    assert 'encoder = "hashed_words:hashed_words"' in config
-    run("train", "--config", folder / "run" / "config.toml", "--out", folder / "again")
-    one, two = (mn.load(folder / name / "model.safetensors") for name in ("run", "again"))
-    np.testing.assert_array_equal(one.memories_, two.memories_)
-    np.testing.assert_array_equal(one.class_weights_, two.class_weights_)
-
-
 def test_explain_shows_the_texts_behind_the_decision(run, folder):
     told = run("explain", folder / "run", folder / "new.csv", *ENCODER).stdout
     assert 'line 2 "Somebody stole my card": lost_or_stolen_card' in " ".join(told.split())

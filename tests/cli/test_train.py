@@ -1,6 +1,5 @@
 import json
 import os
-import tomllib
 
 import numpy as np
 
@@ -14,7 +13,8 @@ from mnemosphere.cli.rows import open_rows
 def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):
     record = json.loads((trained / "results.json").read_text())
     assert sorted(record["files"]) == sorted(path.name for path in trained.iterdir())
-    assert {"model.safetensors", "config.toml", "memories.png"} < set(record["files"])
+    assert {"model.safetensors", "memories.png"} < set(record["files"])
+    assert (record["settings"]["n_memories"], record["settings"]["varsigma"]) == (11, 0.9)
     assert record["seed"] == 0
     assert record["data"]["rows"] + record["data"]["test_rows"] == kit.n_rows
     assert {"torch", "numpy", "pandas", "mnemosphere"} <= set(record["versions"])
@@ -43,20 +43,6 @@ def test_the_model_is_that_of_python_on_the_rows_that_were_not_held_out(trained,
     held = kit.frame().loc[rows.is_test]
     record = json.loads((trained / "results.json").read_text())
     assert record["accuracy"] == np.mean(clf.predict(held[kit.names]) == held["kind"])
-
-
-def test_settings_go_round(run, tmp_path, trained, kit):
-    again = tmp_path / "again"
-    run("train", "--config", trained / "config.toml", "--out", again, "--quiet")
-    first, second = (tomllib.loads((f / "config.toml").read_text()) for f in (trained, again))
-    assert first == second
-    assert first["memories"] == 11
-    x = kit.frame(5)[kit.names]
-    one, two = (mn.load(f / "model.safetensors").predict_proba(x) for f in (trained, again))
-    np.testing.assert_array_equal(one, two)
-    other = run("train", "--config", trained / "config.toml", "--memories", "5", "--out",
-                tmp_path / "five", "--json").json  # fmt: skip
-    assert other["chosen"]["memories"] == 5
 
 
 def test_the_search_is_shown(run, tmp_path, table):
@@ -91,10 +77,10 @@ def test_an_interrupted_run_goes_on_to_the_same_model(
     result = run(*arguments, "--out", out, code=130)
     assert "--resume" in result.stderr
     assert not out.exists()
-    assert (tmp_path / "run.partial" / "config.toml").exists()
+    assert (tmp_path / "run.partial" / "model.safetensors").exists()
     monkeypatch.undo()
     assert "interrupted run" in run(*arguments, "--out", out, code=2).error
-    run("train", "--resume", "--out", out, "--quiet")
+    run(*arguments, "--resume", "--out", out, "--quiet")
     x = kit.frame(5)[kit.names]
     one, two = (mn.load(f / "model.safetensors").predict_proba(x) for f in (trained, out))
     np.testing.assert_array_equal(one, two)
@@ -108,11 +94,9 @@ def test_what_kills_have_left(run, tmp_path, table, trained, kit):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     draft = tmp_path / "more.partial"
     draft.mkdir()
-    config = (trained / "config.toml").read_bytes()
-    (draft / "config.toml").write_bytes(config)
     (draft / "checkpoint.safetensors.run").write_bytes(b"x")
-    run("train", "--resume", "--memories", "4", "--out", tmp_path / "more", code=2)
-    assert (draft / "config.toml").read_bytes() == config
+    run("train", table, "--resume", "--label", "kind", "--out", tmp_path / "more", code=2)
+    assert (draft / "checkpoint.safetensors.run").read_bytes() == b"x"
 
 
 def test_rows_without_a_label_are_used_unlabeled(run, tmp_path, kit):
@@ -156,7 +140,7 @@ def test_a_full_disk_after_training_leaves_nothing_behind(run, tmp_path, monkeyp
 def test_two_runs_do_not_write_to_one_folder(run, tmp_path, table, kit):
     out = tmp_path / "o"
     with Folder(out, overwrite=False).writing() as draft:
-        (draft / "config.toml").write_text("")
+        (draft / "checkpoint.safetensors.run").write_text("")
         for more in ([], ["--resume"], ["--overwrite"]):
             error = run("train", table, *kit.fast, "--out", out, *more, code=2).error
             assert f"process {os.getpid()} on " in error

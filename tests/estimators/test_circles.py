@@ -56,7 +56,7 @@ def test_curves_are_the_whole_model(model, rows):
 
 def test_no_change_of_ranks_within_the_radius_changes_the_class(model, rows):
     """Random changes, and steps along the slope; missing values stay missing."""
-    circles, layer = model.model_.geometry, mn.export.to_torch(model.model_)
+    circles, layer = model.model_.geometry, mn.export.DAMModule(model.model_)
     x = model.model_.stored(rows).values.double()
     rank, known = circles.positions(x), ~x.isnan()
     bound = model.certified_radius(rows)

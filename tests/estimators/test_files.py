@@ -35,10 +35,9 @@ def source(tmp_path_factory, rows):
     return mn.Dataset.open(where / "x.npy", label=str(where / "y.npy"), memory=MEMORY)
 
 
-def reopened(source, classes=None):
+def reopened(source):
     """The same files, with nothing noted yet."""
-    known = None if classes is None else np.array(classes)
-    return FileDataset(FileRows(source.files.readers, MEMORY), known)
+    return FileDataset(FileRows(source.files.readers, MEMORY))
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +119,7 @@ def test_every_training_goes_through_files(source, rows, settings):
         np.testing.assert_allclose(found.model_.geometry.scale, scale, atol=1e-10)
 
 
-def test_classes_given_and_columns_that_differ(source, rows, model):
-    more = reopened(source, [0, 1, 2, 9])
-    assert small().fit(more).classes_.tolist() == [0, 1, 2, 9]
-    less = reopened(source, [0, 1])
-    with pytest.raises(ValueError, match=r"labels \[2\] that are not among the classes"):
-        small().fit(less)
-    given = small().fit(reopened(source, [0, 1, 2]))
-    np.testing.assert_array_equal(given.memories_, model.memories_)
+def test_columns_that_differ(rows, model):
     narrow = mn.Dataset.from_batches(lambda: [rows[0][:, :2]])
     with pytest.raises(ValueError, match="has 2 features, but DAMClassifier is expecting 5"):
         model.predict(narrow)

@@ -28,7 +28,7 @@ def test_density_and_novelty_are_those_of_the_formula(read, fresh):
 
 
 def test_gradient_of_the_torch_layer_is_that_of_finite_differences(read, fresh):
-    layer = mn.export.to_torch(read.model.model_)
+    layer = mn.export.DAMModule(read.model.model_)
     x = torch.from_numpy(fresh.x[:3]).requires_grad_()
     assert torch.autograd.gradcheck(layer, (x,), eps=1e-6, atol=1e-6, rtol=1e-5)
     assert not list(layer.parameters())

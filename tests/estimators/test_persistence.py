@@ -28,7 +28,7 @@ def test_round_trip_is_exact(data, fresh, tmp_path):
     drawn = [m.sample(5, random_state=3)[0] for m in (model, loaded)]
     assert np.array_equal(*drawn)
     x = torch.from_numpy(fresh.x)
-    assert torch.equal(mn.export.to_torch(model.model_)(x), mn.export.to_torch(loaded.model_)(x))
+    assert torch.equal(mn.export.DAMModule(model.model_)(x), mn.export.DAMModule(loaded.model_)(x))
     again = [m.certify(data.x, data.y).summary() for m in (model, loaded)]
     assert again[0] == again[1]
 

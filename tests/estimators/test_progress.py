@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,12 +53,28 @@ def test_nothing_is_shown_in_the_first_second(capsys):
 
 
 def test_what_a_terminal_shows(data, at_once, capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
     mn.DAMClassifier(7, search=None, max_iter=3, verbose=1).fit(*data)
-    told = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
-    last = [line for line in re.split(r"[\r\n]", told) if "3/3" in line][-1]
-    assert re.search(r"training 7 memories.* 3/3.*loss.* \d\d:\d\d\s*$", last)
+    told = capsys.readouterr().err
+    assert "\n" not in told
+    assert told.endswith("\r\x1b[K")  # the line goes at the end
+    lines = [line.removeprefix("\x1b[K") for line in told.split("\r")]
+    assert max(map(len, lines)) < 60
+    assert re.search(r"training 7 memories.* 3/3  loss", lines[-2])
+
+
+def test_the_time_left_is_that_of_the_stage(at_once, capsys, monkeypatch):
+    clock = iter((0.0, 100.0, 130.0, 160.0))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    told = Progress(True)
+    for done in (10, 12, 20):
+        told.show("training", done, 20)
+    assert capsys.readouterr().err.splitlines() == [
+        "training 10/20",
+        "training 12/20  2 min left",
+        "training 20/20",
+    ]
 
 
 @pytest.mark.parametrize(

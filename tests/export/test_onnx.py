@@ -175,7 +175,7 @@ def test_a_clusterer(tmp_path):
 @pytest.mark.slow
 def test_the_torch_module_can_be_exported():
     model = fit("center")
-    module = mn.export.to_torch(model.model_)
+    module = mn.export.DAMModule(model.model_)
     x, _ = rows("center", 3)
     some = torch.from_numpy(x[:7].astype(np.float64))
     with warnings.catch_warnings():

@@ -255,7 +255,7 @@ def test_python_torch_graph_and_page_say_the_same(kind, name, tmp_path):
         wanted = model.predict_proba(x)
         mn.save(model, tmp_path / "m.safetensors")
     np.testing.assert_array_equal(mn.load(tmp_path / "m.safetensors").predict_proba(x), wanted)
-    layer = mn.export.to_torch(model.model_)(torch.from_numpy(x)).exp()
+    layer = mn.export.DAMModule(model.model_)(torch.from_numpy(x)).exp()
     np.testing.assert_allclose(layer.numpy(), wanted, rtol=0, atol=1e-12)
     if shutil.which("node"):
         np.testing.assert_allclose(by_page(model, x), wanted, rtol=0, atol=1e-5)

@@ -109,7 +109,7 @@ def test_a_geometry_in_one_file_works_everywhere(ranks, tmp_path):
     mn.save(model, tmp_path / "m.safetensors")
     np.testing.assert_array_equal(mn.load(tmp_path / "m.safetensors").predict_proba(fresh), proba)
     rows = fresh.to_numpy(copy=True)
-    layer = mn.export.to_torch(model.model_)(torch.from_numpy(rows)).exp()
+    layer = mn.export.DAMModule(model.model_)(torch.from_numpy(rows)).exp()
     np.testing.assert_allclose(layer.numpy(), proba, rtol=0, atol=1e-12)
     onnxruntime = pytest.importorskip("onnxruntime")
     mn.to_onnx(model, tmp_path / "m.onnx")

@@ -165,7 +165,7 @@ def check_shares(f, _):
 
 
 def check_layer(f, _):
-    layer = mn.export.to_torch(f.model.model_)
+    layer = mn.export.DAMModule(f.model.model_)
     rows = f.raw() if f.rows.encoder is None else as_array(f.seen())
     given = torch.from_numpy(rows).to(f.model.model_.device).requires_grad_()
     found = layer(given).exp()
@@ -330,7 +330,7 @@ SURFACES = {
     "sparse = dense": check_sparse,
     "reasons add up": check_reasons,
     "`transform`": check_shares,
-    "`to_torch`": check_layer,
+    "`DAMModule`": check_layer,
     "`support_`, `typical_rows_`": check_exemplars,
     "`certified_radius`": check_radius,
     "novelty": check_novelty,

@@ -1,4 +1,4 @@
-"""Corrections of order 1/N: exact for one memory, and of the Jacobian; odds of branches."""
+"""Corrections of order 1/N: exact for one memory, within the marginals for labels."""
 
 import math
 
@@ -62,26 +62,6 @@ def test_labels_move_class_weights_within_their_marginals():
     # Gibbs sampling at N = 100, 300 and 1000 has N·Δm = −2.03 ± 0.11, −2.00 ± 0.04, −2.00 ± 0.07.
     own = found.m.gather(0, state.m.argmax(0, keepdim=True)).mean()
     assert float(own) == pytest.approx(-2.01, abs=0.12)
-
-
-@pytest.mark.slow
-def test_weights_for_given_data_average_to_the_mean():
-    # E log_weight = N f + f_1: the chance of the data is in one and averaged in the other.
-    n, rho = 211, 1.0
-    problem = theory.SaddlePointProblem.uniform(2, 2, beta=8.0, rho=rho, upsilon=1.0, n_features=n)
-    state, value = solved(problem)
-    seed, values = generator(5), []
-    for _ in range(24):
-        teacher = theory.sample_teacher(2, n, upsilon=1.0, generator=seed)
-        orthonormal = torch.linalg.qr(teacher.w.T).Q.T.contiguous()
-        teacher = theory.Teacher(orthonormal, teacher.g, teacher.beta)
-        data = theory.sample_data(teacher, rho, generator=seed)
-        values.append(theory.log_weight(problem, state, teacher, data))
-    sample = torch.tensor(values) - n * rho * 2 * value
-    error = float(sample.std()) / math.sqrt(len(values))
-    assert (
-        abs(float(sample.mean()) - theory.finite_size_corrections(problem, state).log_z) < 4 * error
-    )
 
 
 def test_what_has_no_correction_is_refused():

@@ -73,29 +73,6 @@ def test_noise_and_varsigma_are_inverse(upsilon):
         assert gaps[1] < 1e-5
 
 
-def noisy_copies(n_patterns, copies, n, varsigma, seed=0):
-    """Rows varsigma·w* + √(1−varsigma²)·(uniform noise orthogonal to w*)."""
-    w = unit_rows(n_patterns, n, seed).repeat(copies, 1)
-    noise = torch.randn(len(w), n, dtype=torch.float64, generator=generator(seed + 1))
-    noise = noise - (noise * w).sum(1, keepdim=True) * w
-    noise = noise / noise.norm(dim=1, keepdim=True)
-    return varsigma * w + math.sqrt(1.0 - varsigma**2) * noise
-
-
-@pytest.mark.parametrize("varsigma", [0.5, 0.8])
-def test_noise_is_read_off_data(varsigma):
-    x = noisy_copies(17, 30, 1009, varsigma)
-    half = len(x) // 2
-    pairs = limits.suggest_varsigma_from_repeats(x[:half], x[half:])
-    assert abs(pairs.varsigma - varsigma) < 4.0 * pairs.standard_error + 0.005
-    alone = limits.suggest_varsigma_from_neighbors(x, generator=generator())
-    assert abs(alone.varsigma - varsigma) < 0.03
-    assert limits.varsigma_of_noise(alone.upsilon) == pytest.approx(alone.varsigma, abs=1e-12)
-    # Without the cut into halves the nearest neighbor reads too high: it is chosen for its noise.
-    naive = float((x @ x.T).fill_diagonal_(-1.0).amax(1).mean().sqrt())
-    assert naive - varsigma > 2.0 * abs(alone.varsigma - varsigma)
-
-
 def trained_apart(x, group, varsigma, seed=0):
     """Distance of two memories of each group after exact steps with β learned, from near copies."""
     n_groups, n = int(group.max()) + 1, x.shape[1]

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from torch import Tensor
 
+from mnemosphere.base.schema import put_together, take_apart
 from mnemosphere.model.curvature import Curvature
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
@@ -32,14 +32,14 @@ def test_lineage_by_hand():
     assert bool(tree.lambda_min[[2, 4, 5, 6, 7]].isnan().all())
 
 
-def test_lineage_survives_tensors_and_every_level_predicts(problem):
+def test_lineage_survives_a_file_and_every_level_predicts(problem):
     case = problem(3, rows=211, features=11, memories=2, beta=20.0)
     result = grow(
         case.params, case.dataset, FixedPoint(None), max_memories=7, phase_iter=3, max_iter=3
     )
-    tensors = {name: t.clone() for name, t in result.lineage.to_tensors().items()}
-    assert all(isinstance(t, Tensor) for t in tensors.values())
-    back = Lineage.from_tensors(tensors)
+    tensors = {}
+    plain = take_apart(Lineage, result.lineage, tensors)
+    back = put_together(Lineage, plain, tensors)
     assert back.n_levels == result.lineage.n_levels == 3
     for level, width in enumerate([2, 4, 7]):
         assert_same_params(back.at_level(level).check(), result.lineage.at_level(level))

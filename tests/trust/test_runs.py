@@ -77,9 +77,9 @@ def identical(one, two):
 
 
 def fit(kind, folder):
-    """A slow fit with a checkpoint every moment; the model goes to `folder`."""
+    """A slow fit with a checkpoint; the model goes to `folder`."""
     model, *rows = problem(kind, folder)
-    stored = mn.Checkpoint(folder / "run", interval=0.01)
+    stored = mn.Checkpoint(folder / "run")
     mn.save(model.set_params(callbacks=[Slow(), stored]).fit(*rows), folder / "model")
 
 
@@ -109,7 +109,7 @@ def test_killed_fits_go_on(tmp_path, kind):
     fit(kind, straight)  # also imports everything, so that forks need not
     began = time.monotonic()
     model, *rows = problem(kind, straight)
-    model.set_params(callbacks=[Slow(), mn.Checkpoint(straight / "again", interval=0.01)])
+    model.set_params(callbacks=[Slow(), mn.Checkpoint(straight / "again")])
     model.fit(*rows)
     seconds = time.monotonic() - began
     rng = np.random.default_rng(KINDS.index(kind))
@@ -128,7 +128,7 @@ def grouped(folder, kind, kill):
 
     def work(rank):
         model, *rows = problem(kind, folder)
-        callbacks = [mn.Checkpoint(folder / "run", interval=0.0)]
+        callbacks = [mn.Checkpoint(folder / "run")]
         if kill is not None and kill[0] == rank:
             callbacks.append(Die(kill[1]))
         return model.set_params(callbacks=callbacks).fit(*rows).set_params(callbacks=())
@@ -191,7 +191,7 @@ def broken_off(request, tmp_path_factory):
     for batches in STOPS:
         place = folder / str(batches)
         place.mkdir()
-        stored = mn.Checkpoint(place / "run", interval=0.0)
+        stored = mn.Checkpoint(place / "run")
         try:
             model.set_params(callbacks=[stored, Break("batch", batches, EOFError)]).fit(*rows)
         except EOFError:

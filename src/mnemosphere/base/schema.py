@@ -220,7 +220,6 @@ class Array:
     shape: str = ""  # one letter or number per axis, such as "P N" or "P 3"
     dtype: str | None = "float64"  # None: float32 or float64
     low: float = -math.inf
-    optional: bool = False
     nan: bool = False  # whether NaN may stand for what is not known
     wild: bool = False  # whether infinities may be there
 
@@ -256,23 +255,6 @@ def check_fields(value: Any, sizes: Mapping[str, int]) -> None:
         for limit in (limit for kind in kinds for limit in _split(kind)[1]):
             if (held := getattr(value, name)) is not None:
                 limit.check(held, name, known)
-
-
-def check_tensors(
-    tensors: Mapping[str, Tensor],
-    arrays: Mapping[str, Array],
-    sizes: Mapping[str, int] = types.MappingProxyType({}),
-) -> None:
-    """Raise ValueError unless these tensors are there, as described, and no others."""
-    known = dict(sizes)
-    for name, array in arrays.items():
-        if name in tensors:
-            array.check(tensors[name], name, known)
-        elif not array.optional:
-            raise ValueError(f"the tensor {name!r} is missing")
-    unknown = tensors.keys() - arrays.keys()
-    if unknown:
-        raise ValueError(f"the tensor {min(unknown)!r} is unknown")
 
 
 # Arguments.

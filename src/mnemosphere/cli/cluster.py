@@ -14,14 +14,13 @@ from mnemosphere.base.text import short_text
 from mnemosphere.cli import report
 from mnemosphere.cli.options import Request, names_in
 from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
-from mnemosphere.cli.rows import Opened, Rows, about_data, open_rows, parse_shape, text_encoder
-from mnemosphere.cli.settings import build, settings_of
+from mnemosphere.cli.rows import Opened, Rows, about_data, open_rows, parse_shape
+from mnemosphere.cli.settings import build
 from mnemosphere.cli.shell import Terminal, cells, command_line
 from mnemosphere.cli.table_writer import table_writer
-from mnemosphere.cli.train import fit, interrupted
+from mnemosphere.cli.train import fit, interrupted, set_text_encoder
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.plots.fitted import memories_of
-from mnemosphere.rows.texts import PACKAGED
 
 _LABELS = 3  # that are named of a cluster
 
@@ -36,22 +35,19 @@ def run(
     rows = open_rows(data, columns, max_memory, labels=columns.label is not None)
     rows = rows.part(request.split, "train")
     shape = parse_shape(image_shape, rows.n_features) or rows.image_shape
-    settings = settings_of(model)
-    if request.columns.text is not None:
-        encoder = text_encoder(request.columns.encoder or PACKAGED)
-        model.encoder = encoder if rows.text else {request.columns.text: encoder}
+    if columns.text is not None:
+        set_text_encoder(model, columns, rows)
     model.random_state = seed
     model.categories = names_in(category)
     with out.writing() as draft:
         seconds = fit(model, rows, terminal, draft / CHECKPOINT)
-        interrupted(Opened(model, {}, draft / MODEL), out, " the same command and --resume")
+        interrupted(Opened(model, {}, draft / MODEL), out)
         sure, labels = _look(model, rows, terminal, draft / "rows.csv")
         content = {
             "clusters": _told(model, sure, labels),
             "agreement": _agreement(model, labels),
             "seconds": seconds,
             "seed": seed,
-            "settings": settings,
             "command": command_line(request.ctx),
             **report.about_model(model),
             "data": {**about_data(rows, rows=len(rows)), "image_shape": shape},

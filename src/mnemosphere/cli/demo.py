@@ -29,11 +29,10 @@ def run(request: Request, out: Folder, seed: int) -> None:
     model = DAMClassifier(
         _MEMORIES, objective="joint", geometry="center", max_iter=_PASSES, random_state=seed
     )
-    own = {"id": None, "test": _DATA, "seed": seed}
     with out.writing() as draft:
         seconds = train.fit(model, rows, terminal)
         opened = Opened(model, {}, draft / MODEL)
-        content = train.write(request, opened, own, rows, test, seconds)
+        content = train.write(request, opened, rows, test, seconds, seed, 0.0)
         why, one = _pictures(model, test, draft)
         wrote = out.finish(content)
     explain.show(terminal, why, one, 0, "why? ")

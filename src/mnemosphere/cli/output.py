@@ -15,7 +15,7 @@ from typing import Any
 if sys.platform != "win32":
     import fcntl
 
-MODEL, RESULTS, CONFIG = "model.safetensors", "results.json", "config.toml"
+MODEL, RESULTS = "model.safetensors", "results.json"
 CHECKPOINT, COLUMNS = "checkpoint.safetensors", "columns.png"
 PICTURES = (".png", ".svg", ".pdf")
 TABLES = (".csv", ".tsv", ".csv.gz", ".parquet")
@@ -64,8 +64,7 @@ class Folder:
             raise ValueError(f"{path} is a file: choose another name with --out")
         self._check_ours(self.path, overwrite, f"{path} exists and is not empty: choose another "
                          "folder with --out, or pass --overwrite")  # fmt: skip
-        begun = (self.draft / CONFIG).is_file() or any(self.draft.glob(f"{CHECKPOINT}*"))
-        if resume and not begun:
+        if resume and not any(self.draft.glob(f"{CHECKPOINT}*")):
             raise ValueError(f"nothing to resume at {path}.partial: start without --resume")
         if not resume:
             self._check_ours(self.draft, overwrite, f"{path}.partial holds an interrupted run: go "
@@ -81,19 +80,11 @@ class Folder:
         try:
             known = set(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["files"])
         except (OSError, ValueError, KeyError, TypeError):
-            known = {
-                CONFIG,
-                MODEL,
-                COLUMNS,
-                "memories.png",
-                "history.png",
-                "rows.csv",
-                "clusters.png",
-            }
+            known = {MODEL, COLUMNS, "memories.png", "history.png", "rows.csv", "clusters.png"}
         others = [n for n in names if n not in known and not n.startswith(CHECKPOINT)]
-        if others or (names and not known & set(names)):
+        if others:
             raise ValueError(
-                f"{folder} holds files that no run has written, such as {(others or names)[0]}: "
+                f"{folder} holds files that no run has written, such as {others[0]}: "
                 "choose another folder with --out"
             )
 
@@ -133,8 +124,8 @@ class Folder:
                 yield self.draft
             except BaseException as error:
                 failed = self.trained and isinstance(error, Exception)
-                stored = self.draft.glob(f"{CHECKPOINT}*")
-                if self.resumes or (not failed and any(path.suffix != ".run" for path in stored)):
+                stored = any(path.suffix != ".run" for path in self.draft.iterdir())
+                if self.resumes or (stored and not failed):
                     error.add_note(f"{self.shown}.partial keeps what was trained")
                 else:
                     shutil.rmtree(self.draft, ignore_errors=True)

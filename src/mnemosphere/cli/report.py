@@ -76,7 +76,9 @@ def strongest(found: dict[str, Any]) -> dict[str, str]:
 def about_model(model: Any) -> dict[str, Any]:
     """What was chosen from the data and learned, and what that depended on: for a record."""
     names = ("mnemosphere", "scipy", "scikit-learn", "pandas", "safetensors")
+    settings, others = model.get_params(deep=False), ("callbacks", "encoder", "verbose")
     return {
+        "settings": {k: v for k, v in settings.items() if k not in others},
         "chosen": {
             "memories": model.n_memories_,
             "varsigma": model.varsigma_,

@@ -1,4 +1,4 @@
-"""The settings of an estimator by what a person types: flags, configuration files, the estimator.
+"""The settings of an estimator by what a person types: flags, and the estimator.
 
 settings.toml has them as options, so that `--help` needs no torch. What is allowed is checked
 by the estimator and its solver.
@@ -6,7 +6,6 @@ by the estimator and its solver.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -66,7 +65,7 @@ def _flag(key: str) -> str:
 
 
 def _value(given: Any, constraints: Iterable[Any]) -> Any:
-    """A value from the text of a flag, or as TOML has it."""
+    """A value from the text of a flag."""
     words = {word for c in constraints for word in getattr(c, "options", ())}
     if not isinstance(given, str) or given in words:
         return given
@@ -78,23 +77,6 @@ def _value(given: Any, constraints: Iterable[Any]) -> Any:
         except ValueError:
             continue
     return given
-
-
-def settings_of(model: Any) -> dict[str, Any]:
-    """All settings of an estimator by key: what a configuration file says."""
-    from mnemosphere.estimators.choice import SOLVERS
-
-    names = {type(solver): name for name, solver in SOLVERS.items()}
-    found: dict[str, Any] = {}
-    for key, about in ESTIMATORS[type(model).__name__].items():
-        if "solver" not in about:
-            value = getattr(model, _NAMES.get(key, key))
-            found[key] = names.get(type(value), value)
-        elif names.get(type(model.solver)) in about["solver"]:
-            found[key] = getattr(model.solver, key)
-    if isinstance(found.get("class_weight"), dict):
-        found["class_weight"] = ",".join(f"{k}={v:g}" for k, v in found["class_weight"].items())
-    return found
 
 
 def label_numbers(text: str, classes: Iterable[Any], flag: str) -> dict[Any, float]:
@@ -113,25 +95,3 @@ def label_numbers(text: str, classes: Iterable[Any], flag: str) -> dict[Any, flo
             raise ValueError(f"{flag} names {name!r}, which is none of {', '.join(known)}")
         found[known.get(name, name)] = value
     return found
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file; keys are the names of the flags, with - or _."""
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is no file: give the path of one")
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"{path} is not a TOML file ({str(error)[:200]}): start from a config.toml that train "
-            "wrote"
-        ) from error
-    return {key.replace("-", "_"): value for key, value in content.items()}
-
-
-def to_toml(values: Mapping[str, Any], remark: str) -> str:
-    """A file that `read_config` reads back to the same settings."""
-    plain = {key: "none" if value is None else value for key, value in values.items()}
-    # What JSON writes is TOML, but for one letter that it does not escape.
-    lines = (f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in plain.items())
-    return "\n".join([f"# {remark}", *lines, ""]).replace("\x7f", "\\u007f")

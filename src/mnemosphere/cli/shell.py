@@ -126,12 +126,6 @@ def command_line(ctx: typer.Context) -> str:
     return shlex.join(["mnemosphere", *ctx.meta.get("mnemosphere.arguments", [])])
 
 
-def was_given(ctx: typer.Context, name: str) -> bool:
-    """Whether an option was typed, as opposed to its default."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
-
-
 class Terminal:
     """Where a command's output goes: results to standard output, remarks to standard error."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import math
 import shlex
 import time
@@ -14,22 +13,20 @@ from typing import Any
 import numpy as np
 
 from mnemosphere import PatchEncoder, plots
-from mnemosphere.base.files import write_atomically
 from mnemosphere.base.machine import pick_device
 from mnemosphere.cli import report
 from mnemosphere.cli.options import Columns, Request, names_in
-from mnemosphere.cli.output import CHECKPOINT, COLUMNS, CONFIG, MODEL, Folder
+from mnemosphere.cli.output import CHECKPOINT, COLUMNS, MODEL, Folder
 from mnemosphere.cli.rows import (
     Opened,
     Rows,
     about_data,
-    listed,
     open_rows,
     parse_shape,
     text_encoder,
 )
-from mnemosphere.cli.settings import build, read_config, settings_of, to_toml
-from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
+from mnemosphere.cli.settings import build
+from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line
 from mnemosphere.estimators import save
 from mnemosphere.estimators.from_files import scan
 from mnemosphere.estimators.progress import size_of
@@ -42,38 +39,28 @@ from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.few_labels import PHASE
 
 _NAMED = 5  # classes of the first line
-_OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows", "no_header",
-        "max_memory", "image_shape", "seed", "text", "encoder", "category")  # fmt: skip
 
 
-def run(request: Request, out: Folder, config: Path | None, yes: bool, **_: Any) -> None:
-    """Train a model, and write its folder; other options are read with those of --config."""
-    ctx, terminal = request.ctx, request.terminal
-    source = out.draft / CONFIG if out.resumes and config is None else config
-    stored = {} if source is None else read_config(source)
-    own = {name: stored.pop(name) for name in _OWN if name in stored}
-    own |= {n: ctx.params[n] for n in _OWN if n not in own or was_given(ctx, n)}
-    if not own["data"]:
-        raise ValueError("no data: give DATA, or data in the file of --config")
-    settings = stored | request.settings
+def run(
+    request: Request, data: list[str], out: Folder, test: str | None, seed: int,
+    test_fraction: float, category: list[str] | None, yes: bool, max_memory: float | None,
+    image_shape: str | None,
+) -> None:  # fmt: skip
+    """Train a model, and write its folder."""
+    terminal, columns, settings = request.terminal, request.columns, request.settings
     build("DAMClassifier", settings)  # says what is wrong before a file is read
-    rows, held_out = _load(own)
-    classes, counts = _classes(rows, own["label"])
+    rows, held_out = _load(columns, data, test, test_fraction, seed, max_memory, image_shape)
+    classes, counts = _classes(rows, columns.label)
     model = build("DAMClassifier", settings, classes.tolist())
-    model.random_state = own["seed"]
-    model.categories = names_in(own["category"])
+    model.random_state = seed
+    model.categories = names_in(category)
     if rows.y is not None and rows.y.dtype == object:
         model.unlabeled = math.nan
     pick_device(model.device)
-    encoder = _encoder(own, model, rows)
+    encoder = _encoder(columns, model, rows)
     _describe(terminal, rows, classes, counts)
-    text = to_toml(
-        _absolute(own) | settings_of(model), "train again: mnemosphere train --config config.toml"
-    )
     _ask(model, len(classes), int(counts.sum()), yes)
     with out.writing() as draft:
-        if not out.resumes:  # else it stays until the settings prove to be of that run
-            write_atomically(draft / CONFIG, text.encode())
         began = time.perf_counter()
         if encoder is not None:
             rows = rows.encoded(encoder.fit(rows.x))
@@ -81,34 +68,36 @@ def run(request: Request, out: Folder, config: Path | None, yes: bool, **_: Any)
         fit(model, rows, terminal, draft / CHECKPOINT)
         seconds = time.perf_counter() - began
         opened = Opened(model, {}, draft / MODEL, encoder)
-        interrupted(opened, out, f": mnemosphere train --resume --out {out.shown}")
-        content = write(request, opened, own, rows, held_out, seconds)
-        write_atomically(draft / CONFIG, text.encode())
+        interrupted(opened, out)
+        share = test_fraction if test is None else 0.0
+        content = write(request, opened, rows, held_out, seconds, seed, share)
         wrote = out.finish(content)
     show(terminal, model, content, wrote)
-    terminal.note(f"next: mnemosphere explain {out.shown} {shlex.quote(listed(own['data'])[0])}")
+    terminal.note(f"next: mnemosphere explain {out.shown} {shlex.quote(data[0])}")
 
 
-def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
+def _load(
+    columns: Columns, data: list[str], test: str | None, test_fraction: float, seed: int,
+    max_memory: float | None, image_shape: str | None,
+) -> tuple[Rows, Rows | None]:  # fmt: skip
     """(rows to train on, held-out rows)."""
-    columns = Columns.given(own)
-    rows = open_rows(own["data"], columns, own["max_memory"])
+    rows = open_rows(data, columns, max_memory)
     if not rows.labeled.any() if rows.in_memory else rows.label is None:
         raise ValueError(f"{rows.name} has no labels: name their column with --label")
-    if own["encoder"] is not None and not rows.in_memory:
+    if columns.encoder is not None and not rows.in_memory:
         raise ValueError("--encoder needs images that memory holds: leave it out")
-    shape = parse_shape(own["image_shape"], rows.n_features) or rows.image_shape
+    shape = parse_shape(image_shape, rows.n_features) or rows.image_shape
     rows = replace(rows, image_shape=shape)
-    if own["test"] is None:
+    if test is None:
         if rows.is_test is None:
-            rows = rows.hold_out(own["test_fraction"], own["seed"])
+            rows = rows.hold_out(test_fraction, seed)
         held = rows.part(None)
         return rows.part(None, "train"), None if held is rows else held
     names = rows.columns if rows.in_memory else rows.x.files.names or ()
     used = tuple(names) or columns.features
-    held = open_rows(own["test"], replace(columns, label=rows.label, features=used), 1e12)
+    held = open_rows(test, replace(columns, label=rows.label, features=used), 1e12)
     if held.n_features != rows.n_features:
-        raise ValueError(f"{own['test']} has {held.n_features} features, {own['data']} "
+        raise ValueError(f"{test} has {held.n_features} features, {rows.name} "
                          f"{rows.n_features}: use the same columns")  # fmt: skip
     return rows, held
 
@@ -129,18 +118,24 @@ def _classes(rows: Rows, named: str | None) -> tuple[Any, Any]:
     return found, counts
 
 
-def _encoder(own: dict[str, Any], model: Any, rows: Rows) -> Any:
+def _encoder(columns: Columns, model: Any, rows: Rows) -> Any:
     """The encoder of images, not fitted yet, or None; that of texts goes to the model."""
-    if own["text"] is not None:
-        encoder = text_encoder(own["encoder"] or PACKAGED)
-        model.encoder = encoder if rows.text else {own["text"]: encoder}
-    if own["encoder"] is None or own["text"] is not None:
+    if columns.text is not None:
+        set_text_encoder(model, columns, rows)
         return None
-    if own["encoder"] != "patches":
-        raise ValueError(f"--encoder must be patches, got {own['encoder']!r}: texts need --text")
+    if columns.encoder is None:
+        return None
+    if columns.encoder != "patches":
+        raise ValueError(f"--encoder must be patches, got {columns.encoder!r}: texts need --text")
     if model.geometry == "auto":
         model.geometry = "unit"  # soft counts of patches lie on the sphere
-    return PatchEncoder(rows.image_shape, device=model.device, random_state=own["seed"])
+    return PatchEncoder(rows.image_shape, device=model.device, random_state=model.random_state)
+
+
+def set_text_encoder(model: Any, columns: Columns, rows: Rows) -> None:
+    """Give the model what turns its texts into vectors."""
+    encoder = text_encoder(columns.encoder or PACKAGED)
+    model.encoder = encoder if rows.text else {columns.text: encoder}
 
 
 def _describe(terminal: Terminal, rows: Rows, classes: Any, counts: Any) -> None:
@@ -174,22 +169,8 @@ def _ask(model: Any, n_classes: int, n_rows: int, yes: bool) -> None:
         model.n_memories = n_classes
 
 
-def _absolute(own: dict[str, Any]) -> dict[str, Any]:
-    """Settings to store: paths that mean the same from any folder, nothing that is not set."""
-
-    def absolute(value: str) -> str:
-        found = Path(value).is_file() or (glob.has_magic(value) and bool(glob.glob(value)))
-        return str(Path(value).absolute()) if found else value
-
-    kept = {name: value for name, value in own.items() if value is not None}
-    for name in {"data", "test", "label"} & kept.keys():
-        paths = [absolute(value) for value in listed(kept[name])]
-        kept[name] = paths[0] if len(paths) == 1 else paths
-    return kept
-
-
 def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = None) -> float:
-    """Fit with a progress bar; returns the seconds. Rows are named as the user does."""
+    """Fit, with a line of progress; returns the seconds. Rows are named as the user does."""
     model.callbacks = [] if checkpoint is None else [Checkpoint(checkpoint)]
     model.verbose = int(terminal.live)
     began = time.perf_counter()
@@ -210,20 +191,20 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
     return seconds
 
 
-def interrupted(opened: Opened, folder: Folder, again: str) -> None:
+def interrupted(opened: Opened, folder: Folder) -> None:
     """Save the model so far, and leave, if Ctrl-C has ended its training; else it is over."""
     if opened.model.status_ == "interrupted":
         save(opened.whole, opened.path)
         raise Interrupted(
             f"interrupted after {opened.model.n_iter_} passes: the model so far is in "
-            f"{folder.shown}.partial, go on with{again}"
+            f"{folder.shown}.partial, go on with the same command and --resume"
         )
     folder.trained = True
 
 
 def write(
-    request: Request, opened: Opened, own: dict[str, Any], rows: Rows, held_out: Rows | None,
-    seconds: float,
+    request: Request, opened: Opened, rows: Rows, held_out: Rows | None, seconds: float, seed: int,
+    test_fraction: float,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure a fitted model, write it and its pictures; what the record says."""
     model, folder = opened.model, opened.path.parent
@@ -248,14 +229,14 @@ def write(
         "importance": importance,
         "measured_on": "training rows" if held_out is None else "held-out rows",
         "seconds": seconds,
-        "seed": own["seed"],
+        "seed": seed,
         "command": command_line(request.ctx),
         **report.about_model(model),
         "search": list(model.search_),
         "novelty": {"threshold": model.novelty_threshold_},
         "data": about_data(
-            rows, id=own["id"], rows=len(rows), test_rows=0 if held_out is None else len(held_out),
-            seed=own["seed"], test_fraction=own["test_fraction"] if own["test"] is None else 0.0,
+            rows, id=request.columns.id, rows=len(rows), seed=seed, test_fraction=test_fraction,
+            test_rows=0 if held_out is None else len(held_out),
         ),
     }  # fmt: skip
 

@@ -61,12 +61,10 @@ def own_rows(files: FileRows) -> FileRows:
     return files.shard(group.rank, group.size) if group.many else files
 
 
-def sample_rows(
-    source: FileDataset, seed: int, look: Callable[[RawRows], None] | None = None
-) -> RawRows:
+def sample_rows(source: FileDataset, seed: int) -> RawRows:
     """A sample of the rows, each read by the process that has it, gathered once."""
     group, own = current(), own_rows(source.files)
-    found = group.gather(own.sample(SAMPLED, seed, look) if own.n_rows else None)
+    found = group.gather(own.sample(SAMPLED, seed) if own.n_rows else None)
     return join_rows([part for part in found if part is not None])
 
 
@@ -81,62 +79,48 @@ def gathered(answer: Callable[..., Any], source: FileDataset) -> NDArray[Any]:
 def scan(source: FileDataset, unlabeled: object) -> Scan:
     """The labels there are, in one look at their column; ValueError names a row without one."""
     noted: dict[str, Scan] = source.files.noted
-    if (key := repr(unlabeled)) not in noted:
-        count, own = _Count(source, unlabeled), own_rows(source.files)
-        for raw in own.pieces(labels_only=True) if own.n_rows else ():
-            count(raw)
-        noted[key] = count.told()
-    return noted[key]
-
-
-class _Count:
-    """Labels as they go by."""
-
-    def __init__(self, source: FileDataset, unlabeled: object) -> None:
-        self._source, self._unlabeled = source, unlabeled
-        self._mass: Counter[Any] = Counter()  # summed weight of each label
-        self._partly = False  # whether a row has none
-
-    def __call__(self, raw: RawRows) -> None:
-        """Take in the labels of these rows."""
-        y, number = raw.y, raw.number
-        each = np.ones(len(number)) if raw.weight is None else np.asarray(raw.weight, float)
-        if y is None or y.ndim != 1:
-            path, _ = self._source.files.where(int(number[0]))
-            raise ValueError(
-                f"{path} has no column of labels: pass label= (soft labels are for rows in memory)"
-            )
-        labels = Labels.of(y)
-        if self._unlabeled is None or self._unlabeled == self._unlabeled:
-            none = np.flatnonzero(labels.place == -1)
-            if none.size:
-                path, row = self._source.files.where(int(number[none[0]]))
-                raise ValueError(
-                    f"{path}: row {row} has no label: drop the row, or mark rows without label by "
-                    "unlabeled=float('nan')"
-                )
-            labels = Labels.of(y, unlabeled=self._unlabeled)
-        self._partly |= bool((labels.place == -1).any())
+    if (key := repr(unlabeled)) in noted:
+        return noted[key]
+    own, partly = own_rows(source.files), False
+    count: Counter[Any] = Counter()  # summed weight of each label
+    for raw in own.pieces(labels_only=True) if own.n_rows else ():
+        labels = _labels_of(source, raw, unlabeled)
+        each = np.ones(len(raw.number)) if raw.weight is None else np.asarray(raw.weight, float)
+        partly |= bool((labels.place == -1).any())
         names = [*labels.found.tolist(), *([OUT_OF_SCOPE] if labels.outside.any() else [])]
         place = np.where(labels.outside, len(labels.found), labels.place)
         mass = np.bincount(place[place >= 0], each[place >= 0], minlength=len(names))
-        self._mass.update(dict(zip(names, mass.tolist(), strict=True)))
+        count.update(dict(zip(names, mass.tolist(), strict=True)))
+    found = current().gather((count, partly))
+    count = Counter()
+    for own_count, _ in found:
+        count.update(own_count)
+    if not count:
+        raise ValueError("every row is unlabeled: label some rows of each class")
+    classes = class_index(list(count), None, _CPU)[0]
+    total = [count[name] for name in classes.tolist()]
+    noted[key] = Scan(classes, torch.tensor(total, dtype=torch.float64), any(p for _, p in found))
+    return noted[key]
 
-    def told(self) -> Scan:
-        """What all processes have met."""
-        count: Counter[Any] = Counter()
-        partly = False
-        for found, missing in current().gather((self._mass, self._partly)):
-            partly |= missing
-            count.update(found)
-        if not count:
-            raise ValueError("every row is unlabeled: label some rows of each class")
-        classes = class_index(list(count), None, _CPU)[0]
-        if self._source.classes is not None:
-            class_index(classes, self._source.classes, _CPU)  # says which are not among them
-            classes = self._source.classes
-        total = [count[name] for name in classes.tolist()]
-        return Scan(classes, torch.tensor(total, dtype=torch.float64), partly)
+
+def _labels_of(source: FileDataset, raw: RawRows, unlabeled: object) -> Labels:
+    """The labels of these rows; ValueError if one has none and nothing says that it may."""
+    if raw.y is None or raw.y.ndim != 1:
+        path, _ = source.files.where(int(raw.number[0]))
+        raise ValueError(
+            f"{path} has no column of labels: pass label= (soft labels are for rows in memory)"
+        )
+    labels = Labels.of(raw.y)
+    if unlabeled is not None and unlabeled != unlabeled:  # NaN: whatever marks no value
+        return labels
+    none = np.flatnonzero(labels.place == -1)
+    if none.size:
+        path, row = source.files.where(int(raw.number[none[0]]))
+        raise ValueError(
+            f"{path}: row {row} has no label: drop the row, or mark rows without label by "
+            "unlabeled=float('nan')"
+        )
+    return Labels.of(raw.y, unlabeled=unlabeled)
 
 
 def learn_files(
@@ -151,11 +135,11 @@ def learn_files(
     device, n_numbers = device_of(source, settings["device"]), source.n_rows * source.n_features
     with progress.scan(source):
         if labeled:
-            found, sampled = _scan_and_sample(source, settings["unlabeled"], seed)
+            found = scan(source, settings["unlabeled"])
             label, mass = _labeling(settings, found)
         else:
-            found, sampled = None, sample_rows(source, seed)
-            label, mass = no_labels(1), torch.zeros(1, dtype=torch.float64)
+            found, (label, mass) = None, (no_labels(1), torch.zeros(1, dtype=torch.float64))
+        sampled = sample_rows(source, seed)
     names = source.files.names
     features = Features(source.n_features, None if names is None else tuple(names), owner=owner)
     if is_frame(sampled.x):
@@ -197,16 +181,6 @@ def learn_files(
             dtype=precision_of(settings["precision"], n_numbers, few),
         )  # fmt: skip
     return Ready(features, stored, weight, classes, seed, callbacks, dataset, geometry, choice)
-
-
-def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple[Scan, RawRows]:
-    """Labels and a sample of the rows, by one look at them."""
-    if (key := repr(unlabeled)) in source.files.noted:
-        return source.files.noted[key], sample_rows(source, seed)
-    count = _Count(source, unlabeled)
-    sampled = sample_rows(source, seed, count)
-    source.files.noted[key] = found = count.told()
-    return found, sampled
 
 
 def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, Tensor]:

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar of rich on a terminal, plain lines elsewhere or without rich.
+"""Progress on standard error: a line that is drawn again and again on a terminal, lines elsewhere.
 
 Nothing is shown in the first second: quick fits stay silent.
 """
@@ -6,24 +6,19 @@ Nothing is shown in the first second: quick fits stay silent.
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
 
-from mnemosphere.base.machine import need
 from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.dataset import FileDataset
 from mnemosphere.training.distributed import current
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 _LONG = 5.0  # seconds that are told before they pass
 _SILENT = 1.0  # seconds before anything is shown
-_BETWEEN_LINES = 10.0  # seconds between two plain lines of one stage
-_WIDE = 72  # columns that the whole bar takes
+_BETWEEN = {True: 0.1, False: 10.0}  # seconds between two lines of one stage, on a terminal or not
 
 
 def size_of(n_bytes: float) -> str:
@@ -41,12 +36,13 @@ class Progress(Callback, AbstractContextManager["Progress"]):
     def __init__(self, verbose: int) -> None:
         self.shown = bool(verbose) and current().first
         self._began = time.monotonic()
-        self._view: _Bar | _Lines | None = None
+        self._live = sys.stderr.isatty()
+        self._stage, self._since, self._from, self._last = "", 0.0, 0.0, -math.inf
         self._training = self._figures = ""
 
     def __exit__(self, *error: object) -> None:
-        if self._view is not None:
-            self._view.stop()
+        if self._live and self._stage:
+            print("\x1b[K", end="", file=sys.stderr, flush=True)
 
     def expect(self, seconds: Callable[[], float]) -> None:
         """Say how long a fit will take, if that is long; `seconds` is asked only if it is told."""
@@ -55,11 +51,24 @@ class Progress(Callback, AbstractContextManager["Progress"]):
 
     def show(self, stage: str, done: float, total: float, note: str = "") -> None:
         """Say that so much of a stage is done."""
-        if not self.shown or time.monotonic() - self._began < _SILENT:
+        now = time.monotonic()
+        if not self.shown or now - self._began < _SILENT:
             return
-        if self._view is None:
-            self._view = _view()
-        self._view.show(stage, done, total, note)
+        if stage != self._stage:  # the time left is that of the stage
+            self._stage, self._since, self._from, self._last = stage, now, done, -math.inf
+        if now - self._last < _BETWEEN[self._live] and not (self._live and done >= total):
+            return
+        self._last, went = now, done - self._from
+        left = (now - self._since) * (total - done) / went if went > 0 else 0.0
+        parts = (
+            f"{stage} {int(done):,}/{int(total):,}",
+            note.rstrip(),
+            left >= 1 and f"{_about(left)} left",
+        )
+        line = "  ".join(part for part in parts if part)
+        if self._live:  # the cursor waits in front: what others write takes the place of the line
+            line = f"\x1b[K{line[: shutil.get_terminal_size().columns - 1]}\r"
+        print(line, end="" if self._live else "\n", file=sys.stderr, flush=True)
 
     def counter(self, stage: str, n_rows: int, n_bytes: int) -> Callable[[int], None]:
         """A function to call with the number of rows that went by; n_bytes: of all rows in files."""
@@ -110,55 +119,3 @@ def _about(seconds: float) -> str:
 
 def _bytes_done(share: float, n_bytes: int) -> str:
     return f"{size_of(n_bytes * share)} of {size_of(n_bytes)}" if n_bytes else ""
-
-
-def _view() -> _Bar | _Lines:
-    try:
-        console = need("rich.console").Console(stderr=True)
-    except ImportError:
-        return _Lines()
-    return _Bar(console) if console.is_terminal or console.is_jupyter else _Lines()
-
-
-class _Lines:
-    """A line for each stage, and one now and then in a long stage."""
-
-    def __init__(self) -> None:
-        self._stage, self._last = "", 0.0
-
-    def show(self, stage: str, done: float, total: float, note: str) -> None:
-        now = time.monotonic()
-        if stage != self._stage or now - self._last > _BETWEEN_LINES:
-            self._stage, self._last = stage, now
-            print(f"{stage} {int(done):,}/{int(total):,}  {note}".rstrip(), file=sys.stderr)
-
-    def stop(self) -> None:
-        """Lines stay."""
-
-
-class _Bar:
-    """One line that is drawn again and again, and goes at the end."""
-
-    def __init__(self, console: Console) -> None:
-        rich = need("rich.progress")
-        self._narrow, self._stage = console.width < _WIDE, ""
-        self._bar: Any = rich.Progress(
-            rich.TextColumn("{task.description}"),
-            *([] if self._narrow else [rich.BarColumn(bar_width=16)]),
-            rich.TextColumn("{task.fields[note]}"),
-            rich.TimeRemainingColumn(compact=True),
-            console=console,
-            transient=True,
-        )
-        self._task = self._bar.add_task("", note="")
-
-    def show(self, stage: str, done: float, total: float, note: str) -> None:
-        if stage != self._stage:  # the time left is that of the stage
-            self._stage = stage
-            self._bar.reset(self._task, description=stage, total=total)
-        told = f"{int(done):,}/{int(total):,}" + ("" if self._narrow else f"  {note}")
-        self._bar.update(self._task, completed=done, note=told)
-        self._bar.start()  # the first time
-
-    def stop(self) -> None:
-        self._bar.stop()

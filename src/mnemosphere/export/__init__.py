@@ -2,10 +2,10 @@
 
 from mnemosphere.base.schema import check_arguments
 from mnemosphere.export.card import model_card
-from mnemosphere.export.module import DAMModule, to_torch
+from mnemosphere.export.module import DAMModule
 from mnemosphere.export.onnx_graph import to_onnx
 from mnemosphere.export.page import explore
 
-__all__ = ["DAMModule", "explore", "model_card", "to_onnx", "to_torch"]
+__all__ = ["DAMModule", "explore", "model_card", "to_onnx"]
 
 check_arguments(globals())

@@ -54,7 +54,7 @@ class DAMModule(nn.Module):
 
         Examples
         --------
-        >>> mn.export.to_torch(model).forward(torch.tensor(X_test.to_numpy())).shape
+        >>> mn.export.DAMModule(model).forward(torch.tensor(X_test.to_numpy())).shape
         torch.Size([60, 3])
         """
         buffers = dict(self.named_buffers())
@@ -65,26 +65,3 @@ class DAMModule(nn.Module):
         scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
         alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
         return torch.where(lost[:, None], alone, scores)[:, :-1].log_softmax(1)
-
-
-def to_torch(model: FittedModel) -> DAMModule:
-    """Turn a fitted model into a torch layer.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier or clusterer.
-
-    Returns
-    -------
-    DAMModule
-        The layer: raw rows in, log P(y | x) out.
-
-    Examples
-    --------
-    >>> row = torch.tensor(X_test[:1].to_numpy(), requires_grad=True)
-    >>> mn.export.to_torch(model)(row).sum().backward()
-    >>> row.grad.shape
-    torch.Size([1, 4])
-    """
-    return DAMModule(model)

@@ -8,7 +8,7 @@ from typing import ParamSpec
 
 import torch
 
-from mnemosphere.base.schema import Array, check_tensors
+from mnemosphere.base.schema import Array
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.model.kernel import log_joint
 
@@ -91,8 +91,12 @@ def _check_parts(model: FittedModel) -> None:
             raise ValueError(f"its examples have {added.x.shape[1]} coordinates")
     if model.stream is not None:
         (P, N), (Q, C), dtype = density.w.shape, density.p.shape, str(density.w.dtype)[6:]
-        sums = {"w_bar": Array("P N", dtype), "p_bar": Array("Q C", dtype, low=0)}
-        check_tensors(model.stream.state, sums | _MULTIPLIERS, {"P": P, "N": N, "Q": Q, "C": C})
+        state, sizes = model.stream.state, {"P": P, "N": N, "Q": Q, "C": C}
+        known = _MULTIPLIERS | {"w_bar": Array("P N", dtype), "p_bar": Array("Q C", dtype, low=0)}
+        for name in sorted(state.keys() ^ known.keys()):
+            raise ValueError(f"the tensor {name!r} is {'missing' if name in known else 'unknown'}")
+        for name, array in known.items():
+            array.check(state[name], name, sizes)
         if not model.stream.late <= {*model.classes.tolist()}:
             raise ValueError("its stream has classes that it does not know")
 

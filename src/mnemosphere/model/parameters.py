@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.base.files import strip_prefix
-from mnemosphere.base.schema import Array
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import log_omega_ratio
 
@@ -133,25 +131,6 @@ class Parameters(Components):
         """Everything as named tensors, for a file or a buffer; ς as a float64 number."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
         return {**tensors, "varsigma": torch.as_tensor(self.varsigma, dtype=torch.float64)}
-
-    @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, Tensor], *, device: torch.device | str | None = None
-    ) -> Self:
-        """Undo `to_tensors`; KeyError names what is missing."""
-        Array().check(tensors["varsigma"], "varsigma", {})
-        parts = {name: tensors[name].to(device) for name in _TENSORS}
-        if len(tensors) > len(parts) + 1:
-            unknown = min(tensors.keys() - {*parts, "varsigma"})
-            raise ValueError(f"the tensor {unknown!r} is unknown")
-        return cls(varsigma=float(tensors["varsigma"]), **parts)
-
-    @classmethod
-    def from_file(
-        cls, read: Mapping[str, Tensor], prefix: str, *, device: torch.device | str | None = None
-    ) -> Self:
-        """Those that a file has by that prefix, checked."""
-        return cls.from_tensors(strip_prefix(read, prefix), device=device).check()
 
 
 _TENSORS = tuple(f.name for f in dataclasses.fields(Parameters) if f.name != "varsigma")

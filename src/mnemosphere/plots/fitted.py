@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,10 +16,9 @@ from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.features import memory_texts
 from mnemosphere.plots.functions import memory_curves, representative
-from mnemosphere.plots.gallery import counted, memories, memory_lines
+from mnemosphere.plots.gallery import counted, memories
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.recall import recall_strips
-from mnemosphere.plots.style import category_colors
 
 Shape = tuple[int, ...] | None
 _CURVES = 8  # memories in one panel
@@ -31,8 +29,8 @@ def memories_of(
 ) -> Figure | SubFigure | Axes:
     """Memories with the class or the cluster that each stands for.
 
-    Memories of texts are drawn by texts, memories on circles as functions of the features, spectra
-    as lines, and those with readable features by these.
+    Memories of texts are drawn by texts, memories on circles as functions of the features, and
+    those with readable features by these.
 
     pictures (P, pixels): what memories look like, where they are not images themselves.
     """
@@ -50,14 +48,6 @@ def memories_of(
     w, unit = model.memories if pictures is None else pictures, "coordinate on the sphere"
     names = [str(name) for name in model.features.names or []]
     named = shape is None and pictures is None and bool(names) and readable(names)
-    scale = _scale(names) if named else None
-    if scale is not None and not geometry.has_curves:
-        few, colors = by_class[:_CURVES], category_colors(len(classes))
-        return memory_lines(
-            scale[0], w[few], [f"{memory_name(m)} {called[m]}" for m in few],
-            [colors[label[m]] for m in few], axis=scale[1] or "feature",
-            title=f"{counted(len(few), len(w))}, each with its {what}",
-        ).figure  # fmt: skip
     if geometry.units is not None and pictures is None:
         if shape is not None:  # pixels are alike: memories look like rows
             w = w - w.mean(axis=1, keepdims=True)
@@ -73,16 +63,6 @@ def memories_of(
         labels=[called[m] for m in chosen],
         title=f"{counted(len(chosen), len(w))}, each with its {what}",
     ).figure  # fmt: skip
-
-
-def _scale(names: Sequence[str]) -> tuple[NDArray[Any], str] | None:
-    """(places, unit) of features that are points along a scale, such as 400 nm, 405 nm, …"""
-    found = [re.fullmatch(r"(-?\d+(?:\.\d+)?)\s*(\D*)", name) for name in names]
-    known = [match for match in found if match is not None]
-    if len(known) < max(3, len(names)) or len({match[2] for match in known}) > 1:
-        return None
-    at = np.array([float(match[1]) for match in known])
-    return (at, known[0][2]) if (np.diff(at) > 0).all() else None
 
 
 def tree_of(model: FittedModel, shape: Shape = None) -> Axes:

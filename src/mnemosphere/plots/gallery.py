@@ -174,20 +174,3 @@ def _feature_map(
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.figure.colorbar(image, ax=ax, label=unit, fraction=0.06, aspect=24, pad=0.01, extend="both")
     return ax
-
-
-@figure_style()
-def memory_lines(
-    at: Array, shown: Any, names: Sequence[str], colors: Sequence[str], *, axis: str, title: str
-) -> Axes:
-    """Memories (n, N) of rows along a scale, such as spectra: a line each over `at` (N,)."""
-    ax = new_axes(7.6, 4.0)
-    ax.axhline(0.0, color="#DDDDDD", linewidth=0.8, zorder=0)
-    for values, name, color in zip(shown, names, colors, strict=True):
-        ax.plot(at, values, color=color, label=plain(name, 24))
-    ax.set_xlim(at[0], at[-1])
-    ax.set_xlabel(axis)
-    ax.set_ylabel("value of the memory")
-    ax.set_title(title)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return ax

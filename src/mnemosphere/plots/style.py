@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure, SubFigure
 
+from mnemosphere.base.text import middle_cut
+
 # Okabe and Ito's palette, distinct with any common color vision; brown for yellow, which is faint on white.
 BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 PURPLE, SKY, BLACK, BROWN = "#CC79A7", "#56B4E9", "#000000", "#7F4F1E"
@@ -117,8 +119,4 @@ def category_colors(n: int) -> list[str]:
 
 def plain(value: object, limit: int = 18) -> str:
     """A user's name as one short line that matplotlib will not take for a formula."""
-    text = " ".join(str(value).split())
-    if len(text) > limit:
-        tail = limit // 3  # names often differ at their ends
-        text = text[: limit - 1 - tail] + "…" + text[-tail:]
-    return text.replace("$", r"\$")
+    return middle_cut(str(value), limit).replace("$", r"\$")

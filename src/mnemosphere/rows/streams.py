@@ -467,20 +467,13 @@ class FileRows:
         return found
 
     def pieces(
-        self, order: Tensor | None = None, *, skip: int = 0, labels_only: bool = False
+        self, order: Tensor | None = None, *, labels_only: bool = False
     ) -> Iterator[RawRows]:
-        """The rows piece by piece, checked; blocks in that order, or as stored.
-
-        skip: rows to leave out at the beginning; blocks that they fill are not read.
-        """
+        """The rows piece by piece, checked; blocks in that order, or as stored."""
         blocks = self._blocks()
         for k in range(len(blocks)) if order is None else order.tolist():
             reader, block, number, n = blocks[k]
             low, high = max(number, self._range[0]), min(number + n, self._range[1])
-            n_rows = int(self.kept[low:high].sum())
-            if skip >= n_rows:
-                skip -= n_rows
-                continue
             for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
                 if number >= high:
                     break
@@ -489,7 +482,6 @@ class FileRows:
                 wanted = self.kept[number : number + n] & (raw.number >= low)
                 own = (wanted & (raw.number < high)).nonzero()[:, 0]
                 number += n
-                own, skip = own[skip:], max(skip - len(own), 0)
                 raw = raw if len(own) == n else raw.take(own)
                 for start in range(0, len(own), self.batch_rows):
                     part = self._checked(raw.take(slice(start, start + self.batch_rows)))
@@ -529,40 +521,29 @@ class FileRows:
                 raise ValueError(f"{path}: row {row} has the weight {weight[int(bad)]}")
         return found
 
-    def batches(self, size: int | None, seed: int | None, start: int = 0) -> Iterator[RawRows]:
+    def batches(self, size: int | None, seed: int | None) -> Iterator[RawRows]:
         """One pass in batches of at most `size` rows; seed None: in the stored order.
 
-        Else blocks in random order fill a window of memory, out of which batches are drawn. The
-        first `start` batches are left out.
+        Else blocks in random order fill a window of memory, out of which batches are drawn.
         """
         size = min(size or self.batch_rows, self.batch_rows)
         if seed is None:
-            yield from _gather(self.pieces(skip=start * size), size)
+            yield from _gather(self.pieces(), size)
             return
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(self._blocks()), generator=generator)
-        window = 4 * self.batch_rows
-        n_before, start = divmod(start, -(-window // size))
-        for _ in range(n_before):  # what was drawn for the windows that are left out
-            torch.randperm(window, generator=generator)
-        for held in _gather(self.pieces(order, skip=n_before * window), window):
+        for held in _gather(self.pieces(order), 4 * self.batch_rows):
             mixed = torch.randperm(len(held.number), generator=generator)
-            for at in mixed.tensor_split(-(-len(mixed) // size))[start:]:
+            for at in mixed.tensor_split(-(-len(mixed) // size)):
                 yield held.take(at)
-            start = 0
 
-    def sample(self, n: int, seed: int, look: Callable[[RawRows], None] | None = None) -> RawRows:
-        """Random rows, n of them or all, in their order; one look at all rows, which `look` sees.
-
-        Of a shard: those of the whole that are its own.
-        """
+    def sample(self, n: int, seed: int) -> RawRows:
+        """Random rows, n of them or all, in their order; of a shard, those that are its own."""
         kept = self.numbers()
         at = kept[torch.randperm(len(kept), generator=torch.Generator().manual_seed(seed))[:n]]
         at = at.sort().values
         found: list[RawRows] = []
         for raw in ahead(self.pieces()):
-            if look is not None:
-                look(raw)
             own = at[(at >= raw.number[0]) & (at <= raw.number[-1])]
             here = torch.searchsorted(raw.number, own)
             if len(here) or not found:

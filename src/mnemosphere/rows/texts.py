@@ -182,10 +182,8 @@ def _packaged() -> Encode:
 
 def _vectors(encode: Encode, texts: list[str]) -> NDArray[Any]:
     """(n, N) numbers."""
-    from torch import Tensor  # late: files are checked without torch, see `tables`
-
     found = encode(texts)
-    if isinstance(found, Tensor):
+    if hasattr(found, "detach"):  # a tensor: torch is not imported for --help
         found = found.detach().float().cpu().numpy()
     vectors: NDArray[Any] = np.asarray(list(found) if isinstance(found, Iterator) else found)
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.dtype.kind not in "iuf":

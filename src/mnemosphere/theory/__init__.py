@@ -8,17 +8,13 @@ from mnemosphere.theory.example_noise import (
     parting_eigenvalues,
     solve_with_noise,
 )
-from mnemosphere.theory.finite_size import FiniteSize, finite_size_corrections, log_weight
+from mnemosphere.theory.finite_size import FiniteSize, finite_size_corrections
 from mnemosphere.theory.limits import (
-    NoiseEstimate,
     from_parameters,
     merging_varsigma,
-    suggest_varsigma_from_neighbors,
-    suggest_varsigma_from_repeats,
     varsigma_of_noise,
 )
 from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
-from mnemosphere.theory.random_labels import LabelAverage, solve_random_labels
 from mnemosphere.theory.saddle_point import OrderParameters, random_starts
 from mnemosphere.theory.solutions import DistinctSolution, Symmetry, classify, find_solutions
 from mnemosphere.theory.solver import NotConvergedError, Solution
@@ -42,15 +38,15 @@ from mnemosphere.theory.teacher_student import (
 from mnemosphere.theory.variational import free_entropy
 
 __all__ = [
-    "DistinctSolution", "Estimate", "FiniteSize", "JointSplit", "LabelAverage",
-    "NoiseEstimate", "NoisySolution", "NotConvergedError", "OrderParameters", "PlantedData",
+    "DistinctSolution", "Estimate", "FiniteSize", "JointSplit",
+    "NoisySolution", "NotConvergedError", "OrderParameters", "PlantedData",
     "Posterior", "SaddlePointProblem", "Solution", "Symmetry", "Teacher", "Transition",
     "ValidityWarning", "classify", "duplicate", "find_solutions", "finite_size_corrections",
-    "free_entropy", "from_parameters", "joint_split", "log_weight", "merging_varsigma",
+    "free_entropy", "from_parameters", "joint_split", "merging_varsigma",
     "parting_eigenvalues", "random_starts", "sample_data",
-    "sample_posterior", "sample_teacher", "solve_random_labels", "solve_saddle_point",
-    "solve_with_noise", "spectrum", "split_temperature", "suggest_varsigma_from_neighbors",
-    "suggest_varsigma_from_repeats", "symmetric_overlaps", "symmetric_transition",
+    "sample_posterior", "sample_teacher", "solve_saddle_point",
+    "solve_with_noise", "spectrum", "split_temperature",
+    "symmetric_overlaps", "symmetric_transition",
     "symmetric_transitions", "transition_order", "varsigma_of_noise",
 ]  # fmt: skip
 

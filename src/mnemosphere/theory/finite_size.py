@@ -27,7 +27,6 @@ from torch import Tensor
 from mnemosphere.numerics import bessel
 from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import OrderParameters
-from mnemosphere.theory.teacher_student import PlantedData, Teacher
 
 # torch says nothing of their types.
 _hessian: Callable[..., Tensor] = torch.autograd.functional.hessian
@@ -93,51 +92,6 @@ def finite_size_corrections(problem: SaddlePointProblem, state: OrderParameters)
     return FiniteSize(landscape.x @ du.T, dp - landscape.p, float(value.detach()))
 
 
-def log_weight(
-    problem: SaddlePointProblem, state: OrderParameters, teacher: Teacher, data: PlantedData
-) -> float:
-    """Compute log Z of given data around one solution, up to terms that vanish as N grows.
-
-    The solution is followed to the maximum for the examples that were drawn: how many there are of each
-    pattern and label, and their means in the span of the teacher's memories. Differences between
-    solutions of one problem are the log-odds of their branches.
-
-    Parameters
-    ----------
-    problem : SaddlePointProblem
-        The equations, with N of the teacher.
-    state : OrderParameters
-        A solution m (P*, P), p (P+1, C+1).
-    teacher : Teacher
-        The teacher.
-    data : PlantedData
-        Its examples.
-
-    Returns
-    -------
-    float
-        log Z.
-
-    Examples
-    --------
-    >>> small = problem.replace(n_features=30)
-    >>> np.isfinite(mn.theory.log_weight(small, state, teacher, data)).item()
-    True
-    """
-    n, landscape = data.x.shape[1], _Landscape(problem, state.p)
-    basis, triangle = torch.linalg.qr(teacher.w.T.cpu())  # x_b = Q R e_b
-    landscape.x = triangle.T.contiguous()
-    kind = data.cluster.cpu() * problem.n_columns + data.y.cpu()
-    one_hot = torch.nn.functional.one_hot(kind, problem.n_teacher * problem.n_columns)
-    count = one_hot.sum(0).double()
-    total = one_hot.double().T @ (data.x.cpu() @ basis)  # (P*·(C+1), D)
-    shape = (problem.n_teacher, problem.n_columns)
-    landscape.weight = (count / n).reshape(shape)
-    landscape.mean = (total / count.clamp_min(1.0)[:, None]).reshape(*shape, -1)
-    s = landscape.maximize(landscape.coordinates(state))
-    return float(n * landscape.value(s) + landscape.first_order(s))
-
-
 class _Landscape:
     """F, E and the covariance of ∇g as functions of s = (u, t), p = state's + t times a basis.
 
@@ -184,18 +138,6 @@ class _Landscape:
         """H = −∂²F: positive at a stable solution."""
         return -_hessian(self.value, s, create_graph=s.requires_grad)
 
-    def maximize(self, s: Tensor) -> Tensor:
-        """Newton's steps to the maximum of F; data move it by O(N^−½) only."""
-        for _ in range(30):
-            slope = _jacobian(self.value, s)
-            step = torch.linalg.solve(self.hessian(s), slope)
-            while not bool(self.value(s + step) >= self.value(s) - 1e-12):
-                step = step / 2
-            s = s + step
-            if float(step.abs().max()) < 1e-12:
-                return s
-        raise ValueError("these data have no solution next to the one given: is it stable?")
-
     def first_order(self, s: Tensor) -> Tensor:
         """E − ½ log det H."""
         u, p = self.parts(s)
@@ -209,8 +151,7 @@ class _Landscape:
         spread_mean = noise * ((mean * mean).sum(2) - m_mean**2) + self.along * m_mean**2
         second = (r * (noise * rest + spread[:, None])).sum(2) - spread_mean
         energy = 0.5 * self.problem.beta**2 * (self.weight * second).sum()
-        if self._expected():  # data have their own means
-            energy = energy + self.problem.beta * self.shift * (self.weight * m_mean).sum()
+        energy = energy + self.problem.beta * self.shift * (self.weight * m_mean).sum()
         entropy = -(self.x.shape[1] + 2) / 2 * rest.log().sum()
         return entropy + energy - 0.5 * torch.logdet(self.hessian(s))
 
@@ -221,9 +162,6 @@ class _Landscape:
         counts = rho * (torch.diag(q) - torch.outer(q, q) / self.problem.n_teacher)
         spread: Tensor = torch.linalg.solve(self.hessian(s), level.T @ counts @ level)
         return 0.5 * spread.trace()
-
-    def _expected(self) -> bool:
-        return self.weight.equal(self.problem.rho * self.problem.targets)
 
     def _logits(self, u: Tensor, p: Tensor) -> Tensor:
         """Log of p exp(h) (P*, C+1, P+1), −∞ without a uniform component."""

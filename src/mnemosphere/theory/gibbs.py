@@ -59,7 +59,7 @@ def sweep(
     state: GibbsState, data: Likelihood, *, class_weight_moves: int, generator: torch.Generator
 ) -> GibbsState:
     """One pass through all conditionals; pure but for the generator."""
-    h, p = fields(overlaps_with_rows(state.w, data.x), data), state.p
+    h, p = _fields(state.w, data), state.p
     labeled = p.shape[2] > 1
     if labeled:
         for _ in range(class_weight_moves):
@@ -74,20 +74,11 @@ def sweep(
     return GibbsState(w, p)
 
 
-def overlaps_with_rows(w: Tensor, x: Tensor) -> Tensor:
-    """⟨w^μ, x_c⟩ (chains, P, M) of memories w (chains, P, N)."""
-    return (w.reshape(-1, w.shape[2]) @ x.T).reshape(*w.shape[:2], -1)
-
-
-def fields(overlaps: Tensor, data: Likelihood) -> Tensor:
-    """Fields h (chains, P+1, M) of memories with these overlaps (chains, P, M) with the rows."""
+def _fields(w: Tensor, data: Likelihood) -> Tensor:
+    """Fields h (chains, P+1, M) of memories w (chains, P, N) on the rows."""
+    overlaps = (w.reshape(-1, w.shape[2]) @ data.x.T).reshape(*w.shape[:2], -1)
     h = data.slope * overlaps - data.log_ratio
     return torch.cat([torch.zeros_like(h[:, :1]), h], 1)  # the uniform component
-
-
-def log_likelihood(p: Tensor, overlaps: Tensor, data: Likelihood) -> Tensor:
-    """Log of Π_c Σ_γ p[γ, y_c] exp(h[γ, c]) (chains,), against the uniform density."""
-    return torch.logsumexp(p.log()[:, :, data.y] + fields(overlaps, data), 1).sum(1)
 
 
 def _sample_assignments(p: Tensor, h: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:

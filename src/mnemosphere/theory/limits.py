@@ -7,7 +7,6 @@ data is a suggestion for ς.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from scipy.optimize import brentq
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics import bessel, sphere
+from mnemosphere.numerics import bessel
 from mnemosphere.theory.problem import SaddlePointProblem, varsigma
 from mnemosphere.theory.saddle_point import OrderParameters
 
@@ -145,119 +144,3 @@ def _resultant_at(target: float, n: int) -> float:
     high = target + math.sqrt(target * (target + n)) + 1.0
     beta = brentq(lambda b: b * float(bessel.mean_resultant(b, n)) - target, 0.0, high, xtol=1e-12)
     return float(bessel.mean_resultant(beta, n))
-
-
-@dataclass(frozen=True)
-class NoiseEstimate:
-    """Noise in data read as teacher noise.
-
-    Attributes
-    ----------
-    varsigma : float
-        Mean overlap of a row with the clean direction behind it, A_N(β*) ≈ ς(2υ).
-    standard_error : float
-        Its standard error.
-    upsilon : float
-        υ with ς(2υ) = ς.
-
-    Examples
-    --------
-    >>> found = mn.theory.suggest_varsigma_from_neighbors(data.x, generator=generator)
-    >>> 0 < found.varsigma < 1
-    True
-    """
-
-    varsigma: float
-    standard_error: float
-    upsilon: float
-
-
-def _estimate(squared: Tensor) -> NoiseEstimate:
-    """ς from samples whose mean is ς²; the error follows by the chain rule."""
-    mean = float(squared.mean())
-    if not mean > 0.0:
-        raise ValueError(
-            f"rows that should share a direction have mean overlap {mean:.3g}: the noise hides "
-            "the signal, or the pairs are wrong"
-        )
-    root = min(1.0, math.sqrt(mean))
-    error = float(squared.std()) / math.sqrt(len(squared)) / (2.0 * root)
-    return NoiseEstimate(root, error, noise_of_varsigma(root))
-
-
-def suggest_varsigma_from_repeats(first: Tensor, second: Tensor) -> NoiseEstimate:
-    """Suggest ς from two independent noisy copies of the same patterns.
-
-    Their noises are independent, so ⟨x, x'⟩ has mean A_N(β*)² and ς is its square root.
-
-    Parameters
-    ----------
-    first : tensor of shape (n, N)
-        Unit rows.
-    second : tensor of shape (n, N)
-        The same patterns with other noise.
-
-    Returns
-    -------
-    NoiseEstimate
-        ς with its standard error.
-
-    Examples
-    --------
-    >>> mn.theory.suggest_varsigma_from_repeats(data.x, data.x).varsigma
-    1.0
-    """
-    if first.ndim != 2 or first.shape != second.shape or first.shape[0] < 2:
-        raise ValueError(
-            "first and second must be matrices of one shape with at least 2 rows, got "
-            f"{tuple(first.shape)} and {tuple(second.shape)}"
-        )
-    return _estimate((sphere.project(first) * sphere.project(second)).sum(-1).double())
-
-
-def suggest_varsigma_from_neighbors(x: Tensor, *, generator: torch.Generator) -> NoiseEstimate:
-    """Suggest ς from data alone, taking nearest neighbors for repeats of one pattern.
-
-    Features are cut into random halves: a neighbor chosen on one half is measured on the other, because
-    the nearest row is nearest partly by its noise. The result is right for clusters of noisy copies with
-    noise independent between features. It is too small if neighbors are copies of other patterns, as when
-    every row is its own pattern, and too large if noise is smooth over features.
-
-    Parameters
-    ----------
-    x : tensor of shape (n, N)
-        Unit rows.
-    generator : torch.Generator
-        Source of the halves.
-
-    Returns
-    -------
-    NoiseEstimate
-        ς with its standard error.
-
-    Examples
-    --------
-    >>> found = mn.theory.suggest_varsigma_from_neighbors(data.x, generator=generator)
-    >>> found.standard_error > 0
-    True
-    """
-    if x.ndim != 2 or x.shape[0] < 3 or x.shape[1] < 4:
-        raise ValueError(f"x needs at least 3 rows and 4 features, got {tuple(x.shape)}")
-    x = sphere.project(x)
-    order = torch.randperm(x.shape[1], generator=generator).to(x.device)
-    one, two = x[:, order[::2]], x[:, order[1::2]]
-    squared = _cross_overlap(one, two) + _cross_overlap(two, one)  # (n,)
-    return _estimate(squared.double())
-
-
-def _cross_overlap(choose: Tensor, measure: Tensor) -> Tensor:
-    """⟨measure_i, measure_j⟩ (n,) for j the row most aligned with i on the features of choose."""
-    unit = choose / choose.norm(dim=1, keepdim=True).clamp_min(1e-30)
-    parts = []
-    for start in range(0, len(unit), _BLOCK):
-        overlap = unit[start : start + _BLOCK] @ unit.T  # (b, n)
-        rows = torch.arange(len(overlap), device=unit.device)
-        overlap[rows, rows + start] = -math.inf
-        nearest = overlap.argmax(1)
-        parts.append((measure[start : start + _BLOCK] * measure[nearest]).sum(1))
-    return torch.cat(parts)

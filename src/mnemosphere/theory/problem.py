@@ -108,8 +108,6 @@ class SaddlePointProblem:
     ) -> "SaddlePointProblem":
         """Set up Eq. (uniform_saddle-point), with a uniform teacher and one draw of its class weights.
 
-        For random class weights, average over draws with `solve_random_labels`.
-
         Parameters
         ----------
         n_teacher : int

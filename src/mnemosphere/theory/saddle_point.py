@@ -11,7 +11,7 @@ Both teachers of the paper are one problem. With patterns x (P*, D) and label we
 where h[b,μ] = β_eff m[b,μ] − log Ω_N(β)/Ω_N(0), h[b,0] = 0 and β_eff = ς(2υ) β. Clamped patterns
 give Eq. (saddle-point); the orthonormal basis of D = P* dimensions with q[b] = g*[b], the teacher's
 class weights, gives the uniform teacher. Eq. (uniform_saddle-point) is the case of q[b] = p_q* for
-every b; with g* at random its solutions are averaged over g* (`random_labels`).
+every b.
 
 The first three lines send (m, p) to its conjugate (x_bar, p_bar), the last two send a conjugate
 back. Their composition is a minorize–maximize step: it never lowers the free entropy after m_hat

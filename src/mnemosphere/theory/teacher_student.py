@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from mnemosphere.numerics import polytope, sphere, vmf
-from mnemosphere.theory import gibbs, tempering
+from mnemosphere.theory import gibbs
 from mnemosphere.theory.diagnostics import Estimate, estimate
 from mnemosphere.theory.problem import equal_memories
 
@@ -218,8 +217,6 @@ class Posterior:
         Class weights p.
     state : GibbsState
         Last state of the chains, w (chains, P, N) and p (chains, P+1, C+1).
-    acceptance : tensor of shape (K−1,) or None
-        Share of accepted exchanges between neighbors on the ladder, if there was one.
 
     Examples
     --------
@@ -230,7 +227,6 @@ class Posterior:
     trace: Tensor
     class_weights: Tensor
     state: gibbs.GibbsState
-    acceptance: Tensor | None = None
 
     def order(self, align: Align = "chain") -> Tensor:
         """Order the memories of each draw.
@@ -312,7 +308,6 @@ def sample_posterior(
     n_chains: int = 4,
     n_burn_in: int = 200,
     n_sweeps: int = 500,
-    ladder: Sequence[float] = (),
     generator: torch.Generator,
 ) -> Posterior:
     """Sample the student's weights given data, Eq. (posterior), and record their overlaps.
@@ -342,9 +337,6 @@ def sample_posterior(
         Sweeps that are not recorded.
     n_sweeps : int, default 500
         Sweeps that are.
-    ladder : sequence of floats, default ()
-        Increasing inverse temperatures below β for replica exchange, so that chains pass from one phase
-        or permutation to another. Align such draws by "draw" or "none".
     generator : torch.Generator
         Source of the draws.
 
@@ -382,19 +374,15 @@ def sample_posterior(
 
     w = _start(start, teacher, n_chains, n_memories, generator)
     state = gibbs.GibbsState(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
-    replicas = tempering.start_replicas(state, x.new_tensor([*ladder, beta]))
+    rows = gibbs.Likelihood(x, data.y, x.new_full((n_chains,), beta))
     moves = n_memories + n_columns
     trace, class_weights = [], []
     for i in range(n_burn_in + n_sweeps):
-        replicas = tempering.tempered_sweep(
-            replicas, x, data.y, parity=i % 2, class_weight_moves=moves, generator=generator
-        )
+        state = gibbs.sweep(state, rows, class_weight_moves=moves, generator=generator)
         if i >= n_burn_in:
-            state = replicas.last()
             trace.append(teacher.w @ state.w.mT)  # (P*, N) @ (chains, N, P)
             class_weights.append(state.p)
-    acceptance = replicas.acceptance() if len(ladder) else None
-    return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state, acceptance)
+    return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state)
 
 
 def _start(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.solver import SolverState
 
-__all__ = ["Callback", "Pass", "PassRecord", "Run", "SplitRecord"]
+__all__ = ["Callback", "PassRecord", "Run", "SplitRecord"]
 
 
 @dataclass(frozen=True)
@@ -53,19 +52,6 @@ class SplitRecord:
 
 
 @dataclass
-class Pass:
-    """A pass in progress, or one to go on with."""
-
-    begun: Tensor  # state of the generator at its beginning, from which the order of rows follows
-    batches: int = 0  # that are done, as they are stored
-    rows: int = 0  # that are done
-    seconds: float = 0.0  # since it began, interruptions left out
-    partial: dict[str, Tensor] = field(default_factory=dict)  # what they have come to: see `Steps`
-    # Reads parameters, state and `partial` as they are now.
-    read: Callable[[], tuple[Parameters, SolverState, dict[str, Tensor]]] | None = None
-
-
-@dataclass
 class Run:
     """A fit in progress: all that changes on the way, and all that tells runs apart."""
 
@@ -81,7 +67,6 @@ class Run:
     waited: int = 0  # passes since the best
     history: list[PassRecord] = field(default_factory=list)
     status: str = "running"
-    current: Pass | None = None  # the pass in progress; None between passes
 
     @property
     def n_iter(self) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,14 +18,14 @@ from mnemosphere.base.files import (
     strip_prefix,
     write_tensors,
 )
+from mnemosphere.base.schema import put_together, take_apart
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.callbacks import Callback, Pass, PassRecord, Run
-from mnemosphere.training.solver import SolverState
+from mnemosphere.training.callbacks import Callback, PassRecord, Run
 
 __all__ = ["Checkpoint"]
 
 FORMAT, RUN_FORMAT = "mnemosphere-checkpoint", "mnemosphere-run"
-VERSION = 6
+VERSION = 7
 _SHOWN = 100  # characters of a setting
 _TRY = (
     "delete it, or choose another path; with {run} in the path every run has files of its own, "
@@ -48,8 +46,6 @@ class Checkpoint(Callback):
     path : str or path
         The file. {run} in it stands for the identity of the fit: folds and trials of a search then
         have files of their own.
-    interval : float, default 60
-        Seconds between savings within a long pass; at most so much work is lost.
 
     Examples
     --------
@@ -61,9 +57,8 @@ class Checkpoint(Callback):
 
     needs_fingerprint = True
 
-    def __init__(self, path: str | PathLike[str], interval: float = 60.0) -> None:
-        self.path, self.interval = Path(path), interval
-        self._key, self._saved = "", 0.0
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path, self._key = Path(path), ""
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r})"
@@ -121,41 +116,21 @@ class Checkpoint(Callback):
         path = self._place(run.stage)
         if path.exists():
             self._load(path, run)
-        self._saved = time.monotonic()
-
-    def on_batch(self, run: Run, share_done: float) -> None:
-        """Write the file where it is time, but not just before the pass ends."""
-        current = run.current
-        due = time.monotonic() - self._saved >= self.interval
-        if share_done < 1 and due and current is not None and current.read is not None:
-            params, state, partial = current.read()
-            self._save(run, params, state, replace(current, partial=partial))
 
     def on_pass(self, run: Run) -> None:
         """Write the file, atomically."""
-        self._save(run, run.params, run.state, Pass(run.generator.get_state()))
-
-    def _save(self, run: Run, params: Parameters, state: SolverState, current: Pass) -> None:
-        parts: dict[str, Mapping[str, Tensor]] = {
-            "state": state,
-            "params": params.to_tensors(),
-            "best": {} if run.best is None else run.best.to_tensors(),
-            "pass": {"begun": current.begun, **current.partial} if current.batches else {},
-        }
+        tensors = {"generator": run.generator.get_state(), **join_prefixes({"state": run.state})}
         header = {
             "format": FORMAT,
             "version": VERSION,
             "fingerprint": self._key + run.fingerprint,
+            "params": take_apart(Parameters, run.params, tensors, "params"),
+            "best": take_apart(Parameters, run.best, tensors, "best"),
             "best_loss": run.best_loss if run.best is not None else None,
             "waited": run.waited,
             "history": [record.as_dict() for record in run.history],
-            "batches": current.batches,
-            "rows": current.rows,
-            "seconds": current.seconds,
         }
-        tensors = {"generator": run.generator.get_state(), **join_prefixes(parts)}
         write_tensors(self.file(run.stage), tensors, header)
-        self._saved = time.monotonic()
 
     def _load(self, path: Path, run: Run) -> None:
         header, tensors = read_tensors(path, FORMAT, VERSION)
@@ -164,27 +139,26 @@ class Checkpoint(Callback):
                 f"checkpoint {path} is of another run (its data or settings differ): {_TRY}"
             )
         _fill(run, header, tensors)
-        passes = run.n_iter + (header["batches"] > 0)
-        if passes > run.max_iter:
+        if run.n_iter > run.max_iter:
             raise ValueError(
-                f"checkpoint {path} has {passes} passes, more than max_iter={run.max_iter}: "
+                f"checkpoint {path} has {run.n_iter} passes, more than max_iter={run.max_iter}: "
                 "raise max_iter or choose another path"
             )
 
 
 def _fill(run: Run, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Set the run to what was stored, which the seal and the fingerprint of the file vouch for."""
-    device, best = run.params.w.device, header["best_loss"]
-    run.params = Parameters.from_file(tensors, "params", device=device)
-    if best is not None:
-        run.best, run.best_loss = Parameters.from_file(tensors, "best", device=device), best
+
+    def stored(name: str) -> Parameters:
+        own = {key: t for key, t in tensors.items() if key.startswith(f"{name}.")}
+        found: Parameters = put_together(Parameters, header[name], own, name)
+        return found.to(device=run.params.w.device)
+
+    run.params = stored("params")
+    if header["best"] is not None:
+        run.best, run.best_loss = stored("best"), header["best_loss"]
     state = strip_prefix(tensors, "state")
     run.state = {name: state[name].to(old.device) for name, old in run.state.items()}
     run.generator.set_state(tensors["generator"])
     run.waited = header["waited"]
     run.history = [PassRecord(**record) for record in header["history"]]
-    if header["batches"]:
-        partial = strip_prefix(tensors, "pass")
-        run.current = Pass(
-            partial.pop("begun"), header["batches"], header["rows"], header["seconds"], partial
-        )

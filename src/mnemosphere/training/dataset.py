@@ -10,7 +10,6 @@ from typing import Any, Self
 import joblib
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mnemosphere.base.files import checksum
@@ -40,19 +39,6 @@ _TAKEN_NUMBERS = 1 << 26  # that are copied at a time, of rows that are a part o
 LabelWeights = Callable[[RawRows], tuple[Tensor, Tensor | None]]
 
 
-@dataclass
-class Cursor:
-    """How far a pass has come, in batches as they are stored; a pass can start from there."""
-
-    batches: int = 0
-
-    def starts(self, n_rows: int, size: int) -> Iterator[int]:
-        """First rows of the batches to come, each counted before it is handed out."""
-        while (start := self.batches * size) < n_rows:
-            self.batches += 1
-            yield start
-
-
 class Dataset(ABC):
     """Rows in files or batches, which may be larger than memory.
 
@@ -75,7 +61,6 @@ class Dataset(ABC):
         label: str | Sequence[str] | None = None,
         weight: str | Sequence[str] | None = None,
         features: Sequence[str] | None = None,
-        classes: ArrayLike | None = None,
         memory: int = MEMORY,
     ) -> FileDataset:
         """Open files of one kind: Parquet, CSV, .npy, .npz or IDX.
@@ -93,8 +78,6 @@ class Dataset(ABC):
             Column of the sample weights; for arrays, their file, files or pattern.
         features : list of str, default None
             Columns to use; None: all others.
-        classes : array-like of shape (C,), default None
-            All labels, also those that no row has; None: those found.
         memory : int, default 256 MiB
             Bytes of rows to hold at a time. Smaller data are read once and treated as arrays.
 
@@ -113,13 +96,12 @@ class Dataset(ABC):
         True
         """
         readers = open_files(paths, label, weight, features)
-        return FileDataset(FileRows(readers, memory), _distinct(classes))
+        return FileDataset(FileRows(readers, memory))
 
     @staticmethod
     def from_batches(
         batches: Callable[[], Iterable[Any]] | Iterable[Any],
         *,
-        classes: ArrayLike | None = None,
         memory: int = MEMORY,
     ) -> FileDataset:
         """Read rows from anything that can be iterated more than once.
@@ -129,8 +111,6 @@ class Dataset(ABC):
         batches : function that returns an iterator, or an iterable such as a torch DataLoader
             Each batch is x, (x, y) or (x, y, weight): arrays, sparse matrices or tensors. Rows are shuffled
             within what `memory` holds, so data in order, such as by class, should come shuffled.
-        classes : array-like of shape (C,), default None
-            All labels, also those that no row has; None: those found.
         memory : int, default 256 MiB
             Bytes of rows to hold at a time.
 
@@ -145,7 +125,7 @@ class Dataset(ABC):
         >>> mn.Dataset.from_batches(parts).n_rows
         118
         """
-        return FileDataset(FileRows([BatchReader(batches)], memory), _distinct(classes))
+        return FileDataset(FileRows([BatchReader(batches)], memory))
 
     @property
     @abstractmethod
@@ -168,14 +148,12 @@ class Dataset(ABC):
         size: int | None,
         *,
         generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
         group: Sums = ALONE,
     ) -> Iterator[Batch]:
         """One pass in batches of `size` rows (None: as few as memory allows).
 
-        In random order, drawn from `generator`; in the stored order where that is None. The batches
-        that `cursor` has are left out, and it counts those to come. Each process of a `group` has a
-        `Part` of each batch, which may have no rows.
+        In random order, drawn from `generator`; in the stored order where that is None. Each process
+        of a `group` has a `Part` of each batch, which may have no rows.
         """
 
     def set_aside(self, n_rows: int) -> None:  # noqa: B027 (rows in memory were counted before)
@@ -265,7 +243,6 @@ class ArrayDataset(Dataset):
         size: int | None,
         *,
         generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
         group: Sums = ALONE,
         fill: bool = False,
         into: Callable[[], Batch | None] = lambda: None,
@@ -282,7 +259,7 @@ class ArrayDataset(Dataset):
         order = None
         if generator is not None:
             order = random_order(self.n_rows, self.device, generator)
-        for start in (cursor or Cursor()).starts(max(1, self.n_rows), size):
+        for start in range(0, max(1, self.n_rows), size):
             left = self.n_rows - start
             if fill and order is not None and size > left >= size / 2:
                 start, left = self.n_rows - size, size
@@ -359,7 +336,6 @@ class FileDataset(Dataset, Streamed):
     """
 
     files: FileRows
-    classes: NDArray[Any] | None = None  # all labels there are, if the user has said so
     geometry: Geometry = field(default_factory=AsIs)
     label: LabelWeights = field(default_factory=lambda: no_labels(1))
     mass: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
@@ -414,11 +390,8 @@ class FileDataset(Dataset, Streamed):
         return self.files.n_bytes
 
     def parts(self) -> dict[str, Tensor]:
-        """What a checkpoint compares: columns, classes, a checksum of every piece with its labels."""
-        about: list[Any] = [
-            self.files.names,
-            None if self.classes is None else self.classes.tolist(),
-        ]
+        """What a checkpoint compares: columns, a checksum of every piece with its labels."""
+        about: list[Any] = [self.files.names]
         for raw in ahead(self.files.pieces()):
             told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
             frame = joblib.hash(raw.x) if is_frame(raw.x) else None
@@ -431,21 +404,20 @@ class FileDataset(Dataset, Streamed):
         size: int | None,
         *,
         generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
         group: Sums = ALONE,
     ) -> Iterator[Batch]:
         """One pass, in batches of at most `size` rows and of what memory holds.
 
         A process has rows of its own, which no other one reads.
         """
-        cursor, lost = cursor or Cursor(), 0
+        lost = 0
         if group.size > 1:
             own = replace(self, files=self.files.shard(group.rank, group.size))
             each = None if size is None else -(-size // group.size)
-            for part in own._placed(each, generator, cursor):
+            for part in own._placed(each, generator):
                 yield replace(part, first=group.rank << 30)
             return
-        for part in self._placed(size, generator, cursor):
+        for part in self._placed(size, generator):
             lost += part.lost
             if part.n_rows:
                 yield part
@@ -462,21 +434,18 @@ class FileDataset(Dataset, Streamed):
                 f"no direction and were set aside{self.geometry.hint}",
             )
 
-    def _placed(
-        self, size: int | None, generator: torch.Generator | None, cursor: Cursor
-    ) -> Iterator[Part]:
+    def _placed(self, size: int | None, generator: torch.Generator | None) -> Iterator[Part]:
         """One pass in the batches that are stored, whatever is left of each."""
         seed = None
         if generator is not None:
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        raw = self.files.batches(size, seed, cursor.batches)
+        raw = self.files.batches(size, seed)
         batches: Iterator[tuple[Batch, Tensor, int]]
         if on_gpu(self.device):
             batches = map(self._unit_rows, ahead(map(_pinned, raw)))
         else:
             batches = ahead(map(self._unit_rows, raw))
         for batch, _, lost in batches:
-            cursor.batches += 1
             yield Part(batch.x, batch.targets, batch.sample_weight, lost=lost)
 
     def _unit_rows(self, raw: RawRows) -> tuple[Batch, Tensor, int]:
@@ -538,10 +507,6 @@ class FileDataset(Dataset, Streamed):
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
         return self.partly
-
-
-def _distinct(classes: ArrayLike | None) -> NDArray[Any] | None:
-    return None if classes is None else np.unique(np.asarray(classes))
 
 
 def no_labels(n_columns: int) -> LabelWeights:

@@ -11,7 +11,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.training import distributed
 from mnemosphere.training.callbacks import Run
-from mnemosphere.training.dataset import Cursor, Dataset, Part
+from mnemosphere.training.dataset import Dataset, Part
 from mnemosphere.training.distributed import Group
 from mnemosphere.training.solver import SolverState
 from mnemosphere.training.steps import CHANGING, Steps
@@ -23,7 +23,7 @@ _ROUND = 64  # batches of a pass for one exact step, between two sums over the p
 
 def share_run(group: Group, run: Run) -> None:
     """Give every process the run of rank 0: its start, or that of a checkpoint."""
-    names = ("params", "best", "state", "best_loss", "waited", "history", "current")
+    names = ("params", "best", "state", "best_loss", "waited", "history")
     found, drawn = group.broadcast(
         ({name: getattr(run, name) for name in names}, run.generator.get_state())
     )
@@ -35,17 +35,13 @@ def share_run(group: Group, run: Run) -> None:
 class GroupSteps(Steps):
     """Parameters on every process; the solver's state, the sums and the loss on rank 0."""
 
-    def _rounds(
-        self, dataset: Dataset, done: int, order: torch.Generator, generator: torch.Generator
-    ) -> Iterator[tuple[int, int, bool]]:
+    def _rounds(self, dataset: Dataset, generator: torch.Generator) -> Iterator[tuple[int, bool]]:
         """As for one process, in rounds of one batch each, or of many for one step per pass.
 
         A process that has no batch left takes part with none, until nobody has.
         """
         group, size = distributed.current(), self._rows_per_step(dataset)
-        batches = dataset.batches(
-            size, generator=None if size is None else order, cursor=Cursor(done), group=group
-        )
+        batches = dataset.batches(size, generator=None if size is None else generator, group=group)
         batch = next(batches, None)
         seeds: Batch | None = None  # rows to which a step on some rows may move dead memories
         start: Batch | None = None  # those of a process that has none
@@ -75,8 +71,8 @@ class GroupSteps(Steps):
                 if seeds is not None:
                     self._take_step(Statistics(*sums), seeds, rows / dataset.n_rows)
                 self._broadcast_parameters()
-            lost, more, done = lost + n_lost, left > 0, done + length
-            yield rows, done, more
+            lost, more = lost + n_lost, left > 0
+            yield rows, more
         if group.first:
             if seeds is None:
                 self.step_on_all(next(dataset.batches(None)))

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.base.files import strip_prefix
-from mnemosphere.base.schema import Array, check_tensors
+from mnemosphere.base.schema import Array, check_fields
 from mnemosphere.model.curvature import Curvature
 from mnemosphere.model.parameters import Parameters
-
-_NODES = {
-    "level": Array("n", "int64", low=0),
-    "parent": Array("n", "int64", low=-1),
-    "lambda_min": Array("n", nan=True),
-    "beta_split": Array("n", nan=True),
-}
 
 
 @dataclass(frozen=True)
@@ -30,10 +22,12 @@ class Lineage:
     memory that is not split keeps its node from one level to the next.
     """
 
-    level: Tensor  # (nodes,) int64: the level at which the node appears; 0 for the first memories
-    parent: Tensor  # (nodes,) int64: −1 at level 0
-    lambda_min: Tensor  # (nodes,) float64: curvature when it was split; NaN where it never was
-    beta_split: Tensor  # (nodes,) float64: likewise
+    # The level at which each node appears; 0 for the first memories.
+    level: Annotated[Tensor, Array("n", "int64", low=0)]
+    parent: Annotated[Tensor, Array("n", "int64", low=-1)]  # −1 at level 0
+    # Curvature when it was split; NaN where it never was.
+    lambda_min: Annotated[Tensor, Array("n", nan=True)]
+    beta_split: Annotated[Tensor, Array("n", nan=True)]
     members: tuple[Tensor, ...]  # for each level, the node of each memory: (P_level,) int64
     models: tuple[Parameters, ...] = ()  # for each level, the parameters at its end
 
@@ -97,7 +91,7 @@ class Lineage:
         sizes = [m.numel() for m in self.members]
         if not sizes or not all(sizes) or self.n_nodes == 0:
             raise ValueError("the tree of splits has no memories")
-        check_tensors({name: getattr(self, name) for name in _NODES}, _NODES, {"n": self.n_nodes})
+        check_fields(self, {"n": self.n_nodes})
         # A node appears after its parent, one level further down or more; the first have none.
         parent, first = self.parent.clamp(0, self.n_nodes - 1), self.parent < 0
         below = (self.parent < torch.arange(self.n_nodes)) & (self.level > self.level[parent])
@@ -133,29 +127,3 @@ class Lineage:
     def children(self, node: int) -> tuple[int, ...]:
         """The two nodes that a split of `node` made; none for a leaf."""
         return tuple(int(i) for i in (self.parent == node).nonzero()[:, 0])
-
-    def to_tensors(self) -> dict[str, Tensor]:
-        """Everything as named tensors, for a model file or a checkpoint."""
-        out = {name: getattr(self, name) for name in _NODES}
-        out |= {f"members.{k}": nodes for k, nodes in enumerate(self.members)}
-        for k, params in enumerate(self.models):
-            out |= {f"models.{k}.{name}": t for name, t in params.to_tensors().items()}
-        return out
-
-    @classmethod
-    def from_tensors(
-        cls, tensors: dict[str, Tensor], *, device: torch.device | str | None = None
-    ) -> Self:
-        """Undo `to_tensors`; the models go to `device`, the tree itself stays on the CPU."""
-        members, models = (strip_prefix(tensors, part) for part in ("members", "models"))
-        n_models = sum(name.endswith(".w") for name in models)
-        levels = [Parameters.from_file(models, str(k), device=device) for k in range(n_models)]
-        if len(tensors) != len(_NODES) + len(members) + len(models):
-            raise ValueError("the tree of splits has a tensor that is unknown")
-        if n_models != len(members):
-            raise ValueError("the tree of splits lacks the model of a level")
-        return cls(
-            **{name: tensors[name] for name in _NODES},
-            members=tuple(members[str(k)] for k in range(len(members))),
-            models=tuple(levels),
-        ).check()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -16,8 +16,8 @@ from mnemosphere.model.m_step import displacement
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows, inference
-from mnemosphere.training.callbacks import Callback, Pass, Run
-from mnemosphere.training.dataset import ArrayDataset, Cursor, Dataset
+from mnemosphere.training.callbacks import Callback, Run
+from mnemosphere.training.dataset import ArrayDataset, Dataset
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 
@@ -47,22 +47,18 @@ class Steps:
     # A pass
 
     def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
-        """A pass, or the rest of one; when it began by the clock, time between runs left out."""
-        current, order, began = self._enter(run)
-        for rows, done, more in self._rounds(dataset, current.batches, order, run.generator):
-            current.rows += rows
-            current.batches, current.seconds = done, time.perf_counter() - began
+        """A pass; returns when it began by the clock."""
+        began, done = time.perf_counter(), 0
+        for rows, more in self._rounds(dataset, run.generator):
+            done += rows
             for callback in watchers:
-                callback.on_batch(run, current.rows / dataset.n_rows if more else 1.0)
-        run.current = None
+                callback.on_batch(run, done / dataset.n_rows if more else 1.0)
         return began
 
-    def _rounds(
-        self, dataset: Dataset, done: int, order: torch.Generator, generator: torch.Generator
-    ) -> Iterator[tuple[int, int, bool]]:
-        """The steps after `done` batches: (rows taken, batches done, whether more come) of each."""
-        size, cursor = self._rows_per_step(dataset), Cursor(done)
-        batches = self._batches(dataset, size, None if size is None else order, cursor)
+    def _rounds(self, dataset: Dataset, generator: torch.Generator) -> Iterator[tuple[int, bool]]:
+        """The steps of a pass: (rows taken, whether more come) of each."""
+        size = self._rows_per_step(dataset)
+        batches = self._batches(dataset, size, None if size is None else generator)
         batch: Batch | None = next(batches)
         while batch is not None:
             with inference(batch.kind):
@@ -70,9 +66,8 @@ class Steps:
                     self.add(batch, generator)
                 else:
                     self(batch, batch.n_rows / dataset.n_rows, generator)
-            # The next one is asked for first: a checkpoint always leaves a batch to go on with.
             last, batch = batch, next(batches, None)
-            yield last.n_rows, cursor.batches - 1, batch is not None
+            yield last.n_rows, batch is not None
         with inference(last.kind):
             if size is None:
                 self.step_on_all(next(dataset.batches(None)))
@@ -84,21 +79,10 @@ class Steps:
         size = self._solver.rows_per_step
         return None if size is None or size >= dataset.n_rows else size
 
-    def _enter(self, run: Run) -> tuple[Pass, torch.Generator, float]:
-        """The pass, begun or gone on with, the generator of its order, when it began."""
-        current, order = run.current, run.generator
-        if current is None:
-            current = run.current = Pass(order.get_state())
-        else:
-            order = torch.Generator(order.device).set_state(current.begun)
-            self._resume(current.partial)
-        current.read = lambda: (*self.read(), self._partial())
-        return current, order, time.perf_counter() - current.seconds
-
     def _batches(
-        self, dataset: Dataset, size: int | None, order: torch.Generator | None, cursor: Cursor
+        self, dataset: Dataset, size: int | None, order: torch.Generator | None
     ) -> Iterator[Batch]:
-        return dataset.batches(size, generator=order, cursor=cursor)
+        return dataset.batches(size, generator=order)
 
     # Steps
 
@@ -155,21 +139,6 @@ class Steps:
         self._count.zero_()
         return mean
 
-    def _partial(self) -> dict[str, Tensor]:
-        """Progress within the pass beyond parameters and state, for a checkpoint."""
-        found = {"loss": self._loss, "count": self._count}
-        if self._sums is not None:
-            found |= {f"sums.{f.name}": getattr(self._sums, f.name) for f in fields(Statistics)}
-        return found
-
-    def _resume(self, partial: Mapping[str, Tensor]) -> None:
-        """Go on from there."""
-        self._loss.copy_(partial["loss"])
-        self._count.copy_(partial["count"])
-        prefix, device = "sums.", self._loss.device
-        sums = {k.removeprefix(prefix): v.to(device) for k, v in partial.items() if prefix in k}
-        self._sums = Statistics(**sums) if sums else None
-
 
 class CapturedSteps(Steps):
     """The same on a GPU, recorded once and replayed: a plain step is bound by launching kernels.
@@ -211,14 +180,12 @@ class CapturedSteps(Steps):
         self._replay()
 
     def _batches(
-        self, dataset: Dataset, size: int | None, order: torch.Generator | None, cursor: Cursor
+        self, dataset: Dataset, size: int | None, order: torch.Generator | None
     ) -> Iterator[Batch]:
         """Batches that are taken to where they are read; the last is filled up, if it can be."""
         if isinstance(dataset, ArrayDataset):
-            return dataset.batches(
-                size, generator=order, cursor=cursor, fill=True, into=lambda: self._batch
-            )
-        return super()._batches(dataset, size, order, cursor)
+            return dataset.batches(size, generator=order, fill=True, into=lambda: self._batch)
+        return super()._batches(dataset, size, order)
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
