@@ -1,7 +1,7 @@
 """How a classifier is trained: the choice of what is "auto", then the joint or the conditional likelihood.
 
 rows as stored -> prepare(...)  what is "auto"; unit rows
--> train(...)    votes and density
+-> train(...)    votes and density, as a model
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from mnemosphere.estimators.choice import Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     Ready,
-    Trained,
+    as_model,
     check_room,
     place,
     precision_of,
 )
+from mnemosphere.fitted.model import FittedModel
 from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
@@ -37,7 +38,7 @@ from mnemosphere.model.merge import merge_duplicates
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
 from mnemosphere.model.votes import Votes
-from mnemosphere.rows.stored import StoredRows, in_order, merge_copies
+from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import fit_conditional
 from mnemosphere.training.dataset import ArrayDataset, Dataset
@@ -64,8 +65,7 @@ def prepare(
     chosen: what was settled on other rows.
     """
     # The search takes copies for what they are: rows that come again.
-    each = in_order(given, targets, given_weight)
-    stored, targets, weight = merge_copies(given, targets, given_weight)
+    each, (stored, targets, weight) = in_order(given, targets, given_weight)
     most = settings.n_memories or min(stored.n_rows, choice.MOST_ROWS // choice.ROWS_PER_MEMORY)
     # A pass has two products with the features and three with the classes.
     numbers = stored.n_numbers + 3 * targets.numel() // 2
@@ -88,10 +88,10 @@ def prepare(
     return *place(candidate.geometry, sample, given, given_weight), chosen
 
 
-def train(settings: Settings, ready: Ready[Choice]) -> Trained:
+def train(ready: Ready[Choice]) -> FittedModel:
     """Train what was chosen."""
+    settings, dataset = ready.settings, ready.dataset
     candidate, temperature = ready.choice.candidate, ready.choice.temperature
-    dataset: Dataset = ready.dataset
     generator = torch.Generator().manual_seed(ready.seed)
     held: Dataset | None = None
     if dataset.n_rows > HELD_OUT_FROM and not dataset.has_unlabeled():
@@ -140,7 +140,11 @@ def train(settings: Settings, ready: Ready[Choice]) -> Trained:
         found, lost = replace(sample, dtype=density.w.dtype).on_sphere(ready.geometry)
         found, said = found.take(~lost), said[~lost]
         apart = held_out.cross_fitted(votes, density, found, said, rows, dataset.n_rows)
-    return Trained(votes, density, result, None if result.status == "interrupted" else apart)
+    return as_model(
+        "classifier", ready, votes, density, result, objective=candidate.objective,
+        label_mass=ready.dataset.label_mass().cpu(),
+        held=None if result.status == "interrupted" else apart,
+    )  # fmt: skip
 
 
 def _density(rows: Batch, generator: torch.Generator) -> Parameters:

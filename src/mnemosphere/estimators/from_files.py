@@ -33,7 +33,7 @@ from mnemosphere.rows import odds
 from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
-from mnemosphere.rows.stored import merge_copies
+from mnemosphere.rows.stored import in_order
 from mnemosphere.rows.streams import FileRows, Piece, RawRows, ahead, join_rows
 from mnemosphere.training.dataset import (
     SAMPLED,
@@ -140,18 +140,18 @@ class _Count:
 
 
 def learn_files(
-    settings: Mapping[str, Any], owner: str, source: FileDataset, progress: Progress, *,
-    labeled: bool,
-) -> Ready[Any]:  # fmt: skip
+    settings: Settings, source: FileDataset, progress: Progress, *, labeled: bool
+) -> Ready[Any]:
     """Settle what is "auto" by a sample of the rows; all rows as training sees them.
 
     labeled: for a classifier; a clusterer looks at no labels.
     """
-    seed, callbacks = begin(settings, owner, source, progress)
-    device, n_numbers = device_of(source, settings["device"]), source.n_rows * source.n_features
+    given, owner = settings.given, settings.owner
+    seed, callbacks = begin(given, owner, source, progress)
+    device, n_numbers = device_of(source, given["device"]), source.n_rows * source.n_features
     with progress.scan(source):
         if labeled:
-            found, sampled = _scan_and_sample(source, settings["unlabeled"], seed)
+            found, sampled = _scan_and_sample(source, given["unlabeled"], seed)
             label, mass = _labeling(settings, found)
         else:
             found, sampled = None, sample_rows(source, seed)
@@ -159,7 +159,7 @@ def learn_files(
     names = source.files.names
     features = Features(source.n_features, None if names is None else tuple(names), owner=owner)
     if is_frame(sampled.x):
-        how = {name: settings[name] for name in COLUMNS if name != "encoder"}
+        how = {name: given[name] for name in COLUMNS if name != "encoder"}
         features, _ = Features.learn(source.files.given(sampled).x, owner, labeled=labeled, **how)
         assert features.encoding is not None
         source = replace(source, files=source.files.encoded(features.encoding))
@@ -173,9 +173,8 @@ def learn_files(
         targets, weight = label(raw)
         on_device = None if weight is None else weight.to(device)
         if found is not None:
-            own = Settings.of(settings)
             _, geometry, choice = class_training.prepare(
-                own, stored, targets.to(device), on_device, progress
+                settings, stored, targets.to(device), on_device, progress
             )
             classes, few = found.classes, class_training.FEW_NUMBERS
         else:
@@ -194,9 +193,11 @@ def learn_files(
         geometry = _of_all_rows(geometry, source, label, device)
         dataset = source.on_sphere(
             raw, geometry, label, mass, partly=found is None or found.unlabeled, device=device,
-            dtype=precision_of(settings["precision"], n_numbers, few),
+            dtype=precision_of(settings.precision, n_numbers, few),
         )  # fmt: skip
-    return Ready(features, stored, weight, classes, seed, callbacks, dataset, geometry, choice)
+    return Ready(
+        settings, features, stored, weight, classes, seed, callbacks, dataset, geometry, choice
+    )
 
 
 def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple[Scan, RawRows]:
@@ -209,9 +210,9 @@ def _scan_and_sample(source: FileDataset, unlabeled: object, seed: int) -> tuple
     return found, sampled
 
 
-def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, Tensor]:
+def _labeling(settings: Settings, found: Scan) -> tuple[LabelWeights, Tensor]:
     """(what gives rows their label weights and sample weights, label weights of all rows (C+1,))."""
-    weighting, smoothing = settings["class_weight"], settings["label_smoothing"]
+    weighting, smoothing = settings.given["class_weight"], settings.smoothing
     n_classes = len(found.classes)
     each = torch.ones(n_classes, dtype=torch.float64)
     if weighting is not None:
@@ -220,7 +221,7 @@ def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, T
     def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
         n = len(raw.number)
         coded = encode(
-            raw.y, n, found.classes, unlabeled=settings["unlabeled"], smoothing=smoothing,
+            raw.y, n, found.classes, unlabeled=settings.given["unlabeled"], smoothing=smoothing,
             require_label=False, device=_CPU,
         )  # fmt: skip
         weight = stored_weights(raw)
@@ -250,7 +251,7 @@ def _count_levels(
 
 def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
     """Sampled rows in the order that they would have in memory, where few are put in order."""
-    rows, *_ = merge_copies(raw.rows, *label(raw))
+    _, (rows, *_) = in_order(raw.rows, *label(raw))
     if rows.n_rows < len(raw.number) or rows.number is None:
         return raw
     return raw.take(torch.searchsorted(raw.number, rows.number))

@@ -18,14 +18,14 @@ _MANY, _THIN = 200, 10  # classes, of fewer rows each: to be asked for
 
 
 def about_labels(
-    classes: NDArray[Any], counts: NDArray[Any], n_memories: int | str, *, weighted: bool
+    classes: NDArray[Any], counts: NDArray[Any], n_memories: int | None, *, weighted: bool
 ) -> list[str]:
     """Remarks on classes (C,) and how many rows each has, (C,); weighted: rare ones are seen to."""
     n = int(counts.sum())
     notes: list[str] = []
     if n < _FEW_ROWS:
         return notes
-    if isinstance(n_memories, int) and n_memories > n:
+    if n_memories is not None and n_memories > n:
         notes.append(
             f"n_memories={n_memories} but only {n} rows have a label: memories will be copies of "
             "rows; fewer do as well"

@@ -17,9 +17,15 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
-from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.exemplars import row_texts
-from mnemosphere.fitted.model import Examples, FittedModel, Floats, HeldOut, as_numpy
+from mnemosphere.fitted.model import (
+    Examples,
+    FittedModel,
+    Floats,
+    HeldOut,
+    as_numpy,
+    checked,
+)
 from mnemosphere.interpret.editing import directed, rows_of, with_weights
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import retrieval

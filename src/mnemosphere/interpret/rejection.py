@@ -25,7 +25,6 @@ from scipy.stats import beta
 from torch import Tensor
 
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.model import (
     Calibration,
     FittedModel,
@@ -34,6 +33,7 @@ from mnemosphere.fitted.model import (
     Placed,
     Tails,
     as_numpy,
+    checked,
     like,
 )
 from mnemosphere.interpret.recall import draw

@@ -232,46 +232,32 @@ def _least(x: Tensor) -> Tensor:
     return found
 
 
-def in_order(
-    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
-) -> tuple[StoredRows, Tensor, Tensor | None]:
-    """Few rows in an order that does not depend on the one in which they came; weight 0 dropped."""
-    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
-    if rows.n_numbers > _FEW_NUMBERS:
-        return rows, targets, sample_weight
-    order, _ = _sort_copies(rows)
-    weight = None if sample_weight is None else sample_weight[order]
-    return rows.take(order), targets[order], weight
+Rows = tuple[StoredRows, Tensor, Tensor | None]  # with label weights and sample weights
 
 
-def _weighted(
-    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
-) -> tuple[StoredRows, Tensor, Tensor | None]:
-    """Rows of weight 0 dropped; weights that are all 1 are none."""
-    if sample_weight is None:
-        return rows, targets, None
-    kept = (sample_weight > 0).nonzero()[:, 0]
-    if len(kept) < rows.n_rows:
-        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
-    return rows, targets, None if bool((sample_weight == 1).all()) else sample_weight
+def in_order(rows: StoredRows, targets: Tensor, sample_weight: Tensor | None) -> tuple[Rows, Rows]:
+    """(all rows, one for each distinct row with the weights of its copies), without those of weight 0.
 
-
-def merge_copies(
-    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
-) -> tuple[StoredRows, Tensor, Tensor | None]:
-    """One row for each distinct row, with the label weights and sample weights of its copies.
-
-    The statistics of the model are linear in them, so nothing changes but the cost; and a row of
-    weight 2 trains exactly as the same row given twice. Rows of weight 0 are dropped. It is done
-    where it pays: where at least a tenth of the rows are copies, and on small data, whose rows
-    come out in an order of their own.
+    Few rows are sorted, so that nothing depends on the order in which they came. The statistics of the model
+    are linear in weights, so merging copies changes nothing but the cost; and a row of weight 2 trains exactly
+    as the same row given twice. Of many rows copies are merged if they are at least a tenth.
     """
-    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
+    if sample_weight is not None:
+        kept = (sample_weight > 0).nonzero()[:, 0]
+        if len(kept) < rows.n_rows:
+            rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
+        if bool((sample_weight == 1).all()):
+            sample_weight = None
+    each = rows, targets, sample_weight
     order, is_first = _sort_copies(rows)
     n_distinct = int(is_first.sum())
-    few = rows.n_numbers <= _FEW_NUMBERS
-    if not few and n_distinct > (1 - _WORTH_MERGING) * rows.n_rows:
-        return rows, targets, sample_weight
+    if rows.n_numbers <= _FEW_NUMBERS:
+        weight = None if sample_weight is None else sample_weight[order]
+        each = rows.take(order), targets[order], weight
+    if n_distinct > (1 - _WORTH_MERGING) * rows.n_rows and (
+        n_distinct == rows.n_rows or rows.n_numbers > _FEW_NUMBERS
+    ):
+        return each, each
     group = is_first.cumsum(0) - 1  # (n,) of the sorted rows
     first = order[is_first]
     weight = targets.new_ones(rows.n_rows) if sample_weight is None else sample_weight
@@ -281,9 +267,7 @@ def merge_copies(
     one = targets[first].double()
     change = (targets[order].double() - one[group]) * weight[:, None]
     label = one + torch.zeros_like(one).index_add_(0, group, change) / total[:, None]
-    distinct = rows.take(first)  # sorted: nothing depends on the order in which rows came
-    all_equal = sample_weight is None and n_distinct == rows.n_rows
-    return distinct, label.to(targets), None if all_equal else total.to(targets)
+    return each, (rows.take(first), label.to(targets), total.to(targets))
 
 
 def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
