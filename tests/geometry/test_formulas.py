@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemosphere.geometry import Center, Geometry, Standard
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.stored import StoredRows
 
 CPU = torch.device("cpu")

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.model import densities, objectives
+from mnemosphere.model import objectives, products
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.kernel import accumulate, memory_shares
 from mnemosphere.model.parameters import from_memories
+from mnemosphere.model.products import exponentials, least_density
 from mnemosphere.numerics import sphere
 
 
 @pytest.fixture(autouse=True, params=["x86", "Arm", "other"])
 def slow(request, monkeypatch):
     """Whether the processor is one on which they are slow."""
-    monkeypatch.setattr(densities, "SUBNORMALS_ARE_SLOW", request.param == "x86")
-    monkeypatch.setattr(densities, "POWERS_OF_2_ARE_FAST", request.param == "Arm")
+    monkeypatch.setattr(products, "SUBNORMALS_ARE_SLOW", request.param == "x86")
+    monkeypatch.setattr(products, "POWERS_OF_2_ARE_FAST", request.param == "Arm")
     return request.param == "x86"
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import mnemosphere as mn
 from mnemosphere.geometry import Geometry
 from mnemosphere.rows.stored import StoredRows
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.stored import in_order
 from mnemosphere.model.batch import Batch
 

@@ -32,7 +32,7 @@ from torch import Tensor
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.geometry import Center, Circles, Geometry, Product, Unit
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
@@ -64,8 +64,9 @@ from mnemosphere.training.sgd import SGD
 __all__ = ["Candidate", "Choice", "Sample", "SearchTable", "Settings", "choose"]
 
 Floats = NDArray[np.float64]
+_ADAM = Adam()
 SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
-    "fixed-point": FixedPoint(), "sgd": SGD(), "adam": Adam()
+    "fixed-point": FixedPoint(), "sgd": SGD(), "adam": _ADAM
 }  # fmt: skip
 
 PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
@@ -159,7 +160,7 @@ class Settings:
             objective = "joint" if adam is None else "conditional"
         smoothing = float(given.get("label_smoothing", given.get("smoothing", 0.0)))
         return cls(
-            owner, given, solver=solver, adam=adam or Adam(),
+            owner, given, solver=solver, adam=adam or _ADAM,
             objectives=("joint", "conditional") if objective == "auto" else (objective,),
             geometry=given["geometry"], growth=given["growth"], search=given.get("search"),
             max_iter=given["max_iter"], precision=given["precision"],

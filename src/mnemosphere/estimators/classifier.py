@@ -26,7 +26,6 @@ from mnemosphere.estimators.from_files import (
 )
 from mnemosphere.estimators.label_issues import LabelIssues, label_issues
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
     Ready,
@@ -49,7 +48,15 @@ from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model.products import operands
 from mnemosphere.rows.encoding import MIN_FREQUENCY
-from mnemosphere.rows.labels import OUT_OF_SCOPE, Encoded, encode, row_weights, sample_weights
+from mnemosphere.rows.labels import (
+    OUT_OF_SCOPE,
+    Encoded,
+    about_labels,
+    check_worth_it,
+    encode,
+    row_weights,
+    sample_weights,
+)
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback

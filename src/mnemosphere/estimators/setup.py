@@ -24,7 +24,7 @@ from mnemosphere.export.files import to_plain
 from mnemosphere.fitted.exemplars import find_exemplars, named
 from mnemosphere.fitted.model import FittedModel, Record, draw_seed
 from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.place import warn_set_aside
+from mnemosphere.geometry.base import warn_set_aside
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.parameters import Parameters

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.base.text import readable
 from mnemosphere.fitted.model import (
     Exemplars,
     FittedModel,
@@ -21,12 +20,12 @@ from mnemosphere.fitted.model import (
     row_labels,
 )
 from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.model.scores import Scores
+from mnemosphere.model.retrieval import Scores
 from mnemosphere.model.votes import Votes
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.features import Features, readable
 from mnemosphere.rows.stored import StoredRows
 
 _MOST_ROWS = 8000

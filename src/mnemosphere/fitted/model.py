@@ -29,7 +29,7 @@ from torch import Tensor
 from mnemosphere.base.limits import Range
 from mnemosphere.base.schema import Array, check_tensors
 from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.place import on_sphere, unit_chunks, warn_set_aside
+from mnemosphere.geometry.base import on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.model import kernel, objectives, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import label_frequencies, net_class_weights, without_floor
@@ -37,7 +37,7 @@ from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.scores import Scores
+from mnemosphere.model.retrieval import Scores
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import sphere

@@ -27,7 +27,7 @@ from torch import Tensor
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Curves, Geometry
 from mnemosphere.geometry.graph import Given, Graph
-from mnemosphere.model.sums import ALONE, Sums
+from mnemosphere.rows.stored import ALONE, Sums
 from mnemosphere.rows.streams import Chunks
 
 __all__ = ["Circles"]

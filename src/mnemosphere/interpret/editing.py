@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, checked
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model.class_reading import with_floor
 from mnemosphere.model.merge import merge

@@ -20,7 +20,7 @@ from mnemosphere.fitted.model import (
     draw_seed,
     like,
 )
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.gaps import fill_neutrally

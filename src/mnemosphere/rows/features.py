@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from dataclasses import dataclass, field, replace
 from numbers import Number
 from typing import Annotated, Any, NamedTuple, Self
@@ -31,7 +32,18 @@ from mnemosphere.rows.stored import StoredRows, as_given
 from mnemosphere.rows.streams import Streamed
 from mnemosphere.rows.texts import PACKAGED, TextEncoder, texts_of
 
+_ALL_SHOWN = 50  # features that are shown even if their names say nothing
 _PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def readable(names: list[str]) -> bool:
+    """Whether features can be shown to people: few, or with names that somebody gave them.
+
+    Numbers of a vector tell nobody anything.
+    """
+    if all(re.search(r"\[\d+\]$", name) for name in names):
+        return False
+    return len(names) <= _ALL_SHOWN or not all(re.fullmatch(r"x?\d+", name) for name in names)
 
 
 class Line(NamedTuple):

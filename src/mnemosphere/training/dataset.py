@@ -16,12 +16,12 @@ from torch import Tensor
 from mnemosphere.base.files import checksum
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.geometry import AsIs, Geometry
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.rows.encoding import is_frame
+from mnemosphere.rows.stored import ALONE, Sums
 from mnemosphere.rows.streams import (
     BatchReader,
     FileRows,

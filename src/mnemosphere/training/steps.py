@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu.captured import Captured
+from mnemosphere.gpu import Captured
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import displacement
