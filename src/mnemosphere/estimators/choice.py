@@ -246,10 +246,6 @@ class Sample:
         rows, counts = odds.cross_fitted(self.rows, label_shares(self.targets), self.weight)
         return replace(self, rows=rows), odds.with_odds(other, counts)
 
-    def geometry(self, kind: str) -> Geometry:
-        """How rows are put on the sphere, learned from these."""
-        return Geometry.learn(kind, self.rows, self.targets, self.weight)
-
     def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""
         x, lost = on_sphere(self.rows, geometry, self.dtype)
@@ -332,7 +328,8 @@ class Split:
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
         """(fitted rows, held-out rows with a direction, which of those held out these are)."""
         if kind not in self.placed:
-            geometry = self.fitted.geometry(kind)
+            own = self.fitted
+            geometry = Geometry.learn(kind, own.rows, own.targets, own.weight)
             fitted, lost = self.fitted.on_sphere(geometry)
             held, without = self.held.on_sphere(geometry)
             some = (~without).nonzero()[:, 0]

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemosphere.base.machine import check_memory
 from mnemosphere.estimators import choice
 from mnemosphere.estimators.choice import Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     Ready,
     as_model,
-    check_room,
     place,
     precision_of,
 )
@@ -57,6 +57,7 @@ FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is 
 _MOST_KEPT, _MOST_NUMBERS = 2000, 1 << 20  # held-out rows that a model keeps
 _SAME = 1e-5  # 1 less the overlap of a row with itself
 _LEAST = 1e-12  # share of its weight that a memory keeps without a row
+_COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 _FEW_MEMORIES = 200  # as many are counted for that: few models of small data have more
 
 
@@ -69,15 +70,17 @@ def prepare(
     chosen: what was settled on other rows.
     """
     # The search takes copies for what they are: rows that come again.
-    each, (stored, targets, weight) = in_order(given, targets, given_weight)
+    every, (stored, targets, weight) = in_order(given, targets, given_weight)
     most = settings.n_memories or min(stored.n_rows, choice.MOST_ROWS // choice.ROWS_PER_MEMORY)
     # A pass has two products with the features and three with the classes.
     numbers = stored.n_numbers + 3 * targets.numel() // 2
     numbers = max(numbers, stored.n_rows * min(most, _FEW_MEMORIES))
     dtype = precision_of(settings.precision, numbers, FEW_NUMBERS)
-    check_room(stored, most, targets.shape[1], dtype)
+    # Before memories are made: can so many be held?
+    each = _COPIES * (stored.n_features + 1 + targets.shape[1]) * dtype.itemsize
+    check_memory(each * int(most), stored.device, f"n_memories={most}", "use fewer memories")
     if chosen is None:
-        sample = Sample(*each, torch.float32)
+        sample = Sample(*every, torch.float32)
         with inference(type(stored.values)):
             chosen = current().on_rank0(partial(choice.choose, sample, settings, progress))
     candidate = chosen.candidate

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from mnemosphere.base.files import checksum
-from mnemosphere.base.machine import check_memory, pick_device
+from mnemosphere.base.machine import pick_device
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.choice import SOLVERS, Sample, Settings
 from mnemosphere.estimators.progress import Progress
@@ -48,7 +48,6 @@ FEW_NUMBERS = 1_000_000  # up to which precision is double, where it costs nothi
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
 COLUMNS = ("encoder", "categories", "min_frequency")  # settings of how columns are read
-_COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 # Settings that may change when a run goes on: they change nothing, or only how long it takes. An
 # encoder is known by the rows it makes.
 _NO_MATTER = {"callbacks", "device", "encoder", "max_iter", "verbose"}
@@ -147,13 +146,6 @@ def solver_of(
     return chosen.resolve(n_rows, learn_beta=beta == "learn", device=device)
 
 
-def check_room(rows: StoredRows, n_memories: int, n_columns: int, dtype: torch.dtype) -> None:
-    """Raise ValueError if so many memories cannot be held, before they are made."""
-    each = _COPIES * (rows.n_features + 1 + n_columns) * dtype.itemsize
-    asked = f"n_memories={n_memories}"
-    check_memory(each * int(n_memories), rows.device, asked, "use fewer memories")
-
-
 def place(
     kind: str, sample: Sample, given: StoredRows, weight: Tensor | None
 ) -> tuple[ArrayDataset, Geometry]:
@@ -161,7 +153,7 @@ def place(
 
     given, weight: the rows of X that the sample was made of, which a warning names.
     """
-    geometry = sample.geometry(kind)
+    geometry = Geometry.learn(kind, sample.rows, sample.targets, sample.weight)
     rows, lost = sample.on_sphere(geometry)
     geometry.check_some_left(lost)
     if bool(lost.any()):

@@ -392,6 +392,10 @@ class FittedModel:
             if not self.stream.late <= {*self.classes.tolist()}:
                 raise ValueError("its stream has classes that it does not know")
 
+    def at(self, temperature: float) -> Self:
+        """The same with its votes at another temperature."""
+        return replace(self, votes=self.votes.at(temperature))
+
     # What was trained.
 
     @property

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -139,14 +139,14 @@ def _calibrated(
 
     temperature: at which scores are taken.
     """
-    scored = _at(model, temperature)
+    scored = model.at(temperature)
     tails = _tails(scored)
-    read = _Reading.of(scored, own, tails)
+    read = _read(scored, own, tails)
     log_p, score = as_numpy(read.log_p), read.score
     order, known, best = np.argsort(score, kind="stable"), truth >= 0, log_p.argmax(1)
     right = np.where(known, best == truth, -1)
     predicted = np.where(np.isinf(score), -1, best)
-    others = _Reading.of(scored, outside, tails).score if outside.n_rows else np.zeros(0)
+    others = _read(scored, outside, tails).score if outside.n_rows else np.zeros(0)
     return model.replace(calibration=Calibration(
         tails, np.sort(as_numpy(read.reasons[:, 0])), score[order],
         np.sort(-log_p[known, truth[known]]), predicted[order], right[order], np.sort(others),
@@ -188,11 +188,7 @@ def _with_temperature(
     each = row_weights(coded, setting, weight)
     at = labeled.nonzero()[:, 0]
     rows = model.batch(stored.take(at), coded.targets[at], None if each is None else each[at])
-    return _at(model, best_temperature([(model.votes.at(1.0), rows)]))
-
-
-def _at(model: FittedModel, temperature: float) -> FittedModel:
-    return model.replace(votes=model.votes.at(temperature))
+    return model.at(best_temperature([(model.votes.at(1.0), rows)]))
 
 
 def _tails(model: FittedModel) -> Tails:
@@ -457,28 +453,21 @@ def upper_tails(tails: Tails, reasons: Tensor) -> Tensor:
     return tails.level * filled.mean(2) + beyond
 
 
-@dataclass(frozen=True)
-class _Reading:
+class _Reading(NamedTuple):
     """What is known of rows, at one temperature."""
 
     log_p: Tensor  # (n, C)
     reasons: Tensor  # (n, 3)
     tails: NDArray[np.float64]  # (n, 3)
     outside: NDArray[np.bool_]  # which rows are more like rows out of scope than like any class
+    score: NDArray[np.float64]  # (n,)
 
-    @classmethod
-    def of(cls, model: FittedModel, X: Any, tails: Tails) -> Self:
-        reasons, log_p = rejection_reasons(model, X)
-        outside = _outside(model, log_p)
-        return cls(
-            log_p[:, :-1].log_softmax(1), reasons, as_numpy(upper_tails(tails, reasons)),
-            as_numpy(outside),
-        )  # fmt: skip
 
-    @property
-    def score(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.linalg.norm(self.tails, axis=1)
-        return np.where(self.outside, np.inf, found)
+def _read(model: FittedModel, X: Any, tails: Tails) -> _Reading:
+    reasons, log_p = rejection_reasons(model, X)
+    outside, each = as_numpy(_outside(model, log_p)), as_numpy(upper_tails(tails, reasons))
+    score = np.where(outside, np.inf, np.linalg.norm(each, axis=1))
+    return _Reading(log_p[:, :-1].log_softmax(1), reasons, each, outside, score)
 
 
 def _outside(model: FittedModel, log_p: Tensor) -> Tensor:
@@ -519,7 +508,7 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     (60,)
     """
     held = held_out(model)
-    score = _Reading.of(_at(model, held.temperature), X, held.tails).score
+    score = _read(model.at(held.temperature), X, held.tails).score
     found: Floats = like(X, torch.from_numpy(score))
     return found
 
@@ -661,7 +650,7 @@ def rejections(
     if accuracy is not None and (rate is not None or per_class):
         raise ValueError("accuracy takes no rate and no per_class: pass one of them")
     rows = X if isinstance(X, Placed) else model.stored(X)
-    read = _Reading.of(_at(model, held.temperature), rows, held.tails)
+    read = _read(model.at(held.temperature), rows, held.tails)
     inside = np.isfinite(held.rejection)
     log_p, score = read.log_p, read.score
     limit: Any
@@ -737,7 +726,7 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
         raise ValueError(_NO_LABELS)
     rare = 1 - coverage
     limit = rejection_threshold(known, rare) if _rank(rare, known.size) else np.inf
-    log_p = as_numpy(_at(model, held.temperature).log_proba(X))
+    log_p = as_numpy(model.at(held.temperature).log_proba(X))
     order = np.argsort(-log_p, axis=1, kind="stable")
     sizes = (-log_p <= limit).sum(1)
     return [model.classes[line[:size]] for line, size in zip(order, sizes, strict=True)]

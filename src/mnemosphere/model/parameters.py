@@ -77,7 +77,7 @@ class Parameters(Components):
     @property
     def slope(self) -> Tensor:
         """The same: the slope of exponents."""
-        return self.beta_eff
+        return self.varsigma * self.beta
 
     @property
     def share(self) -> Tensor:
@@ -91,16 +91,6 @@ class Parameters(Components):
 
     def check(self) -> Self:
         """Raise ValueError unless the parameters are usable; return self."""
-        self.check_form()
-        if self.beta.ndim != 0 or not 0 < float(self.beta) < math.inf:
-            raise ValueError(f"beta must be one finite positive number, got {self.beta}")
-        sphere.check(self.w, "memories")
-        # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
-        polytope.check(self.p, self.p_h, self.p_q, tol=1e-3)
-        return self
-
-    def check_form(self) -> None:
-        """Raise ValueError where shapes, precisions, devices or ς are wrong; tensors unread."""
         if self.w.ndim != 2 or self.w.shape[1] < 2 or self.w.shape[0] < 1:
             raise ValueError(f"memories must form a (P, N >= 2) matrix, got {tuple(self.w.shape)}")
         shape = (self.n_memories + 1, self.p_q.numel())
@@ -116,6 +106,12 @@ class Parameters(Components):
             raise ValueError(f"dtype must be float32 or float64, got {self.w.dtype}")
         if not 0.0 < self.varsigma <= 1.0:
             raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")
+        if self.beta.ndim != 0 or not 0 < float(self.beta) < math.inf:
+            raise ValueError(f"beta must be one finite positive number, got {self.beta}")
+        sphere.check(self.w, "memories")
+        # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
+        polytope.check(self.p, self.p_h, self.p_q, tol=1e-3)
+        return self
 
     @classmethod
     def stack(cls, several: Sequence[Self]) -> Self:

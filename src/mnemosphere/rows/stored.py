@@ -167,8 +167,12 @@ class StoredRows:
         low = torch.full((self.n_features,), torch.inf, dtype=torch.float64, device=self.device)
         high, whole = -low, torch.ones_like(low, dtype=torch.bool)
         for _, x in self.chunks():
-            # NaN passes both: nothing is learned from it.
-            low, high = torch.fmin(low, _least(x)), torch.fmax(high, -_least(-x))
+            gaps = x.isnan() if has_gaps(x) else None  # nothing is learned from them
+            least, most = (
+                (x, x) if gaps is None
+                else (x.masked_fill(gaps, torch.inf), x.masked_fill(gaps, -torch.inf))
+            )  # fmt: skip
+            low, high = torch.fmin(low, least.amin(0)), torch.fmax(high, most.amax(0))
             if bool(whole.any()):
                 some = x[:, whole]
                 whole[whole.clone()] = ((some == some.round()) | some.isnan()).all(0)
@@ -243,14 +247,6 @@ def _hashes(rows: StoredRows) -> NDArray[np.int64]:
          else (bits(x) * key).sum(1)).cpu().numpy()
         for _, x in rows.chunks()
     ])  # fmt: skip
-
-
-def _least(x: Tensor) -> Tensor:
-    """The least number of each column of x (n, N) that is not NaN; inf if there is none."""
-    found: Tensor = x.amin(0)
-    if bool(found.isnan().any()):
-        found = torch.where(x.isnan(), torch.inf, x).amin(0)
-    return found
 
 
 Rows = tuple[StoredRows, Tensor, Tensor | None]  # with label weights and sample weights

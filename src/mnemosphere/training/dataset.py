@@ -277,7 +277,7 @@ class ArrayDataset(Dataset):
         """
         if size is None or size >= self.n_rows:
             size, generator = max(1, self.n_rows), None
-            if self.index is not None and not issubclass(self.whole.kind, SparseRows):
+            if self.index is not None and not isinstance(self.whole.x, SparseRows):
                 size = self.at_once or max(1, _TAKEN_NUMBERS // self.whole.x.shape[1])
         order = None
         if generator is not None:

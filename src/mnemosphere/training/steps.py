@@ -48,7 +48,14 @@ class Steps:
 
     def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
         """A pass, or the rest of one; when it began by the clock, time between runs left out."""
-        current, order, began = self._enter(run)
+        current, order = run.current, run.generator
+        if current is None:
+            current = run.current = Pass(order.get_state())
+        else:
+            order = torch.Generator(order.device).set_state(current.begun)
+            self._resume(current.partial)
+        current.read = lambda: (*self.read(), self._partial())
+        began = time.perf_counter() - current.seconds
         for rows, done, more in self._rounds(dataset, current.batches, order, run.generator):
             current.rows += rows
             current.batches, current.seconds = done, time.perf_counter() - began
@@ -65,7 +72,7 @@ class Steps:
         batches = self._batches(dataset, size, None if size is None else order, cursor)
         batch: Batch | None = next(batches)
         while batch is not None:
-            with inference(batch.kind):
+            with inference(type(batch.x)):
                 if size is None:
                     self.add(batch, generator)
                 else:
@@ -73,7 +80,7 @@ class Steps:
             # The next one is asked for first: a checkpoint always leaves a batch to go on with.
             last, batch = batch, next(batches, None)
             yield last.n_rows, cursor.batches - 1, batch is not None
-        with inference(last.kind):
+        with inference(type(last.x)):
             if size is None:
                 self.step_on_all(next(dataset.batches(None)))
             else:
@@ -83,17 +90,6 @@ class Steps:
         """None for one step, from the sums over all batches."""
         size = self._solver.rows_per_step
         return None if size is None or size >= dataset.n_rows else size
-
-    def _enter(self, run: Run) -> tuple[Pass, torch.Generator, float]:
-        """The pass, begun or gone on with, the generator of its order, when it began."""
-        current, order = run.current, run.generator
-        if current is None:
-            current = run.current = Pass(order.get_state())
-        else:
-            order = torch.Generator(order.device).set_state(current.begun)
-            self._resume(current.partial)
-        current.read = lambda: (*self.read(), self._partial())
-        return current, order, time.perf_counter() - current.seconds
 
     def _batches(
         self, dataset: Dataset, size: int | None, order: torch.Generator | None, cursor: Cursor
@@ -258,7 +254,7 @@ def steps_for(params: Parameters, dataset: Dataset, solver: Solver) -> type[Step
     if replayed:
         rows = dataset.whole if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
         # Sparse batches are each of another size; gaps are found on the host.
-        replayed = not (issubclass(rows.kind, SparseRows) or rows.has_gaps)
+        replayed = not (isinstance(rows.x, SparseRows) or rows.has_gaps)
     return CapturedSteps if replayed else Steps
 
 
