@@ -113,7 +113,7 @@ def train(ready: Ready[Choice]) -> FittedModel:
         result, counts = fit_joint(
             dataset, candidate.n_memories,
             solver=None if isinstance(settings.solver, Adam) else settings.solver,
-            rule=objectives.joint if joint else objectives.conditional, growth=settings.growth,
+            rule=objectives.BY_NAME[candidate.objective], growth=settings.growth,
             unlabeled=candidate.unlabeled, varsigma=settings.varsigma,
             uniform_weight=settings.uniform_weight, **given,
         )  # fmt: skip

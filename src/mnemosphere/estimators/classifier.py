@@ -46,6 +46,7 @@ from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.rejection import renewed
+from mnemosphere.model import objectives
 from mnemosphere.model.products import operands
 from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import (
@@ -213,7 +214,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
     _parameter_constraints: dict[str, Any] = ROW_CONSTRAINTS | {
         "n_memories": [COUNT, StrOptions({"auto"})],
-        "objective": [StrOptions({"auto", "joint", "conditional"})],
+        "objective": [StrOptions({"auto", *objectives.BY_NAME})],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
         "geometry": [StrOptions({"auto"}), Options(str, Geometry.kinds.keys())],
         "solver": [StrOptions({"auto", *SOLVERS}), FixedPoint, SGD, Adam],

@@ -282,7 +282,7 @@ class FittedModel:
     calibration: Calibration | None = None
     held: HeldOut | None = None
     smoothing: Annotated[float, Range(0, 1)] = 0.0
-    objective: Literal["joint", "conditional"] = "joint"
+    objective: str = "joint"  # one of objectives.BY_NAME
     learns_beta: bool = True
     label_mass: Annotated[Tensor, Array("C", None, low=0)] | None = None
     labels: Annotated[NDArray[np.int64], Array("n", "int64", low=0)] | None = None
@@ -325,6 +325,8 @@ class FittedModel:
                 raise ValueError(
                     f"it has {mixture.n_features} features, {mixture.n_columns} classes"
                 )
+        if self.objective not in objectives.BY_NAME:
+            raise ValueError(f"objective is {self.objective!r}, none of {[*objectives.BY_NAME]}")
         if votes.w.dtype != density.w.dtype:
             raise ValueError(f"its votes are of {votes.w.dtype}, its density of {density.w.dtype}")
         values = None if self.exemplars is None else self.exemplars.values
@@ -460,8 +462,7 @@ class FittedModel:
         """The objective that the model was trained by."""
         if not self.is_classifier:
             return objectives.marginal
-        conditional = self.objective == "conditional"
-        return objectives.conditional if conditional else objectives.joint
+        return objectives.BY_NAME[self.objective]
 
     @cached_property
     def memories(self) -> Floats:
