@@ -71,7 +71,7 @@ PROMISES = {
     "per_class": lambda m, x: m.predict_or_reject(x, 0.1, per_class=True),
     "predict_set": lambda m, x: m.predict_set(x, 0.9),
     "is_novel": lambda m, x: interpret.is_novel(m.model_, x, 0.1),
-    "coverage_curve": lambda m, x: interpret.coverage_curve(m.model_, x, m.predict(x)),
+    "rejection_score": lambda m, x: interpret.rejection_score(m.model_, x),
 }
 
 

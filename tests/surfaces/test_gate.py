@@ -267,9 +267,6 @@ OF_LABELS = {
     "interpret.classification_report": lambda e, m, x, y, _: interpret.classification_report(
         y, e.predict_or_reject(x)
     ).confusion,
-    "interpret.coverage_curve": lambda e, m, x, y, _: [
-        point["accuracy"] for point in interpret.coverage_curve(m, x, y)
-    ],
     "interpret.evaluate": lambda e, m, x, y, _: interpret.evaluate(m, [(x, y, range(N))])["log_loss"],
     "interpret.shrink": lambda e, m, x, y, _: edited(interpret.shrink(m, x, y, n_memories=2)),
     "export.model_card": lambda e, m, x, y, _: export.model_card(m, x, y),
@@ -447,8 +444,7 @@ def test_labels_of_every_kind(tmp_path, verb):
         first = numbers(found) if first is None else first
         assert_same(found, tuple(first), f"{verb}, {name}")
     for name, y in BAD_LABELS.items():
-        shown = verb in ("score", "explore", "export.model_card", "interpret.evaluate",
-                         "interpret.coverage_curve")  # fmt: skip
+        shown = verb in ("score", "explore", "export.model_card", "interpret.evaluate")
         if shown and name in ("NaN in a list", "None in a list", "masked"):
             if verb != "score":  # rows without label are not measured
                 act(fresh(model), model, X, y, tmp_path)

@@ -38,14 +38,13 @@ from mnemosphere.fitted.model import (
 )
 from mnemosphere.interpret.recall import draw
 from mnemosphere.model.class_reading import best_temperature
-from mnemosphere.rows.labels import Encoded, Labels, row_weights, sample_weights
+from mnemosphere.rows.labels import Encoded, row_weights, sample_weights
 from mnemosphere.rows.stored import StoredRows, share_known
 
 UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
-_POINTS = 21  # of a coverage–accuracy curve
 _TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
 _LEAST_ROWS = 20  # labeled rows that set a temperature
 _DRAWN = 1000  # rows that tell how rare reasons are, of a model that holds no others
@@ -730,40 +729,3 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
     order = np.argsort(-log_p, axis=1, kind="stable")
     sizes = (-log_p <= limit).sum(1)
     return [model.classes[line[:size]] for line, size in zip(order, sizes, strict=True)]
-
-
-def coverage_curve(model: FittedModel, X: Any, y: Any) -> list[dict[str, float]]:
-    """Compute the accuracy of answered rows, from all of them to the twentieth that is most certain.
-
-    A row of a class that the model does not know counts as wrong if it is answered.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A calibrated classifier.
-    X : array-like of shape (n, N)
-        Rows.
-    y : array-like of shape (n,)
-        Their labels.
-
-    Returns
-    -------
-    list of dicts
-        "coverage" and "accuracy".
-
-    Examples
-    --------
-    >>> curve = mn.interpret.coverage_curve(model, X_test, y_test)
-    >>> curve[0]["coverage"], curve[-1]["accuracy"]
-    (1.0, 1.0)
-    """
-    order = np.argsort(as_numpy(rejection_score(model, X)), kind="stable")
-    best = as_numpy(model.log_proba(X).argmax(1))
-    labels = Labels.of(y, len(best))
-    labels.check_like(model.classes)
-    right = (labels.among(model.classes, unknown=True) == best)[order]
-    shares = np.linspace(1.0, 0.0, _POINTS)[:-1]
-    counts = np.maximum(np.round(shares * len(right)).astype(int), 1)
-    return [
-        {"coverage": float(n / len(right)), "accuracy": float(right[:n].mean())} for n in counts
-    ]
