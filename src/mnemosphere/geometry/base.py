@@ -280,13 +280,6 @@ class Geometry(ABC):
         length = (self.pull_back(u) * v).sum(1, keepdim=True)
         return v, torch.where(length > 0, length, 1.0)
 
-    def reference(self, x: Tensor) -> Tensor | None:
-        """What contributions of coordinates (B, M) of rows are measured from: the average row.
-
-        None: from what memories have there, since they are rows that could occur.
-        """
-        return None
-
     def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
         """Parts (…, M) of coordinates summed by feature (…, N), and those of no feature (…,)."""
         n = parts.shape[-1] - self.appended

@@ -183,10 +183,6 @@ class Circles(Geometry):
         """Mean coordinates (M,) of the training rows, in each column of those that have a value."""
         return torch.cat([m @ z for m, (_, z) in zip(self.mass, self._at_knots, strict=True)])
 
-    def reference(self, x: Tensor) -> Tensor | None:
-        """Mean coordinates where they are known."""
-        return self.center * self.per_coordinate(~x.isnan())
-
     def curves(self, w: Tensor) -> Curves:
         """At the knots; 0 is what the column contributes on average."""
         w, center = w.double(), self.center.to(w.device)

@@ -239,14 +239,15 @@ def _hashes(rows: StoredRows) -> NDArray[np.int64]:
     key = torch.randint(-(1 << 62), 1 << 62, (rows.n_features,), generator=generator)
     key = (2 * key + 1).to(rows.device)  # sums of products wrap around
 
-    def bits(values: Tensor) -> Tensor:
-        return (values.nan_to_num(_GAP).float() + 0.0).view(torch.int32).long()  # −0 is 0
-
-    return np.concatenate([
-        (x.sum_rows(bits(x.value) * key[x.column]) if isinstance(x, SparseRows)
-         else (bits(x) * key).sum(1)).cpu().numpy()
-        for _, x in rows.chunks()
-    ])  # fmt: skip
+    hashes = []
+    for _, x in rows.chunks():
+        values = x.value if isinstance(x, SparseRows) else x
+        bits = (values.nan_to_num(_GAP).float() + 0.0).view(torch.int32).long()  # −0 is 0
+        each = (
+            x.sum_rows(bits * key[x.column]) if isinstance(x, SparseRows) else (bits * key).sum(1)
+        )
+        hashes.append(each.cpu().numpy())
+    return np.concatenate(hashes)
 
 
 Rows = tuple[StoredRows, Tensor, Tensor | None]  # with label weights and sample weights
