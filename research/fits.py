@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere import DAMClassifier
-from mnemosphere.geometry import Center
-from mnemosphere.geometry.base import on_sphere
+from mnemosphere.geometry import Center, base
 from mnemosphere.images.windows import Windows
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
 from mnemosphere.numerics import sphere
@@ -40,7 +39,7 @@ def unit_rows(
 ) -> Tensor:
     """Images (n, N) on the sphere: minus the row mean, over the row norm."""
     stored = StoredRows.of(images, torch.device(device))
-    return on_sphere(stored, Center(), dtype)[0]
+    return base.on_sphere(stored, Center(), dtype)[0]
 
 
 def on_sphere(
