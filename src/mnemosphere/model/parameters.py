@@ -116,10 +116,11 @@ class Parameters(Components):
     @classmethod
     def stack(cls, several: Sequence[Self]) -> Self:
         """Parameters of one shape along a leading axis, ς a tensor too: see `kernel`."""
-        tensors = [one.to_tensors() for one in several]
-        together: Any = {name: torch.stack([t[name] for t in tensors]) for name in tensors[0]}
-        together["varsigma"] = together["varsigma"].to(together["w"])
-        return cls(**together)
+        together: Any = {
+            name: torch.stack([getattr(one, name) for one in several]) for name in _TENSORS
+        }
+        varsigma: Any = torch.tensor([one.varsigma for one in several], dtype=torch.float64)
+        return cls(varsigma=varsigma.to(together["w"]), **together)
 
     def clone(self) -> Self:
         """Return a copy with memory of its own."""

@@ -53,7 +53,11 @@ class Labels:
             values = np.asarray(column_or_1d(values, warn=True))
         if values.dtype.kind == "S":
             raise TypeError("y holds bytes: turn them into texts, y.astype(str)")
-        empty = missing = _no_value(values)
+        if values.dtype.kind == "O":  # None, NaN, NaT or a data frame's missing value
+            empty = np.array([is_missing(v) for v in values.tolist()], dtype=bool)
+        else:
+            empty = np.asarray(values != values)
+        missing = empty
         if unlabeled is None or is_equal(unlabeled, unlabeled):
             missing = _equal(values, unlabeled)
         if bool((empty & ~missing).any()):
@@ -133,7 +137,24 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
             "requires y to be passed, but the target y is None: pass labels, and mark "
             "unlabeled rows with unlabeled="
         )
-    found = _array(collected(y, "y", None))
+    y = collected(y, "y", None)
+    if isinstance(y, Tensor):
+        y = y.detach().reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y.detach()
+        y = (y.float() if y.dtype == torch.bfloat16 else y).cpu().numpy()  # NumPy has none
+    if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
+        y = y.to_pylist()
+    elif type(y).__module__.startswith("polars") and not is_frame(y):
+        y = y.to_list()
+    if isinstance(y, list | tuple) and not any(
+        isinstance(v, list | tuple) or getattr(v, "ndim", 0) for v in y
+    ):
+        found = np.empty(len(y), dtype=object)
+        found[:] = [v.item() if isinstance(v, Tensor) else v for v in y]
+    else:
+        try:
+            found = np.asarray(y)
+        except ValueError as error:
+            raise ValueError(f"{_SHAPE}, got rows of unlike lengths") from error
     if found.ndim not in (1, 2):
         raise ValueError(f"{_SHAPE}, got shape {found.shape}")
     if n_rows is not None and len(found) != n_rows:
@@ -146,27 +167,6 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
 def _alike(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
     """Whether both are numbers, or neither."""
     return (labels.dtype.kind in _NUMBERS) == (classes.dtype.kind in _NUMBERS)
-
-
-def _array(y: Any) -> NDArray[Any]:
-    if isinstance(y, Tensor):
-        y = y.detach().reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y.detach()
-        plain = y.float() if y.dtype == torch.bfloat16 else y  # NumPy has none
-        return np.asarray(plain.cpu().numpy())
-    if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
-        y = y.to_pylist()
-    elif type(y).__module__.startswith("polars") and not is_frame(y):
-        y = y.to_list()
-    if isinstance(y, list | tuple) and not any(
-        isinstance(v, list | tuple) or getattr(v, "ndim", 0) for v in y
-    ):
-        plain = np.empty(len(y), dtype=object)
-        plain[:] = [v.item() if isinstance(v, Tensor) else v for v in y]
-        return plain
-    try:
-        return np.asarray(y)
-    except ValueError as error:
-        raise ValueError(f"{_SHAPE}, got rows of unlike lengths") from error
 
 
 def _typed(labels: list[Any]) -> NDArray[Any]:
@@ -203,13 +203,6 @@ def _equal(values: NDArray[Any], mark: object) -> NDArray[np.bool_]:
         return np.array([is_equal(v, mark) and isinstance(v, bool) == (kind is bool)
                          for v in values.tolist()], dtype=bool)  # fmt: skip
     return np.asarray(values == mark, dtype=bool) & np.ones(len(values), dtype=bool)
-
-
-def _no_value(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where there is None, NaN, NaT or a data frame's missing value, (n,)."""
-    if values.dtype.kind == "O":
-        return np.array([is_missing(v) for v in values.tolist()], dtype=bool)
-    return np.asarray(values != values)
 
 
 # What a careful tool says about labels before it learns from them, one line each.
