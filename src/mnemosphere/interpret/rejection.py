@@ -458,15 +458,14 @@ class _Reading(NamedTuple):
     log_p: Tensor  # (n, C)
     reasons: Tensor  # (n, 3)
     tails: NDArray[np.float64]  # (n, 3)
-    outside: NDArray[np.bool_]  # which rows are more like rows out of scope than like any class
-    score: NDArray[np.float64]  # (n,)
+    score: NDArray[np.float64]  # (n,); infinite: more like rows out of scope than like any class
 
 
 def _read(model: FittedModel, X: Any, tails: Tails) -> _Reading:
     reasons, log_p = rejection_reasons(model, X)
     outside, each = as_numpy(_outside(model, log_p)), as_numpy(upper_tails(tails, reasons))
     score = np.where(outside, np.inf, np.linalg.norm(each, axis=1))
-    return _Reading(log_p[:, :-1].log_softmax(1), reasons, each, outside, score)
+    return _Reading(log_p[:, :-1].log_softmax(1), reasons, each, score)
 
 
 def _outside(model: FittedModel, log_p: Tensor) -> Tensor:
