@@ -6,17 +6,11 @@ import gc
 
 import pytest
 
-from parts import part, share_out
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """A process that only hands out tests to others need not wait for what they import."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.import_plugin("problems")
-
-
-def pytest_report_header() -> str:
-    return f"part {part()} of the slow campaigns: PART={part()} takes the same one again"
 
 
 # Files that take long go first, so that no process waits for another at the end.
@@ -29,7 +23,6 @@ _LONG = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    share_out(items)
     items.sort(key=lambda item: item.path.name not in _LONG)
 
 

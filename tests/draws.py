@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from mnemosphere.numerics import vmf
@@ -22,3 +24,15 @@ def blobs(sizes: tuple[int, ...] = (41, 23, 31), n: int = 5) -> tuple[torch.Tens
     centers = torch.eye(n, dtype=torch.float64)[: len(sizes)]
     kappa = torch.tensor(60.0, dtype=torch.float64)
     return vmf.sample(centers[cluster], kappa, generator=generator()), cluster
+
+
+def circles(rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two circles of latitude on the globe, half a radian apart: two classes."""
+    g = generator(seed)
+    y = torch.arange(rows) % 2
+    longitude = 2 * math.pi * torch.rand(rows, generator=g, dtype=torch.float64)
+    spread = 0.05 * torch.randn(rows, generator=g, dtype=torch.float64)
+    latitude = torch.where(y == 0, 0.25, -0.25) + spread
+    x = torch.stack([longitude.cos() * latitude.cos(), longitude.sin() * latitude.cos(),
+                     latitude.sin()], 1)  # fmt: skip
+    return x, y

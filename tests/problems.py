@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from mnemosphere.training.dataset import ArrayDataset
 # The same examples on every machine: a red test here is red everywhere.
 settings.register_profile("mnemosphere", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("mnemosphere")
+torch.set_num_threads(1)  # problems this small only lose time to a second thread
 
 
 def campaign(examples: int) -> Callable[[Any], Any]:
@@ -36,6 +37,11 @@ def campaign(examples: int) -> Callable[[Any], Any]:
         max_examples=examples if whole else max(5, examples // 40), derandomize=not whole,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )  # fmt: skip
+
+
+def slow_but(always: Collection[Any], every: Iterable[Any]) -> list[Any]:
+    """All values of a parameter; those that are not tried in every run are slow."""
+    return [pytest.param(k, marks=[pytest.mark.slow] * (k not in always)) for k in every]
 
 
 class Case(SimpleNamespace):

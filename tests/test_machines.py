@@ -19,7 +19,7 @@ from torch.distributed.run import config_from_args, parse_args
 
 import mnemosphere as mn
 
-PAGE = Path(__file__).parents[1] / "docs" / "more-than-one-machine.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "more-than-one-machine.md"
 
 
 def block(heading: str) -> str:

@@ -1,4 +1,4 @@
-"""Trials of the four promises of docs/trust.md, and the defects that they find.
+"""Trials of the four promises of docs/contribute/trust.md, and the defects that they find.
 
     python -m research trust               all tests, slow ones too, with few examples each
     python -m research trust --campaign    all examples, new ones in every run: takes hours

@@ -5,7 +5,7 @@
 
 What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` on a page is replaced: by a
 table of the benchmarks in README.md and in pages of docs, by the tables and pictures of the latest
-full run of an experiment in docs/paper-reproduced.md. A number in a sentence of the theory's pages
+full run of an experiment in docs/research/paper-reproduced.md. A number in a sentence of the theory's pages
 or of that one stands between `<!--=SECTION NAME-->` and `<!--/-->`, and is replaced too. The options
 that the command line has of the estimators' settings are written too.
 
@@ -37,7 +37,7 @@ from research.plots import idea
 from research.report import ROOT, STORED
 from research.theory import facts
 
-PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
+PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "research" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
 TABLES = (
     tables.TABLES
@@ -72,7 +72,7 @@ def refused() -> list[str]:
             if name not in stored.FINISHED:
                 made = TABLES[name]()
                 found += [] if isinstance(made, str) else stored.problems(name, made.runs)
-            elif page.name not in prose.RESEARCH:
+            elif page.parent.name not in prose.RESEARCH:
                 found.append(
                     f"{page.name}: {name}: finished, of an earlier version: measure it again"
                 )
@@ -101,7 +101,7 @@ def write() -> None:
     pictures.demo_pictures(IMAGES)
     pictures.two_layers(IMAGES)
     pictures.texts_page(IMAGES / "texts.png")
-    pictures.live_page(IMAGES.parent / "live.html")
+    pictures.live_page(IMAGES.parent / "live.html", IMAGES / "explorer.png")
 
 
 def main(arguments: list[str]) -> int:

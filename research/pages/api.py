@@ -9,6 +9,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from mnemosphere import __version__
 from research.pages.marks import markdown
 from research.report import ROOT
 
@@ -64,4 +65,9 @@ def names() -> str:
     return "\n\n".join(parts)
 
 
-TABLES = {"api names": names}
+def version() -> str:
+    """Which version the pages are of."""
+    return f"Version {__version__}."
+
+
+TABLES = {"api names": names, "version": version}

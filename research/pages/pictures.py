@@ -118,24 +118,30 @@ def texts_page(path: Path) -> None:
         "$('texts-kind').value = 'rejected'; rows.fillTexts();"
         "[...document.querySelectorAll('#texts .text-row')].at(-1).click()}, 500))</script>"
     )
-    program = shutil.which("chromium")
-    if program is None:
-        raise FileNotFoundError("no chromium: install it to draw the page of a model")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
         model.explore(page, rows, [*questions.y_test, None, None], title="Questions to a bank")
         page.write_text(page.read_text(encoding="utf-8") + pick, encoding="utf-8")
-        options = ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,887",
-                   "--virtual-time-budget=20000", f"--screenshot={path}")  # fmt: skip
-        subprocess.run([program, *options, page.as_uri()], check=True, capture_output=True)
+        _shown(page, path)
 
 
-def live_page(path: Path) -> None:
-    """The page on which one can draw a digit."""
+def _shown(page: Path, path: Path) -> None:
+    """A picture of a page, as Chromium shows it."""
+    program = shutil.which("chromium")
+    if program is None:
+        raise FileNotFoundError("no chromium: install it to draw the page of a model")
+    options = ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,887",
+               "--virtual-time-budget=20000", f"--screenshot={path}")  # fmt: skip
+    subprocess.run([program, *options, page.resolve().as_uri()], check=True, capture_output=True)
+
+
+def live_page(path: Path, picture: Path) -> None:
+    """The page on which one can draw a digit, and a picture of it."""
     data = load_data("digits")
     model = DAMClassifier(60, objective="joint", random_state=0).fit(data.x_train, data.y_train)
     model.explore(path, data.x_test[:100], data.y_test[:100], image_shape=data.image_shape,
                   title="Handwritten digits")  # fmt: skip
+    _shown(path, picture)
 
 
 PICTURES = {

@@ -2,7 +2,7 @@
 
 A mark NAME stands for the latest full run of that experiment, NAME-cpu for the latest one on a
 processor where that of NAME is on a GPU, and `summary` for one line per mark. Pictures are copied
-to images/paper beside the page. Numbers inside sentences are those of research.paper.facts.
+to docs/images/paper. Numbers inside sentences are those of research.paper.facts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from research.paper.experiment import finished_folders, read_result
 from research.paper.facts import Facts, facts
 from research.report import Json, measured_text
 
-IMAGES = Path("images") / "paper"
+IMAGES = Path("../images/paper")
 SUMMARY = "summary"
 _ON_CPU = "-cpu"
 _WORDS = {None: "", True: "yes", False: "**no**"}

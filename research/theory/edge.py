@@ -1,6 +1,6 @@
 """Kernels with an edge, K(t) = max(0, 1 − (β/m)(1 − t))^m: m → ∞ is the paper's exp(β(t − 1)).
 
-m = 1 is the log-sum-ReLU energy, β = m a rectified polynomial. Derivations: docs/theory-derivations.md, section 9.
+m = 1 is the log-sum-ReLU energy, β = m a rectified polynomial. Derivations: docs/research/theory-derivations.md, section 9.
 """
 
 from __future__ import annotations

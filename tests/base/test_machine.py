@@ -30,9 +30,3 @@ def test_more_memory_than_there_is_is_refused():
     machine.check_memory(free / 2, "cpu", "it", "use less")
     with pytest.raises(ValueError, match=r"it needs about 1e\+06 GB and .* GB are free: use less"):
         machine.check_memory(1e15, "cpu", "it", "use less")
-
-
-@pytest.mark.parametrize(("told", "size"), [("2048K", 1 << 21), ("1024K\n", 1 << 20), ("?", 0)])
-def test_the_cache_of_a_core(monkeypatch, told, size):
-    monkeypatch.setattr(machine.Path, "read_text", lambda *_, **__: told)
-    assert machine.core_cache.__wrapped__() == size

@@ -40,15 +40,3 @@ def test_folder_holds_rows_with_their_clusters(run, tmp_path, table, kit):
     assert "holds clusters, not labels" in run("evaluate", out, table, code=2).error
     predicted = run("predict", out, table, "--json").json["predictions"]
     assert [row["prediction"] for row in predicted] == rows["cluster"].tolist()
-
-
-def test_the_last_column_is_not_taken_for_a_label(run, tmp_path, kit):
-    np.save(tmp_path / "rows.npy", kit.frame()[kit.names])
-    kit.frame()[kit.names].to_csv(tmp_path / "rows.csv", index=False)
-    found = [
-        run("cluster", tmp_path / f"rows{s}", *FAST, "--out", tmp_path / s, "--json").json
-        for s in (".npy", ".csv")
-    ]
-    assert [f["data"]["features"] for f in found] == [7, 7]
-    assert found[0]["clusters"] == found[1]["clusters"]
-    assert found[0]["agreement"] is None

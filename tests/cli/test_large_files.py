@@ -177,25 +177,6 @@ def ctrl_c(monkeypatch):
     return at
 
 
-def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, ctrl_c):
-    """What is done is not done again, and the run ends with the same bits."""
-    words = ["train", rows[0] / "p*.parquet", "--label", "kind", "--id", "tag", *kit.fast, *SMALL,
-             "--batch-size", "60", "--max-iter", "2", "--quiet"]  # fmt: skip
-    done = ctrl_c(12)
-    told = run(*words, "--out", tmp_path / "run", code=130).stderr
-    assert "go on with: mnemosphere train --resume" in told
-    assert done[-1][0] == 1
-    assert not (tmp_path / "run").exists()
-    run("train", "--resume", "--out", tmp_path / "run", "--quiet")
-    assert done[12][1] > done[11][1]
-    assert len(set(done)) == len(done)
-    run(*words, "--out", tmp_path / "whole")
-    one, other = (load(tmp_path / name / "model.safetensors") for name in ("run", "whole"))
-    np.testing.assert_array_equal(one.memories_, other.memories_)
-    np.testing.assert_array_equal(one.class_weights_, other.class_weights_)
-    assert one.n_iter_ == other.n_iter_ == 2
-
-
 def test_clusters_of_files_broken_off_and_resumed(rows, run, tmp_path, ctrl_c):
     """Every row gets its cluster as the files are read, with the same bits after Ctrl-C."""
     folder, table = rows

@@ -95,10 +95,10 @@ def test_rows_between_known_classes_are_asked_about(run, trained, fresh, kit):
     assert "--ask is about rejected rows" in run("predict", trained, path, "--ask", code=2).error
 
 
-def test_the_terminal_shows_all_columns_at_any_width(run, trained, fresh):
+def test_the_terminal_shows_class_percentages_and_novelty_at_any_width(run, trained, fresh):
     text = run("predict", trained, fresh[1], env={"COLUMNS": "40"}).stdout
     assert all(len(line) <= 40 for line in text.splitlines())
-    for name in ("tag", "prediction", "probability cat", "novelty score", "memory 3", "share 3"):
+    for name in ("tag", "class", "P(cat)", "novel", "%"):
         assert name in text
 
 

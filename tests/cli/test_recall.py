@@ -1,9 +1,7 @@
 import numpy as np
 import pandas as pd
-import pytest
 
 import mnemosphere as mn
-from mnemosphere.geometry import Geometry
 
 
 def test_missing_values_of_a_table_are_completed_and_the_rest_stays(run, tmp_path, trained, kit):
@@ -47,16 +45,3 @@ def test_completing_as_one_class(run, trained, table):
     classes = [row["class"] for row in run(*arguments).json["rows"]]
     free = [row["class"] for row in run(*arguments[:-3], "--json").json["rows"]]
     assert classes.count("cat") > free.count("cat")
-
-
-@pytest.mark.parametrize("kind", ["center", "unit", "none"])
-def test_completed_rows_come_in_the_units_of_the_given_ones(kind):
-    rng = np.random.default_rng(0)
-    whole = rng.normal(size=(5, 11)) + 3
-    found = whole - whole.mean(1, keepdims=True) if kind == "center" else whole
-    if kind == "none":
-        whole = found = whole / np.linalg.norm(whole, axis=1, keepdims=True)
-    else:
-        found = found / np.linalg.norm(found, axis=1, keepdims=True)
-    holes = np.where(rng.random((5, 11)) < 0.4, np.nan, whole)
-    np.testing.assert_allclose(Geometry.kinds[kind]().complete(holes, found), whole, rtol=1e-10)

@@ -9,7 +9,7 @@ import mnemosphere
 from mnemosphere.cli import app
 from mnemosphere.cli.shell import describe, printable
 
-COMMANDS = list(typer.main.get_command(app).commands)
+COMMANDS = typer.main.get_command(app).commands
 HEAVY = {"torch", "sklearn", "numpy", "pandas", "matplotlib", "scipy"}
 
 
@@ -50,6 +50,7 @@ sys.exit(run("train", "--help"))
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(run, command):
     assert f" {command} " in run("--help").stdout
+    assert len(COMMANDS[command].help.splitlines()[0]) <= 60  # else it is cut there
     every, text = (run(command, flag).stdout for flag in ("--help-all", "--help"))
     assert f"\n      mnemosphere {command} " in text  # an example
     # What one types, not types of Python.

@@ -54,6 +54,20 @@ def test_text_files(tmp_path, text):
     assert len(read_table(str(tmp_path / "a.csv"), 1).x) == 1
 
 
+def test_spreadsheets(tmp_path):
+    pytest.importorskip("openpyxl")
+    path, frame = (
+        tmp_path / "a.xlsx",
+        pd.DataFrame({"a": [1.5, np.nan, 3], "b": ["x", None, "y z"]}),
+    )
+    frame.to_excel(path, index=False)
+    table = read_table(str(path))
+    assert table.x.to_dict("list") == {"a": [1.5, 3], "b": ["x", "y z"]}
+    assert (table.kind, table.names.tolist()) == ("line", ["2", "4"])
+    with pytest.raises(ValueError, match=r"bad\.xlsx cannot be read as \.xlsx"):
+        read(tmp_path, "bad.xlsx", "no sheet")
+
+
 def test_other_encodings_are_read_and_said(tmp_path):
     text = "name,Größe\nJosé,1\nZoë,2\n"
     for encoding in ("latin-1", "cp1252"):
@@ -116,7 +130,7 @@ def test_arrays(tmp_path):
         ("a.parquet", "a", "cannot be read as .parquet"),
         ("a.npz", "a", "cannot be read as .npz"),
         ("a-ubyte", "a", "not an IDX file"),
-        ("a.xlsx", "a", "cannot read files of type '.xlsx'"),
+        ("a.xls", "a", "cannot read files of type '.xls'"),
     ],
 )
 def test_what_cannot_be_read(tmp_path, name, content, message):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,15 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import mnemosphere as mn
-
-
-@pytest.fixture(autouse=True, scope="package")
-def one_thread() -> Iterator[None]:
-    """Problems this small only lose time to a second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+from geometry_formula import on_sphere
 
 
 class Rows(NamedTuple):
@@ -70,15 +60,6 @@ def images() -> mn.NamedData:
 
 
 @pytest.fixture(scope="session")
-def image_model(images: mn.NamedData) -> mn.DAMClassifier:
-    """A model of half of mnist-small, its choices made: fitted once for all tests."""
-    model = mn.DAMClassifier(
-        200, objective="joint", geometry="center", varsigma=0.23, random_state=0
-    )
-    return model.fit(images.x_train[::2], images.y_train[::2])
-
-
-@pytest.fixture(scope="session")
 def grown(images: mn.NamedData) -> mn.DAMClassifier:
     """A model of images grown from 5 to 23 memories."""
     model = mn.DAMClassifier(
@@ -104,34 +85,6 @@ def digits() -> list[NDArray[np.float64]]:
     """x, test x, y, test y of scikit-learn's digits."""
     x, y = load_digits(return_X_y=True)
     return list(train_test_split(x, y, test_size=0.2, stratify=y, random_state=0))
-
-
-def further(own, seen):
-    """Beyond the training rows by t of their ranges: t/(1+t), less than 0 below."""
-    least, most = seen.min(), seen.max()
-    over, under = (np.maximum(d, 0) / (most - least) for d in (own - most, least - own))
-    return over / (1 + over) - under / (1 + under)
-
-
-def on_sphere(kind, x, training):
-    """What each geometry means, written down once more."""
-    if kind == "standard":
-        x = (x - training.mean(axis=0)) / training.std(axis=0)
-        x = np.hstack([x, np.full((len(x), 1), math.sqrt(x.shape[1]))])
-    elif kind == "center":
-        x = x - x.mean(axis=1, keepdims=True)
-    elif kind == "circles":
-        known = (np.arange(len(training)) + 0.5) / len(training)
-        rank = np.column_stack(
-            [
-                np.interp(own, np.sort(seen), known) + further(own, seen) / 2
-                for own, seen in zip(x.T, training.T, strict=True)
-            ]
-        )
-        k = np.arange(1, 5)
-        angle = np.pi * k * rank[:, :, None]
-        x = (np.stack([np.cos(angle), np.sin(angle)], 3) / k[:, None]).reshape(len(x), -1)
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 class Read(NamedTuple):

@@ -155,22 +155,6 @@ def test_the_score_tells_all_rows_apart_as_in_double_precision(images):
     np.testing.assert_allclose(mn.interpret.novelty(exact.model_, rows), share, rtol=1e-6)
 
 
-def test_calibration_is_kept_in_the_file_and_dropped_by_training(noisy, tmp_path):
-    model, held = noisy
-    model = uncalibrated(model)
-    model.calibrate(held.x, held.y)
-    model.save(tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
-    assert loaded.temperature_ == model.temperature_ != 1.0
-    assert loaded.novelty_threshold_ == model.novelty_threshold_
-    np.testing.assert_array_equal(loaded.predict_proba(held.x), model.predict_proba(held.x))
-    np.testing.assert_array_equal(
-        mn.interpret.is_novel(loaded.model_, held.x), mn.interpret.is_novel(model.model_, held.x)
-    )
-    model.partial_fit(held.x, held.y)
-    assert (model.temperature_, model.novelty_threshold_) == (1.0, None)
-
-
 # Another class prior
 
 
@@ -197,14 +181,6 @@ def test_following_memories_is_bayes_rule(noisy):
     wanted = other.class_prior_[:3] / model.class_prior_[:3]
     np.testing.assert_allclose(change / change[0], wanted / wanted[0])
     assert np.array_equal(other.memories_, model.memories_)
-
-
-def test_the_prior_that_a_model_has_changes_nothing(noisy):
-    model, (x, _) = noisy
-    same = with_prior(model, model.class_prior_[:-1])
-    assert same.class_weights_[:, -1].sum() > model.class_prior_[-1] == 0
-    np.testing.assert_allclose(same.class_weights_, model.class_weights_, rtol=1e-12)
-    np.testing.assert_allclose(same.transform(x), model.transform(x), atol=1e-12)
 
 
 def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):

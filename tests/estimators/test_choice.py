@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 from mnemosphere import DAMClassifier
 from mnemosphere.estimators.choice import Sample, splits, usable
 from mnemosphere.rows.stored import StoredRows
+from problems import slow_but
 
 
 def rings(n, seed):
@@ -49,8 +50,7 @@ def test_columns_on_circles_where_units_and_shapes_differ():
     assert clf.score(x[601:], y[601:]) > 0.95
 
 
-@pytest.mark.parts
-@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+@pytest.mark.parametrize("load", slow_but([load_wine], [load_iris, load_wine, load_breast_cancer]))
 def test_defaults_on_small_tables(load):
     """Better than class frequencies by far, and what the choice promised of held-out rows."""
     x, y = load(return_X_y=True)

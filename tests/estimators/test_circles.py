@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.datasets import load_wine
 
 import mnemosphere as mn
 from mnemosphere.plots.functions import feature_curves
@@ -35,33 +34,6 @@ def rows(table):
     return found
 
 
-def test_memories_are_rows_of_the_table(model, table):
-    frame, _ = table
-    memories = mn.interpret.decode(model.model_, model.memories_)
-    assert set(memories["island"]) <= set(frame["island"])
-    assert set(memories["sex"]) <= set(frame["sex"].dropna())
-    for name in ("bill_length_mm", "body_mass_g", "year"):
-        assert set(memories[name]) <= set(frame[name].dropna())
-    drawn, _ = model.sample(29, random_state=0)
-    assert set(drawn["island"]) <= set(frame["island"])
-    assert set(drawn["body_mass_g"]) <= set(frame["body_mass_g"].dropna())
-    lines = mn.interpret.strongest_features(model.model_, 2)
-    assert set(lines["feature"]) <= set(frame.columns)  # a category is one feature
-    named = lines[lines["feature"] == "island"]
-    assert set(named["value"]) <= set(frame["island"])
-
-
-def test_explanations_are_of_columns_as_the_frame_has_them(model, rows):
-    found = model.explain(rows)
-    for row in range(len(rows)):
-        pulls = {own.column: own for own in found.pulls(row)}
-        assert set(pulls) == {*rows.columns}
-        missing = rows.iloc[row].isna()
-        assert all((pulls[name].value == "missing") == missing[name] for name in rows.columns)
-        assert pulls["island"].value == rows["island"][row]
-    assert "island=" not in str(found)
-
-
 def test_curves_are_the_whole_model(model, rows):
     """Differences of two memories' exponents are sums of their curves, up to a constant."""
     whole = rows.dropna()
@@ -80,23 +52,6 @@ def test_curves_are_the_whole_model(model, rows):
     apart = (share[:, 1:] - share[:, :1]) - (total[:, 1:] - total[:, :1])
     # Between knots it is ranks that are linear, not curves.
     assert np.ptp(apart, axis=0).max() < 0.1 * np.ptp(share[:, 1:] - share[:, :1], axis=0).max()
-
-
-def test_counterfactuals_are_rows_that_could_occur(model, table, rows):
-    frame, rows = table[0], rows[:3]
-    found = model.counterfactual(rows)
-    assert found.found.all()
-    assert (model.predict(found.rows) == found.wanted).all()
-    for name in ("flipper_length_mm", "body_mass_g", "year"):
-        changed = found.rows[name]
-        assert (changed == changed.round()).all()
-        assert changed.between(frame[name].min(), frame[name].max()).all()
-    bound = model.certified_radius(rows)
-    away = np.array([found.length(k) for k in range(len(rows))])
-    complete = rows.notna().all(axis=1).to_numpy()
-    assert (bound.radius[complete] <= away[complete]).all()
-    assert np.median(bound.radius[complete] / away[complete]) > 0.15  # says something
-    assert bound.unit == "ranks"
 
 
 def test_no_change_of_ranks_within_the_radius_changes_the_class(model, rows):
@@ -152,18 +107,6 @@ def test_a_stream_stays_on_the_circles_of_its_first_batch(table):
     model.partial_fit(frame[1::2], y[1::2])
     assert torch.equal(model.model_.geometry.knots, knots)
     assert model.score(frame, y) > 0.9
-
-
-def test_what_cannot_work_is_said_in_a_line():
-    x, y = load_wine(return_X_y=True)
-    settings = {"geometry": "circles", "objective": "conditional"}
-    with pytest.raises(ValueError, match="every row of X is empty"):
-        mn.DAMClassifier(3, **settings).fit(np.ones((11, 2)), np.arange(11) % 2)
-    plain = mn.DAMClassifier(3, geometry="standard", objective="joint", max_iter=2).fit(x, y)
-    with pytest.raises(ValueError, match="curves need geometry='circles'"):
-        mn.plots.memory_curves(plain.model_)
-    one = mn.DAMClassifier(3, **settings, max_iter=20, random_state=0).fit(x[:, :1], y)
-    assert one.score(x[:, :1], y) > 0.6  # one column will do
 
 
 def test_a_missing_category_leaves_what_the_numbers_say():

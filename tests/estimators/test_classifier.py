@@ -38,7 +38,7 @@ def test_check_estimator(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parts
+@pytest.mark.slow
 @parametrize_with_checks([mn.DAMClassifier(random_state=0)], expected_failed_checks=cross_fitted)
 def test_check_estimator_of_the_defaults(estimator, check):
     check(estimator)
@@ -205,15 +205,3 @@ def test_streaming_takes_rows_without_labels(data, fresh):
 
 
 # objectives and solvers
-
-
-@pytest.mark.parametrize("objective", ["joint", "conditional"])
-def test_sgd(make_clusters, objective):
-    x, y = make_clusters(rows=305)
-    model = mn.DAMClassifier(
-        5, solver=mn.SGD(batch_size=50), objective=objective, geometry="unit", varsigma=0.9,
-        max_iter=60, random_state=0,
-    ).fit(x, y)  # fmt: skip
-    assert model.score(x, y) > 0.95
-    assert model.history_[-1]["loss"] < model.history_[0]["loss"]
-    assert model.history_[0]["validation_loss"] is not None

@@ -33,7 +33,7 @@ def test_check_estimator(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parts
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*one cluster has")
 @parametrize_with_checks([mn.DAMClusterer(random_state=0)], expected_failed_checks=not_a_classifier)
 def test_check_estimator_of_the_defaults(estimator, check):
@@ -189,18 +189,6 @@ def test_recall_and_samples_of_a_cluster(data, fitted):
             for z in (blurred, fitted.recall(blurred, label))
         )
         assert (after >= before - 1e-9).all()  # down the energy −log P(x|cluster)
-
-
-def test_certificate_and_shrinking(data):
-    model = small(n_memories=10, max_iter=500, solver=mn.FixedPoint(tol=1e-9)).fit(data.x)
-    found = model.certify(data.x)
-    assert found.beta_eff == pytest.approx(model.beta_)
-    assert found.residual.w.max() < 1e-3  # the memories did converge
-    few = mn.as_estimator(mn.interpret.shrink(model.model_, data.x, n_memories=7))
-    assert (few.n_memories_, model.n_memories_) == (7, 10)
-    assert adjusted_rand_score(model.labels_, few.predict(data.x)) > 0.9
-    assert few.score(data.x) <= model.score(data.x) + 1e-9
-    assert few.cluster_centers_.shape == (5, N)
 
 
 def test_a_stream_moves_the_memories_and_keeps_the_clusters(data):

@@ -23,7 +23,7 @@ from mnemosphere.base.files import write_tensors
 from problems import Case, campaign
 from quick_models import assert_same_model, small
 
-NAN, GONE = float("nan"), object()
+NAN = float("nan")
 
 
 def rewritten(saved, path, change=lambda meta: meta, tensors=None):
@@ -38,14 +38,12 @@ def rewritten(saved, path, change=lambda meta: meta, tensors=None):
 
 
 def changed(header, place, value):
-    """The header with another value in a place such as record.settings, or without it."""
+    """The header with another value in a place such as record.settings."""
     header = copy.deepcopy(header)
     *way, last = place.split(".")
     inside = functools.reduce(operator.getitem, way, header)
     assert last in inside
     inside[last] = value
-    if value is GONE:
-        del inside[last]
     return header
 
 
@@ -76,21 +74,14 @@ def test_pickles_are_refused_and_not_run(tmp_path, monkeypatch, writer):
     [
         ("record.settings.solver", {"object": "Trap", "fields": {}}, "settings are not those of a"),
         ("record.settings.solver", {"object": "SGD", "fields": {"momentum": 7.0}}, "momentum"),
-        ("record.status", 3, "record.status is 3, expected a value of type str"),
         ("record.history", [{"n_iter": 1}], "'history.0.beta' is missing"),
-        ("record.history", GONE, "'record.history' is missing"),
-        ("record.search", [{"noise": None}], "search.0.noise is None"),
-        ("record.settings", GONE, "'record.settings' is missing"),
         ("features.columns", ["a"], "it has 1 names for 5 features"),
-        ("features.n_columns", 0, "features.n_columns is 0, expected a number from 1"),
         ("features.owner", "DAMClusterer", "model of another estimator"),
         ("classes", {"dtype": "<i1", "values": [0, 1, 300]}, "classes is no array of dtype"),
         ("classes", {"dtype": "<i8", "values": [0, 1, 1]}, "are not different values"),
         ("classes", {"dtype": "<U999999999", "values": ["a", "b", "c"]}, "classes is no array of"),
         ("classes", {"dtype": "i8,i8", "values": [0, 1, 2]}, "classes is no array of dtype"),
-        ("classes", 3, "classes is 3, expected a mapping"),
         ("estimator", "DAMOracle", "estimator is 'DAMOracle'"),
-        ("kind", "oracle", "kind is 'oracle', expected one of"),
         ("geometry.name", "oval", "geometry.name is 'oval', expected one of"),
         ("votes.temperature", NAN, "votes.temperature is nan"),
         ("density.varsigma", 7, "varsigma must lie in"),
@@ -118,18 +109,14 @@ def shifted(name, change):
         (shifted("votes.slope", lambda s: s * 0), "slope of votes must be one positive number"),
         (shifted("votes.p", lambda p: p * 2), "class weights and frequencies of votes must"),
         (shifted("votes.p", lambda p: p[1:]), r"votes need memories \(P, N\)"),
-        (lambda t: {"density.color": t["votes.p"]}, "'density.color' is unknown"),
-        (lambda t: {"color": t["votes.p"]}, "'color' is unknown"),
         (lambda t: {"geometry.mean": t["votes.p"]}, "mean is .* expected"),
         (shifted("label_mass", lambda m: -m), "label_mass has numbers that are not finite or"),
         (shifted("label_mass", lambda m: m[1:]), "label_mass is of 3 classes"),
         (shifted("exemplars.typical", lambda t: t[:-1]), r"exemplars.support is \(7,\) of float64"),
-        (shifted("exemplars.typical", lambda t: t.double()), "expected .* of int64"),
         (
             lambda t: {"lineage.level": t["exemplars.typical"]},
             "lineage is None, expected a mapping",
         ),
-        *((lambda t, n=n: {n: None}, n) for n in ("votes.w", "votes.slope", "label_mass")),
     ],
 )
 def test_numbers_that_make_no_model(saved, tmp_path, change, message):

@@ -119,16 +119,6 @@ def test_batches_of_other_rows_come_to_a_model_as_good(alone, together):
     assert together[0]["batches"]["loss"] == pytest.approx(alone["batches"]["loss"], rel=0.05)
 
 
-def test_shards_are_all_rows_once_and_whole_blocks_where_these_are_even(folder):
-    rows = opened(folder).files
-    for size in (1, 2, 3, 4, 7):
-        parts = [rows.shard(rank, size) for rank in range(size)]
-        numbers = [int(n) for part in parts for raw in part.pieces() for n in raw.number]
-        assert numbers == list(range(ROWS))
-    assert [rows.shard(k, 2).n_rows for k in range(2)] == [70, 93]  # whole files
-    assert [rows.shard(k, 4).n_rows for k in range(4)] == [40, 41, 41, 41]
-
-
 @pytest.mark.parametrize("what", ["bad row", "gone"])
 def test_a_file_that_one_process_cannot_read_ends_all(folder, tmp_path, what):
     for path in folder.iterdir():

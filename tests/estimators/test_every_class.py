@@ -68,8 +68,7 @@ def test_no_model_is_worse_than_the_class_frequencies(design, setting):
     if kind in ("unit", "center"):  # a row of one number all over has no direction
         some = np.ptp(X, 1) > 0
         X, y = X[some], y[some]
-    for seed in (0, 1):
-        check_law(mn.DAMClassifier(random_state=seed, **SETTINGS[setting]).fit(X, y), X, y)
+    check_law(mn.DAMClassifier(random_state=0, **SETTINGS[setting]).fit(X, y), X, y)
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -107,7 +106,7 @@ def test_soft_labels_and_weights(design, objective):
     check_law(mn.DAMClassifier(**settings).fit(X, y, sample_weight=weight), X, y, weight)
 
 
-@pytest.mark.parametrize("settings", [{}, {"objective": "joint"}, {"objective": "conditional"}])
+@pytest.mark.parametrize("settings", [{}, {"objective": "joint", "search": None}])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_rows_that_repeat_with_and_without_label(design, settings):
     X, y = DESIGNS[design]()
@@ -116,7 +115,7 @@ def test_rows_that_repeat_with_and_without_label(design, settings):
     check_law(model.fit(X, np.where(known, y, -1)), X[known], y[known])
 
 
-@pytest.mark.parametrize("settings", [{}, {"search": None}, {"objective": "joint"}])
+@pytest.mark.parametrize("settings", [{}, {"objective": "joint", "search": None}])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_radius_is_infinite_only_if_no_row_at_all_gets_another_class(design, settings):
     X, y = DESIGNS[design]()

@@ -55,8 +55,8 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
         assert np.allclose(found.rows, x)
 
 
-def test_explanation_as_table_and_picture(image_model, images):
-    found = image_model.explain(images.x_test[:3], n_nearest=4)
+def test_explanation_as_table_and_picture(grown, images):
+    found = grown.explain(images.x_test[:3], n_nearest=4)
     assert [len(reasons) for reasons in found] == [4, 4, 4]
     assert f"row 0: class {found.predicted[0]}" in str(found)
     assert "pull" not in str(found)  # hundreds of pixels are no features to read

@@ -151,26 +151,6 @@ def test_a_row_without_direction_has_the_odds_of_the_prior(data):
     assert str(found)
 
 
-@pytest.fixture(scope="module")
-def named(data):
-    model = small(max_iter=None).fit(data.x, data.y)
-    names = [f"a text about row {k} and other things" for k in range(61)]
-    return mn.as_estimator(mn.interpret.name_rows(model.model_, names))
-
-
-def test_rows_by_name(named, data, tmp_path):
-    names = named.explain(data.x[:1])[0][0].typical_rows
-    memory = named.explain(data.x[:1]).memory[0, 0]
-    numbers = [k for k in named.typical_rows_[memory] if k >= 0]
-    assert list(names) == [f"a text about row {k} and other things" for k in numbers]
-    assert named.memory_table()["typical_rows"][memory] == list(names)
-    assert named.memory_table(data.x, data.y)["typical_rows"][memory] == numbers
-    assert names[0] in str(named.explain(data.x[:1]))
-    named.save(tmp_path / "m.safetensors")
-    back = mn.load(tmp_path / "m.safetensors")
-    assert back.explain(data.x[:1])[0][0].typical_rows == names
-
-
 def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):
     """The strongest features of a memory are those of the largest weight in overlaps with it."""
     frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])

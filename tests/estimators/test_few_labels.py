@@ -5,23 +5,14 @@ import pytest
 from sklearn.datasets import load_digits
 
 import mnemosphere as mn
+from draws import circles
 from mnemosphere.training import few_labels
-
-
-def circles(rows, seed):
-    """Two circles of latitude, half a radian apart: two classes."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(rows) % 2
-    longitude = 2 * np.pi * rng.random(rows)
-    latitude = np.where(y == 0, 0.25, -0.25) + 0.05 * rng.normal(size=rows)
-    level = np.cos(latitude)
-    return np.stack([np.cos(longitude) * level, np.sin(longitude) * level, np.sin(latitude)], 1), y
 
 
 @pytest.fixture(scope="module")
 def two():
-    x, y = circles(901, 0)
-    return x, np.where(np.arange(901) < 6, y, -1), *circles(997, 1)
+    (x, y), fresh = (map(np.asarray, circles(*of)) for of in ((901, 0), (997, 1)))
+    return x, np.where(np.arange(901) < 6, y, -1), *fresh
 
 
 def small(**options):

@@ -1,7 +1,5 @@
 """Estimators on data sets that are larger than memory."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,7 +8,6 @@ import torch
 from scipy import sparse
 
 import mnemosphere as mn
-from mnemosphere.estimators import progress
 from mnemosphere.rows.streams import FileRows, column_names
 from mnemosphere.rows.tables import read_table
 from mnemosphere.training.dataset import FileDataset
@@ -71,12 +68,6 @@ def test_class_weights_of_files_are_those_in_memory(source, rows, kind, device):
     assert one.model_.device.type == other.model_.device.type == device
     found, wanted = (model.predict_proba(rows[0]) for model in (one, other))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8)
-
-
-def test_few_rows_of_files_are_not_worth_a_gpu(source, rows, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for given in ((source,), rows):
-        assert small(max_iter=1).fit(*given).model_.device.type == "cpu"
 
 
 def test_batches_are_as_good_as_in_memory(source, rows, model):
@@ -140,14 +131,6 @@ def test_classes_given_and_columns_that_differ(source, rows, model):
     narrow = mn.Dataset.from_batches(lambda: [rows[0][:, :2]])
     with pytest.raises(ValueError, match="has 2 features, but DAMClassifier is expecting 5"):
         model.predict(narrow)
-
-
-def test_scans_of_all_rows_are_shown(source, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "_SILENT", 0.0)
-    small(max_iter=1, verbose=1).fit(reopened(source))
-    told, n_bytes = capsys.readouterr().err, progress.size_of(source.n_bytes)
-    assert re.search(rf"scanning rows [\d,]+/{source.n_rows:,}  .* of {n_bytes}", told)
-    assert told.index("scanning") < told.index("training 7 memories")
 
 
 def test_clusters_of_files(source, rows):

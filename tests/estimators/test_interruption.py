@@ -62,24 +62,6 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
     assert np.array_equal(whole.class_weights_, again.class_weights_)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"solver": mn.FixedPoint(10, tol=0.0)},
-        {"growth": 1},
-        {"objective": "conditional"},
-    ],
-)
-@pytest.mark.filterwarnings("ignore:partial_fit goes on by the joint likelihood")
-def test_interruption_leaves_a_usable_model(data, settings):
-    model = small(n_memories=5, **settings, max_iter=30, callbacks=[Break("batch", 1)])
-    model.fit(data.x, data.y)
-    assert model.status_ == "interrupted"
-    probability = model.predict_proba(data.x)
-    assert np.allclose(probability.sum(axis=1), 1)
-    assert model.partial_fit(data.x, data.y).score(data.x, data.y) > 0.2
-
-
 def test_a_real_signal():
     """The signal of Ctrl-C to another process in the middle of a long fit."""
 

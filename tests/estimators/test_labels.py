@@ -115,15 +115,6 @@ def test_every_mark_of_no_label(name):
     assert np.array_equal(found.targets.numpy(), one_hot(np.where(GONE, -1, Y)))
 
 
-def test_no_label_at_all():
-    y = np.full(7, -1)
-    with pytest.raises(ValueError, match="every row of y is unlabeled"):
-        coded(torch.from_numpy(y), unlabeled=-1, classes=np.arange(3))
-    found = coded(y, unlabeled=-1, classes=np.arange(3), require_label=False)
-    assert found.index.tolist() == [-1] * 7
-    assert not found.targets.any()
-
-
 def test_numbers_stay_numbers_beside_rows_out_of_scope():
     y = [0, mn.OUT_OF_SCOPE, 1, 1, 2, 0, 2]
     found = coded(y)
@@ -214,14 +205,8 @@ WRONG = {
         3,
         r"y must be \(n,\) labels or an \(n, C\) matrix of soft labels, got shape \(\)",
     ),
-    "three axes": (np.zeros((7, 2, 2)), r"got shape \(7, 2, 2\)"),
-    "ragged": ([[1], [2, 3]] * 3 + [[1]], "got rows of unlike lengths"),
-    "too few of a tensor": (torch.arange(5), "X has 7 rows but y has 5: pass one label per row"),
     "complex tensor": (torch.from_numpy(Y) + 1j, "Complex data not supported in y"),
-    "tensor of regression": (torch.linspace(0, 1, 7), "[Uu]nknown label type"),
-    "NaN tensor": (torch.tensor([NAN, 0, 1, 1, 2, 0, 2]), "label 0 of y has no value"),
     "a number and its text": ([1, "1", 1, 1, 1, 1, 1], "mixes labels of types int, str"),
-    "a generator": ((v for v in Y), "y is a generator, which can be read only once"),
     "a NUL at the end": (
         ["a", "a\0", "a", "b", "b", "a", "b"],
         r"ends in a NUL, which NumPy drops",
@@ -229,7 +214,6 @@ WRONG = {
     "a lone surrogate": (["a", "\ud800", "a", "b", "b", "a", "b"], "is no valid text: rename it"),
     "only out of scope": ([mn.OUT_OF_SCOPE] * 7, "every row of y is out of scope: label some rows"),
     "infinite": (np.where(GONE, np.inf, Y), "label 1 of y is infinite: drop the row"),
-    "negative": (np.eye(3)[Y] - 0.25, "row 0 of the soft labels y is .*: entries must be >= 0"),
     "NaN in soft": (np.where(Y[:, None] == 0, NAN, np.eye(3)[Y]), "row 1 of the soft labels y is"),
     "text in soft": (np.full((7, 2), "a"), "a two-dimensional y must be a numeric"),
 }
@@ -269,18 +253,6 @@ def test_balanced_weights_make_classes_weigh_the_same():
 
 
 # through fit
-
-
-def test_predictions_come_back_as_the_labels_were(data, fresh):
-    plain = small().fit(*data).predict(fresh.x)
-    for names in (
-        np.array(["ant", "bee", "wasp"]),
-        np.array([-5, 0, 7], dtype=np.int8),
-        np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]"),
-    ):
-        found = small().fit(data.x, names[data.y]).predict(fresh.x)
-        assert found.dtype == names.dtype
-        assert found.tolist() == names[plain].tolist()
 
 
 def test_soft_labels_are_learned_as_given(data):

@@ -37,25 +37,6 @@ def test_gradient_of_the_torch_layer_is_that_of_finite_differences(read, fresh):
 # recall and samples
 
 
-def test_completed_images_are_recognized_better(image_model, images):
-    """The lower half is gone: filled in by recall, more digits are told right."""
-    x = images.x_test[:200].astype(float)
-    known = np.zeros((200, 28, 28), dtype=bool)
-    known[:, :14] = True
-    known = known.reshape(200, 784)
-    x = np.where(known, x, 0.0)
-    filled = image_model.recall(x, known=known)
-    truth = images.y_test[:200]
-    before, after = image_model.score(x, truth), image_model.score(filled, truth)
-    assert after > before - 0.02
-    # What was filled in looks like the lower half that was there.
-    real = images.x_test[:200] * ~known
-    shown = filled * ~known
-    real = real - np.where(~known, images.x_test[:200].mean(axis=1, keepdims=True), 0)
-    cosine = (real * shown).sum(1) / np.linalg.norm(real, axis=1) / np.linalg.norm(shown, axis=1)
-    assert np.median(cosine) > 0.5
-
-
 # growth, shrinking, certificates
 
 
@@ -75,17 +56,6 @@ def test_levels_of_growth_are_models(grown, images):
     losses = [log_loss(y, m.predict_proba(x)) for m in levels]
     assert losses[-1] < losses[0]
     assert levels[0].memories_.shape == (5, 784)
-
-
-def test_shrinking_keeps_most_of_what_was_known(grown, images):
-    x, y = images.x_train[:600], images.y_train[:600]
-    small = mn.as_estimator(mn.interpret.shrink(grown.model_, x, y, n_memories=17))
-    assert small.n_memories_ == 17
-    assert grown.n_memories_ == 23
-    assert small.score(x, y) > grown.score(x, y) - 0.1
-    same = mn.as_estimator(mn.interpret.shrink(grown.model_, x, y, n_memories=23))
-    whole = mn.as_estimator(grown.model_.with_trained(grown.model_.trained))
-    assert np.array_equal(same.predict_proba(x), whole.predict_proba(x))
 
 
 def test_certificate_of_a_copy_that_came_to_rest(data):

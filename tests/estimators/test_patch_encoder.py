@@ -126,29 +126,6 @@ def test_memories_are_the_patches_that_images_are_made_of():
     np.testing.assert_allclose(counts @ nearest, shares, atol=0.01)
 
 
-def test_beta_is_learned_if_wanted():
-    """The fixed point of β: the mean overlap is what a von Mises–Fisher law of that β has."""
-    x = pictures((11, 13), n=5)
-    model = encoder(
-        image_shape=(11, 13), beta="learn", patch=3, max_iter=200, solver=mn.FixedPoint(tol=0.0)
-    ).fit(x)
-    layer = model.layers_[0]
-    beta = float(layer.params.beta)
-    total = mass = 0.0
-    w = layer.params.w.numpy()
-    for image in x.reshape(-1, 11, 13):
-        for patch in np.lib.stride_tricks.sliding_window_view(image, (3, 3)).reshape(-1, 9):
-            unit = patch - patch.mean()
-            if np.linalg.norm(unit) < 1e-9:
-                continue
-            overlap = w @ unit / np.linalg.norm(unit)
-            density = np.exp(beta * overlap - log_omega(beta, 9))
-            share = density / (1 + density.sum())
-            total, mass = total + share @ overlap, mass + share.sum()
-    resultant = ive(4.5, beta) / ive(3.5, beta)
-    assert total / mass == pytest.approx(resultant, rel=1e-4)
-
-
 # laws
 
 

@@ -54,15 +54,6 @@ def test_settings_come_back(data, fresh, tmp_path, settings):
     assert np.array_equal(again.predict_proba(fresh.x), model.predict_proba(fresh.x))
 
 
-def test_what_belongs_to_the_machine_is_not_stored(data, tmp_path):
-    """Callbacks and the device are those of whoever loads the model."""
-    store = mn.Checkpoint(tmp_path / "run")
-    model = small(n_memories=5, max_iter=1, device="cpu")
-    model.set_params(callbacks=[store]).fit(*data).save(tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
-    assert (loaded.callbacks, loaded.device) == ((), "auto")
-
-
 @pytest.mark.parametrize("marker", [NAN, "?", object()], ids=["nan", "text", "object"])
 def test_marker_of_unlabeled_rows(data, tmp_path, marker):
     model = small(n_memories=5, max_iter=1, unlabeled=marker)
@@ -90,17 +81,6 @@ def test_labels_of_several_types(data, fresh, tmp_path, names):
     model = small(n_memories=5, max_iter=2)
     model.fit(data.x, names[data.y]).save(tmp_path / "model.safetensors")
     assert_same_model(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
-
-
-def test_lineage(grown, images, tmp_path):
-    grown.save(tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
-    x = images.x_test[:50]
-    assert_same_model(grown, loaded, x)
-    for name, tensor in grown.lineage_.to_tensors().items():
-        assert torch.equal(tensor.nan_to_num(-9), loaded.lineage_.to_tensors()[name].nan_to_num(-9))
-    one, two = (mn.as_estimator(mn.interpret.at_level(m.model_, 1)) for m in (grown, loaded))
-    assert np.array_equal(one.predict_proba(x), two.predict_proba(x))
 
 
 def test_header_is_readable_by_anyone(saved):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mnemosphere as mn
-from mnemosphere import DAMClassifier, DAMClusterer, load_data
+from mnemosphere import DAMClassifier, load_data
 from mnemosphere.estimators.setup import device_of
 
 GIVEN = {"objective": "conditional", "max_iter": 5, "geometry": "unit", "varsigma": 0.3,
@@ -33,21 +33,6 @@ def test_rounded_operands_change_training_a_little_and_predictions_not_at_all(di
     before = low.predict_proba(digits.x_test)
     low.set_params(precision="float32")
     np.testing.assert_array_equal(low.predict_proba(digits.x_test), before)
-
-
-def test_clusters_and_streams_take_them_too(digits):
-    x = digits.x_train[:300]
-    given = {"geometry": "center", "random_state": 0, "max_iter": 5, "device": GIVEN["device"]}
-    full, low = (
-        DAMClusterer(10, n_memories=10, precision=precision, **given).fit(x)
-        for precision in ("float32", "bfloat16")
-    )
-    assert np.abs(full.memories_ - low.memories_).max() > 0
-    assert (full.labels_ == low.labels_).mean() > 0.9
-    first = low.memories_.copy()
-    low.partial_fit(x)
-    assert np.isfinite(low.memories_).all()
-    assert np.abs(low.memories_ - first).max() > 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

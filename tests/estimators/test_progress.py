@@ -7,16 +7,12 @@ import time
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import mnemosphere as mn
 from mnemosphere.estimators import progress
-from mnemosphere.estimators.choice import Sample, Settings, choose
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.model.objectives import soft_labels
-from mnemosphere.rows.stored import StoredRows
 
 
 @pytest.fixture
@@ -63,23 +59,6 @@ def test_what_a_terminal_shows(data, at_once, capsys, monkeypatch):
     assert re.search(r"training 7 memories.* 3/3.*loss.* \d\d:\d\d\s*$", last)
 
 
-def test_stages_of_the_choice(data):
-    told = []
-
-    class Recorder(Progress):
-        def show(self, stage, done, total, note=""):
-            told.append((stage, done, total))
-
-    targets = soft_labels(torch.from_numpy(data.y), 3, 0.1, dtype=torch.float64)
-    rows = StoredRows(torch.from_numpy(data.x), torch.device("cpu"))
-    settings = Settings.of(mn.DAMClassifier().get_params())
-    choose(Sample(rows, targets, None, torch.float32), settings, Recorder(1))
-    stages = ["trying geometries", "trying the joint objective", "trying noise", "trying widths"]
-    assert list(dict.fromkeys(stage for stage, _, _ in told)) == stages
-    ends = {stage: done == total for stage, done, total in told}
-    assert all(ends.values())
-
-
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [(4.0, ""), (42.0, "40 s"), (99.0, "2 min"), (700.0, "10 min"), (8000.0, "2 h")],
@@ -89,18 +68,3 @@ def test_a_long_fit_says_how_long_before_it_starts(capsys, seconds, said):
     told = capsys.readouterr().err
     assert told == (f"expected: about {said} on one core\n" if said else "")
     Progress(0).expect(lambda: pytest.fail("nobody asked"))
-
-
-def test_twice_the_rows_or_classes_are_expected_to_take_longer(capsys, monkeypatch):
-    monkeypatch.setattr(Progress, "expect", lambda self, seconds: told.append(seconds()))
-    told: list[float] = []
-    rng = np.random.default_rng(0)
-    for n, n_classes in ((61, 3), (122, 3), (122, 5)):
-        rows = StoredRows.of(rng.normal(size=(n, 7)), torch.device("cpu"))
-        targets = soft_labels(torch.arange(n) % n_classes, n_classes, 0.0, dtype=torch.float64)
-        choose(
-            Sample(rows, targets, None, torch.float32),
-            Settings.of(mn.DAMClassifier().get_params()),
-            Progress(0),
-        )
-    assert 0 < told[0] < told[1] < told[2]

@@ -6,16 +6,13 @@ import torch
 from scipy import sparse
 
 import mnemosphere as mn
-from mnemosphere.geometry import Geometry
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.rows.stored import StoredRows
 from quick_models import small
 
 pytestmark = pytest.mark.usefixtures("quick_choice")
 
 N_ROWS, N, P = 211, 53, 7
 KINDS = ("unit", "center", "standard")
-beta_state = pytest.mark.filterwarnings("ignore:Sparse")  # torch's, of its own CSR tensors
 
 
 @pytest.fixture(scope="module")
@@ -41,30 +38,6 @@ def never_dense(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_normalizations_in_closed_form(data, kind, weighted):
-    x = np.array(data[0])
-    x[0] *= 1e200
-    x[1] *= 1e-200
-    x[:, 5] = 3.0  # a constant feature, with no zero
-    if kind == "center":
-        x[2] = 0.7  # a constant row has no direction
-    elif kind == "unit":
-        x[2] = 0.0
-    else:
-        x = x.clip(-1e6, 1e6)
-    weight = torch.rand(N_ROWS, dtype=torch.float64) if weighted else None
-    cpu = torch.device("cpu")
-    dense, stored = (StoredRows.of(rows, cpu) for rows in (x, sparse.csr_matrix(x)))
-    one, other = (Geometry.kinds[kind].fit(rows, weight=weight) for rows in (dense, stored))
-    wanted, lost = one.place(dense.values)
-    found, also_lost = other.place(stored.values)
-    assert torch.equal(lost, also_lost)
-    assert isinstance(found, SparseRows)
-    torch.testing.assert_close(found.to_dense(), wanted, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_classifier_as_with_dense_rows(data, never_dense, kind):
     x, y = data
     rows = sparse.csr_matrix(x)
@@ -83,26 +56,6 @@ def test_classifier_as_with_dense_rows(data, never_dense, kind):
     one, other = a.explain(x[:3]), b.explain(rows[:3])
     np.testing.assert_allclose(other.share, one.share, rtol=0, atol=1e-5)
     assert str(one) == str(other)
-
-
-@beta_state
-def test_partial_fit_auto_and_tensors(data, never_dense):
-    x, y = data
-    rows = sparse.csr_matrix(x)
-    a, b = (
-        mn.DAMClassifier(P, objective="joint", varsigma=0.5, random_state=0, device="cpu")
-        for _ in range(2)
-    )
-    for part in (slice(0, 100), slice(100, None)):
-        a.partial_fit(x[part], y[part], classes=np.unique(y))
-        b.partial_fit(rows[part], y[part], classes=np.unique(y))
-    assert a.geometry_ == b.geometry_
-    np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-10)
-    tensor = torch.from_numpy(x).to_sparse_csr()
-    assert torch.equal(
-        mn.interpret.novelty(b.model_, tensor),
-        torch.from_numpy(mn.interpret.novelty(b.model_, rows)),
-    )
 
 
 @pytest.mark.parametrize("settings", [{"objective": "conditional"}, {"growth": 5}])

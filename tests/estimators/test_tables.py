@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
@@ -89,17 +88,6 @@ def test_methods_that_return_rows_take_encoded_ones(table, model):
     np.testing.assert_array_equal(changed.after, model.counterfactual(frame[:5]).after)
 
 
-def test_recall_keeps_the_columns_of_a_frame_whatever_features_are_called():
-    x, y = load_iris(return_X_y=True)
-    frame = pd.DataFrame(x, columns=list("abcd"))
-    model = small().fit(frame, y).model_
-    named = mn.interpret.name_features(model, ["1st", "2nd", "3rd", "4th"])
-    gaps = frame.assign(b=np.nan)[:3]
-    pd.testing.assert_frame_equal(
-        mn.as_estimator(named).recall(gaps), mn.interpret.recall(model, gaps)
-    )
-
-
 def test_missing_values_are_averaged_over_not_guessed(table, model):
     """predict_proba from shares of memories that know only the known features."""
     frame, _ = table
@@ -113,49 +101,6 @@ def test_missing_values_are_averaged_over_not_guessed(table, model):
     proba = share @ votes.labels[:, :-1]
     proba = proba / proba.sum(1, keepdim=True)
     np.testing.assert_allclose(model.predict_proba(frame), proba.numpy(), rtol=1e-9)
-
-
-@pytest.mark.parametrize("kind", ["standard", "unit", "center"])
-def test_known_features_stay_and_missing_values_come_back_in_units(kind):
-    x, y = load_digits(return_X_y=True) if kind != "standard" else load_iris(return_X_y=True)
-    x, y = x[:150], y[:150]
-    rng = np.random.default_rng(0)
-    holes = np.where(rng.random(x.shape) < 0.25, np.nan, x)
-    holes[np.isnan(holes).all(1)] = x[np.isnan(holes).all(1)]
-    model = small(geometry=kind, n_memories=30, max_iter=20).fit(holes, y)
-    np.testing.assert_array_equal(mn.interpret.encode(model.model_, holes), holes)
-    filled, gaps = model.model_.completed(holes).values.numpy(), np.isnan(holes)
-    np.testing.assert_array_equal(filled[~gaps], x[~gaps])
-    error = np.abs(filled - x)[gaps].mean()
-    by_mean = np.abs(np.nanmean(holes, 0) - x)[gaps].mean()
-    assert error < 0.7 * by_mean
-    assert model.score(holes, y) > 0.75
-
-
-def test_a_row_of_nothing_is_answered_by_the_prior_and_infinity_is_refused(model, table):
-    missing = pd.DataFrame({"age": [np.nan], "plan": [None], "active": [None], "since": [pd.NaT]})
-    assert np.isfinite(model.predict_proba(missing)).all()
-    unit = small(geometry="unit").fit(np.random.default_rng(0).normal(size=(30, 4)), [0, 1] * 15)
-    nothing = np.full((1, 4), np.nan)
-    np.testing.assert_allclose(unit.predict_proba(nothing), [[0.5, 0.5]], atol=1e-6)
-    assert mn.interpret.novelty(unit.model_, nothing) == 1.0
-    with pytest.raises(ValueError, match=r"infinite \(inf\) in column 'age'"):
-        model.predict(table[0].assign(age=np.inf))
-
-
-def test_clusters_growth_refinement_and_streams_take_missing_values(table):
-    frame, y = table
-    for estimator in (
-        small(growth=2),
-        small(objective="conditional"),
-        small(solver=mn.SGD(batch_size=11)),
-    ):
-        assert estimator.fit(frame, y).score(frame, y) > 0.6
-    clusters = mn.DAMClusterer(2, n_memories=5, max_iter=5, random_state=0).fit(frame)
-    assert np.isfinite(mn.interpret.score_samples(clusters.model_, frame)).all()
-    stream = small().partial_fit(frame[:50], y[:50], classes=["leave", "stay"])
-    assert stream.partial_fit(frame[50:], y[50:]).score(frame, y) > 0.6
-    assert len(stream.certify(frame, y).beta_split) == 7
 
 
 def test_equal_rows_with_missing_values_count_as_weights(table):
@@ -307,19 +252,6 @@ def test_a_category_of_many_levels_is_one_line(countries, governed):
     np.testing.assert_array_equal(
         governed.predict(other.rows[other.found]), other.wanted[other.found]
     )
-
-
-def test_levels_survive_files_and_come_back_as_texts(tmp_path, countries, governed):
-    frame, _ = countries
-    governed.save(tmp_path / "model.safetensors")
-    again = mn.load(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(again.predict_proba(frame), governed.predict_proba(frame))
-    known = frame[frame["country"].isin(frame["country"][:400])]
-    numbers = mn.interpret.encode(again.model_, known)
-    read = mn.interpret.decode(again.model_, numbers)["country"]
-    assert list(read) == list(known["country"].astype(str))
-    new = frame[:3].assign(country=["land 0", "Atlantis", None])
-    assert np.isfinite(again.predict_proba(new)).all()
 
 
 def test_flipped_labels_do_not_hide_behind_their_level(countries):

@@ -118,13 +118,6 @@ def test_pickles_and_streams(model, data):
     assert stream.score(data.x_test, data.y_test) > 0.6
 
 
-def test_clusters_of_texts(data):
-    found = mn.DAMClusterer(10, encoder=hashed_words, random_state=0).fit(data.x_train)
-    assert found.predict(data.x_test).shape == (100,)
-    texts = found.memory_table().typical_rows.tolist()
-    assert all(isinstance(text, str) for line in texts for text in line)
-
-
 def test_texts_without_an_encoder_are_refused():
     with pytest.raises(ValueError, match="X holds texts: pass encoder='wordllama'"):
         small(encoder=None).fit(["a text", "another"], ["a", "b"])
@@ -193,20 +186,6 @@ def test_a_column_of_texts_is_one_line(both, data):
     issues = both.label_issues(*tickets(data))
     assert issues.proba.shape == (300, 10)
     assert both.recall(fresh[:9]).fee.notna().all()
-
-
-def test_files_know_the_encoder_of_a_column(both, data, tmp_path):
-    fresh, _ = tickets(data, "test")
-    wanted = both.predict_proba(fresh)
-    both.save(tmp_path / "m.safetensors")
-    found = mn.load(tmp_path / "m.safetensors", encoder=hashed_words)
-    np.testing.assert_array_equal(found.predict_proba(fresh), wanted)
-    np.testing.assert_array_equal(
-        found.predict_proba(mn.interpret.encode(both.model_, fresh)), wanted
-    )
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(both)).predict_proba(fresh), wanted)
-    with pytest.raises(ValueError, match="'other_words' gives other vectors"):
-        mn.load(tmp_path / "m.safetensors", encoder=other_words)
 
 
 def test_a_column_of_texts_can_be_named(data):

@@ -7,21 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import load_wine
 
 import mnemosphere as mn
 from browser import Browser, find_chromium
 from quick_models import small
-
-
-@pytest.fixture(autouse=True, scope="package")
-def one_thread() -> Iterator[None]:
-    """Problems this small only lose time to a second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -143,20 +143,6 @@ def test_a_geometry_gives_the_same_answers_and_paths(browser, wines, tmp_path, g
     assert silent(browser)
 
 
-def test_the_recall_panel_plays_to_its_end(opened):
-    opened.evaluate("mnemosphere.openTab('recall')")
-    opened.evaluate("new Promise((done) => setTimeout(done, 150))")
-    opened.evaluate("document.getElementById('recall-play').click()")
-    text = "document.getElementById('recall-text').innerText"
-    last = opened.evaluate("recalled.path.rows.length - 1")
-    opened.evaluate(
-        "new Promise((done) => { const look = () => recalled.timer ? setTimeout(look, 20) : done();"
-        " setTimeout(look, 20); })"
-    )
-    assert opened.evaluate(text).startswith(f"Step {last} of {last}")
-    assert silent(opened)
-
-
 def test_knobs_change_the_answer_as_new_parameters_would(opened, image_model, digits):
     odds = np.linspace(0.3, 2.9, 10)
     hot = 1.9 * image_model.temperature_
@@ -186,19 +172,6 @@ def test_a_pen_draws_a_three_and_gets_a_three(opened):
     opened.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
     assert opened.evaluate("document.getElementById('predicted').innerText") == "3"
     assert opened.evaluate("mnemosphere.state().drawn") is True
-
-
-def test_keys_draw_and_go_from_tab_to_tab(opened):
-    opened.evaluate("document.getElementById('clear').click()")
-    opened.evaluate("document.getElementById('pad').focus()")
-    for key in (" ", *["ArrowDown"] * 6, *["ArrowUp"] * 12):
-        opened.key(key)
-    ink = opened.evaluate("mnemosphere.state().values.filter((v) => v > 100).length")
-    assert 10 <= ink <= 60
-    opened.evaluate("document.getElementById('tab-play').focus()")
-    opened.key("ArrowRight")
-    assert opened.evaluate("document.activeElement.id") == "tab-recall"
-    assert opened.evaluate("document.getElementById('panel-play').hidden") is True
 
 
 def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tmp_path):
@@ -268,14 +241,6 @@ def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
     assert_close(found, model.predict_proba(digits.x_train[:11]), atol=1e-3)
     assert "cluster" in browser.evaluate("document.getElementById('predicted').innerText")
     for tab in ("recall", "memories", "report"):  # no labels, so no mistakes
-        browser.evaluate(f"mnemosphere.openTab('{tab}')")
-    assert silent(browser)
-
-
-def test_without_rows_there_is_a_model_to_play_with(browser, image_model, tmp_path):
-    image_model.explore(tmp_path / "p.html")
-    browser.open(tmp_path / "p.html")
-    for tab in TABS:
         browser.evaluate(f"mnemosphere.openTab('{tab}')")
     assert silent(browser)
 

@@ -79,8 +79,3 @@ def test_the_map_shows_principal_components_each_filling_its_axis():
         assert abs(np.corrcoef(points[:, k], wanted[:, k])[0, 1]) == pytest.approx(1.0)
     np.testing.assert_allclose(points.min(0), -1)
     np.testing.assert_allclose(points.max(0), 1)
-
-
-def test_a_missing_folder_is_named(wine_model, tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        wine_model.explore(tmp_path / "nowhere" / "p.html")

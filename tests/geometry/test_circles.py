@@ -8,6 +8,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 import mnemosphere as mn
+from geometry_formula import mid_ranks, on_circles, ranks_of
 from mnemosphere.geometry import Circles
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.stored import StoredRows
@@ -31,45 +32,12 @@ def table(seed=0, n=B):
     return x
 
 
-def mid_ranks(column, weight=None):
-    """(values, ranks) by counting: half of the equal rows, and all that are less."""
-    weight = np.ones(len(column)) if weight is None else weight
-    known = ~np.isnan(column) & (weight > 0)
-    values = np.unique(column[known])
-    less = np.array([weight[known][column[known] < v].sum() for v in values])
-    same = np.array([weight[known][column[known] == v].sum() for v in values])
-    return values, (less + same / 2) / weight[known].sum()
-
-
-def ranks_of(own, values, ranks):
-    """Linear between values; t ranges beyond them, t/(1+t) half a rank further."""
-    t = np.maximum(own - values[-1], values[0] - own) / max(np.ptp(values), 1e-9)
-    further = np.sign(own - values[0]) * t / (1 + t) / 2
-    return np.interp(own, values, ranks) + np.where(t > 0, further, 0.0)
-
-
-def by_numpy(x, training, most):
-    """The definition, column by column."""
-    columns, lengths = [], []
-    for own, seen in zip(x.T, training.T, strict=True):
-        values, ranks = mid_ranks(seen)
-        u = ranks_of(own, values, ranks)
-        k = np.arange(1, min(most, len(values) - 1) + 1)
-        angle = np.pi * k * u[:, None]
-        part = np.stack([np.cos(angle) / k, np.sin(angle) / k], 2).reshape(len(x), -1)
-        lengths.append(np.sqrt((1 / k**2).sum()))
-        columns.append(np.where(np.isnan(own)[:, None], np.nan, part))
-    longest = max(lengths)
-    scaled = [part * longest / max(own, 1e-9) for part, own in zip(columns, lengths, strict=True)]
-    return np.concatenate(scaled, 1) / longest / np.count_nonzero(lengths) ** 0.5
-
-
 def test_coordinates_are_their_formula():
     x, fresh = table(), table(1, 23)
     geometry = Circles.fit(stored(x))
     unit, lost = on_sphere(stored(fresh), geometry, torch.float64)
     assert not lost.any()
-    np.testing.assert_allclose(unit.numpy(), by_numpy(fresh, x, 4), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(unit.numpy(), on_circles(fresh, x), rtol=1e-10, atol=1e-12)
     column = geometry.column.numpy()
     assert np.bincount(column, minlength=N).tolist() == [8, 8, 2, 0, 8]
 
@@ -145,22 +113,6 @@ def test_curves_are_what_columns_contribute():
         at = torch.searchsorted(circles.knots[j], torch.from_numpy(x[:, j]).contiguous())
         torch.testing.assert_close(curves[:, j, at], parts[..., j])
         np.testing.assert_allclose(parts[..., j].mean(1).numpy(), 0, atol=1e-12)
-
-
-def test_a_missing_column_keeps_its_share_of_the_length():
-    """What is known lies where it would in the whole row."""
-    x = np.random.default_rng(0).normal(size=(B, 3))
-    gone = x.copy()
-    gone[:, 1] = np.nan
-    geometry = Circles.fit(stored(x))
-    unit, lost = geometry.place(torch.from_numpy(gone))
-    assert not lost.any()
-    whole = geometry.place(torch.from_numpy(x))[0]
-    column = geometry.column
-    torch.testing.assert_close(unit[:, column != 1], whole[:, column != 1])
-    assert unit[:, column == 1].isnan().all()
-    empty = torch.full((1, 3), torch.nan, dtype=torch.float64)
-    assert geometry.place(empty)[1].tolist() == [True]
 
 
 def test_stored_and_read_back():

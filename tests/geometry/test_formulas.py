@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from geometry_formula import on_sphere as by_numpy
 from mnemosphere.geometry import Center, Geometry, Standard
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.stored import StoredRows
@@ -16,19 +17,6 @@ TYPES = ["float64", "float32", "float16", "uint8", "int64", "int8", "uint16", "b
 
 def stored(x):
     return StoredRows.of(np.asarray(x), CPU)
-
-
-def by_numpy(kind, x, training, weight=None):
-    """The definition of each kind, in double precision."""
-    x, training = np.asarray(x, np.float64), np.asarray(training, np.float64)
-    if kind == "standard":
-        mean = np.average(training, axis=0, weights=weight)
-        deviation = np.sqrt(np.average((training - mean) ** 2, axis=0, weights=weight))
-        x = (x - mean) / np.where(deviation > 0, deviation, 1.0)
-        x = np.hstack([x, np.full((len(x), 1), np.sqrt(x.shape[1]))])
-    elif kind == "center":
-        x = x - x.mean(axis=1, keepdims=True)
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 def table(dtype, n=23, features=7, seed=0):
@@ -174,50 +162,6 @@ def test_a_point_beyond_the_largest_number_is_shown_at_it():
 
 
 # gaps
-
-
-@pytest.mark.parametrize("kind", ["center", "unit", "standard", "none"])
-def test_a_filled_feature_is_zero_on_the_sphere_and_the_others_keep_their_ratios(kind):
-    x = by_numpy("unit", table("float64"), None) if kind == "none" else table("float64")
-    unknown = np.random.default_rng(5).random(x.shape) < 0.4
-    unknown[:, 0], unknown[:, 1:3] = True, False
-    geometry = Geometry.kinds[kind].fit(stored(x))
-    holes = torch.from_numpy(np.where(unknown, np.nan, x))
-    unit, lost = geometry.place(geometry.fill(holes, torch.from_numpy(unknown)))
-    assert not lost.any()
-    found = unit.numpy()[:, :7]
-    np.testing.assert_allclose(found[unknown], 0, atol=1e-12)
-    shift = {"standard": x.mean(axis=0), "unit": 0.0, "none": 0.0}
-    if kind == "center":
-        shift["center"] = np.nanmean(holes.numpy(), axis=1, keepdims=True)
-    scale = x.std(axis=0) if kind == "standard" else 1.0
-    known = np.where(unknown, 0.0, (x - shift[kind]) / scale)
-    length = np.linalg.norm(known, axis=1) / np.linalg.norm(found, axis=1)
-    np.testing.assert_allclose(found * length[:, None], known, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
-def test_an_overlap_is_a_sum_over_coordinates_that_are_affine_in_the_features(kind):
-    x = torch.from_numpy(table("float64"))
-    geometry = Geometry.kinds[kind].fit(stored(x))
-    v, (u, _) = geometry.coordinates(x), geometry.place(x)
-    middle = geometry.coordinates((x[:-1] + x[1:]) / 2)
-    torch.testing.assert_close(middle, (v[:-1] + v[1:]) / 2, rtol=1e-12, atol=1e-12)
-    w = torch.linalg.qr(torch.randn(u.shape[1], 5, dtype=torch.float64))[0].T
-    back = geometry.pull_back(w)
-    length = (geometry.pull_back(u) * v).sum(1)  # of the row, whatever it is pulled through
-    assert (length > 0).all()
-    torch.testing.assert_close(v @ back.T / length[:, None], u @ w.T, rtol=1e-12, atol=1e-12)
-    # What a memory looks like among the coordinates overlaps with the memories as it does itself.
-    torch.testing.assert_close(geometry.preimage(w) @ back.T, w @ w.T, rtol=1e-12, atol=1e-12)
-
-
-def test_differentiable():
-    """The layer that a model becomes sends gradients through."""
-    x = torch.from_numpy(table("float64", n=3)).requires_grad_()
-    for kind in ("center", "unit", "standard"):
-        geometry = Geometry.kinds[kind].fit(stored(table("float64")))
-        assert torch.autograd.gradcheck(lambda z, f=geometry: f.place(z)[0], (x,), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["center", "unit"])

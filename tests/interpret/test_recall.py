@@ -69,14 +69,3 @@ def test_known_values_stay_as_they_are_and_whole_numbers_are_whole(model, pengui
     pd.testing.assert_frame_equal(
         other.drop(columns="body_mass_g"), rows.drop(columns="body_mass_g")
     )
-
-
-def test_samples_are_rows_of_the_table(model, penguins):
-    x, _, _ = penguins
-    rows, labels = model.sample(200, random_state=0)
-    assert list(rows) == list(x)
-    assert (rows["year"] % 1 == 0).all()
-    assert set(rows["island"]) <= set(x["island"])
-    assert (model.predict(rows) == labels).mean() > 0.9
-    for name in NUMBERS:
-        assert abs(rows[name].mean() - x[name].mean()) < 0.3 * x[name].std()

@@ -126,11 +126,15 @@ EDITS = {
 }
 
 
+@pytest.fixture(scope="module")
+def default():
+    return mn.DAMClassifier(random_state=0).fit(*rows(900, np.random.default_rng(7))).model_
+
+
 @pytest.mark.parametrize("edit", EDITS)
-def test_after_an_edit_records_drift_and_three_answers_are_those_of_the_new_classes(edit):
-    rng = np.random.default_rng(7)
-    clf = mn.DAMClassifier(random_state=0).fit(*rows(900, rng))
-    edited = mn.as_estimator(EDITS[edit](clf.model_, rng))
+def test_after_an_edit_records_drift_and_three_answers_are_those_of_the_new_classes(default, edit):
+    rng = np.random.default_rng(8)
+    edited = mn.as_estimator(EDITS[edit](default, rng))
     known = edited.model_.held.n_rows
     record = edited.model_.calibration.record
     assert record[:, 0].sum() == known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import load_iris, load_wine
 
 import mnemosphere as mn
 from mnemosphere import interpret
@@ -76,19 +76,6 @@ def test_a_row_between_two_classes_is_undecided_between_them(fitted):
     middle = between[[np.abs(np.diff(fitted.predict_proba(between)[:, :2], axis=1)).argmin()]]
     found = interpret.rejections(fitted.model_, middle, 0.05)
     assert found.reasons[0] in ("undecided between 0 and 1", "undecided between 1 and 0")
-
-
-def test_rows_out_of_scope_are_named_so():
-    x, y = rows(300, np.random.default_rng(0))
-    labels = np.where(y == 2, mn.OUT_OF_SCOPE, y.astype(str))
-    clf = mn.DAMClassifier(**SETTINGS).fit(x, labels)
-    assert set(clf.classes_) == {"0", "1"}
-    found = interpret.rejections(clf.model_, CENTERS[:3], 0.02)
-    assert found.reasons[2] == "like rows out of scope"
-    assert found.answers[:2].tolist() == ["0", "1"]
-    held = clf.model_.calibration
-    assert held.outside.size > 20
-    assert np.isinf(held.outside).mean() > 0.8
 
 
 # What a fit promises
@@ -187,19 +174,7 @@ def test_an_edit_makes_the_promise_anew_for_its_own_votes(fitted, edit, tmp_path
     assert np.equal(again.predict_or_reject(x, 0.1), None).mean() < 0.2
 
 
-def test_what_is_trained_again_promises_nothing(fitted):
-    x, y = rows(90, np.random.default_rng(3))
-    shrunk = interpret.shrink(fitted.model_, x, y, n_memories=4)
-    other = interpret.with_class_prior(fitted.model_, [1, 5, 2])
-    joint = mn.DAMClassifier(**SETTINGS | {"objective": "joint"}).fit(x, y)
-    streamed = joint.partial_fit(x, y).model_
-    for model in (shrunk, other, streamed):
-        assert model.held is None
-        with pytest.raises(ValueError, match="not calibrated since fit or the last edit"):
-            mn.as_estimator(model).predict_or_reject(x)
-
-
-@pytest.mark.parametrize("load", [load_wine, load_iris, load_breast_cancer])
+@pytest.mark.parametrize("load", [load_wine, load_iris])
 def test_explanations_answer_where_predict_or_reject_does(load):
     x, y = load(return_X_y=True)
     clf = mn.DAMClassifier(random_state=0).fit(x[::2], y[::2])

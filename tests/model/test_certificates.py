@@ -192,13 +192,3 @@ def test_an_unresolved_curvature_is_no_minimum():
     ):
         found = certify(params, batch, learn_beta=False, method=rough(factor, error))
         assert set(found.kinds) == {kind}
-
-
-def test_the_summary_has_the_lowest_beta_split_first():
-    found = certify(trained(7, 20.0), make_data(7), learn_beta=False)
-    lines = str(found).splitlines()
-    assert lines[0].startswith("3 memories: ")
-    assert f"{found.kinds.count('saddle')} saddle" in lines[0]
-    order = [int(line.split()[0].removeprefix("#")) for line in lines[6:]]
-    assert order == found.beta_split.argsort().tolist()
-    assert found.summary(max_rows=1).splitlines()[-1] == "and 2 more with a higher beta_split"

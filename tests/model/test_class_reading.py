@@ -229,15 +229,3 @@ def test_soft_labels_count_by_their_shares(problem):
         for targets in (0.25 * one + 0.75 * two, one, two)
     )
     np.testing.assert_allclose(mixed, 0.25 * first + 0.75 * second, rtol=1e-10)
-
-
-def test_ends_are_finite(problem):
-    """Rows that are all right want a colder model than rows that are all wrong; few rows say little."""
-    params, rows, index = case_of(problem, 14, rows=101, memories=5, flips=0.0)
-    wrong = soft_labels(torch.as_tensor((index + 1) % 3), 3, EPSILON, dtype=torch.float64)
-    hot = best_temperature([(params, Batch(rows.x, wrong))])
-    few = best_temperature([(params, Batch(rows.x[:2], wrong[:2]))])
-    p = params.p.clone()
-    p[0] = 0.0  # the nearest memory is always right, the uniform component is not
-    sure = best_temperature([(params.replace(p=p), rows)])
-    assert 0.03 < sure < 1 < few < hot < 40

@@ -14,20 +14,10 @@ from mnemosphere.model.products import exponentials, least_density
 from mnemosphere.numerics import sphere
 
 
-@pytest.fixture(autouse=True, params=["x86", "Arm", "other"])
-def slow(request, monkeypatch):
-    """Whether the processor is one on which they are slow."""
-    monkeypatch.setattr(products, "SUBNORMALS_ARE_SLOW", request.param == "x86")
-    monkeypatch.setattr(products, "POWERS_OF_2_ARE_FAST", request.param == "Arm")
-    return request.param == "x86"
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("known", [False, True])
-def test_they_are_exponentials_down_to_the_least_density_and_then_nothing(
-    dtype, several, known, slow
-):
+def test_they_are_exponentials_down_to_the_least_density_and_then_nothing(dtype, several, known):
     least = least_density(dtype)
     h = torch.linspace(2 * math.log(least), 0.0, 1001, dtype=dtype).repeat(2, 3, 1)
     h = (h if several else h[0]) + 7.0
@@ -37,13 +27,13 @@ def test_they_are_exponentials_down_to_the_least_density_and_then_nothing(
     rtol = 3e-5 if dtype == torch.float32 else 1e-12
     counts = oracle >= least
     np.testing.assert_allclose(found[counts], oracle[counts], rtol=rtol)
-    if slow:
+    if products.SUBNORMALS_ARE_SLOW:
         assert (found[oracle < 1e-3 * least] == 0).all()
         assert found[found > 0].min() > 1e4 * torch.finfo(dtype).tiny
 
 
 @pytest.mark.parametrize("beta", [30.0, 3e2, 3e3, 3e5])
-def test_sharp_memories_give_no_number_that_loses_digits(beta, slow):
+def test_sharp_memories_give_no_number_that_loses_digits(beta):
     generator = torch.Generator().manual_seed(5)
     w = sphere.sample_uniform(37, 3, generator=generator, dtype=torch.float64)
     near = w[torch.arange(211) % 37]
@@ -53,7 +43,7 @@ def test_sharp_memories_give_no_number_that_loses_digits(beta, slow):
     single, batch = params.to(dtype=torch.float32), Batch(x, targets).to(dtype=torch.float32)
     tiny = torch.finfo(torch.float32).tiny
     shares = torch.cat([r for _, r in memory_shares(single, batch, objectives.joint)])
-    if slow:
+    if products.SUBNORMALS_ARE_SLOW:
         assert not ((shares > 0) & (shares < tiny)).any()
     assert (shares == 0).any() == (beta > 100)
     found = accumulate(single, batch, objectives.joint)

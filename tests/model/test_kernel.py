@@ -96,15 +96,6 @@ def test_gradient_is_that_of_autograd(problem, oracle, name, varsigma, weighted)
     assert_close(stats.mean_loss, oracle.mean_loss(name, *case), **EXACT)
 
 
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_chunks_do_not_matter(problem, weighted):
     # So many memories that a chunk is a small part of the rows, and none is as large as all.

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from mnemosphere.model import Batch, accumulate
-from mnemosphere.model.kernel import log_joint, memory_shares
-from mnemosphere.model.objectives import JointConditional, conditional, joint, marginal
+from mnemosphere.model.kernel import memory_shares
+from mnemosphere.model.objectives import conditional, joint, marginal
 from mnemosphere.model.products import add_product, narrow, narrowed, operands, product
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -105,32 +105,3 @@ def test_every_row_is_shared_out_whole_whatever_was_rounded(problem, device):
         shares = torch.cat([r for _, r in memory_shares(params, batch, joint)])
     assert float(shares.sum(1).amax()) < 1 + 1e-4
     assert float(shares.sum(1).mean()) > 0.9
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_rows_far_from_every_memory_stay_finite(problem, device):
-    case = problem(6, rows=13, memories=2, features=5, beta=2000.0)
-    case = case._replace(x=torch.cat([-case.params.w, case.x]),
-                         targets=torch.cat([case.targets[:2], case.targets]))  # fmt: skip
-    params, batch = single(case, device)
-    with operands("bfloat16"):
-        assert torch.isfinite(log_joint(params, batch.x)).all()
-        assert torch.isfinite(accumulate(params, batch, joint).w_bar).all()
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("rule", [joint, JointConditional(0.3)], ids=["joint", "blend"])
-@pytest.mark.parametrize("memories", [131, 2111])
-def test_sample_weights_and_partial_labels_are_taken(problem, memories, rule, device):
-    case = problem(8, rows=211, memories=memories, features=131, classes=10, beta=20.0,
-                   weighted=True, clustered=True)  # fmt: skip
-    to = {"dtype": torch.float32, "device": torch.device(device)}
-    batch = Batch(case.x.to(**to), case.targets.to(**to), case.sample_weight.to(**to))
-    expected = accumulate(case.params, case.batch, rule)
-    with operands("bfloat16"):
-        found = accumulate(case.params.to(**to), batch, rule)
-    for name in ("w_bar", "p_bar", "overlap"):
-        assert off(getattr(found, name), getattr(expected, name)) < 0.02
-    # All that the uniform component has of the labels, and the loss
-    assert off(found.p_bar[0], expected.p_bar[0]) < 0.02
-    assert float(found.mean_loss) == pytest.approx(float(expected.mean_loss), abs=0.01)

@@ -104,22 +104,6 @@ def test_known_part_that_opposes_all_memories_shrinks_but_keeps_its_ratios(probl
     assert many.x[0, 0] / many.x[0, 1] == pytest.approx(float(x[0, 0] / x[0, 1]), rel=1e-12)
 
 
-@pytest.mark.parametrize("class_index", [None, 1])
-def test_a_memory_is_recalled_at_high_beta(problem, class_index):
-    params, *_ = problem(2, features=31, beta=400.0)
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(5, 31, generator=generator, dtype=torch.float64)
-    start = sphere.retract(params.w, 0.1 * noise)
-    found = recall(params, start, class_index=class_index, tol=1e-12)
-    assert found.converged.all()
-    assert (found.x - params.w).norm(dim=1).max() < 1e-9
-    assert (found.steps < 20).all()
-    assert (start - params.w).norm(dim=1).min() > 0.3
-    short = recall(params, start, class_index=class_index, steps=1, tol=1e-12)
-    assert not short.converged.any()
-    assert (short.steps == 1).all()
-
-
 def test_a_class_leads_to_its_own_memories_in_single_precision():
     """Even where the start is e^150 times denser in the other class."""
     w = torch.tensor([[1.0, 0.0, 0.0], [-0.6, 0.8, 0.0]])

@@ -95,27 +95,6 @@ def test_a_minimum_at_fixed_class_weights_is_a_saddle_with_labels():
         assert leading > 1 + 1e-5 if kind == "label saddle" else leading < 1 + 1e-6
 
 
-def test_a_memory_of_one_class_is_a_minimum_and_one_of_two_is_not():
-    # Two tight groups of rows, one memory on each; the second group has rows of two classes.
-    center = torch.eye(2, N, dtype=torch.float64).repeat_interleave(11, 0)
-    x = center + 0.3 * torch.randn(22, N, dtype=torch.float64, generator=generator(9))
-    x = x / x.norm(dim=1, keepdim=True)
-    classes = torch.cat([torch.zeros(11), 1 + (x[11:, 2] > 0)]).long()
-    q = torch.nn.functional.one_hot(classes, 3).double()
-    p_h, p_q = torch.tensor([0.0, 0.5, 0.5], dtype=torch.float64), q.mean(0)
-    p = torch.stack([0 * p_q, torch.tensor([0.5, 0.0, 0.0]).double(), p_q - p_q[0] * q[0]])
-    params = Parameters(center[[0, 11]], p, torch.tensor(3.1).double(), 1.0, p_h, p_q)
-    params = at_rest(params, x, q)
-    both = certify(params, Batch(x, q), learn_beta=False)
-    assert both.kinds == ("minimum", "minimum")
-    assert both.joint_kinds == ("minimum", "label saddle")
-    result = joint_split(params, Batch(x, q))
-    assert result.kinds == ("minimum", "label saddle")
-    # The copies go to either class, at either side of the second memory.
-    assert float(result.class_direction[1, 1] * result.class_direction[1, 2]) < 0
-    assert abs(float(result.direction[1, 2])) > 0.5 * float(result.direction[1].norm())
-
-
 def test_labels_that_say_the_same_everywhere_leave_the_minimum():
     # Every row has the same soft label: the class pulls are parallel to the memory.
     params, x, _ = stationary()

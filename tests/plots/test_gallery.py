@@ -32,14 +32,6 @@ def test_each_image_is_its_memory_on_a_scale_that_all_share(w):
     assert texts(ax) == [f"#{k}" for k in range(25)]
 
 
-def test_chosen_memories_and_labels_in_their_order(w):
-    ax = plots.memories(w, SHAPE, indices=[7, 2], labels=["a$b$", 4])
-    np.testing.assert_array_equal(ax.images[0].get_array().data, w[7].reshape(SHAPE))
-    np.testing.assert_array_equal(ax.images[1].get_array().data, w[2].reshape(SHAPE))
-    assert texts(ax) == ["#7", r"a\$b\$", "#2", "4"]
-    ax.figure.draw_without_rendering()
-
-
 def test_rows_that_are_no_images_become_bars(w):
     ax = plots.memories(w, None, indices=[4, 9])
     bars = [[bar.get_height() for bar in container] for container in ax.containers]
@@ -56,17 +48,3 @@ def test_features_that_differ_most_by_memories(w):
     assert tick_names(ax.yaxis) == [names[j] for j in order]
     assert tick_names(ax.xaxis) == ["#3 a", "#1 b", "#8 c"]
     ax.figure.draw_without_rendering()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"image_shape": (5, 8)}, r"image_shape \(5, 8\) has 40 pixels but w has 35 features"),
-        ({"indices": [31]}, r"indices must lie in 0..30, got 31..31"),
-        ({"labels": ["a"]}, "labels must have 25 entries, one per memory shown, got 1"),
-        ({"vmax": 0.0}, "vmax must be positive"),
-    ],
-)
-def test_bad_gallery_arguments(w, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        plots.memories(w, **({"image_shape": SHAPE} | arguments))

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from matplotlib.collections import LineCollection
 
 from mnemosphere.plots.growth import lineage_tree, tree_places
 
@@ -30,14 +29,6 @@ def test_the_tree_stands_over_its_leaves_and_memories_are_the_nodes():
         assert np.sign(image.get_extent()[2] + image.get_extent()[3]) == -np.sign(level)
     assert [text.get_text() for text in ax.texts][7:] == [f"#{k}" for k in range(7)]
     ax.figure.draw_without_rendering()
-
-
-def test_many_leaves_are_dots_colored_by_class():
-    _, ax = tree(np.zeros(41, int), np.full(41, -1), n_classes=11)
-    assert not ax.images
-    dotted = [c for c in ax.collections if not isinstance(c, LineCollection)]
-    assert sum(len(c.get_offsets()) for c in dotted) == 41
-    assert len({tuple(c.get_facecolor()[0]) for c in dotted}) == 11
 
 
 def test_a_long_lineage_needs_no_recursion():

@@ -44,20 +44,6 @@ def test_strips_go_from_the_original_to_the_end(case):
     figure.draw_without_rendering()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"energies": np.zeros((S, N_ROWS))}, "must agree in steps and rows"),
-        ({"known": np.ones((3, 4), bool)}, r"known must be \(3, 15\)"),
-        ({"names": ["one"]}, "names must have 3 entries"),
-        ({"image_shape": (4, 4)}, "16 pixels"),
-    ],
-)
-def test_bad_strips(case, change, message):
-    with pytest.raises(ValueError, match=message):
-        plots.recall_strips(**(case | change))
-
-
 def test_novelty_histograms_hold_the_shares_of_each_kind():
     rng = np.random.default_rng(1)
     inside, outside = rng.normal(size=211), 5 + rng.normal(size=97)

@@ -4,7 +4,6 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
-import torch
 
 import mnemosphere
 from mnemosphere import plots
@@ -30,12 +29,6 @@ def test_drawing_touches_no_global_state(tmp_path, monkeypatch):
     fresh.save(fresh.confusion_matrix([[3, 1], [0, 2]], ["a", "b"]), tmp_path / "c.png")
     assert (tmp_path / "c.png").stat().st_size > 1000
     assert dict(mpl.rcParams) == before
-
-
-def test_arrays_of_many_kinds_are_read():
-    given = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
-    for value in (given, given.bfloat16(), given.tolist()):
-        np.testing.assert_array_equal(checks.as_array(value, "w", 2), [[1.0, 2.0], [3.0, 4.0]])
 
 
 @pytest.mark.parametrize(

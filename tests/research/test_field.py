@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn import metrics
 
 from research import __main__ as start
 from research.field import scores, store
@@ -76,15 +75,6 @@ def test_calibration_error_bin_by_bin():
     assert not scores.calibration_gaps(np.eye(3)[y], y).any()
 
 
-def test_log_loss_is_that_of_scikit_learn():
-    p = np.random.default_rng(2).dirichlet([1, 1, 1], size=31)
-    p[:2] = np.eye(3)[[0, 1]]
-    y = np.arange(31) % 3
-    y[1] = 2  # a row that was given no chance
-    expected = metrics.log_loss(y, p, labels=[0, 1, 2])
-    assert scores.log_loss(p, y) == pytest.approx(expected, rel=1e-9)
-
-
 @pytest.mark.parametrize(
     ("part", "method", "key"),
     [
@@ -128,12 +118,3 @@ def test_cells_are_stored_and_an_interrupted_run_goes_on(tmp_path, capsys):
     assert found["logistic regression"] == content["cells"][1]["accuracy"]
     with pytest.raises(SystemExit, match="no method"):
         start.main(["field", "classify", "--methods", "oracle", "--out", str(tmp_path)])
-
-
-@pytest.mark.parametrize(
-    ("change", "kept"), [({}, True), ({"device": "other"}, False), ({"defaults": "x"}, False)]
-)
-def test_results_of_another_run_are_not_mixed(change, kept):
-    head = {"versions": {"mnemosphere": "0.3.0"}, "device": "a", "defaults": "d", "folds": 5}
-    old = store.Results("classify", {"wine": {}}, {"k-NN": head}, {("wine", "k-NN"): {}})
-    assert bool(old.alike(head | change).cells) == kept

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import mahalanobis
 
-import mnemosphere as mn
-from research.benchmarks import labels_needed, open_world
+from research.benchmarks import open_world
 from research.pages import open_world as page
 
 
@@ -40,14 +39,6 @@ def test_rows_of_unknown_classes_are_open(folder):
     assert set(other.classes) != set(own.classes)
 
 
-def test_coverage_is_that_of_all_cuts():
-    rng = np.random.default_rng(0)
-    score, right = rng.random(211), rng.random(211) < 0.94
-    order = np.argsort(score)
-    cuts = [n for n in range(1, 212) if right[order[:n]].mean() >= 0.95]
-    assert open_world.coverage(score, right) == max(cuts, default=0) / 211
-
-
 def test_a_route_has_the_mean_of_its_nearest_examples(folder):
     data = open_world.split(open_world.load(folder / "banking-minilm.npz"), 0.75, 0)
     said, score = open_world._routed(data, data.x_test)
@@ -66,14 +57,6 @@ def test_the_mahalanobis_distance_is_that_of_scipy(folder):
     for x, found in zip((data.x_dev, data.x_test), open_world._mahalanobis(data), strict=True):
         expected = [min(mahalanobis(row, mean, inverse) for mean in means) for row in x]
         np.testing.assert_allclose(found, expected, rtol=1e-3)
-
-
-def test_rows_to_label_are_each_named_once(folder):
-    data = open_world.load(folder / "banking-minilm.npz")
-    model = mn.DAMClassifier(random_state=0).fit(data["x_train"], data["y_train"]).model_
-    for way in labels_needed.WAYS:
-        rows = labels_needed.ranked(model, data["x_dev"], way, np.random.default_rng(0))
-        assert sorted(rows) == list(range(120))
 
 
 def test_a_part_is_measured_once_and_shown(folder, tmp_path, monkeypatch):

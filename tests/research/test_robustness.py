@@ -9,7 +9,6 @@ import torch
 from quick_models import small
 from research.benchmarks import robustness
 from research.benchmarks._attack import shortest_change
-from research.pages import robustness as pages
 
 RNG = np.random.default_rng(0)
 
@@ -80,32 +79,3 @@ def test_margins_of_the_nearest_row_bracket_the_truth():
     shortest = np.where(reached.any(1), steps[:, 0, :, 0], np.inf).min(0)
     assert (shortest >= found.certified * (1 - 1e-9)).all()
     assert np.median(shortest / found.certified) < 1.1
-
-
-def test_the_shortest_way_ends_at_the_border():
-    start, end = np.zeros((3, 2)), np.array([[4.0, 0.0], [0.0, 2.0], [0.5, 0.0]])
-    found = robustness.shortest_way(start, end, lambda rows: np.linalg.norm(rows, axis=1) > 1)
-    assert found == pytest.approx([1.0, 1.0, np.inf], rel=1e-5)
-
-
-def test_curves_count_rows_that_are_right_and_far_enough():
-    right = np.array([True, True, False, True])
-    margin = np.array([0.5, 2.0, 9.0, 0.0])
-    assert robustness.accuracy_curve(right, margin, (0.0, 0.5, 1.0)) == [0.5, 0.25, 0.25]
-
-
-def test_each_length_has_the_setting_that_certifies_most_on_the_rows_for_choosing():
-    shared = {
-        "set": "iris",
-        "seed": 0,
-        "method": "joint",
-        "swept": "varsigma",
-        "lengths": [0.0, 1.0],
-    }
-    runs = [
-        {**shared, "value": 0.2, "chosen_by": [0.8, 0.7]},
-        {**shared, "value": 1.0, "chosen_by": [0.9, 0.1]},
-        {**shared, "value": 0.5, "chosen_by": [1.0, 1.0], "swept": "geometry"},
-    ]
-    assert [run["value"] for run in pages.tuned(runs, "joint", 0.0)] == [1.0]
-    assert [run["value"] for run in pages.tuned(runs, "joint", 1.0)] == [0.2]

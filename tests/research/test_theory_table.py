@@ -68,5 +68,5 @@ def test_small_ladders_forget_their_start():
 
 def test_no_line_begins_with_the_mark_of_a_number():
     # A comment at the beginning of a line would end its paragraph.
-    for page in (ROOT / "docs").glob("*.md"):
+    for page in (ROOT / "docs").rglob("*.md"):
         assert "\n<!--=" not in page.read_text(encoding="utf-8"), page.name

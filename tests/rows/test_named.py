@@ -1,5 +1,4 @@
 import gzip
-import os
 import struct
 
 import numpy as np
@@ -14,15 +13,8 @@ STEMS = [
 
 
 @pytest.fixture(autouse=True)
-def _no_data_folder(monkeypatch, request):
-    if "real_data" not in request.fixturenames:
-        monkeypatch.delenv("MNEMOSPHERE_DATA", raising=False)
-
-
-@pytest.fixture
-def real_data():
-    if not os.environ.get("MNEMOSPHERE_DATA"):
-        pytest.skip("set MNEMOSPHERE_DATA to a folder with the IDX files")
+def _no_data_folder(monkeypatch):
+    monkeypatch.delenv("MNEMOSPHERE_DATA", raising=False)
 
 
 def test_texts_in_the_package_are_real_and_named():
@@ -156,16 +148,3 @@ def test_no_files_says_what_to_do(tmp_path):
     text = str(error.value)
     assert all(part in text for part in (*STEMS, "DIR/mnist", "MNEMOSPHERE_DATA"))
     assert "\n" not in text
-
-
-@pytest.mark.parametrize(
-    ("name", "first_labels", "mean_pixel"),
-    [("mnist", [5, 0, 4, 1, 9], 33.3), ("fashion-mnist", [9, 0, 0, 3, 0], 72.9)],
-)
-def test_real_files(real_data, name, first_labels, mean_pixel):
-    data = named.load_data(name)
-    assert data.x_train.shape == (60_000, 784)
-    assert data.x_test.shape == (10_000, 784)
-    assert data.y_train[:5].tolist() == first_labels
-    assert data.x_train.mean() == pytest.approx(mean_pixel, abs=0.1)
-    assert set(data.y_train) == set(data.y_test) == set(range(10))

@@ -157,14 +157,6 @@ def start(whole):
     return from_memories(w, p_q, beta=6.0, varsigma=0.8)
 
 
-def test_full_passes_equal_those_in_memory(both):
-    streamed, whole = both
-    found, wanted = (fit(start(whole), d, FixedPoint(None), max_iter=4) for d in (streamed, whole))
-    torch.testing.assert_close(found.params.w, wanted.params.w, rtol=0, atol=1e-10)
-    torch.testing.assert_close(found.params.p, wanted.params.p, rtol=0, atol=1e-10)
-    assert found.history[-1].loss == pytest.approx(wanted.history[-1].loss, rel=1e-12)
-
-
 def test_training_takes_what_was_opened(tmp_path, rows):
     """Rows count as unit rows without labels until an estimator says otherwise."""
     x = rows[0] / np.linalg.norm(rows[0], axis=1, keepdims=True)
@@ -244,7 +236,7 @@ def test_rows_without_direction_are_set_aside_and_counted(tmp_path, rows):
 # Bad files: one line that names the file, and the row where there is one.
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 BAD = {
     "a truncated Parquet file": r"b\.parquet cannot be read \(",
     "a file with other columns than the first":

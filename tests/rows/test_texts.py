@@ -1,6 +1,5 @@
 """Texts as vectors: what counts as an encoder, and how one is told from another."""
 
-import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -107,14 +106,6 @@ def test_missing_texts_are_missing_values_and_rows_are_encoded_once():
     assert np.isnan(found).all(1).tolist() == [False, True, True, True, True, False]
     assert encoder(list(texts)) is found
     assert calls[1:] == [["lost my card", "top up"]]
-
-
-def test_an_encoder_survives_pickling_without_what_it_has_cached():
-    encoder = TextEncoder.of(hashed_words)
-    encoder(TEXTS)
-    again = pickle.loads(pickle.dumps(encoder))
-    assert again == encoder
-    assert vars(again).keys() == {"name", "n_numbers", "fingerprint", "given"}
 
 
 def test_the_packaged_encoder_needs_no_network(monkeypatch):

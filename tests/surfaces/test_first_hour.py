@@ -9,6 +9,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from commands import caller
 from mnemosphere.cli import app
+from problems import slow_but
 from surfaces.kinds import corpus, table
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -57,8 +58,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parts
-@pytest.mark.parametrize("name", [*TABLES, "cancer", *TEXTS])
+@pytest.mark.parametrize("name", slow_but(["penguins"], [*TABLES, "cancer", *TEXTS]))
 def test_the_first_hour(folder, name):
     data, label, least = write_rows(name, folder)
     assert "(chosen from the data)" in run("train", data, "--label", label, "--out", name)

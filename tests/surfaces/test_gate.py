@@ -24,7 +24,6 @@ from sklearn.exceptions import NotFittedError
 
 import mnemosphere as mn
 from mnemosphere import export, interpret
-from parts import part
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAN = float("nan")
@@ -363,21 +362,16 @@ LEARN = {"fit", "fit_predict", "fit_transform", "partial_fit"}
 CELLS = [("classifier", v) for v in dict.fromkeys((*OF_ROWS, *OF_CLASSIFIER, *OF_LABELS))]
 CELLS += [("clusterer", v) for v in dict.fromkeys((*OF_ROWS, *OF_CLUSTERER))]
 HEAVY = {"explore", "counterfactual"}
-FEW = [4]  # for verbs that take long
+FEW = [4, 7]  # for verbs that take long
 
 
-def rotates(verb):
-    """Whether a run takes a part of the kinds: verbs that take long, or are another's twin."""
-    return (
-        verb in {*HEAVY, "fit_transform", "fit_predict", "label_issues"}
-        and "CAMPAIGN" not in os.environ
-    )
+TWINS = {"fit_transform", "fit_predict", "label_issues"}  # of verbs that are tried whole
 
 
-def of_this_run(verb, table):
-    """All of a table; of a verb that rotates the first, and those of the part of this run."""
-    chosen = [k for k in range(len(table)) if k == 0 or not rotates(verb) or (k + part()) % 4 == 0]
-    return {name: value for k, (name, value) in enumerate(table.items()) if k in chosen}
+def chosen(verb, table):
+    """All of a table; of verbs that take long, or are another's twin, every third kind."""
+    few = verb in {*HEAVY, *TWINS} and "CAMPAIGN" not in os.environ
+    return dict([*table.items()][:: 3 if few else 1])
 
 
 def action_of(kind, verb, folder):
@@ -391,13 +385,13 @@ def action_of(kind, verb, folder):
 @pytest.mark.parametrize(("kind", "verb"), CELLS)
 def test_rows_of_every_kind(tmp_path, kind, verb):
     act = action_of(kind, verb, tmp_path)
-    for k, (family, table) in enumerate(kinds_of(X[FEW] if verb in HEAVY else X).items()):
-        if rotates(verb) and k != part() % 4:
-            continue
+    for family, table in kinds_of(X[FEW] if verb in HEAVY else X).items():
+        if len(few := chosen(verb, table)) < len(table) and family in ("named", "gaps"):
+            continue  # each contains one of the other two
         names = "named" in family
         model = default(kind, names)
         first = None
-        for name, make in of_this_run(verb, table).items():
+        for name, make in few.items():
             rows, told = make(tmp_path), f"{verb} of a {kind}, {name}"
             if name in FILES and verb not in IN_FILES:
                 assert_clear(lambda r=rows, m=model: act(fresh(m), m, r), told)
@@ -409,6 +403,16 @@ def test_rows_of_every_kind(tmp_path, kind, verb):
                 first = numbers(found)
             else:
                 assert_same(found, tuple(first), told)
+
+
+@pytest.mark.xfail(
+    strict=False,
+    raises=ValueError,
+    reason="a column that no row of the page has fails without a word",
+)
+def test_a_page_of_rows_with_an_empty_column(tmp_path):
+    rows = np.where(np.arange(4) == 1, NAN, X)
+    fresh(default("classifier", False)).explore(tmp_path / "p.html", rows)
 
 
 @pytest.mark.parametrize(("kind", "verb"), CELLS)
@@ -439,7 +443,7 @@ def test_before_fit(tmp_path, verb):
 @pytest.mark.parametrize("verb", OF_LABELS)
 def test_labels_of_every_kind(tmp_path, verb):
     model, act, first = default("classifier", False), OF_LABELS[verb], None
-    for name, y in of_this_run(verb, LABELS).items():
+    for name, y in chosen(verb, LABELS).items():
         found = act(fresh(model), model, X, y, tmp_path)
         first = numbers(found) if first is None else first
         assert_same(found, tuple(first), f"{verb}, {name}")
@@ -467,7 +471,7 @@ def test_rows_out_of_scope_are_no_class(tmp_path, verb):
 @pytest.mark.parametrize("verb", OF_WANTED)
 def test_wanted_classes_of_every_kind(verb):
     model, first = default("classifier", False), None
-    for name, y in of_this_run(verb, LABELS).items():
+    for name, y in chosen(verb, LABELS).items():
         found = OF_WANTED[verb](fresh(model), model, X[::2], y[::2])
         first = numbers(found) if first is None else first
         assert_same(found, tuple(first), f"{verb}, {name}")
@@ -498,19 +502,6 @@ def test_rows_of_weight_zero_count_for_nothing(verb):
         assert_clear(lambda w=weight: act(fresh(model), X, Y, w), verb)
 
 
-def test_files_are_frames(tmp_path):
-    """Categories, dates and missing values in a file that memory holds are those of a frame."""
-    table = frame().assign(color=np.array(["red", "green", "blue"])[Y], kind=Y)
-    table.loc[3, "sepal width"] = None
-    table.to_csv(tmp_path / "rows.csv", index=False)
-    rows = mn.Dataset.open(tmp_path / "rows.csv", label="kind")
-    model = quick().fit(rows)
-    plain = quick().fit(table.drop(columns="kind"), Y)
-    np.testing.assert_allclose(model.memories_, plain.memories_)
-    assert model.score(rows) == plain.score(table.drop(columns="kind"), Y)
-    assert np.array_equal(listed(model.predict(rows)), plain.predict(table.drop(columns="kind")))
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
 def test_a_column_that_is_left_out_is_left_out_of_files(tmp_path, suffix):
     """The columns of a file are those of a frame, in batches too."""
@@ -524,14 +515,3 @@ def test_a_column_that_is_left_out_is_left_out_of_files(tmp_path, suffix):
     for memory in (1 << 20, 1 << 10):
         rows = mn.Dataset.open(path, memory=memory)
         assert np.array_equal(listed(model.predict(rows)), model.predict(table))
-
-
-def test_images():
-    x = np.random.default_rng(0).random((N, 16))
-    encoder = mn.PatchEncoder((4, 4), n_memories=3, patch=(2, 2), max_iter=1, random_state=0)
-    wanted = encoder.fit_transform(x)
-    table = pa.table({str(k): column for k, column in enumerate(x.T)})
-    for rows in (x.tolist(), torch.from_numpy(x), np.ma.array(x), table):
-        assert_same(encoder.transform(rows), (wanted,), type(rows).__name__)
-    for rows in (x[0], x[:, :5], None, (row for row in x)):
-        assert_clear(lambda r=rows: encoder.transform(r), type(rows).__name__)

@@ -1,4 +1,4 @@
-"""Every surface says the same, on every kind of data: the table is in docs/surfaces.md."""
+"""Every surface says the same, on every kind of data: the table is in docs/guide/deploy.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mnemosphere.export import model_card
 from mnemosphere.rows.stored import StoredRows
 from surfaces.kinds import KINDS, SLOW, Fitted
 
-PAGE = Path(__file__).parents[2] / "docs" / "surfaces.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "deploy.md"
 run = caller(app)
 
 
@@ -353,16 +353,17 @@ REFUSED = {
 }
 
 
-ROTATING = {  # which take long
+LONG = {
     "page", "cross-validation", "threshold", "`label_issues`", "`partial_fit`", "`add_examples`",
 }  # fmt: skip
+ALWAYS = {"numbers", "missing values"}  # kinds that are tried whole in every run
 
 
 def cells(default):
-    for kind in KINDS:
+    for kind in [kind for kind, (_, given) in KINDS.items() if given or not default]:
         for surface in SURFACES:
-            in_parts = default or surface in ROTATING
-            marks = [pytest.mark.slow] if kind in SLOW else [pytest.mark.parts("kind")] * in_parts
+            long = kind in SLOW or ((default or surface in LONG) and kind not in ALWAYS)
+            marks = [pytest.mark.slow] * long
             name = f"{kind}-{surface}" + "-default" * default
             yield pytest.param(kind, surface, default, marks=marks, id=name)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import scipy.sparse as sp
-import torch
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -164,7 +163,6 @@ class Model(RuleBasedStateMachine):
                 np.testing.assert_allclose(proba, dense, atol=1e-6)
 
 
-torch.set_num_threads(1)
 TestModel = Model.TestCase
 TestModel.settings = settings(
     max_examples=6, stateful_step_count=6, deadline=None, derandomize=True,

@@ -64,7 +64,7 @@ def test_labels_move_class_weights_within_their_marginals():
     assert float(own) == pytest.approx(-2.01, abs=0.12)
 
 
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_weights_for_given_data_average_to_the_mean():
     # E log_weight = N f + f_1: the chance of the data is in one and averaged in the other.
     n, rho = 211, 1.0

@@ -29,34 +29,7 @@ def run_moves(p, counts, n_moves, seed):
     return torch.stack(draws, 1)
 
 
-@pytest.mark.parts(group="sampling")
-def test_class_weights_given_memories_by_quadrature():
-    # Two rows of classes and three memories with one class weight column free: p[γ, 0] = b_γ.
-    p_h, p_q = (0.25, 0.35, 0.4), (0.55, 0.45)
-    rng = np.random.default_rng(41)
-    h = rng.normal(size=(3, 13))
-    y = rng.integers(2, size=13)
-    b0, b1 = (np.indices((400, 400)) + 0.5) / 400 * np.array(p_h[:2])[:, None, None]
-    first = np.stack([b0, b1, p_q[0] - b0 - b1])  # midpoint rule on the feasible part of the box
-    weight = ((first[2] >= 0) & (first[2] <= p_h[2])).astype(float)
-    for c in range(13):
-        p = first if y[c] == 0 else np.array(p_h)[:, None, None] - first
-        weight = weight * np.tensordot(np.exp(h[:, c]), p, 1)
-    weight /= weight.sum()
-    exact = [*(first * weight).sum((1, 2)), (b0**2 * weight).sum(), (b0 * b1 * weight).sum()]
-
-    p = torch.outer(torch.tensor(p_h), torch.tensor(p_q)).double().expand(211, 3, 2)
-    draws, g = [], generator(43)
-    for _ in range(400):
-        fields = torch.tensor(h).expand(211, 3, 13)
-        p = gibbs.move_given_memories(p, fields, torch.tensor(y), generator=g)
-        b = p[:, :, 0]
-        draws.append(torch.cat([b, b[:, :1] ** 2, b[:, :1] * b[:, 1:2]], 1))
-    assert standard_errors_off(torch.stack(draws[50:], 1), exact) <= SIGMAS
-    torch.testing.assert_close(p.sum(1)[0], torch.tensor(p_q).double(), rtol=0, atol=1e-7)
-
-
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_class_weights_on_a_bigger_polytope_by_rejection():
     # Free cells uniform in a box, the rest from the marginals, negative ones rejected; weighted.
     rows, cols = np.array([0.2, 0.35, 0.45]), np.array([0.5, 0.3, 0.2])
@@ -100,7 +73,6 @@ def test_class_weight_moves_keep_the_marginals():
     assert float((moved - p).abs().amax((1, 2)).min()) > 0.01
 
 
-@pytest.mark.parts(group="sampling")
 def test_posterior_by_quadrature():
     """All of Eq. (posterior) at N=2, M=3, P=2, labels and a uniform component, by brute force."""
     beta, angles = 1.7, np.array([0.3, 1.4, 3.0])

@@ -40,7 +40,7 @@ def brute_force(g, p_q):
     return -min(run.fun for run in runs)
 
 
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_each_draw_is_solved_to_its_best():
     average = random_labels.solve_random_labels(
         2, 2, 1, **SETTING, n_draws=3, n_starts=8, generator=generator(1)
@@ -52,17 +52,6 @@ def test_each_draw_is_solved_to_its_best():
     assert average.standard_error > 0
     # Labels tell the teacher's vectors apart, and that breaks the symmetry.
     assert float(average.spread.max()) > 0.02
-
-
-@pytest.mark.parts(group="sampling")
-def test_the_average_of_the_best_beats_the_best_on_average():
-    p_q = torch.tensor([0.4, 0.35, 0.25], dtype=torch.float64)
-    average = random_labels.solve_random_labels(
-        3, 2, 2, **SETTING, p_q=p_q, n_draws=5, n_starts=8, generator=generator(2)
-    )
-    pooled = SaddlePointProblem.uniform(3, 2, **SETTING, p_q=p_q, labels=average.labels.mean(0))
-    _, value = best_of(pooled)
-    assert average.mean_free_entropy > value + 1e-3
 
 
 def test_equal_class_weights_give_the_papers_equation():

@@ -158,16 +158,6 @@ def test_impossible_parameters_are_refused(changes, message):
         uniform().replace(**changes)
 
 
-def test_bad_solver_arguments_are_refused():
-    problem = uniform()
-    starts = sp.random_starts(problem, 2, generator=generator())
-    for bad in ({"tol": 0.0}, {"max_iter": 0}):
-        with pytest.raises(ValueError, match=next(iter(bad))):
-            solver.solve(problem, starts, **bad)
-    with pytest.raises(ValueError, match=r"starts\.m"):
-        solver.solve(problem, sp.OrderParameters(torch.zeros(2, 3), torch.zeros(3, 1)))
-
-
 def test_temperatures_outside_the_theory_warn():
     with pytest.warns(problem.ValidityWarning, match="not small against n_features"):
         SaddlePointProblem.uniform(2, 2, beta=60.0, rho=1.0, upsilon=1.0, n_features=100)

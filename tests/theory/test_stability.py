@@ -2,7 +2,6 @@
 
 import math
 from functools import lru_cache
-from itertools import pairwise
 
 import pytest
 import torch
@@ -164,29 +163,6 @@ def test_the_block_form_of_the_paper_is_the_large_beta_limit():
     assert gaps[0] > 1e-6
     assert gaps[1] < 0.2 * gaps[0]
     assert gaps[2] < 0.1 * gaps[1]
-
-
-def test_what_finite_rho_changes():
-    # Twins that are a fixed point at each ϱ: refine the duplicated state of the grown problem.
-    tops = []
-    for rho in (30.0, 300.0, 3000.0, INF):
-        here = problem(rho=rho, beta=3.0, columns=1)
-        grown, copy = stability.duplicate(here, solved(here), [0])
-        refined = newton(grown, copy)
-        twins = refined.state
-        assert refined.residual < 1e-12
-        assert float((twins.m[:, 0] - twins.m[:, 3]).abs().max()) < 1e-12
-        c = sp.conjugate(grown, twins)
-        full = jacobian(lambda z, g=grown, t=twins: plain_map(g, t.p, z), c.x_bar)
-        block = full[0, :, 0, :] - full[0, :, 3, :]
-        direct = torch.linalg.eigvals(block).real.sort(descending=True).values
-        spectrum = stability.antisymmetric_spectrum(grown, twins, 0)
-        torch.testing.assert_close(spectrum, direct, rtol=0, atol=1e-10)
-        tops.append(float(spectrum[0]))
-    # The state moves too: the top eigenvalue comes down as ϱ grows, as 1/ϱ.
-    assert tops[0] > tops[1] > tops[2] > tops[3]
-    for a, b in pairwise(tops[:3]):
-        assert 7.0 < (a - tops[3]) / (b - tops[3]) < 13.0
 
 
 def test_spectrum_does_not_depend_on_the_coordinates():

@@ -100,7 +100,7 @@ def _excess(problem):
 
 
 def free_entropy(problem, w):
-    """F of docs/theory-derivations.md, section 2, for memories w (P*, P) in the teachers' basis."""
+    """F of docs/research/theory-derivations.md, section 2, for memories w (P*, P) in the teachers' basis."""
     h = problem.beta_eff * w - problem.log_ratio
     h = torch.cat([torch.zeros_like(h[:, :1]), h], 1)
     entropy = 0.5 * torch.log(1 - (w * w).sum(0)).sum()

@@ -39,25 +39,7 @@ def test_data_follow_the_teacher():
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-@pytest.mark.parts(group="sampling")
-def test_overlap_law_of_one_memory():
-    """P = P* = 1: the mean overlap is A_N(β‖Σx‖)·⟨Σx/‖Σx‖, w*⟩ exactly."""
-    n, beta, g = 17, 3.0, generator(3)
-    teacher = sample_teacher(1, n, upsilon=0.4, generator=g)
-    data = sample_data(teacher, 1.5, generator=g)
-    total = data.x.sum(0)
-    norm = float(total.norm())
-    exact = ratio(n, beta * norm) * float(total @ teacher.w[0]) / norm
-    posterior = sample_posterior(
-        teacher, data, n_memories=1, beta=beta, n_chains=7, n_burn_in=1, n_sweeps=500, generator=g
-    )
-    result = posterior.overlaps().raise_if_failed()
-    assert float(result.mean) == pytest.approx(exact, abs=4.5 * float(result.standard_error))
-    # Sweeps are independent here, so every draw counts.
-    assert float(result.ess) == pytest.approx(3500, rel=0.25)
-
-
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_broken_phase_keeps_the_permutation_and_learns_the_labels():
     g = generator(5)
     soft = torch.tensor([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]], dtype=torch.float64)

@@ -34,7 +34,7 @@ def quadrature(beta):
     ]
 
 
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_every_rung_is_sampled_exactly():
     n_chains, n_sweeps, seed = 41, 120, generator(1)
     x = torch.tensor(ROWS)
@@ -88,7 +88,7 @@ def test_memories_of_equal_share_trade_places_with_their_class_weights():
     assert tempering.exchange_memories(one, data, generator=seed) is one
 
 
-@pytest.mark.parts(group="sampling")
+@pytest.mark.slow
 def test_branches_are_occupied_as_their_free_entropies_rank_them():
     # Three memories on two vectors: either one is idle, or two share a vector.
     n, beta = 127, 11.0

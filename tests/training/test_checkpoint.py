@@ -78,23 +78,6 @@ def test_the_best_and_the_patience_are_resumed(case, path):
     assert_same(run(case, solver, 40, path=path, **settings), straight)
 
 
-def test_parts_of_a_training_have_files_of_their_own(problem, path):
-    case = problem(50, rows=53, varsigma=0.5)
-    checkpoint = Checkpoint(str(path))
-    for stage in ("", "phase0", "refine"):
-        run(case, SOLVERS["sgd"], 1, stage=stage, callbacks=[checkpoint])
-    assert {p.name for p in path.parent.iterdir()} == {
-        "run.safetensors",
-        "run.safetensors.phase0",
-        "run.safetensors.refine",
-    }
-    assert checkpoint.file("refine").name == "run.safetensors.refine"
-    # A file under another part's name is not taken for it.
-    checkpoint.file("refine").replace(checkpoint.file("phase0"))
-    with pytest.raises(ValueError, match="is of another run"):
-        run(case, SOLVERS["sgd"], 2, stage="phase0", callbacks=[checkpoint])
-
-
 def test_more_passes_than_asked_for_are_refused(problem, path):
     case = problem(50, rows=53, varsigma=0.5)
     run(case, SOLVERS["sgd"], 3, path)

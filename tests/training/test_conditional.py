@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from scipy.sparse import csr_matrix
 from torch.testing import assert_close
 
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import evaluate, log_joint
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
@@ -175,23 +173,6 @@ def test_problems_side_by_side_train_as_fit_does():
     )  # fmt: skip
     for name in ("w", "p", "beta"):
         assert_close(getattr(found, name), getattr(result.params, name), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("size", [61, 17])
-def test_sparse_rows_train_as_dense_ones(size):
-    dense = labeled(7, rows=61)[0]
-    x = torch.where(dense.x.abs() > dense.x.abs().median(), dense.x, 0.0)
-    x /= x.norm(dim=1, keepdim=True)
-    params, targets = start(dense, 7), class_targets(dense.targets)
-    one, two = (
-        stacked.conditional(
-            params, Batch(rows, targets), Adam(batch_size=size, steps=12), 0.0,
-            noisy=0, generator=torch.Generator().manual_seed(0),
-        )
-        for rows in (x, SparseRows.of(csr_matrix(x.numpy())))
-    )  # fmt: skip
-    for name in ("w", "p", "beta"):
-        assert_close(getattr(one, name), getattr(two, name), rtol=1e-9, atol=1e-9)
 
 
 def test_joint_problems_side_by_side_keep_the_loss_falling():

@@ -151,20 +151,6 @@ def test_split_is_disjoint_exhaustive_and_in_order():
     assert len(b) == 3 + 3 + 3  # ⌊0.2·18⌋ twice and ⌊0.2·17⌋
 
 
-def test_a_split_copies_no_row_until_a_batch_is_taken_out():
-    """On large data a copy of the rows is most of the memory of a fit."""
-    x = torch.nn.functional.normalize(torch.randn(97, 5, generator=seeded(0)), dim=1)
-    targets = torch.nn.functional.one_hot(torch.arange(97) % 3, 4).float()
-    learn, _ = ArrayDataset.of(x, targets).split(0.2, generator=seeded(3))
-    again, held = learn.with_targets(lambda q: 0.5 * q).split(0.25, generator=seeded(4))
-    assert not again.has_unlabeled()
-    assert float(again.label_mass().sum()) == again.n_rows / 2
-    batches = [*again.batches(7, generator=seeded(5))]
-    assert all(data.whole.x is x for data in (learn, again, held))
-    rows = torch.cat([batch.x for batch in batches] + [batch.x for batch in held.batches(None)])
-    assert {tuple(r) for r in rows.tolist()} == {tuple(r) for r in learn.rows.x.tolist()}
-
-
 def test_a_split_that_would_hold_nothing_says_so():
     dataset = ArrayDataset(replace(numbered(4), targets=labels([0, 1, 2, 0])))
     learn, held = dataset.split(0.1, generator=seeded(3))

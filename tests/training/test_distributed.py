@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -107,26 +106,6 @@ def test_results_are_bitwise_identical_on_every_process_and_in_every_run(togethe
             assert all(torch.equal(found[key], other[name][key]) for key in found)
     first, again = together[0]["full"], together[0]["again"]
     assert all(torch.equal(first[key], again[key]) for key in first)
-
-
-def test_collectives():
-    def work(rank: int) -> Any:
-        group = distributed.current()
-        mine = torch.tensor([rank, 0.1]), torch.tensor([rank + 1 / 3], dtype=torch.float64)
-        return (
-            [t.tolist() for t in group.sum(*mine)],
-            [t.tolist() for t in group.broadcast_tensors(*mine)],
-            group.largest(mine[0]).tolist()[0],
-            group.gather({"rank": rank}),
-            group.broadcast(("a", rank)),
-            group.on_rank0(lambda: (distributed.current().many, rank)),
-        )
-
-    single = float(np.float32(0.1))
-    for got in run_group(3, work):
-        assert got[0] == [[3.0, float(np.float32(3 * single))], [pytest.approx(4.0, rel=1e-15)]]
-        assert got[1:3] == ([[0.0, single], [1 / 3]], 2.0)
-        assert got[3:] == ([{"rank": k} for k in range(3)], ("a", 0), (False, 0))
 
 
 def test_one_process_watches_and_decides():

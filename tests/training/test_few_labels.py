@@ -1,12 +1,11 @@
 """Labels that spread among memories: against linear algebra, symmetry and known answers."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
+from draws import circles
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
@@ -41,18 +40,6 @@ def test_class_weights_solve_the_linear_system(problem, weighted):
     assert torch.equal(found.w, params.w)
     # Far from all memories one knows but the prior.
     assert_close(found.p[0] / found.p_h[0], found.p_q, rtol=1e-12, atol=0)
-
-
-def circles(rows, seed):
-    """Two circles of latitude on the globe, half a radian apart: two classes."""
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.arange(rows) % 2
-    longitude = 2 * math.pi * torch.rand(rows, generator=generator, dtype=torch.float64)
-    spread = 0.05 * torch.randn(rows, generator=generator, dtype=torch.float64)
-    latitude = torch.where(y == 0, 0.25, -0.25) + spread
-    x = torch.stack([longitude.cos() * latitude.cos(), longitude.sin() * latitude.cos(),
-                     latitude.sin()], 1)  # fmt: skip
-    return x, y
 
 
 def test_few_labels_are_better_used_than_alone_and_than_from_nothing():

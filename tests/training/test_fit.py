@@ -23,7 +23,7 @@ from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
-from runs import Break, Log, assert_same_params, assert_same_state, seeded
+from runs import Break, Log, assert_same_params, seeded
 
 SOLVERS = [
     FixedPoint(None),
@@ -108,16 +108,6 @@ def test_same_seed_same_bits(case, solver):
     )
     assert_same_params(a.params, b.params)
     assert not torch.equal(a.params.w, c.params.w)
-
-
-def test_a_state_is_taken_up(case):
-    """Two runs of one pass with the state handed on are one run of two passes."""
-    solver = SGD(learning_rate=0.1, batch_size=53)
-    both = fit(case.params, case.dataset, solver, max_iter=2)
-    first = fit(case.params, case.dataset, solver, max_iter=1)
-    second = fit(first.params, case.dataset, solver, max_iter=1, state=first.state)
-    assert_same_params(both.params, second.params)
-    assert_same_state(both.state, second.state)
 
 
 # All rows in one step
@@ -256,36 +246,7 @@ def test_an_interrupted_run_is_usable(case, solver):
     assert "usable" in result.message
 
 
-def test_an_interrupted_run_with_validation_returns_the_best(case, opposite):
-    result = fit(
-        case.params,
-        case.dataset,
-        SGD(learning_rate=0.3, momentum=0.9, batch_size=20),
-        max_iter=50,
-        validation=opposite,
-        callbacks=[Break("batch", 3 * 19 + 1)],
-    )
-    losses = [record.validation_loss for record in result.history]
-    assert len(losses) == 19
-    assert validate(result.params, opposite, objectives.joint)[0] == min(losses) < losses[-1]
-
-
 # The border
-
-
-@pytest.mark.parametrize("as_validation", [False, True])
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda b: replace(b, x=2 * b.x), "row 0 of x has norm 2, not 1"),
-        (lambda b: b.take(slice(0, 0)), "x has no rows|nothing to learn from"),
-    ],
-)
-def test_bad_rows_are_refused(case, change, message, as_validation):
-    bad = ArrayDataset(change(case.batch))
-    rows, validation = (case.dataset, bad) if as_validation else (bad, None)
-    with pytest.raises(ValueError, match=message):
-        fit(case.params, rows, FixedPoint(None), validation=validation)
 
 
 def test_bad_settings_are_refused(case, tmp_path):

@@ -279,16 +279,3 @@ def test_broken_in_any_phase_it_goes_on_with_the_same_bits(tmp_path, solver):
     assert_same_growth(broken_growth(solver, Checkpoint(path)), whole)
     left = {p.name for p in tmp_path.iterdir() if p.name.startswith(path.name + ".")}
     assert left == {f"{path.name}.phase{k}" for k in range(len(whole.splits) + 1)}
-
-
-def test_ctrl_c_in_the_curvature_leaves_the_trained_model():
-    class Interrupted(Nearest):
-        def __call__(self, *_args, **_settings):
-            raise KeyboardInterrupt
-
-    rows = make_data()
-    splitting = Splitting(curvature=Interrupted())
-    result = growth(make_params(rows, 2, 7), rows, max_memories=7, splitting=splitting)
-    assert result.status == "interrupted"
-    assert result.params.check().n_memories == 2
-    assert len(result.history) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 import mnemosphere as mn
-from mnemosphere.geometry import Geometry
+from mnemosphere.geometry import Geometry, Product
 from problems import campaign
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -33,6 +32,9 @@ SOLVERS = ["fixed-point", "sgd", "adam", None, 3, mn.FixedPoint(None), mn.FixedP
            mn.SGD(1e30), mn.SGD(0.1, 0.999999, validation_fraction=0.999999), mn.SGD.paper(), mn.Adam(),
            mn.Adam(noise=1e300), mn.Adam(angle=1e300, learning_rate=1e-300)]  # fmt: skip
 GEOMETRIES = ["auto", *Geometry.kinds]
+PLAIN = [
+    name for name, g in Geometry.kinds.items() if not (g.takes_unit_rows or issubclass(g, Product))
+]
 COMMON = {
     "n_memories": COUNTS, "growth": COUNTS, "varsigma": REALS, "beta": [*REALS, "learn"],
     "geometry": [*GEOMETRIES, "sideways", 3, None], "solver": SOLVERS, "max_iter": [1, 2, 0, -1, 2.5, None, "many"],
@@ -44,7 +46,7 @@ COMMON = {
 CHANGES = {
     "DAMClassifier": COMMON | {
         "objective": ["joint", "conditional", "auto", 0.5, None, "x"], "label_smoothing": REALS,
-        "search": ["auto", None, 1, 10**30, 0, -1, 2.5, math.nan, "x", [1]],
+        "search": ["auto", None, 1, "x"],
         "unlabeled": [None, 0, -1, "a", math.nan, object()],
         "class_weight": [None, "balanced", {}, {0: 1.0}, {0: 0.0, 1: 0.0}, {0: 1e300, 1: 1e-300}, {0: -1}, 3],
     },
@@ -184,7 +186,7 @@ def fitted(request):
     model = mn.DAMClassifier(
         int(rng.integers(2, 14)), growth=2 if rng.random() < 0.2 else None, objective="joint",
         varsigma=float(rng.choice([1.0, 0.9, 0.5, 0.2])), beta="learn" if rng.random() < 0.8 else 7.0,
-        geometry=str(rng.choice(["unit", "center", "standard"])), solver=mn.FixedPoint(None),
+        geometry=str(rng.choice(PLAIN)), solver=mn.FixedPoint(None),
         max_iter=int(rng.integers(2, 12)), label_smoothing=float(rng.choice([0.1, 0.0, 0.3])),
         precision="float64", random_state=0,
     )  # fmt: skip
@@ -215,15 +217,3 @@ def test_order_of_rows_units_and_weights(fitted):
     np.testing.assert_allclose(heavy.predict_proba(x), expected, atol=1e-6)
     alone = np.concatenate([model.predict_proba(row[None]) for row in x[:7]])
     np.testing.assert_allclose(alone, expected[:7], atol=1e-9)
-
-
-def test_loss_falls_and_sums_hold(fitted):
-    model, x, *_ = fitted
-    for before, after in pairwise(model.history_):
-        rise = 1e-12 * max(1.0, abs(before["loss"]))
-        assert before["phase"] != after["phase"] or after["loss"] <= before["loss"] + rise
-    weights = model.class_weights_
-    np.testing.assert_allclose(model.predict_proba(x).sum(1), 1, atol=1e-9)
-    assert model.transform(x).sum(1).max() <= 1 + 1e-9  # the rest is the uniform component's
-    np.testing.assert_allclose(weights.sum(1), model.memory_prior_, atol=1e-6)
-    assert model.class_prior_.sum() == pytest.approx(1)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import mnemosphere as mn
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
-from problems import Case
+from problems import Case, slow_but
 from processes import forking, run_group
 from runs import Break
 
@@ -102,8 +102,7 @@ def forked(kind, folder, seconds):
     return True
 
 
-@pytest.mark.parts
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(["files conditional"], KINDS))
 def test_killed_fits_go_on(tmp_path, kind):
     straight = tmp_path / "straight"
     straight.mkdir()
@@ -149,7 +148,7 @@ class Die(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parts
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", GROUPED)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_killed_groups_go_on(tmp_path, kind, ranks):
@@ -182,7 +181,7 @@ def test_torchrun_starts_a_killed_group_again(tmp_path):
 # --- checkpoints that were changed
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=slow_but(["growth", "files"], KINDS))
 def broken_off(request, tmp_path_factory):
     """A model, its rows, the finished fit, and the checkpoint files after some batches."""
     folder = tmp_path_factory.mktemp("runs")
@@ -220,7 +219,6 @@ def resume(model, rows, place, files):
         return None
 
 
-@pytest.mark.parts("broken_off")
 @some
 @given(moment=st.integers(0, 99), file=st.integers(0, 99), at=st.floats(0, 1, exclude_max=True),
        kind=st.sampled_from(["bit", "cut", "other", "lost"]))  # fmt: skip

@@ -60,12 +60,12 @@ def run(
         plots.save(memories_of(model.model_, shape), draft / "clusters.png")
         wrote = out.finish(content)
     terminal.result(content)
+    terminal.prose(wrote, "")
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}
     if content["agreement"] is not None:
         facts["agreement"] = f"{content['agreement']:.3f} with the labels (adjusted Rand index)"
     terminal.facts(facts)
     terminal.table(cells(content["clusters"]), "\nclusters")
-    terminal.prose("", wrote)
 
 
 def _typical(model: Any, cluster: int) -> str:

@@ -16,7 +16,15 @@ from mnemosphere.interpret import Explanation, explain_images
 from mnemosphere.plots.style import new_figure
 
 _MOST = 12  # rows of one picture
-_PULL = "pull: change of the log-odds if the row were typical of the other class there, all else as it is"
+_LEGEND = (
+    "pull: change of the log-odds if the row were typical of the other class there, all else as it is",
+    "typical of: the values of training rows that the memories of a class stand for",
+)
+_MEMORIES = (
+    "familiar: how many known rows are less like the memories than this one",
+    "memories: the class each says, its part of the vote, the training rows most like it, and, where "
+    "held-out rows had labels, how often it was right on those that it decided",
+)
 
 
 def run(
@@ -62,8 +70,7 @@ def run(
             terminal.prose(other.title(k, f"{rows.kind} {rows.names[k]}"))
             terminal.table(other.table(k))
             terminal.say("")
-    if found.shows_features:
-        terminal.prose(_PULL)
+    terminal.prose(*(_LEGEND if found.shows_features else ()), *_MEMORIES)
     if out is not None:
         terminal.say(f"wrote {out}")
 

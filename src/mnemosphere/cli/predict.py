@@ -16,14 +16,13 @@ from mnemosphere.cli.options import Request
 from mnemosphere.cli.output import TABLES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.settings import label_numbers
-from mnemosphere.cli.shell import Terminal, cells
+from mnemosphere.cli.shell import Terminal, cell, cells
 from mnemosphere.cli.table_writer import table_writer
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.interpret.explanation import deciding
 
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
-_OF_TEXT = ("prediction", "reason", "probability", "novel")  # shown beside it
 
 
 def run(
@@ -120,15 +119,19 @@ def _weights(model: FittedModel, prior: str) -> dict[Any, float]:
 def _show(terminal: Terminal, opened: Opened, frame: Any, text: str | None = None) -> None:
     """The first rows; of many classes, and of texts, the largest probability alone."""
     first = frame[:_SHOWN]
-    names = [f"probability_{name}" for name in opened.classes]
-    if len(names) > _CLASSES or text:
-        best = first[names].max(axis=1)
-        first = first.drop(columns=names)
-        first.insert(first.columns.get_loc("prediction") + 1, "probability", best)
+    proba = first[[f"probability_{name}" for name in opened.classes]]
+    proba = proba.set_axis([f"P({name})" for name in opened.classes], axis=1)
+    if proba.shape[1] > _CLASSES or text:
+        proba = proba.max(axis=1).to_frame("probability")
+    known = (first.columns[0], text, "prediction", "reason", "certified_radius", "next_class")
+    shown = first[[name for name in known if name in first]]
     if text:
-        columns = [first.columns[0], text, *(name for name in _OF_TEXT if name in first)]
-        cut = [short_text(value, terminal.width // 3) for value in first[text]]
-        first = (
-            first[columns].assign(**{text: cut}).fillna({"prediction": "rejected", "reason": ""})
-        )
-    terminal.table(cells(first.to_dict("records"), percent=False))
+        shown[text] = [short_text(value, terminal.width // 3) for value in first[text]]
+    if "certified_radius" in shown:
+        shown = shown.assign(certified_radius=shown["certified_radius"].map(cell))
+    if "reason" in shown:
+        shown = shown.fillna({"prediction": "rejected", "reason": ""})
+    shown = shown.rename(columns={"prediction": "class"}).join(proba)
+    if "novel" in first:
+        shown["novel"] = np.where(first["novel"], "yes", "")
+    terminal.table(cells(shown.to_dict("records")))

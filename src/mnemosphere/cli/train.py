@@ -258,6 +258,7 @@ def write(
 def show(terminal: Terminal, model: Any, content: dict[str, Any], wrote: str) -> None:
     """What was found and written."""
     terminal.result(content)
+    terminal.prose(wrote, "")
     trials = report.best_trials(model)
     if trials:
         terminal.table(trials)
@@ -272,4 +273,3 @@ def show(terminal: Terminal, model: Any, content: dict[str, Any], wrote: str) ->
         | report.ranks(content)
     )
     report.remark(terminal, model, content)
-    terminal.prose("", wrote)

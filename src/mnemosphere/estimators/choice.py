@@ -84,9 +84,9 @@ MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of 
 MOST_COORDINATES = 4096  # of columns on circles that are tried
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
-# Seconds for each row and memory, and for each number of the row: of one core, by docs/cost.md.
+# Seconds for each row and memory, and for each number of the row: of one core, by docs/reference/cost.md.
 _A_PAIR, _A_NUMBER = 1.3e-8, 5e-11
-PADDED = 1 << 18  # rows × memories × features, up to which they need not be of one shape
+PADDED = 1 << 20  # rows × memories × features, up to which they need not be of one shape
 
 # Columns of a printed table.
 _COLUMNS = {
@@ -553,9 +553,9 @@ def _expected_seconds(sample: Sample, settings: Settings, scope: _Scope) -> floa
             scope.number,
         ),
         (scope.whole, [*scope.widths, last], 1.5, wide, scope.number),
-        (sample.n_rows, [last], 1, 1, 2),
+        (sample.n_rows, [last], 1, 1, 1),
     ):
-        pairs = adam.passes(n_rows, STEPS // 2) * n_rows * times * sum(widths)
+        pairs = adam.passes(n_rows, STEPS) * n_rows * times * sum(widths)
         seconds += pairs * (_A_PAIR * kinds + _A_NUMBER * columns * sample.rows.n_features)
     return seconds
 
@@ -769,7 +769,7 @@ def _train(params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: 
     frequencies = label_frequencies(rows.label_mass(), settings.smoothing)
     if first.objective == "conditional":
         solver = settings.adam.resolve(n_rows, learn_beta=learn_beta, device=rows.x.device)
-        passes = solver.passes(n_rows, first.longer * STEPS // 2)
+        passes = solver.passes(n_rows, first.longer * STEPS)
         params = stacked.conditional(
             params, replace(rows, targets=class_targets(rows.targets)),
             solver.scheduled(n_rows, passes), first.noise,

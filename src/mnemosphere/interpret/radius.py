@@ -10,7 +10,7 @@ m = Σ_γ s_γ w_γ, for every unit x′ within the angle r of x and every other
 
 v_∥ = ⟨v, x⟩ and v_⊥ the length of the rest. The right side grows with r, and no class overtakes a
 as long as it is negative: its zero is the certified angle. It is exact if each class has one
-component. docs/theory-derivations.md has the proof and the way to the units of the input.
+component. docs/research/theory-derivations.md has the proof and the way to the units of the input.
 
 Everything is in float64, and bounds of the rounding errors are taken off.
 """

@@ -1,15 +1,15 @@
 """Which rows get no class and why, which sets of classes a row gets, and how held-out rows settle both.
 
 There are three reasons to reject a row: it resembles no memory (its novelty score is high), the odds are
-against its most probable class (doubt), or no class is far ahead of an average one (lead: the centered
-largest logit is low, as in Hendrycks et al. 2022). Each becomes −log of its upper tail among known rows: ranks
+against its most probable class (doubt), or the best class barely beats the average class (lead: the
+centered largest logit is low, as in Hendrycks et al. 2022). Each becomes −log of its upper tail among known rows: ranks
 up to the highest tenth, an exponential tail beyond. The rejection score is the root of the sum of their
 squares: a row that is beyond the known ones in one way is rejected, however usual it is in the others. The
 known rows are training rows as they look to models that have not seen them. So the scores of held-out rows
 depend on no held-out row but their own, and are exchangeable with those of new rows; they are taken at the
 temperature of the fit. A row that is more like rows known to be out of scope than like any class has an
 infinite score: it is always rejected, and promises are about the other rows.
-A study of texts and images compares it with parts of it (docs/open-world.md).
+A study of texts and images compares it with parts of it (docs/research/open-world.md).
 """
 
 from __future__ import annotations

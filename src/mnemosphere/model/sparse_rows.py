@@ -277,8 +277,9 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
 
 def take_rows(values: Tensor, rows: Tensor | slice | tuple[slice, Tensor]) -> Tensor:
     """`values[rows]`; rows by their numbers in a third of the time that brackets take."""
-    if type(values) is Tensor and isinstance(rows, Tensor) and rows.dtype == torch.long:
-        return values.index_select(0, rows)
+    axis, own = (1, rows[1]) if isinstance(rows, tuple) else (0, rows)
+    if type(values) is Tensor and isinstance(own, Tensor) and own.dtype == torch.long:
+        return values.index_select(axis, own)
     return values[rows]
 
 

@@ -22,7 +22,7 @@ each of its classes pull along w alone: β_eff < β_split does not suffice.
 If the weights of memories are free, a copy may take a small share t of a single class y. If
 C_y = 0, it changes the loss by ½ t uᵀ S_y u, where S_y is S with the rows of class y alone,
 S = Σ_y S_y. The complete criterion is then C_y = 0 and S_y ⪰ 0 for every class with p_y > 0.
-docs/theory-derivations.md has the proofs.
+docs/research/theory-derivations.md has the proofs.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ MEMORY = 256 << 20  # bytes of rows that are held at a time
 TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TABLES = (*TEXT, ".parquet")
 IN_PIECES = (*TABLES, ".npy")  # what is read in pieces if it is large
-SUFFIXES = (*IN_PIECES, ".npz")
+SUFFIXES = (*IN_PIECES, ".npz", ".xlsx")
 _HELD = 3  # times the size of a file, at least, is what reading it takes
 _PACKED = 5  # times the size of a compressed text file is its text, say
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
@@ -142,7 +142,10 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
             _check_size(path, held_bytes(path))
         if suffix in TEXT:
             return _from_text(path, max_rows, header)
-        table = _from_parquet(path) if suffix == ".parquet" else _from_arrays(path, suffix)
+        if suffix == ".xlsx":
+            table = _from_sheet(path, header)
+        else:
+            table = _from_parquet(path) if suffix == ".parquet" else _from_arrays(path, suffix)
         return table.take(slice(max_rows))
 
 
@@ -154,7 +157,7 @@ def readable(path: Path, kind: str = "") -> Iterator[None]:
     except FileNotFoundError as error:
         raise ValueError(f"no file {error.filename or path}: check the path") from error
     except (
-        ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, Warning
+        ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, Warning
     ) as error:  # fmt: skip
         text = " ".join(str(error).split())
         if not text.startswith(str(path)):
@@ -214,7 +217,7 @@ def check_rows(x: NDArray[Any]) -> NDArray[Any]:
 
 def held_bytes(path: Path) -> int:
     """About what reading a file takes of memory."""
-    return _HELD * path.stat().st_size * (_PACKED if path.suffix.lower() == ".gz" else 1)
+    return _HELD * path.stat().st_size * (_PACKED if path.suffix.lower() in (".gz", ".xlsx") else 1)
 
 
 def _check_size(path: Path, n_bytes: int) -> None:
@@ -341,6 +344,15 @@ def _from_parquet(path: Path) -> Table:
         names, kind = np.array([str(v) for v in frame.index]), str(frame.index.name or "row")
     frame.columns = [str(name) for name in frame.columns]
     return _frame(path, frame.reset_index(drop=True), names, kind)
+
+
+def _from_sheet(path: Path, header: bool) -> Table:
+    """The first sheet; pandas says what it needs for that."""
+    frame = need("pandas").read_excel(path, header=0 if header else None, engine="openpyxl")
+    kept = frame.notna().any(axis=1).to_numpy()
+    lines = (1 + header + np.flatnonzero(kept)).astype(str)
+    frame.columns = [str(name).strip() for name in frame.columns]
+    return _frame(path, frame[kept].reset_index(drop=True), lines, "line")
 
 
 def _frame(path: Path, frame: Any, names: NDArray[Any], kind: str) -> Table:

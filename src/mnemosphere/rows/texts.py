@@ -16,7 +16,6 @@ from typing import Annotated, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from mnemosphere.base.limits import Range
 from mnemosphere.base.machine import how_to_install
@@ -183,6 +182,8 @@ def _packaged() -> Encode:
 
 def _vectors(encode: Encode, texts: list[str]) -> NDArray[Any]:
     """(n, N) numbers."""
+    from torch import Tensor  # late: files are checked without torch, see `tables`
+
     found = encode(texts)
     if isinstance(found, Tensor):
         found = found.detach().float().cpu().numpy()

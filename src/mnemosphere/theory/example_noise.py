@@ -11,7 +11,7 @@ the overlaps of the memories of two draws from the posterior, replica symmetry g
     D       = (Λ + ϱ s² c)⁻¹,         Λ diagonal, so that q + D has the diagonal 1
     u       = ϱ β_eff D x_bar,        q = u uᵀ + D (ϱ s² c) D
 
-s → 0 leaves q = u uᵀ and Eq. (saddle-point). docs/theory-derivations.md has the proof.
+s → 0 leaves q = u uᵀ and Eq. (saddle-point). docs/research/theory-derivations.md has the proof.
 """
 
 import math

@@ -15,7 +15,7 @@ every b; with g* at random its solutions are averaged over g* (`random_labels`).
 
 The first three lines send (m, p) to its conjugate (x_bar, p_bar), the last two send a conjugate
 back. Their composition is a minorize–maximize step: it never lowers the free entropy after m_hat
-is eliminated (docs/theory-derivations.md), with or without damping. The solver (`solver`) leans on
+is eliminated (docs/research/theory-derivations.md), with or without damping. The solver (`solver`) leans on
 it.
 """
 

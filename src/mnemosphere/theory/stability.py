@@ -9,7 +9,7 @@ x_bar → w(x_bar) → m → x_bar', so its Jacobian is a product of two symmetr
 
 with s = ‖x_bar[ν]‖, t = x_bar[ν]/s and z = 2 β_eff ϱ s. Both factors are positive semidefinite: the
 spectrum of J is real and non-negative, and a fixed point is a local maximum of the free entropy
-exactly when no eigenvalue exceeds 1. docs/theory-derivations.md has the proofs.
+exactly when no eigenvalue exceeds 1. docs/research/theory-derivations.md has the proofs.
 """
 
 import math

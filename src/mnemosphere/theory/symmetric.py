@@ -3,7 +3,7 @@
 All overlaps are equal, m[b,μ] = a, and so are all shares m_hat[b,μ] = s. Its first instability
 sends different memories to different teachers, with the eigenvalue β_eff a of the Jacobian. What
 follows at the transition is read off Landau's expansion of the free entropy F
-(docs/theory-derivations.md) in ξ[b,μ], a contrast over teachers (Σ_b ξ = 0) and over memories
+(docs/research/theory-derivations.md) in ξ[b,μ], a contrast over teachers (Σ_b ξ = 0) and over memories
 (Σ_μ ξ = 0):
 
     F = F_0 + F_2 |ξ|² + (ϱ β_eff³ s/6) Σ ξ³ + F_4(ξ) + ...,     F_2 = 0 at the transition.

@@ -29,7 +29,7 @@ __all__ = ["class_targets", "fit_conditional", "start_conditional"]
 START_BETA = 20.0  # moderately soft votes on the unit sphere, whatever its dimension
 SMOOTHING = 0.02  # of labels among the C classes: keeps weights of separable rows finite
 START_ROWS = 50_000  # rows that memories start on
-STEPS = 80  # of Adam; trials of a choice take half of them
+STEPS = 40  # of Adam, in trials as in the model: its temperature is theirs
 
 
 def start_conditional(start: Start, mass: Tensor, *, beta: float | None) -> Parameters:

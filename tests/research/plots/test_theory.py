@@ -5,19 +5,6 @@ from research.plots import theory as plots
 X, Y = np.linspace(1.0, 3.0, 5), np.linspace(2.0, 4.0, 3)
 
 
-def test_theory_and_samples_of_one_name_share_a_color():
-    curve = np.array([np.nan, 0.1, 0.4, 0.6, 0.7])
-    points = {"m": ([1.5, 2.5], [0.1, 0.5], [0.02, 0.03]), "only sampled": ([2.0], [0.2], [0.1])}
-    ax = plots.overlap_curves(X, {"m": curve}, points)
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), curve)
-    container = ax.containers[0]
-    np.testing.assert_array_equal(container[0].get_xydata(), [[1.5, 0.1], [2.5, 0.5]])
-    segments = np.array(container[2][0].get_segments())
-    np.testing.assert_allclose(segments[:, 1, 1] - segments[:, 0, 1], [0.04, 0.06])
-    assert container[0].get_color() == ax.lines[0].get_color()
-    assert ax.containers[1][0].get_color() != ax.lines[0].get_color()
-
-
 def test_stable_and_unstable_stretches():
     branches = np.array([[0.0, 0.0, 0.0, 0.0, 0.0], [np.nan, np.nan, 0.1, 0.3, 0.4]])
     stable = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1]], dtype=bool)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from mnemosphere import __version__
+from problems import slow_but
 
 FIGURES = {
     "phase-diagram": "--teacher 2 --memories 2 --grid 3 --beta-range 2 4",
@@ -15,8 +16,7 @@ FIGURES = {
 }
 
 
-@pytest.mark.parts("figure")
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("figure", slow_but(["spectrum"], FIGURES))
 def test_a_figure_is_a_picture_and_its_numbers(run, tmp_path, figure):
     out = tmp_path / "new" / "figure.png"
     shown = run("theory", figure, *FIGURES[figure].split(), "--out", out, "--seed", "3", "--json")

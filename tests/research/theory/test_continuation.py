@@ -6,7 +6,6 @@ import torch
 from draws import generator
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, symmetric
-from mnemosphere.theory.newton import newton
 from mnemosphere.theory.problem import SaddlePointProblem
 from research.theory import continuation as ct
 
@@ -55,18 +54,3 @@ def test_the_broken_branch_ends_on_the_symmetric_one_at_the_same_place():
     assert branch.points[-1].symmetry.kind == "symmetric"
     # Stable all along: the transition is continuous.
     assert max(float(point.eigenvalues[0]) for point in branch.points) < 1.0 + 1e-9
-
-
-def test_newton_finds_the_saddle_that_the_solver_leaves():
-    problem = uniform()
-    near = symmetric_state(problem)
-    nudged = sp.OrderParameters(
-        near.m + 1e-3 * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), near.p
-    )
-    refined = newton(problem, nudged)
-    assert refined.converged
-    torch.testing.assert_close(refined.state.m, near.m, rtol=0, atol=1e-10)
-    climbed = solver.solve(
-        problem, sp.OrderParameters(nudged.m[None], nudged.p[None])
-    ).raise_if_failed()
-    assert float((climbed.m[0] - near.m).abs().max()) > 0.1

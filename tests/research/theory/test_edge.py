@@ -11,7 +11,6 @@ from torch.autograd.functional import hessian
 
 from draws import generator
 from mnemosphere import theory
-from mnemosphere.numerics import bessel
 from research.theory import edge
 
 INF = math.inf
@@ -41,24 +40,6 @@ def test_normalization_is_the_mean_over_the_sphere(n, beta, m):
 
     mean = quad(density, max(-1.0, 1 - m / beta), 1.0, epsabs=0, epsrel=1e-11, limit=400)[0]
     assert edge.log_normalization(n, beta, m) == pytest.approx(math.log(mean), abs=1e-9)
-
-
-def test_many_powers_are_the_exponential():
-    exponential = edge.log_normalization(64, 30.0, INF)
-    assert exponential == pytest.approx(float(bessel.log_omega_ratio(30.0, 64)) - 30.0, abs=1e-10)
-    gap = edge.log_normalization(64, 30.0, 4096.0) - exponential
-    assert gap == pytest.approx(-0.04109, abs=5e-6)
-    assert edge.damping(1e9, 0.7) == pytest.approx(theory.varsigma_of_noise(0.7), abs=1e-8)
-    assert edge.damping(0.7, 0.7) == pytest.approx(math.sqrt(0.7 / 1.7))
-
-
-def test_damping_is_the_mean_overlap_of_draws():
-    n, a, b = 20_000, 0.6, 0.9
-    # d log Z/dβ at fixed β/m is no mean overlap; that with all weight at the maximum of the integrand is.
-    t = np.linspace(1 - a / b + 1e-6, 1 - 1e-6, 200_001)
-    log = (n - 3) / 2 * np.log1p(-t * t) + a * n * np.log(1 - b / a * (1 - t))
-    weight = np.exp(log - log.max())
-    assert (weight @ t) / weight.sum() == pytest.approx(edge.damping(a, b), abs=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -104,18 +85,6 @@ def test_the_symmetric_state_turns_unstable_at_the_line_and_its_cubic_term_is_as
     assert third == pytest.approx(derived, rel=2e-3, abs=1e-3)
 
 
-def test_the_line_of_many_powers_is_the_papers_and_two_powers_never_part():
-    problem = theory.SaddlePointProblem.uniform(
-        3, 3, beta=4.0, rho=2.0, upsilon=1.0, n_features=1000
-    )
-    line = theory.symmetric_transition(problem, "beta") * theory.varsigma_of_noise(1.0)
-    assert edge.stability_line(3, 3, 2.0, 1e9) == pytest.approx(line, rel=1e-8)
-    w = torch.rand(50, 3, 3, dtype=torch.float64, generator=generator())
-    for beta_e in (5.0, 100.0):
-        parted = solve(0.5 * w, beta_e, 2.0, 2.0)
-        assert float((parted.amax((1, 2)) - parted.amin((1, 2))).max()) < 1e-6
-
-
 @pytest.mark.parametrize("m", [2.5, 8.0, INF])
 def test_three_memories_part_from_the_fold_on_and_jump(m):
     found = edge.order_of(3, 2.0, m)
@@ -141,39 +110,6 @@ def test_three_memories_part_from_the_fold_on_and_jump(m):
             problem.replace(beta=0.9999 * beta), 30, generator=generator()
         )
         assert "broken" not in {s.symmetry.kind for s in parted}
-
-
-def test_two_memories_part_continuously_at_the_line():
-    found = edge.order_of(2, 2.0, 4.0)
-    assert found["jump"] == 0
-    assert found["end"] == found["line"] == edge.stability_line(2, 2, 2.0, 4.0)
-
-
-@pytest.mark.parametrize("a", [0.5, 1.0, INF])
-def test_a_start_keeps_half_of_the_shares_up_to_the_nearest_pattern_between_two_temperatures(a):
-    n, t = 1000, 0.8
-    m, low = a * n, (1 - t) / a
-    high = low + (1 - t * t) / t
-    best = -math.log(1 - t * t) / 2
-
-    def alpha(temperature):
-        return edge.capacity(n, n / temperature, m, t, power=1)
-
-    if low:
-        assert alpha(0.99 * low) == 0
-    for temperature in (1.01 * low + 0.01, 0.99 * high):
-        assert alpha(temperature) == pytest.approx(best, abs=0.006)
-    # Beyond, log K(t) less the log of its mean, by the largest term of the integral.
-    grid = np.linspace(-0.2, 0.999, 200_001)
-
-    def log_kernel(overlap):
-        if math.isinf(a):
-            return (overlap - 1) / (2 * high)
-        return a * np.log(np.maximum(1 - (1 - overlap) / (2 * high * a), 1e-300))
-
-    mean = float((log_kernel(grid) + np.log1p(-grid * grid) / 2).max())
-    assert alpha(2 * high) == pytest.approx(float(log_kernel(t)) - mean, abs=0.006)
-    assert alpha(2 * high) < best - 0.05
 
 
 def test_a_pattern_with_half_of_the_shares_is_kept_up_to_the_capacity():

@@ -7,7 +7,6 @@ import pytest
 
 from draws import generator
 from mnemosphere import theory
-from mnemosphere.theory import symmetric
 from mnemosphere.theory.newton import newton
 from research import theory as studies
 
@@ -27,44 +26,12 @@ def test_two_memories_break_where_the_line_says():
     assert found.unconverged == 0
 
 
-def test_both_phases_are_stable_between_fold_and_line():
-    # For five memories at ϱ = 2, υ = 1 the broken solution lives from 3.90 on, the line is at 4.43.
-    setting = studies.Setting(5, 5)
-    found = studies.map_phases(
-        setting, "rho", [1.9999, 2.0], [3.6, 4.2, 4.8], generator=generator()
-    )
-    np.testing.assert_array_equal(found.phase[:, 1], [0, 1, 2])
-    np.testing.assert_array_equal(found.broken_wins[:, 1], [False, True, True])
-
-
-@pytest.mark.parts(group="studies")
-def test_curves_are_the_known_overlaps_and_samples_lie_near():
-    setting = studies.Setting(2, 2, n_features=150)
-    sampling = studies.Sampling(n_teachers=3, n_burn_in=20, n_sweeps=40)
-    found = studies.compare_overlaps(
-        setting, "beta", [1.0, 2.0, 10.0], [2.0, 10.0], sampling=sampling, generator=generator()
-    )
-    own, other, even = (found.curves[name] for name in found.curves)
-    assert own[2] == pytest.approx(0.960, abs=5e-4)
-    assert other[2] == pytest.approx(0.0026, abs=5e-5)
-    for k, beta in enumerate([1.0, 2.0]):
-        expected = symmetric.symmetric_overlap(setting.problem(beta=beta))
-        assert even[k] == pytest.approx(expected, abs=1e-7)
-    assert np.isnan([own[0], own[1], other[0], other[1], even[2]]).all()
-    for name, place, value in (("own teacher memory", 10.0, own[2]), ("symmetric", 2.0, even[1])):
-        x, mean, error = found.points[name]
-        assert x == [place]
-        assert 0 < error[0] < 0.05
-        assert abs(mean[0] - value) < 0.01 + 4 * error[0]
-
-
 @pytest.fixture(scope="module")
 def three():
     beta = np.linspace(3.3, 3.6, 7).tolist()
     return studies.trace_branches(studies.Setting(3, 3), beta, n_starts=20, generator=generator())
 
 
-@pytest.mark.parts(group="studies")
 def test_bifurcations_of_three_memories(three):
     place = {(name, kind): value for name, kind, value in three.bifurcations}
     line = theory.symmetric_transition(studies.Setting(3, 3).problem(), "beta")
@@ -84,7 +51,7 @@ def test_bifurcations_of_three_memories(three):
     assert drawn.get_xlim() == (trunk.beta[0], trunk.beta[-1])
 
 
-@pytest.mark.parts(group="studies")
+@pytest.mark.slow
 def test_branches_are_all_solutions_at_every_beta_and_keep_apart_where_they_cross():
     beta = np.linspace(3.25, 4.45, 13)
     found = studies.trace_branches(
@@ -113,19 +80,6 @@ def test_branches_are_all_solutions_at_every_beta_and_keep_apart_where_they_cros
         assert traced == expected
 
 
-@pytest.mark.parts(group="studies")
-def test_the_broken_branch_wins_above_its_crossing_only(three):
-    curves = {curve.name: curve for curve in three.curves}
-    broken, trunk = curves["broken"], curves["symmetric"]
-    ahead = broken.free_entropy - np.interp(broken.beta, trunk.beta, trunk.free_entropy)
-    assert ahead[0] < 0 < ahead[-1]
-    low, high = studies.coexistence_window(studies.Setting(3, 3), generator=generator())
-    assert low < 3.319182 < 3.3315 < high  # the two free entropies are equal at 3.331
-    labels = [text.get_text() for text in three.draw_free_entropy().get_legend().get_texts()]
-    assert "broken" in labels
-    assert not any(name.startswith("partly broken 2+1 (b)") for name in labels)
-
-
 def pair():
     """Two patterns at angle ±θ from their mean: (cos θ, sin θ)."""
     x, _ = studies.tree_patterns(1, generator=generator())
@@ -148,7 +102,7 @@ def test_two_patterns_part_two_memories_at_cos_over_sin_squared():
     np.testing.assert_allclose(path, 0.0, atol=1e-9)
 
 
-@pytest.mark.parts(group="studies")
+@pytest.mark.slow
 def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
     beta = np.geomspace(1.5, 20.0, 16).tolist()
     found = studies.trace_hierarchy(2, 4, beta, generator=generator())
@@ -163,12 +117,3 @@ def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
     m = (x @ direction)[:, None].expand(-1, 4)
     state = newton(problem, theory.OrderParameters(m, problem.p_h[:, None])).state
     assert float(theory.spectrum(problem, state)[0]) == pytest.approx(1.0, abs=1e-8)
-
-
-def test_spectrum_of_a_doubled_memory():
-    cos, sin = pair()
-    found = studies.duplicated_spectrum(1, 1, 5.0, generator=generator())
-    assert found.residual < 1e-12
-    assert found.beta_split == pytest.approx([cos / sin**2], rel=1e-10)
-    # The two copies part with 5 sin²θ/cos θ; everything else is softer or zero.
-    assert found.eigenvalues[0] == pytest.approx(5.0 * sin**2 / cos, rel=1e-10)

@@ -236,7 +236,7 @@ function buildKnobs() {
     slider("knob-temperature", "temperature, how many memories decide", Math.log(own.temperature / 8), Math.log(own.temperature * 8), Math.log(own.temperature), 0.001, (v) => { state.temperature = Math.exp(v); }),
   );
   body.append(make("div", { class: "knob" }, make("div", { class: "top" }, "as it was trained"),
-    make("button", { type: "button", onclick: resetKnobs }, "Reset the knobs")));
+    make("button", { type: "button", onclick: resetKnobs }, "Reset the settings")));
   if (nClasses > 1) body.append(priorKnobs());
 }
 
@@ -290,7 +290,7 @@ function showKnobs(text) {
   chips.push(["prior", state.odds ? "changed" : "as trained"]);
   const spans = chips.map(([name, value]) => make("span", {}, `${name} `, make("b", {}, value)));
   if (rows.n > 0) spans.push(make("span", { id: "tally" }, ...(text ?? rows.tallyText())));
-  $("knobs-summary").replaceChildren(make("b", {}, "Knobs"), ...spans);
+  $("knobs-summary").replaceChildren(make("b", {}, "Settings"), ...spans);
 }
 
 /** Predictions on the packed rows with the knobs as they are. */
