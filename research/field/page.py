@@ -18,7 +18,6 @@ from mnemosphere.plots.style import (
 from research import report
 from research.field import methods, scores, summary
 from research.field.cost import AXES
-from research.field.parts import PARTS
 from research.field.store import RESULTS, Results
 from research.pages.marks import markdown
 from research.pages.stored import Table, measured_on, source, sources
@@ -59,7 +58,7 @@ def finished(text: str, results: Results) -> Table:
 def rank_table() -> Table:
     """One line per classifier: mean ranks, mean accuracy, cost."""
     results = Results.read("classify")
-    by = {key: summary.ranking(results, key) for key in PARTS["classify"].measures}
+    by = {key: summary.ranking(results, key) for key in summary.measures(results)}
     accuracy = by["accuracy"]
     differs = scores.wilcoxon_holm(accuracy.scores, accuracy.methods)
 
@@ -86,6 +85,8 @@ def rank_table() -> Table:
     of = len(summary.outside(results))
     n_folds = results.heads[methods.OURS]["folds"]
     text = f"{n_folds} folds. {len(accuracy.sets)} of {of} sets are ranked: those that all have."
+    if "auroc" in by:
+        text += f" AUROC: {len(by['auroc'].sets)} sets of two classes."
     return finished(f"{table}\n\n{text}", results)
 
 
@@ -148,7 +149,7 @@ def accuracy_sets() -> Table:
 def part_table(part: str, given: Results | None = None) -> Table:
     """One line per method: mean ranks and mean scores; of all methods where results are given."""
     results = given or Results.read(part)
-    keys, among = list(PARTS[part].measures), [*results.heads] if given else []
+    keys, among = summary.measures(results), [*results.heads] if given else []
     by = {key: summary.ranking(results, key, among) for key in keys}
     first = by[keys[0]]
     lines = []
@@ -209,7 +210,7 @@ def readme_source() -> Table:
 def readme() -> Figure:
     """Mean ranks of the classifiers with their intervals, a panel per measure."""
     figure = new_figure(9.0, 2.7)
-    keys = [*PARTS["classify"].measures]
+    keys = summary.measures(Results.read("classify"))
     panels = figure.subplots(1, len(keys), sharex=True, sharey=True)
     order = sorted((first := ranked("classify", keys[0])).methods, key=first.mean_ranks.__getitem__)
     for ax, key in zip(panels, keys, strict=True):

@@ -225,7 +225,7 @@ PARTS = {
     "classify": Part(
         methods.CLASSIFIERS,
         classify,
-        {"accuracy": True, "log_loss": False, "calibration_error": False},
+        {"accuracy": True, "log_loss": False, "calibration_error": False, "auroc": True},
         folds=5,
         frames=True,
     ),

@@ -59,8 +59,17 @@ def mean(cell: Json, key: str) -> float:
     return float(np.mean(cell[key]))
 
 
+def measures(results: Results) -> list[str]:
+    """Those of the part that all methods have on some set: AUROC is one of two classes."""
+    cells, of = results.cells, results.heads
+    return [
+        key for key in PARTS[results.part].measures
+        if of and any(all(key in cells.get((s, m), {}) for m in of) for s in results.sets)
+    ]  # fmt: skip
+
+
 def ranking(results: Results, key: str, among: Sequence[str] = ()) -> Ranking:
-    """By one measure: methods measured on most sets, on the sets that they all have.
+    """By one measure: methods measured on most sets, on the sets where they all have it.
 
     among: these instead.
     """
@@ -71,7 +80,7 @@ def ranking(results: Results, key: str, among: Sequence[str] = ()) -> Ranking:
         if m in among
         or (not among and sum((s, m) in results.cells for s in sets) >= MOST * len(sets))
     ]
-    sets = [s for s in sets if all((s, m) in results.cells for m in found)]
+    sets = [s for s in sets if all(key in results.cells.get((s, m), {}) for m in found)]
     values = np.array([[mean(results.cells[s, m], key) for m in found] for s in sets])
     high = PARTS[results.part].measures[key]
     return Ranking(sets, found, values, scores.ranks(values, high_is_good=high), high)
@@ -96,12 +105,12 @@ def line(part: str, cell: Json) -> str:
 def text(results: Results) -> str:
     """For the terminal."""
     lines: list[str] = []
-    for key, high in PARTS[results.part].measures.items() if results.cells else ():
+    for key in measures(results):
         ranked = ranking(results, key)
         if len(ranked.methods) < 2:
             continue
         lines.append(
-            f"\n{results.part}: {key} ({'high' if high else 'low'} is good), "
+            f"\n{results.part}: {key} ({'high' if ranked.high_is_good else 'low'} is good), "
             f"{len(ranked.sets)} sets, critical difference {ranked.critical_difference:.2f}"
         )
         spread, scored = ranked.intervals(), ranked.mean_scores

@@ -21,6 +21,10 @@ def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):
     model = mn.load(trained / "model.safetensors")
     assert model.feature_names_in_.tolist() == kit.names
     assert record["chosen"]["memories"] == model.n_memories_ == 11
+    sizes = record["importance"]
+    assert {*sizes} == {line.name for line in model.model_.features.lines}
+    assert [*sizes.values()] == sorted(sizes.values(), reverse=True)
+    assert "columns.png" in record["files"]
     assert not trained.with_name("run.partial").exists()
 
 

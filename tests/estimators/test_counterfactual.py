@@ -184,6 +184,18 @@ def test_counts_are_counts_that_occurred(geometry, tmp_path):
         assert np.isin(found.after[:, j], x[:, j]).all()
 
 
+def test_rows_without_units_stay_in_the_range_of_their_columns():
+    """Pixels: memories of directions have no units, and point beyond the rows."""
+    x, y = load_digits(return_X_y=True)
+    for geometry in ("unit", "center"):
+        model = small(n_memories=30, geometry=geometry, objective="conditional").fit(x[::3], y[::3])
+        found = model.counterfactual(x[1:40:3])
+        check(model, x[1:40:3], found)
+        assert found.found.mean() > 0.9
+        assert ((found.after >= x.min(0)) & (found.after <= x.max(0))).all()
+        assert (found.after == found.after.round()).all()
+
+
 @pytest.mark.slow
 def test_a_thousand_rows_of_default_models():
     """At least 95% found; each changes the predicted class."""

@@ -131,6 +131,29 @@ def test_the_printed_explanation(clients):
         assert str(x.index[row]) in found.title(row)
 
 
+@pytest.mark.filterwarnings("ignore:.* have no direction")
+@pytest.mark.parametrize("geometry", ["center", "standard", "whitened", "circles"])
+def test_columns_that_would_do_alone_put_the_runner_up_ahead(clients, geometry):
+    x, y = clients
+    model = small(n_memories=2, geometry=geometry, objective="conditional").fit(x, y)
+    typical = mn.interpret.decode(model.model_, model.model_.typical_values)
+    label, found, n_named = model.memory_table()["label"], model.explain(x[:23]), 0
+    for row in range(23):
+        other = typical[(label == found.runner_up[row]).to_numpy()].iloc[0]
+        told, turns = found.turning(row), set()
+        for name in x.columns[x.iloc[row].notna()]:
+            changed = x[row : row + 1].astype(object).copy()
+            changed[name] = other[name]
+            if model.predict(changed)[0] == found.runner_up[row]:
+                turns.add(name)
+        assert told in str(found)
+        assert all(name in told for name in turns) or len(turns) > 3
+        assert told.startswith("No column alone") == (not turns)
+        assert len(turns) > 3 or not any(f" {n}" in told for n in {*x.columns} - turns)
+        n_named += bool(turns)
+    assert n_named > 0
+
+
 def test_wide_rows_have_pulls_of_the_columns_furthest_from_typical():
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2

@@ -201,6 +201,11 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
             assert told.lower() == f"{familiar}."
         else:
             assert why.rejected[row] in told
+    browser.evaluate(
+        "(() => { const box = document.getElementById('row-number');"
+        f" box.value = '{x.index[5]}'; box.dispatchEvent(new Event('change')); }})()"
+    )
+    assert browser.evaluate("mnemosphere.state().row") == 5  # found by its name
     browser.evaluate("mnemosphere.pickRow(0); mnemosphere.openTab('columns')")
     drawn = browser.evaluate(
         "[...document.querySelectorAll('.curve figcaption')].map((c) => c.title)"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_iris
 
+import mnemosphere as mn
+from mnemosphere.geometry import Whitened
 from mnemosphere.geometry.whitened import MAX_RANK, whitening
 from mnemosphere.numerics import sphere
+from mnemosphere.rows.stored import StoredRows
 from runs import seeded
 
 
@@ -73,3 +78,36 @@ def test_many_coordinates_are_seen_along_their_principal_axes(more):
     projector = a[:-1, :-1].T @ a[:-1, :-1]
     found = projector / projector.trace() * (MAX_RANK - 1)
     torch.testing.assert_close(found, axes @ axes.T, rtol=0, atol=1e-9)
+
+
+def test_a_gap_gets_the_mean_that_the_rest_of_its_row_suggests():
+    z, index = classes_in_a_tilted_space()
+    x = z * torch.tensor([1.0, 20.0, 1.0, 0.3, 1.0]) + torch.tensor([0.0, 7.0, -1.0, 0.0, 300.0])
+    targets = torch.nn.functional.one_hot(index, 4).double()
+    geometry = Whitened.fit(StoredRows.of(x, torch.device("cpu")), targets)
+    gaps = torch.rand(x.shape, generator=seeded(7)) < 0.4
+    gaps[0], gaps[1] = True, False
+    found = geometry.fill(torch.where(gaps, torch.nan, x), gaps).numpy()
+    values, mean, spread = x.numpy(), x.numpy().mean(0), x.numpy().std(0)
+    s = 0.95 * np.corrcoef(values.T) + 0.05 * np.eye(5)  # no column is known from the others alone
+    for row, own, gone in zip(found, (values - mean) / spread, gaps.numpy(), strict=True):
+        part = s[np.ix_(gone, ~gone)] @ np.linalg.solve(s[np.ix_(~gone, ~gone)], own[~gone])
+        np.testing.assert_allclose((row - mean)[gone] / spread[gone], part, rtol=0, atol=1e-8)
+    torch.testing.assert_close(torch.from_numpy(found)[~gaps], x[~gaps], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_rows_with_gaps_are_better_than_chance_and_than_medians(objective):
+    """Columns that go together: a mean in place of one of them pulls a row far off its class."""
+    x, y = load_iris(return_X_y=True)
+    train, test = np.arange(150) % 3 > 0, np.arange(150) % 3 == 0
+    clf = mn.DAMClassifier(geometry="whitened", objective=objective, search=None, random_state=0)
+    clf.fit(x[train], y[train])
+    gone = np.random.default_rng(0).random(x.shape) < 0.5
+    holes, medians = np.where(gone, np.nan, x), np.where(gone, np.median(x[train], 0), x)
+
+    def loss(rows):
+        return -np.log(clf.predict_proba(rows[test])[np.arange(50), y[test]]).mean()
+
+    assert loss(holes) < 0.85 * np.log(3)
+    assert loss(holes) < 0.7 * loss(medians)

@@ -71,7 +71,7 @@ PROMISES = {
     "per_class": lambda m, x: m.predict_or_reject(x, 0.1, per_class=True),
     "predict_set": lambda m, x: m.predict_set(x, 0.9),
     "is_novel": lambda m, x: interpret.is_novel(m.model_, x, 0.1),
-    "rejection_score": lambda m, x: interpret.rejection_score(m.model_, x),
+    "score": lambda m, x: interpret.rejection_score(m.model_, x),
 }
 
 
@@ -166,6 +166,20 @@ def test_rows_of_few_kinds_may_be_trained_on_and_held_out():
         one, two = (np.random.default_rng(k).integers(n_cells, size=(1000, 1)) for k in range(2))
         known, held = (StoredRows.of(x * [1.0, 2.0], torch.device("cpu")) for x in (one, two))
         assert share_known(held, row_sketch(known)) < 0.5
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_a_rate_is_about_right_straight_after_a_fit_of_few_rows(objective):
+    """Each row held out is scored by votes and by a density that have not seen it."""
+    found = []
+    for seed in range(11):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(3, size=1087)
+        x = rng.normal(size=(len(y), 7)) + 1.5 * np.eye(3, 7)[y]
+        clf = mn.DAMClassifier(6, objective=objective, geometry="standard", random_state=seed)
+        clf.fit(x[:89], y[:89])
+        found.append(interpret.is_novel(clf.model_, x[89:], 0.1).mean())
+    assert 0.05 < np.mean(found) < 0.12
 
 
 # Edits

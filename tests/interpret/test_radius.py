@@ -239,6 +239,7 @@ def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, t
     learned = {"mean": rows.mean(0), "scale": rows.std(0)} if scaled else {}
     if kind == "whitened":
         learned["metric"] = torch.randn(4, n + 1, generator=generator, dtype=torch.float64)
+        learned["common"] = 0.3 * torch.eye(n, dtype=torch.float64)
     geometry = Geometry.kinds[kind](**learned)
     found = geometry.radius(rows, torch.full((3,), turn).double())
     step = rows.std(0) if scaled else torch.ones(n).double()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import mnemosphere as mn
 from mnemosphere import interpret
@@ -57,9 +57,9 @@ def test_a_row_beyond_all_known_ones_in_one_way_is_rejected_however_sure_the_vot
 
 
 def test_rows_unlike_all_known_ones_are_not_asked_about_even_if_no_class_is_sure():
-    x, y = load_wine(return_X_y=True)
+    x, y = load_breast_cancer(return_X_y=True)
     rng = np.random.default_rng(0)
-    part = rng.permutation(len(y)) < 89
+    part = rng.permutation(len(y)) < 283
     model = mn.DAMClassifier(random_state=0).fit(x[part], y[part]).model_
     strange = rng.uniform(x.min(0), x.max(0), size=(300, x.shape[1]))
     for rate in (0.1, 0.2):

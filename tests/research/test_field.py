@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from research import __main__ as start
-from research.field import scores, store
+from research.field import scores, store, summary
 from research.field.parts import PARTS, folds
 from research.field.sets import Table
 
@@ -118,3 +118,21 @@ def test_cells_are_stored_and_an_interrupted_run_goes_on(tmp_path, capsys):
     assert found["logistic regression"] == content["cells"][1]["accuracy"]
     with pytest.raises(SystemExit, match="no method"):
         start.main(["field", "classify", "--methods", "oracle", "--out", str(tmp_path)])
+
+
+def test_ranks_by_auroc_are_those_of_tables_of_two_classes():
+    """AUROC of a, b: two tables of two classes; of one method alone, it is not ranked."""
+    cell = {"accuracy": [0.5], "log_loss": [1.0], "calibration_error": 0.1}
+    found = store.Results("classify", {name: {"kind": "table"} for name in "uvw"})
+    found.heads |= {"a": {}, "b": {}}
+    for name in found.sets:
+        for k, method in enumerate("ab"):
+            ranked = {} if name == "w" else {"auroc": [0.7 + 0.1 * k]}
+            found.cells[name, method] = cell | ranked
+    assert summary.measures(found)[-1] == "auroc"
+    ranking = summary.ranking(found, "auroc")
+    assert ranking.sets == ["u", "v"]
+    assert ranking.mean_ranks == {"a": 2, "b": 1}
+    assert summary.ranking(found, "accuracy").sets == ["u", "v", "w"]
+    del found.cells["u", "a"]["auroc"], found.cells["v", "b"]["auroc"]
+    assert "auroc" not in summary.measures(found)

@@ -16,7 +16,7 @@ if sys.platform != "win32":
     import fcntl
 
 MODEL, RESULTS, CONFIG = "model.safetensors", "results.json", "config.toml"
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT, COLUMNS = "checkpoint.safetensors", "columns.png"
 PICTURES = (".png", ".svg", ".pdf")
 TABLES = (".csv", ".tsv", ".csv.gz", ".parquet")
 
@@ -81,7 +81,15 @@ class Folder:
         try:
             known = set(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["files"])
         except (OSError, ValueError, KeyError, TypeError):
-            known = {CONFIG, MODEL, "memories.png", "history.png", "rows.csv", "clusters.png"}
+            known = {
+                CONFIG,
+                MODEL,
+                COLUMNS,
+                "memories.png",
+                "history.png",
+                "rows.csv",
+                "clusters.png",
+            }
         others = [n for n in names if n not in known and not n.startswith(CHECKPOINT)]
         if others or (names and not known & set(names)):
             raise ValueError(

@@ -7,13 +7,16 @@ from importlib.metadata import version
 from typing import Any
 
 from mnemosphere.base.machine import device_name, versions
-from mnemosphere.base.text import short_text
+from mnemosphere.base.text import middle_cut, short_text
 from mnemosphere.cli.rows import Rows
 from mnemosphere.cli.shell import Terminal
+from mnemosphere.fitted import pulls
 from mnemosphere.interpret import ClassificationReport, classification_report, evaluate
+from mnemosphere.rows.features import readable
 
 _WORST = 10
 _TRIALS = 5  # of the search that are shown
+_COLUMNS = 5  # that matter most
 _ENDED = {"max_iter": "as many as allowed", "stable": "no memory is a saddle any more"}
 
 
@@ -53,6 +56,22 @@ def ranks(found: dict[str, Any]) -> dict[str, str]:
         f"average precision {told['average_precision']:.4f}",
         "equal recall": f"at P({told['class']}) > {told['threshold']:.3g}",
     }  # fmt: skip
+
+
+def importance(model: Any, X: Any) -> dict[str, float]:
+    """Mean absolute pull of each column, the largest first; empty without columns people can read."""
+    fitted = model.model_
+    if len(fitted.classes) < 2 or not readable(fitted.features.shown_names):
+        return {}
+    size = pulls.importance(fitted, fitted.stored(X))
+    order = (-size).argsort(kind="stable").tolist()
+    return {fitted.features.lines[j].name: float(size[j]) for j in order}
+
+
+def strongest(found: dict[str, Any]) -> dict[str, str]:
+    """The columns that matter most, in words."""
+    names = [f"{middle_cut(name, 24)} {size:.2f}" for name, size in found["importance"].items()]
+    return {"strongest columns": ", ".join(names[:_COLUMNS])} if names else {}
 
 
 def about_model(model: Any) -> dict[str, Any]:

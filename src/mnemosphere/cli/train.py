@@ -18,7 +18,7 @@ from mnemosphere.base.files import write_atomically
 from mnemosphere.base.machine import pick_device
 from mnemosphere.cli import report
 from mnemosphere.cli.options import Columns, Request, names_in
-from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
+from mnemosphere.cli.output import CHECKPOINT, COLUMNS, CONFIG, MODEL, Folder
 from mnemosphere.cli.rows import (
     Opened,
     Rows,
@@ -239,8 +239,13 @@ def write(
     gallery = memories_of(model.model_, rows.image_shape, pictures=opened.pictures)
     plots.save(gallery, folder / "memories.png")
     plots.save(learning_curves(model.history_), folder / "history.png")
+    shown = next(iter((rows if held_out is None else held_out).batches())).x
+    importance = report.importance(model, shown)
+    if importance:
+        plots.save(plots.column_curves(model.model_, shown), folder / COLUMNS)
     return {
         **content,
+        "importance": importance,
         "measured_on": "training rows" if held_out is None else "held-out rows",
         "seconds": seconds,
         "seed": own["seed"],
@@ -270,6 +275,7 @@ def show(terminal: Terminal, model: Any, content: dict[str, Any], wrote: str) ->
             "accuracy": f"{content['accuracy']:.2%} of {content['rows']} {content['measured_on']}",
             "log-loss": cell(content["log_loss"]),
         }
+        | report.strongest(content)
         | report.ranks(content)
     )
     report.remark(terminal, model, content)

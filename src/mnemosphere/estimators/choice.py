@@ -203,8 +203,8 @@ class Choice:
     candidate: Candidate
     temperature: float = 1.0  # of the classes
     trials: SearchTable = field(default_factory=SearchTable)
-    # rows, and the log of the votes for each class (n, C+1) of models that have not seen them
-    held: tuple[Sample, Tensor] | None = None
+    # rows, the log of the votes for each class (n, C+1) of models that have not seen them, and their folds
+    held: tuple[Sample, Tensor, tuple[Fold, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -254,10 +254,11 @@ class Sample:
 
 
 class Fold(NamedTuple):
-    """Held-out rows with a direction, and votes that have not seen them."""
+    """Held-out rows with a direction, rows and votes that have not seen them."""
 
     number: Tensor
     placed: Batch  # as these votes read them
+    fitted: Batch
     votes: Votes
 
 
@@ -532,7 +533,7 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     if expected.folds:
         places, said = expected.held_out()
         whole = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
-        held = whole.take(places), said
+        held = whole.take(places), said, expected.folds
     return Choice(best, expected.temperature, SearchTable(table), held)
 
 
@@ -691,7 +692,7 @@ def evaluate(
     for group in _groups(trials):
         for trial, (loss, votes) in zip(group, _held_out_losses(group, settings), strict=True):
             trial.losses[trial.directed] = loss
-            trial.folds.append(Fold(trial.number, trial.held, votes))
+            trial.folds.append(Fold(trial.number, trial.held, trial.fitted, votes))
         done += len(group)
         show(done, len(trials))
     weights = [

@@ -34,11 +34,12 @@ from mnemosphere.model.class_reading import (
     mean_shares,
     net_class_weights,
 )
-from mnemosphere.model.kernel import accumulate, exponents, log_joint
+from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.merge import merge_duplicates
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.retrieval import novelty_score
 from mnemosphere.model.sparse_rows import inference
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.votes import Mixture, Votes
 from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import fit_conditional
@@ -47,7 +48,7 @@ from mnemosphere.training.distributed import current
 from mnemosphere.training.joint import fit_joint
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["FEW_NUMBERS", "left_out", "prepare", "train"]
+__all__ = ["FEW_NUMBERS", "prepare", "train"]
 
 HELD_OUT_FROM = 20_000  # of so many rows, some are kept from training for the temperature
 # A conditional model gets a density of its own: few memories, trained to distinguish classes, do not
@@ -55,8 +56,6 @@ HELD_OUT_FROM = 20_000  # of so many rows, some are kept from training for the t
 _ROWS_OF_DENSITY, _MOST_OF_DENSITY = 5, 500
 FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
 _MOST_KEPT, _MOST_NUMBERS = 2000, 1 << 20  # held-out rows that a model keeps
-_SAME = 1e-5  # 1 less the overlap of a row with itself
-_LEAST = 1e-12  # share of its weight that a memory keeps without a row
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 _FEW_MEMORIES = 200  # as many are counted for that: few models of small data have more
 
@@ -134,80 +133,61 @@ def train(ready: Ready[Choice]) -> FittedModel:
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
         temperature = best_temperature([(votes, part) for part in parts])
     votes, density = votes.at(temperature), params
-    most = HELD_OUT_FROM if joint else _ROWS_OF_DENSITY * _MOST_OF_DENSITY
-    rows = dataset.sample(most, generator=generator)
     if not joint:
-        density = _density(rows, generator)
+        density = _density(dataset, generator)
     kept = None
-    if held is not None:
+    if result.status == "interrupted":
+        pass
+    elif held is not None:
         (found,) = held.batches(HELD_OUT_FROM)
-        kept = _held_out(votes, density, found, None, rows, dataset.n_rows)
+        kept = _held_out(votes, found)
     elif ready.choice.held is not None:
-        sample, said = ready.choice.held
+        sample, said, folds = ready.choice.held
         found, lost = replace(sample, dtype=density.w.dtype).on_sphere(ready.geometry)
-        kept = _held_out(votes, density, found.take(~lost), said[~lost], rows, dataset.n_rows)
+        own = votes.at(1.0) if joint else density
+        others = (
+            fold.votes if joint else _density(ArrayDataset(fold.fitted), generator)
+            for fold in folds
+        )  # fmt: skip
+        strange = torch.cat([
+            _novelty(other, fold.placed) for other, fold in zip(others, folds, strict=True)
+        ])  # fmt: skip
+        kept = _held_out(votes, found.take(~lost), own, said[~lost], strange[~lost])
     return as_model(
         "classifier", ready, votes, density, result, objective=candidate.objective,
-        label_mass=ready.dataset.label_mass().cpu(),
-        held=None if result.status == "interrupted" else kept,
+        label_mass=ready.dataset.label_mass().cpu(), held=kept,
     )  # fmt: skip
 
 
-def _density(rows: Batch, generator: torch.Generator) -> Parameters:
+def _density(dataset: Dataset, generator: torch.Generator) -> Parameters:
     """A joint model of rows, ς = 1: what they look like, and whether one is known."""
+    rows = dataset.sample(_ROWS_OF_DENSITY * _MOST_OF_DENSITY, generator=generator)
     n_memories = max(1, rows.n_rows // _ROWS_OF_DENSITY)
     return fit_joint(ArrayDataset(rows), n_memories, varsigma=1.0, generator=generator)[0].params
 
 
 def _held_out(
-    votes: Votes, density: Parameters, rows: Batch, said: Tensor | None, learned: Batch, n_rows: int
-) -> HeldOut:
+    votes: Votes, rows: Batch, density: Mixture | None = None, said: Tensor | None = None,
+    strange: Tensor | None = None,
+) -> HeldOut:  # fmt: skip
     """Rows, and what votes and density would say of them, had they not seen them.
 
-    The choice has trained votes on parts of the rows: said (n, C+1) is the log of votes that have not seen
-    them; None: nor have votes and density. A density is not trained again, see `left_out`. learned: rows
-    that it was learned from, or some of these n_rows.
+    said (n, C+1): the log of votes that have not seen them; strange (n,): novelty scores by densities that have
+    not. None: nor have these votes and this density.
     """
     most = min(rows.n_rows, _MOST_KEPT, max(1, _MOST_NUMBERS // rows.x.shape[1]))
     some = torch.linspace(0, rows.n_rows - 1, most, device=rows.x.device).long()
     rows = rows.take(some)
     shift = torch.zeros_like(rows.targets)
     novelty = shift[:, 0]
-    if said is not None:
+    if density is not None and said is not None and strange is not None:
         own = log_joint(votes.precise, rows.x.to(votes.precise.w.dtype))
         shift = HeldOut.difference(said[some], own)
-        novelty = left_out(density, rows, learned, n_rows)
+        novelty = strange[some] - _novelty(density, rows)
     x, shift, novelty = (part.to_dense().float().cpu() for part in (rows.x, shift, novelty))
     return HeldOut(x, rows.targets[:, :-1].argmax(1).cpu(), shift, novelty, votes.temperature)
 
 
-def left_out(density: Parameters, rows: Batch, learned: Batch, n_rows: int) -> Tensor:
-    """By how much the novelty scores of rows exceed those that they have as part of the density, (n,).
-
-    Without a row of responsibility r, the mean of a memory is w̄ − r·x and its weight is less by the share r of
-    its mass; slope, offset and the responsibilities of other rows stay. Rows that are none of those learned
-    from are as they are.
-    """
-    stats = accumulate(density, learned.filled().to(dtype=density.w.dtype), objectives.joint)
-    each = learned.total_weight / learned.n_rows  # weight of a row
-    scale = n_rows / learned.n_rows / each
-    density, mean = density.to(dtype=torch.float64), stats.w_bar.double() * scale
-    mass = stats.p_bar[1:].sum(1).double() * scale
-    rows = rows.filled().to(dtype=torch.float64)
-    x = rows.x.to_dense()
-    overlap = x @ density.w.T
-    h = exponents(density, overlap)  # (n, P+1)
-    part = (h - h.amax(1, keepdim=True)).exp()
-    goal = rows.targets / (part @ density.p).clamp_min(torch.finfo(part.dtype).tiny)
-    r = (part * (goal @ density.p.T))[:, 1:]  # responsibilities
-    r = torch.minimum(r, mass * (1 - _LEAST))
-    along, square = x @ mean.T, mean.square().sum(1)
-    length = (square - 2 * r * along + r.square()).clamp_min(_LEAST).sqrt()
-    without = ((along - r) / length).clamp(-1.0, 1.0)
-    weight = density.p[1:].sum(1).clamp_min(torch.finfo(x.dtype).tiny).log()
-    before = (weight + h[:, 1:]).logsumexp(1)
-    after = (weight + (1 - r / mass).log() + exponents(density, without)[:, 1:]).logsumexp(1)
-    if learned.n_rows < n_rows:
-        near = (learned.x @ x.T.to(learned.x.dtype)).to_dense().amax(0)
-        return torch.where(near > 1 - _SAME, before - after, 0.0)
-    return before - after
+def _novelty(density: Mixture, rows: Batch) -> Tensor:
+    """Novelty scores of rows by a density, (n,)."""
+    return novelty_score(density.to(dtype=rows.x.dtype), rows.x)

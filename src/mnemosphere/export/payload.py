@@ -30,6 +30,7 @@ _STRONG, _TOLD = 5000, 100  # features that get a slider; up to which rows are e
 _LETTERS = 400  # of a text
 _KNOWN = 1000  # novelty scores of known rows, about
 _NAMED, _MISLED, _CURVES = 5, 3, 12  # classes in a title, columns that misled, curves
+_MISTAKES = 60  # that the page shows
 _CHECKED = 3  # rows by which the page checks itself
 # By how much probabilities and scores may be off, with memories as they are or rounded.
 _ALMOST, _ROUNDED, _ROUNDED_SCORE = 1e-5, 5e-3, 0.05
@@ -186,8 +187,10 @@ def _rows(
     stored = StoredRows.of(packed, model.device)
     why = explain(model, stored, n_nearest=1)
     tables = misled = columns = None
-    if texts is None and why.shows_features and model.features.n_numbers <= _TOLD:
+    shown = texts is None and why.shows_features
+    if shown and model.features.n_numbers <= _TOLD:
         tables = [[[*line.values()][:5] for line in why.column_table(k)] for k in range(len(why))]
+    if shown:
         columns = [
             {
                 "name": own.name, "size": own.size, "at": own.at.tolist(), "names": own.names,
@@ -198,7 +201,7 @@ def _rows(
     labels = None
     if y is not None and model.is_classifier:
         labels = y.among(model.classes, unknown=True)[chosen].tolist()
-        misled = _misled(model, why, labels) if tables is not None else None
+        misled = _misled(model, why, labels) if shown else None
     elif y is not None:  # of a clusterer: names to show, not to score
         labels = [show(v) for v in y.take(chosen).tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
@@ -212,21 +215,17 @@ def _rows(
 
 
 def _misled(model: FittedModel, why: Explanation, labels: list[int]) -> dict[str, list[str]]:
-    """The columns that pulled wrong rows from their class, by the place of the row."""
-    best, found = why.proba.argmax(1), {}
-    for k, own in enumerate(labels):
-        if own >= 0 and own != best[k]:
-            stored = StoredRows(why.given[k : k + 1], model.device)
-            pulls, lines = (
-                column_pulls(model, stored, np.array([[best[k], own]])),
-                model.features.lines,
-            )
-            found[str(k)] = [
-                f"{lines[j].name} {lines[j].written(as_numpy(why.given[k]))} "
-                f"(typical: {lines[j].written(pulls.typical[0, 1])})"
-                for j in pulls.order(0)[:_MISLED]
-                if pulls.pull[0, j] > 0
-            ]
+    """The columns that pulled the surest of the wrong rows from their class, by the place of the row."""
+    best, found, lines = why.proba.argmax(1), {}, model.features.lines
+    wrong = [k for k, own in enumerate(labels) if own >= 0 and own != best[k]]
+    for k in sorted(wrong, key=lambda k: -why.proba[k].max())[:_MISTAKES]:
+        stored = StoredRows(why.given[k : k + 1], model.device)
+        pulls = column_pulls(model, stored, np.array([[best[k], labels[k]]]))
+        found[str(k)] = [
+            f"{lines[j].name} {lines[j].written(as_numpy(why.given[k]))} "
+            f"(typical: {lines[j].written(pulls.typical[0, 1])})"
+            for j in [j for j in pulls.order(0) if pulls.pull[0, j] > 0][:_MISLED]
+        ]
     return found
 
 

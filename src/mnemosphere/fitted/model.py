@@ -396,6 +396,8 @@ class FittedModel:
 
     def at(self, temperature: float) -> Self:
         """The same with its votes at another temperature."""
+        if temperature == self.votes.temperature:
+            return self  # with all that it has computed once
         return replace(self, votes=self.votes.at(temperature))
 
     # What was trained.
@@ -479,12 +481,7 @@ class FittedModel:
         known = None if self.exemplars is None else self.exemplars.values
         if self.geometry.units is None:
             return known
-        found = self.memories.copy()
-        for place in self.features.categories:
-            found[:, place] = np.eye(place.stop - place.start)[found[:, place].argmax(1)]
-        if self.features.observed is not None:
-            low, high, whole = self.features.observed
-            found = np.clip(np.where(whole > 0, found.round(), found), low, high)
+        found = self.features.in_range(self.memories)
         return found if known is None else np.where(np.isnan(known), found, known)
 
     @cached_property

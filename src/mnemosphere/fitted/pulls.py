@@ -31,7 +31,8 @@ from mnemosphere.model.retrieval import Scores
 from mnemosphere.rows.stored import StoredRows
 
 NUMBERS = 1 << 21  # of changed rows that are held at a time
-ROWS, _CURVE_ROWS = 200, 50  # whose pulls are averaged; that are moved through a column
+_ROWS, _FEW_ROWS = 200, 20  # whose pulls are averaged
+_CURVE_ROWS = 50  # that are moved through a column
 _VALUES, _FEW = 30, 8  # of a column; that are named
 _MOST = 500  # columns that are changed alone, those furthest from typical; the others together
 
@@ -69,6 +70,7 @@ class Pulls(NamedTuple):
     """What columns do in the decisions about rows, for every column as a user has it."""
 
     pull: Floats  # (n, L)
+    lost: Floats  # (n, L) for_j alone: where it exceeds f(x), the runner-up would be ahead
     typical: Floats  # (n, 2, N) numbers typical of the predicted class and of the runner-up
 
     def order(self, row: int) -> list[int]:
@@ -81,11 +83,11 @@ def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -
     typical = typical_of_classes(model, X, classes)
     rows = as_numpy(X.dense().values).astype(np.float64)
     places = [line.place for line in model.features.lines]
-    pull = np.zeros((len(rows), len(places)))
+    found = np.zeros((2, len(rows), len(places)))
     for k, row in enumerate(rows):
         tried = furthest(model, row, typical[k])
-        pull[k, tried] = _pull(model, row, typical[k], [[places[j]] for j in tried], classes[k])
-    return Pulls(pull, typical)
+        found[:, k, tried] = _pull(model, row, typical[k], [[places[j]] for j in tried], classes[k])
+    return Pulls(found[0], found[1], typical)
 
 
 def furthest(model: FittedModel, row: Floats, ends: Floats) -> list[int]:
@@ -116,11 +118,18 @@ def changed_rows(row: Floats, end: Floats, changes: Sequence[Sequence[slice]]) -
 def known_values(model: FittedModel, row: Floats) -> Floats:
     """(P, N) what memories stand for; if rows have lost their units, at the length of this one."""
     values = model.typical_values
-    return model.memories * np.linalg.norm(np.nan_to_num(row)) if values is None else values
+    if values is not None:
+        return values
+    return model.features.in_range(model.memories * np.linalg.norm(np.nan_to_num(row)))
 
 
 def importance(model: FittedModel, X: StoredRows) -> Floats:
-    """Mean absolute pull of each column (L,) between the two likeliest classes of each row."""
+    """Mean absolute pull of each column (L,) between the two likeliest classes of each row.
+
+    Of more than 200 rows so many are taken, evenly spaced; fewer of wide rows.
+    """
+    tried = X.values.shape[1] * min(len(model.features.lines), _MOST)
+    X = some_rows(X, min(_ROWS, max(_FEW_ROWS, 20 * NUMBERS // tried)))
     order = np.argsort(-as_numpy(model.log_proba(X)), axis=1, kind="stable")
     pull = column_pulls(model, X, order[:, [0, 1 % order.shape[1]]]).pull
     found: Floats = np.abs(pull).mean(axis=0)
@@ -140,7 +149,7 @@ class Curve(NamedTuple):
 
 def column_curves(model: FittedModel, X: StoredRows, n_columns: int) -> list[Curve]:
     """Curves of the columns of the largest mean absolute pull, by samples of the rows."""
-    size, sample = importance(model, some_rows(X, ROWS)), some_rows(X, _CURVE_ROWS)
+    size, sample = importance(model, X), some_rows(X, _CURVE_ROWS)
     table, found = as_numpy(X.dense().values).astype(np.float64), []
     for j in np.argsort(-size, kind="stable")[:n_columns]:
         line = model.features.lines[j]
@@ -196,17 +205,17 @@ def _pull(
     model: FittedModel, row: Floats, typical: Floats, changes: list[list[slice]],
     pair: NDArray[np.intp],
 ) -> Floats:  # fmt: skip
-    """Of each change, a list of places that are made typical (2, N) together, the pull."""
+    """(pull, for_j) (2, k) of each change, a list of places that are made typical (2, N) together."""
     step = max(1, NUMBERS // (2 * len(row)))
-    parts = [np.zeros(0)]
+    parts = [np.zeros((2, 0))]
     for start in range(0, len(changes), step):
         own = changes[start : start + step]
         changed = np.concatenate([*(changed_rows(row, end, own) for end in typical), row[None]])
         odds = log_odds(model, changed, pair)
         against, for_ = odds[: len(own)] - odds[-1], odds[-1] - odds[len(own) : -1]
         found = np.where(for_ >= against, for_, -against)
-        parts.append(np.where(np.maximum(for_, against) > 0, found, 0.0))
-    return np.concatenate(parts)
+        parts.append(np.stack([np.where(np.maximum(for_, against) > 0, found, 0.0), for_]))
+    return np.concatenate(parts, 1)
 
 
 def rest_pull(
@@ -214,7 +223,7 @@ def rest_pull(
 ) -> float:
     """The pull of several columns together."""
     lines = model.features.lines
-    return float(_pull(model, row, typical, [[lines[j].place for j in columns]], pair)[0])
+    return float(_pull(model, row, typical, [[lines[j].place for j in columns]], pair)[0, 0])
 
 
 def log_odds(model: FittedModel, rows: Floats, pair: NDArray[np.intp]) -> Floats:

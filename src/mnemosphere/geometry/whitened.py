@@ -12,8 +12,8 @@ from torch import Tensor
 
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import lengths
+from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.geometry.standard import Standard
-from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
@@ -23,13 +23,16 @@ MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
+_OWN = 0.05  # of the variance of a column, at least, no other column knows
+_STEPS = 32  # of conjugate gradients
+_TINY = 1e-200  # squares that are taken for 0
 
 
 @dataclass(frozen=True)
 class Whitened(Standard):
     """Standard units, then a metric that lets the rows of each class vary alike in every direction.
 
-    A metric mixes features, so gaps are filled in neutrally.
+    A metric mixes features, so gaps are filled in: by the mean that the known features suggest.
     """
 
     name: ClassVar[str] = "whitened"
@@ -40,6 +43,8 @@ class Whitened(Standard):
     measured: ClassVar[str] = f"{Standard.measured}, a lower bound through the metric"
 
     metric: Annotated[Tensor, Array("D M")]
+    # L: in standard units the covariance is LᵀL and, of each column alone, what is left of its variance
+    common: Annotated[Tensor, Array("R N")]
 
     @classmethod
     def fit(
@@ -55,11 +60,13 @@ class Whitened(Standard):
         # From beginning to end: rows may be sorted by class.
         index = known[:: max(1, -(-len(known) // _MOST_ROWS))]
         x = torch.cat([part for _, part in rows.take(index).chunks()])
-        unit = fill_neutrally(standard.place(x)[0])
-        each = torch.ones_like(unit[:, 0]) if weight is None else weight[index].to(unit)
-        label = targets[index].argmax(1).to(unit.device)
-        metric = whitening(unit, label, each, SHRINKAGE)
-        return cls(standard.mean, standard.scale, metric)
+        z = standard.positions(x.double()).nan_to_num(0.0)
+        each = torch.ones_like(z[:, 0]) if weight is None else weight[index].to(z)
+        common = _common(z, each)
+        found = standard.mean + standard.scale * likely(common, z, x.isnan())
+        unit = standard.place(torch.where(x.isnan(), found, x.double()))[0]
+        metric = whitening(unit, targets[index].argmax(1).to(unit.device), each, SHRINKAGE)
+        return cls(standard.mean, standard.scale, metric, common)
 
     def check(self, n_features: int | None = None) -> Self:
         """As `Geometry.check`."""
@@ -72,6 +79,35 @@ class Whitened(Standard):
     def mixing(self) -> Tensor | None:
         """The metric."""
         return self.metric
+
+    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+        """The mean given what is known."""
+        z = self.positions(torch.where(unknown, self.mean, x.double()))
+        return torch.where(unknown, self.mean + self.scale * likely(self.common, z, unknown), x)
+
+    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+        """As those of standard units, `likely` where unknown."""
+        v = super().onnx_coordinates(g, rows)
+        z, back = g("Slice", v, [0], [rows.n], [1]), g.stored(self.common)
+        mix = g.stored(self.common.T)
+        own, known = g.stored(_own(self.common)), g("Cast", g("Not", rows.unknown), to=g.double)
+
+        def spread(p: str) -> str:
+            return g("Add", g("MatMul", g("MatMul", p, mix), back), g("Mul", own, p))
+
+        def square(p: str, q: str) -> str:
+            return g("Max", g.total(g("Mul", p, q)), _TINY)
+
+        found, rest, step, size = g("Mul", z, 0.0), z, z, square(z, z)
+        for _ in range(_STEPS):
+            to = g("Mul", known, spread(step))
+            share = g("Div", size, square(step, to))
+            found = g("Add", found, g("Mul", share, step))
+            rest = g("Sub", rest, g("Mul", share, to))
+            before, size = size, square(rest, rest)
+            step = g("Add", rest, g("Mul", g("Div", size, before), step))
+        guess = g("Where", rows.unknown, spread(found), 0.0)
+        return g("Add", v, g("Pad", guess, [0, 0, 0, 1], 0.0))
 
     def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
         """Rows in the features' units."""
@@ -86,6 +122,44 @@ class Whitened(Standard):
     def linear(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(‖Av‖ (n,), A without the column of the constant coordinate)."""
         return lengths(self.coordinates(x) @ self.metric.T), self.metric[:, :-1]
+
+
+def _common(z: Tensor, weight: Tensor) -> Tensor:
+    """L (R, N) of rows in standard units (B, N), along their strongest axes."""
+    axes = _principal_axes(z * weight.sqrt()[:, None], min(z.shape[1], MAX_RANK - 1))
+    variance = weight @ (z @ axes.T).square() / weight.sum()
+    found: Tensor = ((1 - _OWN) * variance).sqrt()[:, None] * axes
+    return found.contiguous()  # as a file has it, to the last bit
+
+
+def _own(common: Tensor) -> Tensor:
+    """What is left of the variance of each column, (N,)."""
+    return (1 - common.square().sum(0)).clamp_min(_OWN)
+
+
+def likely(common: Tensor, z: Tensor, unknown: Tensor) -> Tensor:
+    """The mean of what is unknown of rows (B, N) in standard units, 0 there, given the rest of them.
+
+    With S the covariance it is S_UK a for S_KK a = z_K, by conjugate gradients: the same few products here, in an
+    ONNX graph and on a page, exact after as many steps as there are known features.
+    """
+    peak = z.abs().amax(1, keepdim=True).clamp(1.0, torch.finfo(z.dtype).max)
+    rest, own = z / peak, _own(common)
+
+    def spread(p: Tensor) -> Tensor:
+        return p @ common.T @ common + own * p
+
+    def square(p: Tensor, q: Tensor) -> Tensor:
+        return (p * q).sum(1, keepdim=True).clamp_min(_TINY)
+
+    found, step, size = torch.zeros_like(rest), rest, square(rest, rest)
+    for _ in range(_STEPS):
+        to = spread(step).masked_fill(unknown, 0.0)
+        share = size / square(step, to)
+        found, rest = found + share * step, rest - share * to
+        before, size = size, square(rest, rest)
+        step = rest + size / before * step
+    return spread(found) * peak
 
 
 def whitening(x: Tensor, label: Tensor, weight: Tensor, shrinkage: float) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from mnemosphere.fitted.model import FittedModel, Placed, as_numpy, check_whole,
 from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.decision import frequencies_decide
-from mnemosphere.interpret.rejection import further_out, usual_reasons
+from mnemosphere.interpret.rejection import usual
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.features import readable
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 _SHOWN = 5  # classes of a title, columns for and against
+_FIRST = 3  # columns that would do alone
 _TOLD = 0.005  # probability of a class in a title
 _HALF = 0.5  # of the vote
-_SHORT, _LONG = 24, 36  # letters of row names that share a line, of a value; of a column
+_SHORT, _LONG = 24, 36  # letters of row names that share a line, a class; a column, a value
 _LEAST_PULL = 0.1  # of the largest pull that is shown
+_NOTHING = 0.005  # a pull that is written as 0
 _BAR, _WIDE = 10, 80  # letters of a bar, of a line that has room for one
 _CLOSE = 2.0  # odds of a close call
 _PURE = 0.95  # of a soft label: a memory of one class
@@ -95,9 +98,6 @@ class Explanation(Shown):
 
     Attributes
     ----------
-    rows : ndarray of shape (n, N)
-        Unit rows; in the features' units with geometry="standard", "whitened" and "circles". Sparse rows stay
-        sparse.
     classes : ndarray of shape (C,)
         Labels.
     proba : ndarray of shape (n, C)
@@ -121,8 +121,6 @@ class Explanation(Shown):
         Soft labels of the memories; the last column is "none of them".
     n_alike : ndarray of int of shape (n, k)
         Memories that each one stands for.
-    patterns : ndarray of shape (m, N)
-        Each of these memories once, in the order of their numbers.
     typical_rows : ndarray of shape (n, k, 3) or None
         Training rows like each memory: numbers, −1 for none, or names.
     names : list of n str
@@ -143,7 +141,6 @@ class Explanation(Shown):
     0
     """
 
-    rows: Any
     classes: NDArray[Any]
     proba: NDArray[Any]
     memory: NDArray[Any]
@@ -155,7 +152,6 @@ class Explanation(Shown):
     further_out: NDArray[np.float64]
     soft_label: NDArray[Any]
     n_alike: NDArray[np.int64]
-    patterns: NDArray[Any] = field(repr=False)
     typical_rows: NDArray[Any] | None
     names: list[str] = field(repr=False)
     model: FittedModel = field(repr=False)
@@ -178,6 +174,25 @@ class Explanation(Shown):
     def probability(self) -> NDArray[Any]:
         """The probability of the predicted class, ndarray of shape (n,)."""
         found: NDArray[Any] = self.proba.max(axis=1)
+        return found
+
+    @cached_property
+    def rows(self) -> Any:
+        """Unit rows, in the features' units if the geometry keeps them, ndarray of shape (n, N).
+
+        Missing values are completed. Sparse rows stay sparse.
+        """
+        model = self.model
+        completed = model.completed(StoredRows(self.given, model.device))
+        if model.geometry.has_curves:  # they are as they came
+            return as_numpy(completed.dense().values).astype(np.float64)
+        x, _ = on_sphere(completed, model.geometry, torch.float64)
+        return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
+
+    @property
+    def patterns(self) -> NDArray[Any]:
+        """Each of these memories once, in the order of their numbers, ndarray of shape (m, N)."""
+        found: NDArray[Any] = self.model.memories[np.unique(self.memory)]
         return found
 
     @property
@@ -261,8 +276,15 @@ class Explanation(Shown):
         return values
 
     def _pulls(self, row: int) -> Pulls:
-        stored = StoredRows(self.given[row : row + 1], self.model.device)
-        return column_pulls(self.model, stored, self._pair(row)[None])
+        if row not in self._known_pulls:
+            stored = StoredRows(self.given[row : row + 1], self.model.device)
+            found = column_pulls(self.model, stored, self._pair(row)[None])
+            self._known_pulls[row] = found
+        return self._known_pulls[row]
+
+    @cached_property
+    def _known_pulls(self) -> dict[int, Pulls]:
+        return {}
 
     def _pair(self, row: int) -> NDArray[np.intp]:
         """The predicted class and the runner-up."""
@@ -367,18 +389,33 @@ class Explanation(Shown):
             for k in strong[:_SHOWN]:
                 column, *values, pull = order[k]
                 cells = [f"  {middle_cut(column, min(_LONG, width // 2))}"]
-                cells += [*(middle_cut(v, _SHORT) for v in values), f"{pull:+.2f}"]
+                cells += [*(middle_cut(v, _LONG) for v in values), f"{pull:+.2f}"]
                 bar = "█" * round(_BAR * abs(pull) / largest)
                 lines.append(dict(zip(heads, [*cells, bar], strict=False)))
                 shown.append(places[k])
         given, columns = self._given(row), self.model.features.lines
         known = [j for j in places if not np.isnan(given[columns[j].place]).any()]
         rest = [j for j in known if j not in shown]
-        if rest:
+        pull = (
+            rest_pull(self.model, given, found.typical[0], rest, self._pair(row)) if rest else 0.0
+        )
+        if abs(pull) >= _NOTHING:
             others = "the other column" if len(rest) == 1 else f"{len(rest)} others together"
-            pull = rest_pull(self.model, given, found.typical[0], rest, self._pair(row))
             lines.append(dict.fromkeys(heads, "") | {"column": others, "pull": f"{pull:+.2f}"})
         return lines
+
+    def turning(self, row: int) -> str:
+        """Which columns alone would put the runner-up ahead, if they had its typical value."""
+        own, other = self._pair(row)
+        with np.errstate(divide="ignore"):
+            odds = np.log(self.proba[row, own]) - np.log(self.proba[row, other])
+        found, lines = self._pulls(row), self.model.features.lines
+        names = [lines[j].name for j in found.order(0) if found.lost[0, j] > odds]
+        if not names:
+            return f"No column alone would put {self._called(other)} ahead."
+        told = ", or ".join(middle_cut(name, _LONG) for name in names[:_FIRST])
+        more = f", or {len(names) - _FIRST} others" if len(names) > _FIRST else ""
+        return f"One column would do to put {self._called(other)} ahead: {told}{more}."
 
     def memory_line(self, row: int) -> str:
         """The memories that decided: what they say, their shares, known rows like them."""
@@ -411,7 +448,8 @@ class Explanation(Shown):
         remark = self.remark(row)
         found: list[str | Table] = [remark] * bool(remark)
         columns = self.column_table(row, width) if self.shows_features else []
-        found += [columns] * bool(columns)
+        if columns:
+            found += [columns, self.turning(row)]
         found.append(self.memory_line(row))
         if self._rows_are_long(row):
             named = [
@@ -531,28 +569,22 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     """
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
-    completed = model.completed(given)
     seen = Placed(*on_sphere(given, model.geometry, votes.w.dtype))
-    exact = seen.x
-    if completed.values is not given.values or exact.dtype != torch.float64:
-        exact, _ = on_sphere(completed, model.geometry, torch.float64)
-    shares, proba = model.shares(seen), model.log_proba(seen).exp()
+    shares, (log_proba, rejected, further_out) = model.shares(seen), usual(model, seen)
     nearest, share = _largest(model, shares, n_nearest)
-    memory = as_numpy(nearest)
+    memory, proba = as_numpy(nearest), log_proba.exp()
     return Explanation(
-        rows=_rows(model, exact, completed),
         classes=model.classes,
         proba=as_numpy(proba),
         memory=memory,
         share=as_numpy(share),
-        overlap=as_numpy((exact @ votes.w.double().T).gather(1, nearest)),
+        overlap=_overlap(model, given, seen, nearest),
         uniform_share=as_numpy(1 - shares.sum(1)),
         frequencies_decide=frequencies_decide(model, proba),
-        rejected=usual_reasons(model, seen),
-        further_out=further_out(model, seen),
+        rejected=rejected,
+        further_out=further_out,
         soft_label=as_numpy(_soft_labels(model, shares, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
-        patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         names=row_names(X, given.n_rows),
         model=model,
@@ -561,11 +593,15 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     )  # fmt: skip
 
 
-def _rows(model: FittedModel, x: Tensor, completed: StoredRows) -> Any:
-    """Unit rows in the features' units."""
-    if model.geometry.has_curves:  # they are as they came
-        return as_numpy(completed.dense().values).astype(np.float64)
-    return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
+def _overlap(
+    model: FittedModel, given: StoredRows, seen: Placed, nearest: Tensor
+) -> NDArray[np.float64]:
+    """⟨w, x⟩ of these memories (n, k) and completed rows, in double precision."""
+    completed, x = model.completed(given), seen.x
+    if completed.values is not given.values or x.dtype != torch.float64:
+        x, _ = on_sphere(completed, model.geometry, torch.float64)
+    some, place = torch.unique(nearest, return_inverse=True)
+    return as_numpy((x @ model.precise_votes.w[some].double().T).gather(1, place))
 
 
 def _soft_labels(model: FittedModel, shares: Tensor, shown: Tensor) -> Tensor:

@@ -31,6 +31,10 @@ class ImageExplanation(Explanation):
 
     Attributes
     ----------
+    images : ndarray of shape (n, pixels)
+        The images.
+    pictures : ndarray of shape (m, pixels)
+        Each of the memories once, as a picture.
     image_shape : tuple of int
         Shape of an image.
     agreement : ndarray of shape (n, k, rows, columns)
@@ -47,10 +51,22 @@ class ImageExplanation(Explanation):
     True
     """
 
+    images: NDArray[Any]
+    pictures: NDArray[Any]
     image_shape: tuple[int, ...]
     agreement: NDArray[Any]
     cells: tuple[NDArray[Any], ...]
     elsewhere: NDArray[Any]
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """The images, ndarray of shape (n, pixels)."""
+        return self.images
+
+    @property
+    def patterns(self) -> NDArray[Any]:
+        """Each of the memories once, as a picture, ndarray of shape (m, pixels)."""
+        return self.pictures
 
     def plot(
         self,
@@ -138,13 +154,11 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
         for part, layer in zip(cells, encoder.layers, strict=True)
     ]
     known = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    known |= {
-        "rows": as_numpy(X).reshape(len(found), -1).astype(np.float64),
-        "patterns": _pictures(encoder, model, np.unique(found.memory)),
-        "overlap": as_numpy(terms.sum(-1) + elsewhere),
-    }
+    known["overlap"] = as_numpy(terms.sum(-1) + elsewhere)
     return ImageExplanation(
         **known,
+        images=as_numpy(X).reshape(len(found), -1).astype(np.float64),
+        pictures=_pictures(encoder, model, np.unique(found.memory)),
         image_shape=encoder.image_shape,
         agreement=as_numpy(pixels),
         cells=tuple(as_numpy(grid) for grid in grids),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -140,12 +140,12 @@ def _calibrated(
     """
     scored = model.at(temperature)
     tails = _tails(scored)
-    read = _read(scored, own, tails)
+    read = _Reading.of(scored, own, tails)
     log_p, score = as_numpy(read.log_p), read.score
     order, known, best = np.argsort(score, kind="stable"), truth >= 0, log_p.argmax(1)
     right = np.where(known, best == truth, -1)
     predicted = np.where(np.isinf(score), -1, best)
-    others = _read(scored, outside, tails).score if outside.n_rows else np.zeros(0)
+    others = _Reading.of(scored, outside, tails).score if outside.n_rows else np.zeros(0)
     return model.replace(calibration=Calibration(
         tails, np.sort(as_numpy(read.reasons[:, 0])), score[order],
         np.sort(-log_p[known, truth[known]]), predicted[order], right[order], np.sort(others),
@@ -452,35 +452,33 @@ def upper_tails(tails: Tails, reasons: Tensor) -> Tensor:
     return tails.level * filled.mean(2) + beyond
 
 
-class _Reading(NamedTuple):
+@dataclass(frozen=True)
+class _Reading:
     """What is known of rows, at one temperature."""
 
     log_p: Tensor  # (n, C)
     reasons: Tensor  # (n, 3)
     tails: NDArray[np.float64]  # (n, 3)
-    score: NDArray[np.float64]  # (n,); infinite: more like rows out of scope than like any class
+    outside: NDArray[np.bool_]  # which rows are more like rows out of scope than like any class
 
+    @classmethod
+    def of(cls, model: FittedModel, X: Any, tails: Tails) -> Self:
+        reasons, log_p = rejection_reasons(model, X)
+        outside = _outside(model, log_p)
+        return cls(
+            log_p[:, :-1].log_softmax(1), reasons, as_numpy(upper_tails(tails, reasons)),
+            as_numpy(outside),
+        )  # fmt: skip
 
-def _read(model: FittedModel, X: Any, tails: Tails) -> _Reading:
-    reasons, log_p = rejection_reasons(model, X)
-    outside, each = as_numpy(_outside(model, log_p)), as_numpy(upper_tails(tails, reasons))
-    score = np.where(outside, np.inf, np.linalg.norm(each, axis=1))
-    return _Reading(log_p[:, :-1].log_softmax(1), reasons, each, score)
+    @property
+    def score(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.linalg.norm(self.tails, axis=1)
+        return np.where(self.outside, np.inf, found)
 
 
 def _outside(model: FittedModel, log_p: Tensor) -> Tensor:
     """Which rows have more votes for none of the classes than for any, (n,)."""
     return (log_p[:, -1] > log_p[:, :-1].amax(1)) & model.is_classifier
-
-
-def further_out(model: FittedModel, X: Placed) -> NDArray[np.float64]:
-    """Share of the held-out rows that are more novel than each row, (n,); NaN without them."""
-    held = model.calibration
-    if held is None or not held.novelty.size:
-        return np.full(len(X.lost), np.nan)
-    score = as_numpy(model.novelty_score(X)) - _margin(held.novelty)
-    share: NDArray[np.float64] = 1 - np.searchsorted(held.novelty, score) / held.novelty.size
-    return share
 
 
 def rejection_score(model: FittedModel, X: Any) -> Floats:
@@ -506,7 +504,7 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     (60,)
     """
     held = held_out(model)
-    score = _read(model.at(held.temperature), X, held.tails).score
+    score = _Reading.of(model.at(held.temperature), X, held.tails).score
     found: Floats = like(X, torch.from_numpy(score))
     return found
 
@@ -648,9 +646,8 @@ def rejections(
     if accuracy is not None and (rate is not None or per_class):
         raise ValueError("accuracy takes no rate and no per_class: pass one of them")
     rows = X if isinstance(X, Placed) else model.stored(X)
-    read = _read(model.at(held.temperature), rows, held.tails)
+    read, log_p = _read(model, rows, held)
     inside = np.isfinite(held.rejection)
-    log_p, score = read.log_p, read.score
     limit: Any
     if accuracy is not None:
         if not (held.right >= 0).any():
@@ -659,10 +656,10 @@ def rejections(
         scores = np.append(held.rejection[known], outside)
         right = np.append(held.right[known], np.zeros_like(outside))
         limit = accuracy_threshold(scores, right, accuracy, confidence_level)
+        log_p = read.log_p
     else:
         rate = _RATE if rate is None else rate
         limit = rejection_threshold(held.rejection[inside], rate)
-        log_p = model.log_proba(rows)
         if per_class:
             limit = np.full(len(model.classes), limit)
             for k in range(len(limit)):
@@ -670,18 +667,42 @@ def rejections(
                 if _rank(rate, own.size):
                     limit[k] = rejection_threshold(own, rate)
             limit = limit[as_numpy(read.log_p.argmax(1))]
+    return _rejections(model, read, log_p, limit)
+
+
+class Usual(NamedTuple):
+    """What there is to say of rows at the usual rate of rejection."""
+
+    log_proba: Tensor  # (n, C) log P(y|x)
+    rejected: list[str | None]  # why; without calibration, only rows out of scope are
+    further_out: NDArray[np.float64]  # (n,) share of the held-out rows that are more novel, or NaN
+
+
+def usual(model: FittedModel, X: Placed) -> Usual:
+    """Classes of rows, whether they are rejected, and how familiar they are, in one reading."""
+    held, rate = model.calibration, usual_rate(model)
+    if held is None or rate is None:
+        joint = model.class_log_joint(X).double()
+        reasons = [_OUT if out else None for out in _outside(model, joint).tolist()]
+        return Usual(joint[:, :-1].log_softmax(1), reasons, np.full(len(joint), np.nan))
+    read, log_p = _read(model, X, held)
+    limit = rejection_threshold(held.rejection[np.isfinite(held.rejection)], rate)
+    novelty = as_numpy(read.reasons[:, 0]) - _margin(held.novelty)
+    further = 1 - np.searchsorted(held.novelty, novelty) / held.novelty.size
+    return Usual(log_p, _rejections(model, read, log_p, limit).reasons, further)
+
+
+def _read(model: FittedModel, X: Any, held: Calibration) -> tuple[_Reading, Tensor]:
+    """(What is known of rows at the temperature of the calibration, log P(y|x) at that of the model)."""
+    own = model.at(held.temperature)
+    read = _Reading.of(own, X, held.tails)
+    return read, read.log_p if own is model else model.log_proba(X)
+
+
+def _rejections(model: FittedModel, read: _Reading, log_p: Tensor, limit: Any) -> Rejections:
     best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
     answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
-    return Rejections(answers, second, score, limit, read.tails)
-
-
-def usual_reasons(model: FittedModel, X: Any) -> list[str | None]:
-    """Why rows are rejected at the usual rate; without calibration, only if they are out of scope."""
-    rate = usual_rate(model)
-    if rate is not None:
-        return rejections(model, X, rate).reasons
-    outside = _outside(model, model.class_log_joint(X)).tolist()
-    return [_OUT if out else None for out in outside]
+    return Rejections(answers, second, read.score, limit, read.tails)
 
 
 def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any]]:

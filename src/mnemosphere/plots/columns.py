@@ -36,7 +36,7 @@ def importance(model: FittedModel, X: Any, *, n_features: int = 20, ax: Axes | N
     model : FittedModel
         A fitted classifier or clusterer.
     X : array-like of shape (n, N)
-        Rows; of more than 200, so many are taken, evenly spaced.
+        Rows; of more than 200, so many are taken, evenly spaced, and fewer of wide ones.
     n_features : int, default 20
         Columns to draw, the strongest.
     ax : matplotlib Axes, default None
@@ -52,7 +52,7 @@ def importance(model: FittedModel, X: Any, *, n_features: int = 20, ax: Axes | N
     >>> mn.plots.importance(clf.model_, X_test)
     <Axes: ...>
     """
-    size = pulls.importance(model, pulls.some_rows(model.stored(X), pulls.ROWS))
+    size = pulls.importance(model, model.stored(X))
     order = np.argsort(-size, kind="stable")[:n_features]
     if ax is None:
         ax = new_axes(6.4, 1.0 + 0.28 * len(order))
@@ -73,7 +73,7 @@ def column_curves(
     """Draw what each value of a column says for each class, a panel per column that matters.
 
     A sample of the rows is moved through the values that occur in the column, all else as it is. A curve
-    is the mean log-probability of a class, less that of all classes and of the average value. With
+    is the mean log-probability of a class, less that of all classes and of the average value, at 0. With
     one memory per class on circles, every row has the same curve, up to a constant. Ticks are deciles of X.
 
     Parameters
@@ -124,5 +124,5 @@ def column_curves(
     handles = [axes[0].plot([], [], color=colors[c])[0] for c in shown]
     named_classes = [plain(model.classes[c]) for c in shown]
     figure.legend(handles, named_classes, loc="outside upper left", ncols=4)
-    figure.supylabel("log-odds, 0: the average value", fontsize=10)
+    figure.supylabel("log-odds", fontsize=10)
     return figure

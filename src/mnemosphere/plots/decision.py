@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from mnemosphere.base.text import percent
 from mnemosphere.plots.checks import Array
 from mnemosphere.plots.style import category_colors, plain
 
@@ -66,7 +67,7 @@ class Decision:
         known = self.truth is not None
         right = str(self.truth) == str(predicted)
         remark = "" if not known else ", right" if right else f", truth: {plain(self.truth)}"
-        return f"{plain(predicted, _LETTERS)}\n{self.proba.max():.0%}{remark}"
+        return f"{plain(predicted, _LETTERS)}\n{percent(float(self.proba.max()))}{remark}"
 
 
 def draw_classes(ax: Axes, decision: Decision, colors: Mapping[int, str]) -> None:
@@ -87,7 +88,9 @@ def draw_classes(ax: Axes, decision: Decision, colors: Mapping[int, str]) -> Non
     top = max(0.05, math.ceil(20 * float(proba.max())) / 20)
     for place, value in zip(y, proba[order], strict=True):
         if value >= _LEAST:
-            ax.text(value + 0.02 * top, float(place), f"{value:.0%}", va="center", fontsize=9)
+            ax.text(
+                value + 0.02 * top, float(place), percent(float(value)), va="center", fontsize=9
+            )
     ax.set_yticks(y, [labels[i] for i in order], fontsize=float(np.clip(80 / len(y), 6.5, 10.0)))
     for tick, i in zip(ax.get_yticklabels(), order, strict=True):
         if i == decision.predicted:

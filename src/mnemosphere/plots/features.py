@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from mnemosphere.base.text import percent
 from mnemosphere.plots.checks import Array
 from mnemosphere.plots.decision import Decision, draw_classes
 from mnemosphere.plots.style import (
@@ -59,7 +60,7 @@ def feature_figure(
     by_class = {order[0]: GREEN, order[1]: VERMILLION}
     draw_classes(axes[1], decision, by_class)
     own = zip(decision.names, decision.shares, strict=True)
-    listed = [f"{name} {share:.0%}" for name, share in own if share >= _LEAST]
+    listed = [f"{name} {percent(float(share))}" for name, share in own if share >= _LEAST]
     axes[1].text(0.98, 0.02, "\n".join(["memories", *listed]) if listed else "", fontsize=9,
                  ha="right", transform=axes[1].transAxes)  # fmt: skip
     return figure

@@ -151,6 +151,16 @@ class Features:
         """Where the numbers of categories stand, of which one is 1."""
         return [own.indicators for own in self.lines if len(own.categories) > 2]
 
+    def in_range(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The nearest numbers (n, N) that rows could have: in the range of training, whole, one category."""
+        found = values.copy()
+        for place in self.categories:
+            found[:, place] = np.eye(place.stop - place.start)[found[:, place].argmax(1)]
+        if self.observed is None:
+            return found
+        low, high, whole = self.observed
+        return np.clip(np.where(whole > 0, found.round(), found), low, high)
+
     @property
     def wide(self) -> list[slice]:
         """Where categories of several numbers stand."""
@@ -245,6 +255,9 @@ class Features:
         plain = type(X) is np.ndarray and self.columns is None and X.dtype in _PLAIN
         if plain and X.ndim == 2 and X.shape[0] > 0 and X.shape[1] == self.n_numbers:
             return X
+        same = hasattr(X, "iloc") and is_frame(X) and tuple(X.columns) == self.columns
+        if same and len(X) and all(isinstance(v, np.dtype) and v.kind in "fiu" for v in X.dtypes):
+            return X.to_numpy()
         return _check_table(as_given(X), self._as_estimator(), reset=False)
 
     def texts(self, X: Any) -> list[str | None] | None:

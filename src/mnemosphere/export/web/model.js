@@ -156,7 +156,7 @@ class Circles {
 
 /** Puts rows on the sphere and back, as the package geometry does. */
 class Geometry {
-  /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D) }, or null; energy: each feature's
+  /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D), common: L (R·N) }, or null; energy: each feature's
       share of a squared norm, or null; circles: of columns, or null. */
   constructor(kind, mean, scale, metric, energy, circles = null) {
     this.energy = energy;
@@ -239,7 +239,35 @@ class Geometry {
     for (let j = 0; j < out.length; j++) {
       if (!known[j]) out[j] = this.standard ? this.mean[j] : value;
     }
-    return out;
+    if (this.metric === null) return out;
+    const guess = this.likely(out.map((v, j) => (v - this.mean[j]) / this.scale[j]), known);
+    return out.map((v, j) => (known[j] ? v : this.mean[j] + this.scale[j] * guess[j]));
+  }
+
+  /** The mean of what is not known of a row in standard units, as geometry/whitened.py has it. */
+  likely(z, known) {
+    const { common } = this.metric;
+    const n = z.length;
+    const own = Float64Array.from(z, (_, j) => {
+      let left = 1;
+      for (let i = j; i < common.length; i += n) left -= common[i] * common[i];
+      return Math.max(left, 0.05);
+    });
+    const spread = (p) => {
+      const mixed = times(common, common.length / n, p);
+      return p.map((v, j) => mixed.reduce((sum, m, i) => sum + m * common[i * n + j], own[j] * v));
+    };
+    let [found, rest, step] = [new Float64Array(n), z, z];
+    let size = Math.max(dot(rest, rest), 1e-200);
+    for (let k = 0; k < 32; k++) {
+      const to = spread(step).map((v, j) => (known[j] ? v : 0));
+      const share = size / Math.max(dot(step, to), 1e-200);
+      [found, rest] = [found.map((v, j) => v + share * step[j]), rest.map((v, j) => v - share * to[j])];
+      const before = size;
+      size = Math.max(dot(rest, rest), 1e-200);
+      step = rest.map((v, j) => v + (size / before) * step[j]);
+    }
+    return spread(found);
   }
 
   /** A point of the sphere as a user would read it: in the features' units if possible. */
@@ -363,7 +391,7 @@ async function unpackGeometry({ kind, learned, inverse, categories }) {
   const own = {};
   for (const [name, stored] of Object.entries(learned)) own[name] = await unpack(stored);
   if (own.order) return unpackProduct(kind, learned, own.order, categories);
-  const metric = own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse) } : null;
+  const metric = own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse), common: own.common } : null;
   return new Geometry(kind, own.mean ?? null, own.scale ?? null, metric, own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
 }
 

@@ -537,7 +537,9 @@ function seen() {
 function rowPicker() {
   const go = (r) => pickRow((r + rows.n) % rows.n);
   const random = randomNumbers(7);
-  const choose = make("input", { type: "number", id: "row-number", min: 0, max: rows.n - 1, style: { width: "84px" }, "aria-label": "place among the packed rows", onchange: (e) => go(Math.max(0, Math.min(rows.n - 1, Math.round(Number(e.target.value) || 0)))) });
+  const find = (name) => rows.number.indexOf(name.trim());
+  const choose = make("input", { type: "search", id: "row-number", list: "row-names", style: { width: "130px" }, "aria-label": "name of a row", onchange: (e) => (find(e.target.value) < 0 ? pickRow(state.row ?? 0) : go(find(e.target.value))) });
+  const names = make("datalist", { id: "row-names" }, rows.number.map((name) => make("option", { value: name })));
   const strip = make("div", { class: "strip", id: "strip", "aria-label": "some of the rows" });
   const fill = () => {
     strip.replaceChildren(...Array.from({ length: Math.min(12, rows.n) }, () => {
@@ -547,7 +549,7 @@ function rowPicker() {
   };
   fill();
   return make("div", {}, make("div", { class: "tools" },
-    make("button", { type: "button", "aria-label": "row before", onclick: () => go((state.row ?? 0) - 1) }, "‹"), choose,
+    make("button", { type: "button", "aria-label": "row before", onclick: () => go((state.row ?? 0) - 1) }, "‹"), choose, names,
     make("button", { type: "button", "aria-label": "next row", onclick: () => go((state.row ?? -1) + 1) }, "›"),
     make("button", { type: "button", onclick: () => { fill(); go(Math.floor(random() * rows.n)); } }, "Shuffle")),
   make("div", { style: { marginTop: "10px" } }, strip));
@@ -596,7 +598,7 @@ function truth(r) {
 function pickRow(r) {
   Object.assign(state, { row: r, values: rows.values(r), drawn: false });
   const box = $("row-number");
-  if (box) box.value = r;
+  if (box) box.value = rows.number[r];
   for (const button of document.querySelectorAll("#texts .text-row")) button.setAttribute("aria-current", String(Number(button.dataset.row) === r));
   if (!isImage && !isText) buildSliders();
   soon("answer", showAnswer);

@@ -500,12 +500,13 @@ function showMistakes() {
 function mistake(r, said) {
   const truly = rows.y[r];
   const o = rows.overlaps(r);
-  const m = said.top[0];
+  const soft = said.top.map((k, at) => said.share[at] * softLabel(k)[said.predicted]);
+  const m = said.top[largest(soft, 1)[0]]; // of what speaks for the wrong class, the most
   const columns = rows.misled?.[r] ?? [];
   const reasons = [];
   if (columns.length) reasons.push(make("p", {}, `Not typical of ${className(truly)}: ${columns.join("; ")}.`));
   else if (o === null) reasons.push(make("p", { class: "muted" }, "The row has no direction, so the prior decides."));
-  else reasons.push(make("p", {}, `Memory ${memoryName(m)} has ${percent(said.share[0])} of the vote and says ${className(labels()[m])}${recordOf(m) ? `; of the held-out rows that it decided, ${recordOf(m)}` : ""}.`));
+  else reasons.push(make("p", {}, `Memory ${memoryName(m)} has ${percent(said.share[said.top.indexOf(m)])} of the vote and says ${className(labels()[m])}${recordOf(m) ? `; of the held-out rows that it decided, ${recordOf(m)}` : ""}.`));
   return make("button", { type: "button", class: `card mistake${isText ? " texts-pair" : ""}`, onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}: ${className(truly)}, taken for ${className(said.predicted)}` },
     isText ? quote(rows.text[r]) : make("div", { class: "pair" }, rowPicture(r), o === null ? null : memoryPicture(m)),
     make("div", {}, make("p", { class: "said" }, className(truly), make("span", { class: "to" }, " → "), className(said.predicted)),
