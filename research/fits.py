@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere import DAMClassifier
-from mnemosphere.geometry import Center, place
+from mnemosphere.geometry import Center, base
 from mnemosphere.images.windows import Windows
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
 from mnemosphere.numerics import sphere
@@ -39,7 +39,7 @@ def unit_rows(
 ) -> Tensor:
     """Images (n, N) on the sphere: minus the row mean, over the row norm."""
     stored = StoredRows.of(images, torch.device(device))
-    return place.on_sphere(stored, Center(), dtype)[0]
+    return base.on_sphere(stored, Center(), dtype)[0]
 
 
 def on_sphere(

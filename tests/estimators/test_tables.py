@@ -11,7 +11,7 @@ from sklearn.model_selection import cross_val_score
 
 import mnemosphere as mn
 import quick_models
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.rows.features import Features
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer
 import mnemosphere as mn
 from geometry_formula import mid_ranks, on_circles, ranks_of
 from mnemosphere.geometry import Circles
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.stored import StoredRows
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ import torch
 
 from geometry_formula import on_sphere as by_numpy
 from mnemosphere.geometry import Center, Geometry, Standard
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.stored import StoredRows
 
 CPU = torch.device("cpu")

@@ -19,7 +19,7 @@ from scipy import sparse
 import mnemosphere as mn
 from mnemosphere.export import payload
 from mnemosphere.geometry import Geometry, Product
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import StoredRows
 from runs import seeded

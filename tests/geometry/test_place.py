@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemosphere.geometry import AsIs, Unit
-from mnemosphere.geometry.place import on_sphere, unit_chunks
+from mnemosphere.geometry.base import on_sphere, unit_chunks
 from mnemosphere.rows.stored import StoredRows
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.parameters import from_memories
-from mnemosphere.model.scores import Scores
+from mnemosphere.model.retrieval import Scores
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant

@@ -8,7 +8,7 @@ import torch
 
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.scores import Scores
+from mnemosphere.model.retrieval import Scores
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemosphere.numerics import polytope
-from mnemosphere.numerics.two_rows import divide
+from mnemosphere.numerics.polytope import divide
 
 
 def problem(seed, decades, columns=7):

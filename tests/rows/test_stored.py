@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from mnemosphere.rows.stored import StoredRows, merge_copies
+from mnemosphere.rows.stored import StoredRows, in_order
 
 CPU = torch.device("cpu")
 
@@ -88,7 +88,7 @@ def merged(x, targets=None, weight=None):
     """{row: (weight, label weights)} of what comes out, and what came out."""
     n = len(x)
     q = np.zeros((n, 1)) if targets is None else targets
-    rows, labels, total = merge_copies(
+    _, (rows, labels, total) = in_order(
         stored(x),
         torch.from_numpy(np.asarray(q, float)),
         None if weight is None else torch.from_numpy(np.asarray(weight, float)),
@@ -166,7 +166,7 @@ def test_rows_that_nearly_agree_are_not_the_same(gap):
 def test_integers_beyond_double_precision_are_told_apart():
     most = np.iinfo(np.int64).max
     x = np.array([[most, 1], [most - 1, 1], [most, 1]])
-    rows, _, total = merge_copies(stored(x), torch.zeros(3, 1).double(), None)
+    _, (rows, _, total) = in_order(stored(x), torch.zeros(3, 1).double(), None)
     assert sorted(rows.values[:, 0].tolist()) == [most - 1, most]
     assert sorted(total.tolist()) == [1, 2]
 
@@ -188,7 +188,7 @@ def test_large_data_are_merged_where_it_pays(copies, expected):
     """Where fewer than a tenth are copies they stay, in the order they came."""
     x = np.random.default_rng(0).normal(size=(101, 10_000))
     x = np.r_[x, x[:copies]]
-    rows, _, total = merge_copies(stored(x), torch.zeros(len(x), 1).double(), None)
+    _, (rows, _, total) = in_order(stored(x), torch.zeros(len(x), 1).double(), None)
     assert rows.n_rows == expected
     if copies == 40:
         assert float(total.sum()) == 141
@@ -209,6 +209,6 @@ def test_the_units_of_a_column_do_not_change_the_order(unit, sparse_rows):
     for factor in (1.0, unit):
         scaled = x * np.array([1.0, factor, 1.0, 1.0, 1.0])
         table = sparse.csr_matrix(scaled) if sparse_rows else scaled
-        rows, *_ = merge_copies(stored(table), torch.zeros(97, 1).double(), None)
+        _, (rows, *_) = in_order(stored(table), torch.zeros(97, 1).double(), None)
         orders.append(rows.call(torch.arange(rows.n_rows)))
     assert orders[0] == orders[1]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.sums import Sums
 from mnemosphere.numerics import sphere
+from mnemosphere.rows.stored import Sums
 from mnemosphere.training.dataset import ArrayDataset, StreamedBatch, held_out
 from runs import seeded
 

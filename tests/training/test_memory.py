@@ -19,8 +19,8 @@ from pathlib import Path
 import mnemosphere as mn
 from mnemosphere.geometry import Geometry
 from mnemosphere.rows.stored import StoredRows
-from mnemosphere.geometry.place import on_sphere
-from mnemosphere.rows.stored import merge_copies
+from mnemosphere.geometry.base import on_sphere
+from mnemosphere.rows.stored import in_order
 from mnemosphere.model.batch import Batch
 
 rng = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def prepared(x, y, kind):
     rows = StoredRows.of(x, torch.device("cpu")).check_finite(gaps=True)
     rows.observed()
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), 4).float()
-    rows, targets, weight = merge_copies(rows, targets, None)
+    _, (rows, targets, weight) = in_order(rows, targets, None)
     geometry = Geometry.kinds[kind].fit(rows, targets)
     return Batch(on_sphere(rows, geometry, torch.float32)[0], targets)
 

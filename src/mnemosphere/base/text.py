@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from textwrap import fill
 
-_ALL_SHOWN = 50  # features that are shown even if their names say nothing
 _WIDTH, _WIDTH_HTML = 100, 1000  # letters of a line as text, and in a notebook
 _FIRST = 5  # rows in a notebook
 
@@ -125,13 +123,3 @@ def html_table(rows: Sequence[Mapping[str, str]]) -> str:
 
     body = "".join(line("td", row.values()) for row in rows)
     return f"<table>{line('th', rows[0])}{body}</table>"
-
-
-def readable(names: list[str]) -> bool:
-    """Whether features can be shown to people: few, or with names that somebody gave them.
-
-    Numbers of a vector tell nobody anything.
-    """
-    if all(re.search(r"\[\d+\]$", name) for name in names):
-        return False
-    return len(names) <= _ALL_SHOWN or not all(re.fullmatch(r"x?\d+", name) for name in names)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 from mnemosphere.base.machine import device_name, versions
-from mnemosphere.base.text import middle_cut, readable, short_text
+from mnemosphere.base.text import middle_cut, short_text
 from mnemosphere.cli.rows import Rows
 from mnemosphere.cli.shell import Terminal
-from mnemosphere.estimators.remarks import no_better_than_chance
 from mnemosphere.fitted import pulls
 from mnemosphere.interpret import ClassificationReport, classification_report, evaluate
+from mnemosphere.rows.features import readable
 
 _WORST = 10
 _TRIALS = 5  # of the search that are shown
@@ -134,3 +135,17 @@ def best_trials(model: Any) -> list[dict[str, str]]:
         for place, trial in enumerate(last)
         if place < _TRIALS or trial["chosen"]
     ]
+
+
+def no_better_than_chance(found: Mapping[str, Any], class_weight: object) -> str | None:
+    """A remark where always saying the most frequent class would be right as often.
+
+    With weights of classes accuracy is not what was asked for.
+    """
+    accuracy, most = found["accuracy"], found["most_frequent"]
+    if accuracy > most or most == 1 or class_weight is not None:
+        return None
+    return (
+        f"accuracy {accuracy:.1%} is no better than always answering the most frequent class "
+        f"({most:.1%}): the features may not tell the classes, or --class-weight balanced may help"
+    )

@@ -30,10 +30,10 @@ from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line
 from mnemosphere.estimators import save
 from mnemosphere.estimators.from_files import scan
 from mnemosphere.estimators.progress import size_of
-from mnemosphere.estimators.remarks import check_worth_it
 from mnemosphere.interpret import name_rows
 from mnemosphere.plots.curves import learning_curves
 from mnemosphere.plots.fitted import memories_of
+from mnemosphere.rows.labels import check_worth_it
 from mnemosphere.rows.texts import PACKAGED
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.few_labels import PHASE

@@ -31,9 +31,8 @@ from torch import Tensor
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.fitted.model import trained_with
 from mnemosphere.geometry import Center, Circles, Geometry, Product, Unit
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
@@ -65,8 +64,9 @@ from mnemosphere.training.sgd import SGD
 __all__ = ["Candidate", "Choice", "Sample", "SearchTable", "Settings", "choose"]
 
 Floats = NDArray[np.float64]
+_ADAM = Adam()
 SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
-    "fixed-point": FixedPoint(), "sgd": SGD(), "adam": Adam()
+    "fixed-point": FixedPoint(), "sgd": SGD(), "adam": _ADAM
 }  # fmt: skip
 
 PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
@@ -129,35 +129,43 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a classifier that the choice and the training read; None stands for "auto"."""
+    """The settings of an estimator of rows, parsed once; None stands for "auto", of β for "learn"."""
 
+    owner: str  # the class of the estimator
+    given: Mapping[str, Any]  # its parameters
     n_memories: int | None
-    objective: str  # "auto", "joint" or "conditional"
-    growth: int | None
     varsigma: float | None
-    beta: float | None  # None: learned
-    geometry: str
+    beta: float | None
+    uniform_weight: float | None
+    objectives: tuple[str, ...]  # "joint", "conditional": those that may be chosen
     solver: FixedPoint | SGD | Adam | None
+    adam: Adam  # the solver of the conditional likelihood
+    geometry: str
+    growth: int | None
     search: str | None
     max_iter: int | None
     smoothing: float  # of labels, for the joint objective
-    uniform_weight: float | None
     precision: str
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """From the parameters of a `DAMClassifier`."""
-
-        def known(name: str, auto: str = "auto") -> Any:
-            return None if given[name] == auto else given[name]
-
-        solver = given["solver"]
+    def of(cls, given: Mapping[str, Any], owner: str = "DAMClassifier") -> Self:
+        """From the parameters of a `DAMClassifier` or a `DAMClusterer`."""
+        numbers = ("n_memories", "varsigma", "beta", "uniform_weight")
+        known = {name: None if isinstance(given[name], str) else given[name] for name in numbers}
+        solver, objective = given["solver"], given.get("objective", "joint")
+        solver = SOLVERS.get(solver) if isinstance(solver, str) else solver
+        adam = solver if isinstance(solver, Adam) else None
+        if objective == "auto" and (solver is not None or given["growth"] is not None):
+            # A solver, or a tree of splits, belongs to one of them.
+            objective = "joint" if adam is None else "conditional"
+        smoothing = float(given.get("label_smoothing", given.get("smoothing", 0.0)))
         return cls(
-            known("n_memories"), given["objective"], given["growth"], known("varsigma"),
-            known("beta", "learn"), given["geometry"],
-            SOLVERS.get(solver) if isinstance(solver, str) else solver, given["search"],
-            given["max_iter"], trained_with(given)["smoothing"], known("uniform_weight"),
-            given["precision"],
+            owner, given, solver=solver, adam=adam or _ADAM,
+            objectives=("joint", "conditional") if objective == "auto" else (objective,),
+            geometry=given["geometry"], growth=given["growth"], search=given.get("search"),
+            max_iter=given["max_iter"], precision=given["precision"],
+            smoothing=smoothing if smoothing > 1e-30 else 0.0,  # less would vanish in products
+            **known,
         )  # fmt: skip
 
     def check(self, sample: Sample) -> None:
@@ -187,37 +195,16 @@ class Settings:
         if sample.is_sparse and not isinstance(noise, str) and noise > 0:
             raise ValueError("noise would make sparse rows dense: pass Adam(noise=0)")
 
-    @property
-    def adam(self) -> Adam:
-        """The solver of the conditional likelihood."""
-        return self.solver if isinstance(self.solver, Adam) else Adam()
-
-    @property
-    def objectives(self) -> tuple[str, ...]:
-        """Those that may be chosen: a solver, or a tree of splits, belongs to one of them."""
-        if self.objective != "auto":
-            return (self.objective,)
-        if isinstance(self.solver, Adam):
-            return ("conditional",)
-        if self.solver is not None or self.growth is not None:
-            return ("joint",)
-        return ("joint", "conditional")
-
 
 @dataclass(frozen=True)
 class Choice:
     """What was chosen, and what held-out rows say of it."""
 
     candidate: Candidate
-    expected: Evaluation | None = None  # None if nothing was evaluated
+    temperature: float = 1.0  # of the classes
     trials: SearchTable = field(default_factory=SearchTable)
     # rows, the log of the votes for each class (n, C+1) of models that have not seen them, and their folds
     held: tuple[Sample, Tensor, tuple[Fold, ...]] | None = None
-
-    @property
-    def temperature(self) -> float:
-        """That of the classes, from held-out rows."""
-        return 1.0 if self.expected is None else self.expected.temperature
 
 
 @dataclass(frozen=True)
@@ -258,10 +245,6 @@ class Sample:
         """The sample and other rows with log-odds in place of levels, learned from the sample."""
         rows, counts = odds.cross_fitted(self.rows, label_shares(self.targets), self.weight)
         return replace(self, rows=rows), odds.with_odds(other, counts)
-
-    def geometry(self, kind: str) -> Geometry:
-        """How rows are put on the sphere, learned from these."""
-        return Geometry.learn(kind, self.rows, self.targets, self.weight)
 
     def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""
@@ -346,7 +329,8 @@ class Split:
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
         """(fitted rows, held-out rows with a direction, which of those held out these are)."""
         if kind not in self.placed:
-            geometry = self.fitted.geometry(kind)
+            own = self.fitted
+            geometry = Geometry.learn(kind, own.rows, own.targets, own.weight)
             fitted, lost = self.fitted.on_sphere(geometry)
             held, without = self.held.on_sphere(geometry)
             some = (~without).nonzero()[:, 0]
@@ -545,12 +529,12 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
         _try_unlabeled(last, scope, settings.n_memories, sample)
     best = _best(last)
     table = [*(first.table(best) if last is not first else ()), *last.table(best)]
-    held = None
-    if last.found[best].folds:
-        places, said = last.found[best].held_out()
+    held, expected = None, last.found[best]
+    if expected.folds:
+        places, said = expected.held_out()
         whole = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
-        held = whole.take(places), said, last.found[best].folds
-    return Choice(best, last.found[best], SearchTable(table), held)
+        held = whole.take(places), said, expected.folds
+    return Choice(best, expected.temperature, SearchTable(table), held)
 
 
 def _expected_seconds(sample: Sample, settings: Settings, scope: _Scope) -> float:

@@ -1,7 +1,7 @@
 """How a classifier is trained: the choice of what is "auto", then the joint or the conditional likelihood.
 
 rows as stored -> prepare(...)  what is "auto"; unit rows
--> train(...)    votes and density
+-> train(...)    votes and density, as a model
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.estimators import choice, held_out
+from mnemosphere.base.machine import check_memory
+from mnemosphere.estimators import choice
 from mnemosphere.estimators.choice import Choice, Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     Ready,
-    Trained,
-    check_room,
+    as_model,
     place,
     precision_of,
 )
+from mnemosphere.fitted.model import FittedModel, HeldOut
 from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     MEAN_OF,
     best_temperature,
@@ -32,11 +34,13 @@ from mnemosphere.model.class_reading import (
     mean_shares,
     net_class_weights,
 )
+from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.merge import merge_duplicates
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.retrieval import novelty_score
 from mnemosphere.model.sparse_rows import inference
-from mnemosphere.model.votes import Votes
-from mnemosphere.rows.stored import StoredRows, in_order, merge_copies
+from mnemosphere.model.votes import Mixture, Votes
+from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import fit_conditional
 from mnemosphere.training.dataset import ArrayDataset, Dataset
@@ -51,6 +55,8 @@ HELD_OUT_FROM = 20_000  # of so many rows, some are kept from training for the t
 # describe the rows. As many rows for each memory of it, at most so many memories.
 _ROWS_OF_DENSITY, _MOST_OF_DENSITY = 5, 500
 FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
+_MOST_KEPT, _MOST_NUMBERS = 2000, 1 << 20  # held-out rows that a model keeps
+_COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 _FEW_MEMORIES = 200  # as many are counted for that: few models of small data have more
 
 
@@ -63,16 +69,17 @@ def prepare(
     chosen: what was settled on other rows.
     """
     # The search takes copies for what they are: rows that come again.
-    each = in_order(given, targets, given_weight)
-    stored, targets, weight = merge_copies(given, targets, given_weight)
+    every, (stored, targets, weight) = in_order(given, targets, given_weight)
     most = settings.n_memories or min(stored.n_rows, choice.MOST_ROWS // choice.ROWS_PER_MEMORY)
     # A pass has two products with the features and three with the classes.
     numbers = stored.n_numbers + 3 * targets.numel() // 2
     numbers = max(numbers, stored.n_rows * min(most, _FEW_MEMORIES))
     dtype = precision_of(settings.precision, numbers, FEW_NUMBERS)
-    check_room(stored, most, targets.shape[1], dtype)
+    # Before memories are made: can so many be held?
+    each = _COPIES * (stored.n_features + 1 + targets.shape[1]) * dtype.itemsize
+    check_memory(each * int(most), stored.device, f"n_memories={most}", "use fewer memories")
     if chosen is None:
-        sample = Sample(*each, torch.float32)
+        sample = Sample(*every, torch.float32)
         with inference(type(stored.values)):
             chosen = current().on_rank0(partial(choice.choose, sample, settings, progress))
     candidate = chosen.candidate
@@ -87,10 +94,10 @@ def prepare(
     return *place(candidate.geometry, sample, given, given_weight), chosen
 
 
-def train(settings: Settings, ready: Ready[Choice]) -> Trained:
+def train(ready: Ready[Choice]) -> FittedModel:
     """Train what was chosen."""
+    settings, dataset = ready.settings, ready.dataset
     candidate, temperature = ready.choice.candidate, ready.choice.temperature
-    dataset: Dataset = ready.dataset
     generator = torch.Generator().manual_seed(ready.seed)
     held: Dataset | None = None
     if dataset.n_rows > HELD_OUT_FROM and not dataset.has_unlabeled():
@@ -105,7 +112,7 @@ def train(settings: Settings, ready: Ready[Choice]) -> Trained:
         result, counts = fit_joint(
             dataset, candidate.n_memories,
             solver=None if isinstance(settings.solver, Adam) else settings.solver,
-            rule=objectives.joint if joint else objectives.conditional, growth=settings.growth,
+            rule=objectives.BY_NAME[candidate.objective], growth=settings.growth,
             unlabeled=candidate.unlabeled, varsigma=settings.varsigma,
             uniform_weight=settings.uniform_weight, **given,
         )  # fmt: skip
@@ -128,12 +135,12 @@ def train(settings: Settings, ready: Ready[Choice]) -> Trained:
     votes, density = votes.at(temperature), params
     if not joint:
         density = _density(dataset, generator)
-    apart = None
+    kept = None
     if result.status == "interrupted":
         pass
     elif held is not None:
         (found,) = held.batches(HELD_OUT_FROM)
-        apart = held_out.of_others(votes, found)
+        kept = _held_out(votes, found)
     elif ready.choice.held is not None:
         sample, said, folds = ready.choice.held
         found, lost = replace(sample, dtype=density.w.dtype).on_sphere(ready.geometry)
@@ -143,11 +150,13 @@ def train(settings: Settings, ready: Ready[Choice]) -> Trained:
             for fold in folds
         )  # fmt: skip
         strange = torch.cat([
-            held_out.novelty_of(other, fold.placed)
-            for other, fold in zip(others, folds, strict=True)
+            _novelty(other, fold.placed) for other, fold in zip(others, folds, strict=True)
         ])  # fmt: skip
-        apart = held_out.cross_fitted(votes, own, found.take(~lost), said[~lost], strange[~lost])
-    return Trained(votes, density, result, apart)
+        kept = _held_out(votes, found.take(~lost), own, said[~lost], strange[~lost])
+    return as_model(
+        "classifier", ready, votes, density, result, objective=candidate.objective,
+        label_mass=ready.dataset.label_mass().cpu(), held=kept,
+    )  # fmt: skip
 
 
 def _density(dataset: Dataset, generator: torch.Generator) -> Parameters:
@@ -155,3 +164,30 @@ def _density(dataset: Dataset, generator: torch.Generator) -> Parameters:
     rows = dataset.sample(_ROWS_OF_DENSITY * _MOST_OF_DENSITY, generator=generator)
     n_memories = max(1, rows.n_rows // _ROWS_OF_DENSITY)
     return fit_joint(ArrayDataset(rows), n_memories, varsigma=1.0, generator=generator)[0].params
+
+
+def _held_out(
+    votes: Votes, rows: Batch, density: Mixture | None = None, said: Tensor | None = None,
+    strange: Tensor | None = None,
+) -> HeldOut:  # fmt: skip
+    """Rows, and what votes and density would say of them, had they not seen them.
+
+    said (n, C+1): the log of votes that have not seen them; strange (n,): novelty scores by densities that have
+    not. None: nor have these votes and this density.
+    """
+    most = min(rows.n_rows, _MOST_KEPT, max(1, _MOST_NUMBERS // rows.x.shape[1]))
+    some = torch.linspace(0, rows.n_rows - 1, most, device=rows.x.device).long()
+    rows = rows.take(some)
+    shift = torch.zeros_like(rows.targets)
+    novelty = shift[:, 0]
+    if density is not None and said is not None and strange is not None:
+        own = log_joint(votes.precise, rows.x.to(votes.precise.w.dtype))
+        shift = HeldOut.difference(said[some], own)
+        novelty = strange[some] - _novelty(density, rows)
+    x, shift, novelty = (part.to_dense().float().cpu() for part in (rows.x, shift, novelty))
+    return HeldOut(x, rows.targets[:, :-1].argmax(1).cpu(), shift, novelty, votes.temperature)
+
+
+def _novelty(density: Mixture, rows: Batch) -> Tensor:
+    """Novelty scores of rows by a density, (n,)."""
+    return novelty_score(density.to(dtype=rows.x.dtype), rows.x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Self
 
@@ -26,13 +26,11 @@ from mnemosphere.estimators.from_files import (
 )
 from mnemosphere.estimators.label_issues import LabelIssues, label_issues
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
     Ready,
-    Trained,
     begin,
-    fitted_model,
+    finished,
     learn_features,
     settle_columns,
     sound,
@@ -43,14 +41,23 @@ from mnemosphere.estimators.streaming import (
     take_in_labeled,
     with_new_classes,
 )
-from mnemosphere.fitted.model import FittedModel, Floats, like, trained_with
+from mnemosphere.fitted.model import FittedModel, Floats, like
 from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.rejection import renewed
+from mnemosphere.model import objectives
 from mnemosphere.model.products import operands
 from mnemosphere.rows.encoding import MIN_FREQUENCY
-from mnemosphere.rows.labels import OUT_OF_SCOPE, Encoded, encode, row_weights, sample_weights
+from mnemosphere.rows.labels import (
+    OUT_OF_SCOPE,
+    Encoded,
+    about_labels,
+    check_worth_it,
+    encode,
+    row_weights,
+    sample_weights,
+)
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
@@ -207,7 +214,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
     _parameter_constraints: dict[str, Any] = ROW_CONSTRAINTS | {
         "n_memories": [COUNT, StrOptions({"auto"})],
-        "objective": [StrOptions({"auto", "joint", "conditional"})],
+        "objective": [StrOptions({"auto", *objectives.BY_NAME})],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
         "geometry": [StrOptions({"auto"}), Options(str, Geometry.kinds.keys())],
         "solver": [StrOptions({"auto", *SOLVERS}), FixedPoint, SGD, Adam],
@@ -297,10 +304,13 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         (3, 4)
         """
         self._validate_params()
-        settings, owner = self.get_params(deep=False), type(self).__name__
+        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
         with process_group(), operands(self.precision), Progress(self.verbose) as progress:
-            ready = _learn(settings, owner, X, y, sample_weight, progress)
-            self.model_ = _fitted(settings, ready, train(Settings.of(settings), ready), X)
+            ready = _learn(settings, X, y, sample_weight, progress)
+            model = finished(train(ready), ready, X)
+            if OUT_OF_SCOPE in model.classes.tolist():
+                model = sound(hide_class(model, OUT_OF_SCOPE))
+            self.model_ = renewed(model)
         return self
 
     def partial_fit(
@@ -343,11 +353,11 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             raise ValueError(
                 "class_weight='balanced' needs all rows at once: pass a dict to partial_fit"
             )
-        settings, model = self.get_params(deep=False), self.__dict__.get("model_")
-        owner = type(self).__name__
+        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
+        model = self.__dict__.get("model_")
         with operands(self.precision), Progress(self.verbose) as progress:
             if model is None:
-                features, stored = learn_features(X, settings, owner, labeled=True)
+                features, stored = learn_features(X, settings.given, settings.owner, labeled=True)
             else:
                 stored = model.stored(X)
             known = known_classes(model, y, classes, self.unlabeled)
@@ -599,8 +609,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> bool((issues.given != issues.suggested).all())
         True
         """
-        settings, model = self.get_params(deep=False), self.__dict__.get("model_")
-        return label_issues(settings, type(self).__name__, model, X, y, n_folds)
+        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
+        return label_issues(settings, self.__dict__.get("model_"), X, y, n_folds)
 
     # Classes.
 
@@ -802,59 +812,45 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
 
 def _learn(
-    settings: Mapping[str, Any], owner: str, X: Any, y: Any, sample_weight: Any, progress: Progress
+    settings: Settings, X: Any, y: Any, sample_weight: Any, progress: Progress
 ) -> Ready[Choice]:
     """Rows and labels checked, everything that is "auto" settled."""
-    classes = None
+    classes, own = None, settings.given
     if isinstance(X, FileDataset):
         if not X.fits:
-            return learn_files(settings, owner, X, progress, labeled=True)
+            return learn_files(settings, X, progress, labeled=True)
         given, (X, y, sample_weight) = X, X.read()
         if y is not None and y.ndim == 1:
-            classes = scan(given, settings["unlabeled"]).classes  # an error names the file
-    features, leveled = learn_features(X, settings, owner, labeled=True)
+            classes = scan(given, own["unlabeled"]).classes  # an error names the file
+    features, leveled = learn_features(X, own, settings.owner, labeled=True)
     coded = _encode(settings, y, leveled, classes, require_label=True)
-    weight = row_weights(coded, settings["class_weight"], sample_weight)
+    weight = row_weights(coded, own["class_weight"], sample_weight)
     features, stored = settle_columns(features, leveled, coded, weight)
     seed, callbacks = begin(
-        settings, owner, stored, progress, coded.classes.tolist(), targets=coded.targets,
+        own, settings.owner, stored, progress, coded.classes.tolist(), targets=coded.targets,
         weight=weight,
     )  # fmt: skip
-    placed = prepare(Settings.of(settings), leveled, coded.targets, weight, progress)
-    return Ready(features, stored, weight, coded.classes, seed, callbacks, *placed)
+    placed = prepare(settings, leveled, coded.targets, weight, progress)
+    return Ready(settings, features, stored, weight, coded.classes, seed, callbacks, *placed)
 
 
 def _encode(
-    settings: Mapping[str, Any], y: Any, stored: StoredRows, classes: NDArray[Any] | None, *,
+    settings: Settings, y: Any, stored: StoredRows, classes: NDArray[Any] | None, *,
     require_label: bool,
 ) -> Encoded:  # fmt: skip
     """Labels as indices and weights, with remarks on them if the classes are those of y."""
     coded = encode(
-        y, stored.n_rows, classes, unlabeled=settings["unlabeled"],
-        smoothing=trained_with(settings)["smoothing"], require_label=require_label,
-        device=stored.device,
+        y, stored.n_rows, classes, unlabeled=settings.given["unlabeled"],
+        smoothing=settings.smoothing, require_label=require_label, device=stored.device,
     )  # fmt: skip
     if classes is None:
         labeled = coded.index[coded.index >= 0]
         counts = torch.bincount(labeled, minlength=len(coded.classes)).cpu().numpy()
-        weighted = settings["class_weight"] is not None
+        weighted = settings.given["class_weight"] is not None
         # Rows without label are learned from as well.
-        width = settings["n_memories"] if len(labeled) == stored.n_rows else "auto"
+        width = settings.n_memories if len(labeled) == stored.n_rows else None
         for note in about_labels(coded.classes, counts, width, weighted=weighted):
             warn_user(note)
-        if settings["n_memories"] == "auto":
+        if settings.n_memories is None:
             check_worth_it(len(coded.classes), len(labeled))
     return coded
-
-
-def _fitted(
-    settings: Mapping[str, Any], ready: Ready[Choice], trained: Trained, X: Any
-) -> FittedModel:
-    """The fitted model; rows out of scope are those of no class."""
-    model = fitted_model(
-        "classifier", settings, ready, trained, X,
-        label_mass=ready.dataset.label_mass().cpu(), objective=ready.choice.candidate.objective,
-    )  # fmt: skip
-    if OUT_OF_SCOPE in model.classes.tolist():
-        model = sound(hide_class(model, OUT_OF_SCOPE))
-    return renewed(model)

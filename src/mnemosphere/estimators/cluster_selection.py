@@ -25,7 +25,7 @@ from torch import Tensor
 from mnemosphere.estimators.choice import Floats, SearchTable, directed
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kmeans import spherical_kmeans

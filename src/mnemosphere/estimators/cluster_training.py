@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from mnemosphere.estimators.choice import Sample, SearchTable
+from mnemosphere.estimators.choice import Sample, SearchTable, Settings
 from mnemosphere.estimators.cluster_selection import (
     MEMORIES,
     NUMBERS,
@@ -22,11 +21,11 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     PASSES,
     Ready,
-    Trained,
+    as_model,
     place,
     precision_of,
-    solver_of,
 )
+from mnemosphere.fitted.model import FittedModel
 from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
@@ -35,10 +34,9 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group_memories
 from mnemosphere.model.votes import Votes
-from mnemosphere.rows.stored import StoredRows, merge_copies
+from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training import latent
-from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.dataset import ArrayDataset, FileDataset
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
@@ -63,58 +61,59 @@ class Clusters(NamedTuple):
 
 
 def prepare(
-    settings: Mapping[str, Any], given: StoredRows, given_weight: Tensor | None, seed: int,
+    settings: Settings, given: StoredRows, given_weight: Tensor | None, seed: int,
     progress: Progress,
 ) -> tuple[ArrayDataset, Geometry, Clusters]:  # fmt: skip
     """(the distinct rows on the sphere, how they were put there, what is "auto" settled)."""
     labels = torch.zeros(given.n_rows, 1, dtype=torch.float64, device=given.device)
-    stored, labels, weight = merge_copies(given, labels, given_weight)
-    n_rows, is_auto = stored.n_rows, settings["n_memories"] == "auto"
-    most = n_rows if is_auto else int(settings["n_memories"])
+    _, (stored, labels, weight) = in_order(given, labels, given_weight)
+    n_rows, is_auto = stored.n_rows, settings.n_memories is None
+    most = settings.n_memories or n_rows
     if most > n_rows:
         raise ValueError(
             f"n_memories={most} but X has {n_rows} distinct row(s) (n_samples={n_rows}): "
             "use fewer memories or n_memories='auto'"
         )
-    if settings["n_clusters"] == "auto":
+    numbers = [settings.given["n_clusters"]]
+    if numbers == ["auto"]:
         numbers = [k for k in NUMBERS if k <= most] or [1]
-    else:
-        numbers = [int(settings["n_clusters"])]
     if numbers[0] > most:
         raise ValueError(
             f"n_clusters={numbers[0]} needs as many memories, got {most} for "
             f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
         )
     chosen, trials = current().on_rank0(lambda: choose(
-        stored, weight, geometry=settings["geometry"], numbers=numbers,
-        shapes=[1, MEMORIES] if is_auto and settings["growth"] is None else [MEMORIES],
+        stored, weight, geometry=settings.geometry, numbers=numbers,
+        shapes=[1, MEMORIES] if is_auto and settings.growth is None else [MEMORIES],
         generator=torch.Generator().manual_seed(seed), progress=progress,
     ))  # fmt: skip
     n_clusters = chosen.n_clusters
     if is_auto:
         wanted = min(chosen.memories_per_cluster * n_clusters, n_rows // ROWS_PER_MEMORY)
         most = max(wanted, n_clusters)
-    sample = Sample(stored, labels, weight, precision_of(settings["precision"], stored.n_numbers))
+    sample = Sample(stored, labels, weight, precision_of(settings.precision, stored.n_numbers))
     placed = place(chosen.geometry, sample, given, given_weight)
     return *placed, Clusters(n_clusters, most, trials)
 
 
-def train(settings: Mapping[str, Any], ready: Ready[Clusters]) -> Trained:
+def train(ready: Ready[Clusters]) -> FittedModel:
     """Memories of highest likelihood, then their latent classes."""
-    dataset, choice, callbacks = ready.dataset, ready.choice, ready.callbacks
+    settings, dataset = ready.settings, ready.dataset
+    solver = settings.solver
+    assert isinstance(solver, FixedPoint | SGD)  # there is no conditional likelihood
+    solver = solver.resolve(dataset.n_rows, learn_beta=settings.beta is None, device=dataset.device)
     generator = torch.Generator().manual_seed(ready.seed)
-    solver = solver_of(settings["solver"], dataset.n_rows, settings["beta"], dataset.device)
-    result = _memories(settings, dataset, choice.n_memories, solver, generator, callbacks)
-    result = _classes(settings, result, dataset, choice.n_clusters, solver, generator, callbacks)
-    return Trained(Votes.of(result.params), result.params, result)
+    result = _memories(ready, solver, generator)
+    result = _classes(ready, result, solver, generator)
+    return as_model("clusterer", ready, Votes.of(result.params), result.params, result)
 
 
 def _memories(
-    settings: Mapping[str, Any], dataset: ArrayDataset | FileDataset, width: int,
-    solver: FixedPoint | SGD, generator: torch.Generator, callbacks: Sequence[Callback],
-) -> FitResult:  # fmt: skip
+    ready: Ready[Clusters], solver: FixedPoint | SGD, generator: torch.Generator
+) -> FitResult:
     """Memories of highest likelihood, with one class for all of them."""
-    growth = settings["growth"]
+    settings, dataset, width = ready.settings, ready.dataset, ready.choice.n_memories
+    growth = settings.growth
     n_memories = width if growth is None else min(growth, width)
     some = dataset.sample(max(_START_ROWS, n_memories), generator=generator)
     w = spherical_kmeans(
@@ -123,15 +122,14 @@ def _memories(
     ).centers  # fmt: skip
     # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
     params = start_joint(
-        Start(w), some, varsigma=settings["varsigma"],
-        beta=None if settings["beta"] == "learn" else float(settings["beta"]),
-        uniform_weight=settings["uniform_weight"] * n_memories / width,
+        Start(w), some, varsigma=settings.varsigma, beta=settings.beta,
+        uniform_weight=(settings.uniform_weight or 0.0) * n_memories / width,
     )  # fmt: skip
     passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
     passes = _SGD_PASSES if isinstance(solver, SGD) else passes
     given: dict[str, Any] = {
-        "rule": objectives.marginal, "max_iter": settings["max_iter"] or passes, "tol": solver.tol,
-        "generator": generator, "callbacks": callbacks,
+        "rule": objectives.marginal, "max_iter": settings.max_iter or passes, "tol": solver.tol,
+        "generator": generator, "callbacks": ready.callbacks,
     }  # fmt: skip
     if growth is None:
         return fit(params, dataset, solver, **given)
@@ -140,12 +138,12 @@ def _memories(
 
 
 def _classes(
-    settings: Mapping[str, Any], trained: FitResult, dataset: ArrayDataset | FileDataset,
-    n_clusters: int, given: FixedPoint | SGD, generator: torch.Generator,
-    callbacks: Sequence[Callback],
+    ready: Ready[Clusters], trained: FitResult, given: FixedPoint | SGD,
+    generator: torch.Generator,
 ) -> FitResult:  # fmt: skip
     """Latent classes: from groups of memories, then down Eq. (unsupervised_loss)."""
-    params, history, smoothing = trained.params, trained.history, settings["smoothing"]
+    settings, dataset, n_clusters = ready.settings, ready.dataset, ready.choice.n_clusters
+    params, history, smoothing = trained.params, trained.history, settings.smoothing
     if params.n_memories < n_clusters:
         raise ValueError(
             f"growth ended at {params.n_memories} memories, fewer than n_clusters="
@@ -166,8 +164,8 @@ def _classes(
         passes = math.ceil(_CLASS_STEPS * size / dataset.n_rows)
     rule = objectives.Unsupervised(smoothing)
     result = fit(
-        params, rows, solver, rule=rule, max_iter=settings["max_iter"] or passes, tol=given.tol,
-        generator=generator, callbacks=callbacks, stage="classes",
+        params, rows, solver, rule=rule, max_iter=settings.max_iter or passes, tol=given.tol,
+        generator=generator, callbacks=ready.callbacks, stage="classes",
         phase=history[-1].phase + 1 if history else 1,
     )  # fmt: skip
     # Never worse than the start, nor with fewer clusters: rows are surest where there is one.

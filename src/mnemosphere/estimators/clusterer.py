@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
+from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.cluster_training import prepare, train
 from mnemosphere.estimators.from_files import gathered, learn_files
 from mnemosphere.estimators.progress import Progress
@@ -22,7 +23,7 @@ from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
     Ready,
     begin,
-    fitted_model,
+    finished,
     learn_features,
     settle_columns,
     sound,
@@ -277,19 +278,20 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         return self
 
     def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> FittedModel:
-        settings, owner = self.get_params(deep=False), type(self).__name__
+        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
         if isinstance(X, FileDataset) and not X.fits:
-            ready = learn_files(settings, owner, X, progress, labeled=False)
+            ready = learn_files(settings, X, progress, labeled=False)
         else:
             if isinstance(X, FileDataset):
                 X, _, sample_weight = X.read()
-            features, stored = settle_columns(*learn_features(X, settings, owner))
+            features, stored = learn_features(X, settings.given, settings.owner)
+            features, stored = settle_columns(features, stored)
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
-            seed, callbacks = begin(settings, owner, stored, progress, weight=weight)
+            seed, callbacks = begin(settings.given, settings.owner, stored, progress, weight=weight)
             placed = prepare(settings, stored, weight, seed, progress)
             classes = np.arange(placed[-1].n_clusters)
-            ready = Ready(features, stored, weight, classes, seed, callbacks, *placed)
-        return fitted_model("clusterer", settings, ready, train(settings, ready), X)
+            ready = Ready(settings, features, stored, weight, classes, seed, callbacks, *placed)
+        return finished(train(ready), ready, X)
 
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None

@@ -33,7 +33,7 @@ from mnemosphere.rows import odds
 from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
-from mnemosphere.rows.stored import merge_copies
+from mnemosphere.rows.stored import in_order
 from mnemosphere.rows.streams import FileRows, Piece, RawRows, ahead, join_rows
 from mnemosphere.training.dataset import (
     SAMPLED,
@@ -124,18 +124,18 @@ def _labels_of(source: FileDataset, raw: RawRows, unlabeled: object) -> Labels:
 
 
 def learn_files(
-    settings: Mapping[str, Any], owner: str, source: FileDataset, progress: Progress, *,
-    labeled: bool,
-) -> Ready[Any]:  # fmt: skip
+    settings: Settings, source: FileDataset, progress: Progress, *, labeled: bool
+) -> Ready[Any]:
     """Settle what is "auto" by a sample of the rows; all rows as training sees them.
 
     labeled: for a classifier; a clusterer looks at no labels.
     """
-    seed, callbacks = begin(settings, owner, source, progress)
-    device, n_numbers = device_of(source, settings["device"]), source.n_rows * source.n_features
+    given, owner = settings.given, settings.owner
+    seed, callbacks = begin(given, owner, source, progress)
+    device, n_numbers = device_of(source, given["device"]), source.n_rows * source.n_features
     with progress.scan(source):
         if labeled:
-            found = scan(source, settings["unlabeled"])
+            found = scan(source, given["unlabeled"])
             label, mass = _labeling(settings, found)
         else:
             found, (label, mass) = None, (no_labels(1), torch.zeros(1, dtype=torch.float64))
@@ -143,7 +143,7 @@ def learn_files(
     names = source.files.names
     features = Features(source.n_features, None if names is None else tuple(names), owner=owner)
     if is_frame(sampled.x):
-        how = {name: settings[name] for name in COLUMNS if name != "encoder"}
+        how = {name: given[name] for name in COLUMNS if name != "encoder"}
         features, _ = Features.learn(source.files.given(sampled).x, owner, labeled=labeled, **how)
         assert features.encoding is not None
         source = replace(source, files=source.files.encoded(features.encoding))
@@ -157,9 +157,8 @@ def learn_files(
         targets, weight = label(raw)
         on_device = None if weight is None else weight.to(device)
         if found is not None:
-            own = Settings.of(settings)
             _, geometry, choice = class_training.prepare(
-                own, stored, targets.to(device), on_device, progress
+                settings, stored, targets.to(device), on_device, progress
             )
             classes, few = found.classes, class_training.FEW_NUMBERS
         else:
@@ -178,14 +177,16 @@ def learn_files(
         geometry = _of_all_rows(geometry, source, label, device)
         dataset = source.on_sphere(
             raw, geometry, label, mass, partly=found is None or found.unlabeled, device=device,
-            dtype=precision_of(settings["precision"], n_numbers, few),
+            dtype=precision_of(settings.precision, n_numbers, few),
         )  # fmt: skip
-    return Ready(features, stored, weight, classes, seed, callbacks, dataset, geometry, choice)
+    return Ready(
+        settings, features, stored, weight, classes, seed, callbacks, dataset, geometry, choice
+    )
 
 
-def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, Tensor]:
+def _labeling(settings: Settings, found: Scan) -> tuple[LabelWeights, Tensor]:
     """(what gives rows their label weights and sample weights, label weights of all rows (C+1,))."""
-    weighting, smoothing = settings["class_weight"], settings["label_smoothing"]
+    weighting, smoothing = settings.given["class_weight"], settings.smoothing
     n_classes = len(found.classes)
     each = torch.ones(n_classes, dtype=torch.float64)
     if weighting is not None:
@@ -194,7 +195,7 @@ def _labeling(settings: Mapping[str, Any], found: Scan) -> tuple[LabelWeights, T
     def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
         n = len(raw.number)
         coded = encode(
-            raw.y, n, found.classes, unlabeled=settings["unlabeled"], smoothing=smoothing,
+            raw.y, n, found.classes, unlabeled=settings.given["unlabeled"], smoothing=smoothing,
             require_label=False, device=_CPU,
         )  # fmt: skip
         weight = stored_weights(raw)
@@ -224,7 +225,7 @@ def _count_levels(
 
 def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
     """Sampled rows in the order that they would have in memory, where few are put in order."""
-    rows, *_ = merge_copies(raw.rows, *label(raw))
+    _, (rows, *_) = in_order(raw.rows, *label(raw))
     if rows.n_rows < len(raw.number) or rows.number is None:
         return raw
     return raw.take(torch.searchsorted(raw.number, rows.number))

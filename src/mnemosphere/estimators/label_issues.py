@@ -6,7 +6,7 @@ settings that `fit` chose on all rows, so nothing is searched again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from mnemosphere.base.files import plain
 from mnemosphere.base.text import Shown, Table
-from mnemosphere.estimators import class_training
 from mnemosphere.estimators.choice import Candidate, Choice, Sample, Settings
+from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import Ready, learn_features
 from mnemosphere.fitted.exemplars import find_exemplars
@@ -25,10 +25,9 @@ from mnemosphere.fitted.model import (
     FittedModel,
     as_numpy,
     check_whole,
+    draw_seed,
     row_labels,
-    trained_with,
 )
-from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model.products import operands
 from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.features import Features
@@ -128,24 +127,24 @@ class LabelIssues(Shown):
 
 
 def label_issues(
-    settings: Mapping[str, Any], owner: str, model: FittedModel | None, X: Any, y: Any, n_folds: int
+    settings: Settings, model: FittedModel | None, X: Any, y: Any, n_folds: int
 ) -> LabelIssues:
     """Cross-fit with the settings of a fitted model, or with those that a search finds."""
     check_whole(n_folds, "n_folds", 2)
     if model is None:
-        features, stored = learn_features(X, settings, owner, labeled=True)
+        features, stored = learn_features(X, settings.given, settings.owner, labeled=True)
     else:
         features, stored = _leveled(model, X)
         stored = stored if model.geometry.keeps_sparse else stored.dense()
     if n_folds > stored.n_rows:
         raise ValueError(f"n_folds must be at most the {stored.n_rows} rows of X, got {n_folds}")
     coded = encode(
-        y, stored.n_rows, None, unlabeled=settings["unlabeled"],
-        smoothing=trained_with(settings)["smoothing"], require_label=True, device=stored.device,
+        y, stored.n_rows, None, unlabeled=settings.given["unlabeled"],
+        smoothing=settings.smoothing, require_label=True, device=stored.device,
     )  # fmt: skip
-    seed = draw_seed(settings["random_state"])
-    with operands(settings["precision"]), Progress(settings["verbose"]) as progress:
-        chosen, temperature = _chosen(settings, model, stored, coded, progress)
+    seed = draw_seed(settings.given["random_state"])
+    with operands(settings.precision), Progress(settings.given["verbose"]) as progress:
+        chosen = _chosen(settings, model, stored, coded, progress)
         index = as_numpy(coded.index)
         fold = _folds(index, n_folds)
         proba = np.full((len(index), len(coded.classes)), np.nan)
@@ -155,7 +154,7 @@ def label_issues(
             if not len(held):
                 continue
             fitted = np.flatnonzero(fold != k)
-            made = _fit(settings, features, stored, coded, fitted, chosen, temperature, seed)
+            made = _fit(settings, features, stored, coded, fitted, chosen, seed)
             progress.show("fitting folds", k + 1, n_folds)
             unseen = _sample(stored, coded, fitted).cross_fitted(_take(stored, held))[1]
             proba[held] = as_numpy(made.log_proba(unseen).exp())
@@ -214,36 +213,28 @@ def _folds(index: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
 
 
 def _chosen(
-    settings: Mapping[str, Any], model: FittedModel | None, stored: StoredRows, coded: Encoded,
+    settings: Settings, model: FittedModel | None, stored: StoredRows, coded: Encoded,
     progress: Progress,
-) -> tuple[Choice, float]:  # fmt: skip
-    """What a fit to all rows would train, or has trained, and its temperature."""
+) -> Choice:  # fmt: skip
+    """What a fit to all rows would train, or has trained."""
     trials = [] if model is None else [own for own in model.record.search if own.get("chosen")]
     if model is not None and trials:
         names = [field.name for field in fields(Candidate)]
-        return Choice(Candidate(**{name: trials[-1][name] for name in names})), (
-            model.votes.temperature
-        )
-    own = Settings.of(settings)
-    *_, choice = class_training.prepare(own, stored, coded.targets, None, progress)
-    return choice, choice.temperature
+        candidate = Candidate(**{name: trials[-1][name] for name in names})
+        return Choice(candidate, model.votes.temperature)
+    return prepare(settings, stored, coded.targets, None, progress)[-1]
 
 
 def _fit(
-    settings: Mapping[str, Any], features: Features, stored: StoredRows, coded: Encoded,
-    rows: NDArray[np.int64], chosen: Choice, temperature: float, seed: int,
+    settings: Settings, features: Features, stored: StoredRows, coded: Encoded,
+    rows: NDArray[np.int64], chosen: Choice, seed: int,
 ) -> FittedModel:  # fmt: skip
     """A model of some of the rows; its typical rows are numbers among all rows."""
-    given, own = Settings.of(settings), _sample(stored, coded, rows)
-    placed = class_training.prepare(given, own.rows, own.targets, None, Progress(0), chosen=chosen)
-    ready = Ready(features, own.rows, None, coded.classes, seed, [], *placed)
-    trained = class_training.train(given, ready)
-    votes = trained.votes.at(temperature)
-    return FittedModel(
-        "classifier", votes, trained.density, ready.geometry, features, coded.classes,
-        exemplars=find_exemplars(votes, ready.geometry, own.cross_fitted(own.rows)[1]),
-        **trained_with({**settings, "objective": chosen.candidate.objective}),
-    )  # fmt: skip
+    own = _sample(stored, coded, rows)
+    placed = prepare(settings, own.rows, own.targets, None, Progress(0), chosen=chosen)
+    model = train(Ready(settings, features, own.rows, None, coded.classes, seed, [], *placed))
+    seen = own.cross_fitted(own.rows)[1]
+    return model.replace(exemplars=find_exemplars(model.votes, model.geometry, seen))
 
 
 def _evidence(

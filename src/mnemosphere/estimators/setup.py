@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from numbers import Integral
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -16,18 +16,16 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from mnemosphere.base.files import checksum
-from mnemosphere.base.machine import check_memory, pick_device
+from mnemosphere.base.machine import pick_device
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.choice import SOLVERS, Sample
+from mnemosphere.estimators.choice import SOLVERS, Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
-from mnemosphere.fitted.checks import check_model
-from mnemosphere.fitted.exemplars import find_exemplars, with_index, with_texts
-from mnemosphere.fitted.model import FittedModel, HeldOut, Record, row_labels, trained_with
+from mnemosphere.fitted.exemplars import find_exemplars, named
+from mnemosphere.fitted.model import FittedModel, Record, draw_seed
 from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.place import warn_set_aside
+from mnemosphere.geometry.base import warn_set_aside
 from mnemosphere.gpu import on_gpu
-from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
@@ -50,7 +48,6 @@ FEW_NUMBERS = 1_000_000  # up to which precision is double, where it costs nothi
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
 COLUMNS = ("encoder", "categories", "min_frequency")  # settings of how columns are read
-_COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 # Settings that may change when a run goes on: they change nothing, or only how long it takes. An
 # encoder is known by the rows it makes.
 _NO_MATTER = {"callbacks", "device", "encoder", "max_iter", "verbose"}
@@ -62,6 +59,7 @@ Chosen = TypeVar("Chosen")
 class Ready(NamedTuple, Generic[Chosen]):
     """All that a fit knows before it trains: everything that is "auto" settled, rows on the sphere."""
 
+    settings: Settings
     features: Features
     stored: StoredRows  # rows as given, or a sample of a data set
     weight: Tensor | None  # theirs
@@ -71,15 +69,6 @@ class Ready(NamedTuple, Generic[Chosen]):
     dataset: ArrayDataset | FileDataset
     geometry: Geometry
     choice: Chosen
-
-
-class Trained(NamedTuple):
-    """What a training ends with."""
-
-    votes: Votes  # what decides
-    density: Parameters  # of the rows; of the joint likelihood, the parameters that were trained
-    result: FitResult
-    held: HeldOut | None = None
 
 
 def learn_features(
@@ -157,13 +146,6 @@ def solver_of(
     return chosen.resolve(n_rows, learn_beta=beta == "learn", device=device)
 
 
-def check_room(rows: StoredRows, n_memories: int, n_columns: int, dtype: torch.dtype) -> None:
-    """Raise ValueError if so many memories cannot be held, before they are made."""
-    each = _COPIES * (rows.n_features + 1 + n_columns) * dtype.itemsize
-    asked = f"n_memories={n_memories}"
-    check_memory(each * int(n_memories), rows.device, asked, "use fewer memories")
-
-
 def place(
     kind: str, sample: Sample, given: StoredRows, weight: Tensor | None
 ) -> tuple[ArrayDataset, Geometry]:
@@ -171,7 +153,7 @@ def place(
 
     given, weight: the rows of X that the sample was made of, which a warning names.
     """
-    geometry = sample.geometry(kind)
+    geometry = Geometry.learn(kind, sample.rows, sample.targets, sample.weight)
     rows, lost = sample.on_sphere(geometry)
     geometry.check_some_left(lost)
     if bool(lost.any()):
@@ -210,36 +192,32 @@ def begin(
     return group.broadcast(seed), callbacks
 
 
-def fitted_model(
-    kind: Literal["classifier", "clusterer"],
-    settings: Mapping[str, Any],
-    ready: Ready[Any],
-    trained: Trained,
-    X: Any,
-    **more: Any,
-) -> FittedModel:
-    """The model of a fit, checked, with the training rows that its memories stand for."""
-    features, result = ready.features, trained.result
-    model = sound(FittedModel(
-        kind, trained.votes, trained.density, ready.geometry, features, ready.classes,
-        record=_record(settings, ready, result), lineage=result.lineage, held=trained.held,
-        **(trained_with(settings) | more),
-    ))  # fmt: skip
-    exemplars = find_exemplars(
-        model.votes, model.geometry, ready.stored, ready.weight, ready.dataset.n_rows,
-        None if features.encoder is not None else features,
+def as_model(
+    kind: Literal["classifier", "clusterer"], ready: Ready[Any], votes: Votes, density: Parameters,
+    result: FitResult, **more: Any,
+) -> FittedModel:  # fmt: skip
+    """What a training has come to, as a model."""
+    settings, status = ready.settings, result.status
+    record = Record(
+        kept_settings(settings.given), [asdict(own) for own in result.history], status,
+        status in _ENDED, list(ready.choice.trials),
     )  # fmt: skip
-    exemplars = with_texts(exemplars, features.texts(X))
-    if not hasattr(X, "iloc"):
-        return model.replace(exemplars=exemplars)
-    return model.replace(exemplars=with_index(exemplars, row_labels(X, len(X))))
+    return FittedModel(
+        kind, votes, density, ready.geometry, ready.features, ready.classes,
+        smoothing=settings.smoothing, learns_beta=settings.beta is None, record=record,
+        lineage=result.lineage, **more,
+    )  # fmt: skip
 
 
-def _record(settings: Mapping[str, Any], ready: Ready[Any], result: FitResult) -> Record:
-    """How training went; a warning if it ended too early."""
-    history, status = result.history, result.status
-    losses = [record.loss for record in history if record.phase == history[-1].phase][-2:]
-    if settings["max_iter"] is None and status == "max_iter" and len(losses) == 2:
+def finished(model: FittedModel, ready: Ready[Any], X: Any) -> FittedModel:
+    """The model, checked, with the training rows that its memories stand for.
+
+    A warning says if training ended too early.
+    """
+    model, history, features = sound(model), model.record.history, model.features
+    losses = [own["loss"] for own in history if own["phase"] == history[-1]["phase"]][-2:]
+    early = ready.settings.max_iter is None and model.record.status == "max_iter"
+    if early and len(losses) == 2:
         fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
         if fall > _STILL_FALLING:
             warn_user(
@@ -247,22 +225,22 @@ def _record(settings: Mapping[str, Any], ready: Ready[Any], result: FitResult) -
                 f"{fall:.1%}: raise max_iter",
                 ConvergenceWarning,
             )
-    passes = [record.as_dict() for record in history]
-    return Record(
-        kept_settings(settings), passes, status, status in _ENDED,
-        list(ready.choice.trials), trained_rows=row_sketch(ready.stored),
+    exemplars = find_exemplars(
+        model.votes, model.geometry, ready.stored, ready.weight, ready.dataset.n_rows,
+        None if features.encoder is not None else features,
     )  # fmt: skip
+    record = replace(model.record, trained_rows=row_sketch(ready.stored))
+    return model.replace(exemplars=named(exemplars, features, X), record=record)
 
 
 def sound(model: FittedModel) -> FittedModel:
     """The model; ValueError if its parts do not fit together, or its answers are no numbers."""
     try:
-        check_model(model)
+        return model.check()
     except ValueError as error:
         raise ValueError(
             f"training of X came to no model ({error}): scale X, or use other settings"
         ) from error
-    return model
 
 
 def kept_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

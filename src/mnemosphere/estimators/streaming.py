@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +15,8 @@ from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.class_training import prepare
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import kept_settings
-from mnemosphere.fitted.model import FittedModel, Record, Stream, trained_with
+from mnemosphere.fitted.model import FittedModel, Record, Stream, draw_seed
 from mnemosphere.interpret.classes import extend
-from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.prior import with_class_prior
@@ -70,27 +68,27 @@ def _first_classes(y: Any, given: NDArray[Any] | None, unlabeled: object) -> NDA
 
 
 def begin_stream(
-    settings: Mapping[str, Any], features: Features, stored: StoredRows, coded: Encoded,
+    settings: Settings, features: Features, stored: StoredRows, coded: Encoded,
     weight: Tensor | None, progress: Progress,
 ) -> tuple[FittedModel, ArrayDataset]:  # fmt: skip
     """(a model whose memories start on the first batch, the batch on the sphere)."""
-    own = replace(Settings.of(settings), objective="joint")
-    generator = torch.Generator().manual_seed(draw_seed(settings["random_state"]))
-    dataset, geometry, choice = prepare(own, stored, coded.targets, weight, progress)
+    settings = replace(settings, objectives=("joint",))
+    generator = torch.Generator().manual_seed(draw_seed(settings.given["random_state"]))
+    dataset, geometry, choice = prepare(settings, stored, coded.targets, weight, progress)
     start = start_memories(
         dataset.rows, choice.candidate.n_memories, own_labels=True, generator=generator
     )
     params = start_joint(
-        start, dataset.rows, varsigma=own.varsigma, beta=own.beta,
-        uniform_weight=own.uniform_weight, learned_weights=False,
+        start, dataset.rows, varsigma=settings.varsigma, beta=settings.beta,
+        uniform_weight=settings.uniform_weight, learned_weights=False,
     )  # fmt: skip
     features = replace(features, observed=None)  # later batches may hold other numbers
     model = FittedModel(
         "classifier", Votes.of(params), params, geometry, features, coded.classes,
         label_mass=torch.zeros(len(coded.classes) + 1, dtype=torch.float64),
         stream=Stream(FixedPoint().start(params)),
-        record=Record(settings=kept_settings(settings), search=choice.trials),
-        **trained_with({**settings, "objective": "joint"}),
+        record=Record(settings=kept_settings(settings.given), search=choice.trials),
+        smoothing=settings.smoothing, learns_beta=settings.beta is None,
     )  # fmt: skip
     return model, dataset
 

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from mnemosphere.base.files import join_prefixes, plain, read_tensors, strip_prefix, write_tensors
 from mnemosphere.base.schema import Scalar, put_together, take_apart
-from mnemosphere.fitted.checks import check_model
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.images.encoder import FittedEncoder, patch_layer, windows_of
 from mnemosphere.training.adam import Adam
@@ -154,7 +153,7 @@ def _put_together(
     model = _with_settings(model, settings_in)
     put_together(list[PassRecord], model.record.history, {}, "history")
     put_together(list[dict[str, Scalar]], model.record.search, {}, "search")
-    return _check_encoder(model) if isinstance(model, FittedEncoder) else check_model(model)
+    return _check_encoder(model) if isinstance(model, FittedEncoder) else model
 
 
 def _pipeline(header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck) -> Steps:

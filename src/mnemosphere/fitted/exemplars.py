@@ -11,16 +11,21 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.base.text import readable
-from mnemosphere.fitted.checks import checked
-from mnemosphere.fitted.model import Exemplars, FittedModel, Floats, as_numpy
+from mnemosphere.fitted.model import (
+    Exemplars,
+    FittedModel,
+    Floats,
+    as_numpy,
+    checked,
+    row_labels,
+)
 from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.model.scores import Scores
+from mnemosphere.model.retrieval import Scores
 from mnemosphere.model.votes import Votes
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.features import Features, readable
 from mnemosphere.rows.stored import StoredRows
 
 _MOST_ROWS = 8000
@@ -147,14 +152,13 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
     return model.replace(exemplars=replace(model.exemplars, names=found))
 
 
-def with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
-    """Typical rows by their texts, if the rows that they were found among are texts."""
-    return behind if texts is None else replace(behind, names=row_texts(texts, behind.typical))
-
-
-def with_index(behind: Exemplars, labels: Sequence[int | str]) -> Exemplars:
-    """Typical rows by the index of the frame that they were found in, if it is not their places."""
-    if labels == list(range(len(labels))) or behind.names is not None:
+def named(behind: Exemplars, features: Features, X: Any) -> Exemplars:
+    """Typical rows by their texts, or by the index of the frame X that they were found in."""
+    texts = features.texts(X)
+    if texts is not None:
+        return replace(behind, names=row_texts(texts, behind.typical))
+    labels = row_labels(X, len(X)) if hasattr(X, "iloc") else []
+    if labels == list(range(len(labels))):
         return behind
     names = [labels[k] if k >= 0 else "" for k in behind.typical.ravel().tolist()]
     numbers = all(isinstance(name, int) for name in names)

@@ -12,22 +12,24 @@ like none of the memories: its class is that of the prior, its novelty 1.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 from torch import Tensor
 
 from mnemosphere.base.limits import Range
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.place import on_sphere, unit_chunks, warn_set_aside
+from mnemosphere.geometry.base import on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.model import kernel, objectives, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import label_frequencies, net_class_weights, without_floor
@@ -35,7 +37,7 @@ from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.scores import Scores
+from mnemosphere.model.retrieval import Scores
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import sphere
@@ -48,10 +50,16 @@ from mnemosphere.training.solver import SolverState
 
 __all__ = [
     "Calibration", "Examples", "Exemplars", "FittedModel", "HeldOut", "Placed", "Record", "Stream",
-    "Tails", "as_numpy", "check_whole", "dense_parts", "like", "row_labels", "row_names",
+    "Tails", "as_numpy", "check_whole", "checked", "dense_parts", "draw_seed", "like", "row_labels",
+    "row_names",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
+_P = ParamSpec("_P")
+_PROBED = 8  # memories whose probabilities must be numbers
+_MULTIPLIERS = {
+    "col_multipliers": Array("C"), "row_multipliers": Array("Q"), "passes": Array(low=0),
+}  # fmt: skip
 _LEAST = math.ulp(0.0)  # above 0
 _NAMED = 10  # classes that a model names of itself
 _DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
@@ -274,7 +282,7 @@ class FittedModel:
     calibration: Calibration | None = None
     held: HeldOut | None = None
     smoothing: Annotated[float, Range(0, 1)] = 0.0
-    objective: Literal["joint", "conditional"] = "joint"
+    objective: str = "joint"  # one of objectives.BY_NAME
     learns_beta: bool = True
     label_mass: Annotated[Tensor, Array("C", None, low=0)] | None = None
     labels: Annotated[NDArray[np.int64], Array("n", "int64", low=0)] | None = None
@@ -305,6 +313,98 @@ class FittedModel:
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields replaced."""
         return replace(self, **changes)
+
+    def check(self) -> Self:
+        """The model; ValueError where its parts do not fit together, or its answers are no numbers."""
+        votes, density, features = self.votes.check(), self.density.check(), self.features
+        given, n_classes = self.geometry, len(self.classes)
+        given.check(features.n_numbers)
+        wanted = (given.n_coordinates(features.n_numbers), n_classes + 1)
+        for mixture in (votes, density):
+            if (mixture.n_features, mixture.n_columns) != wanted:
+                raise ValueError(
+                    f"it has {mixture.n_features} features, {mixture.n_columns} classes"
+                )
+        if self.objective not in objectives.BY_NAME:
+            raise ValueError(f"objective is {self.objective!r}, none of {[*objectives.BY_NAME]}")
+        if votes.w.dtype != density.w.dtype:
+            raise ValueError(f"its votes are of {votes.w.dtype}, its density of {density.w.dtype}")
+        values = None if self.exemplars is None else self.exemplars.values
+        seen = None if features.observed is None else features.observed[0]
+        for told in (features.named, seen, None if values is None else values[0]):
+            if told is not None and len(told) != features.n_numbers:
+                raise ValueError(f"it says something of {len(told)} features")
+        levels = () if self.lineage is None else self.lineage.models
+        if any(level.n_features != votes.n_features for level in levels):
+            raise ValueError("a level of growth has another number of features")
+        if any(level.n_columns != votes.n_columns for level in levels) and self.is_classifier:
+            raise ValueError("a level of growth has another number of classes")
+        if self.is_classifier and self.label_mass is None:
+            raise ValueError("the tensor 'label_mass' is missing")
+        if not self.is_classifier and (
+            self.classes.tolist() != list(range(n_classes)) or not self.is_joint
+            or (self.labels is not None and self.labels.max(initial=0) >= n_classes)
+        ):  # fmt: skip
+            raise ValueError(f"its labels are none of {n_classes} clusters")
+        self._check_parts()
+        scores = (kernel.log_joint(m, m.w[:_PROBED]) for m in (self.precise_votes, votes, density))
+        if not all(bool(torch.isfinite(each).all()) for each in scores):
+            raise ValueError("probabilities of its own memories are not finite")
+        return self
+
+    def _check_parts(self) -> None:
+        """ValueError unless exemplars, held-out scores, examples and stream are of this self."""
+        votes, density, n_classes = self.votes, self.density, len(self.classes)
+        if self.classes.ndim != 1 or len({*self.classes.tolist()}) < n_classes:
+            raise ValueError("its labels are not different values")
+        if self.is_joint and votes.n_memories != density.n_memories:
+            raise ValueError("its votes and its density have other memories")
+        if self.exemplars is not None and len(self.exemplars.typical) != votes.n_memories:
+            raise ValueError(f"it has typical rows of {len(self.exemplars.typical)} memories")
+        if self.lineage is not None and len(self.lineage.models) != self.lineage.n_levels:
+            raise ValueError("the tree of splits lacks the model of a level")
+        if self.label_mass is not None and self.label_mass.shape != votes.prior.shape:
+            raise ValueError(f"label_mass is of {self.label_mass.numel()} classes")
+        held = self.calibration
+        if held is not None and len(held.record) != votes.n_memories:
+            raise ValueError(f"it has records of {len(held.record)} memories")
+        if (
+            held is not None
+            and max(held.predicted.max(initial=-1), held.record[:, 2].max()) >= n_classes
+        ):
+            raise ValueError("its held-out rows have classes that it does not know")
+        rows = self.held
+        if rows is not None:
+            if rows.x.shape[1] != votes.n_features or rows.votes.shape[1] != n_classes + 1:
+                raise ValueError("its held-out rows are not of its features and classes")
+            if max(rows.column.tolist(), default=0) > n_classes:
+                raise ValueError("its held-out rows have classes that it does not know")
+        added = self.examples
+        if added is not None:
+            added.base.check()
+            same = added.base.classes.tolist() == self.classes.tolist()
+            if not same or added.columns.max() > n_classes or len(added.texts) != len(added.x):
+                raise ValueError("its examples are none of its classes")
+            if added.x.shape[1] != votes.n_features:
+                raise ValueError(f"its examples have {added.x.shape[1]} coordinates")
+        if self.stream is not None:
+            (P, N), (Q, C), dtype = density.w.shape, density.p.shape, str(density.w.dtype)[6:]
+            state, sizes = self.stream.state, {"P": P, "N": N, "Q": Q, "C": C}
+            sums = {"w_bar": Array("P N", dtype), "p_bar": Array("Q C", dtype, low=0)}
+            known = _MULTIPLIERS | sums
+            for name in sorted(state.keys() ^ known.keys()):
+                kind = "missing" if name in known else "unknown"
+                raise ValueError(f"the tensor {name!r} is {kind}")
+            for name, array in known.items():
+                array.check(state[name], name, sizes)
+            if not self.stream.late <= {*self.classes.tolist()}:
+                raise ValueError("its stream has classes that it does not know")
+
+    def at(self, temperature: float) -> Self:
+        """The same with its votes at another temperature."""
+        if temperature == self.votes.temperature:
+            return self  # with all that it has computed once
+        return replace(self, votes=self.votes.at(temperature))
 
     # What was trained.
 
@@ -370,8 +470,7 @@ class FittedModel:
         """The objective that the model was trained by."""
         if not self.is_classifier:
             return objectives.marginal
-        conditional = self.objective == "conditional"
-        return objectives.conditional if conditional else objectives.joint
+        return objectives.BY_NAME[self.objective]
 
     @cached_property
     def memories(self) -> Floats:
@@ -561,15 +660,18 @@ class FittedModel:
         )
 
 
-def trained_with(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the settings of an estimator readings of its model depend on, as fields of it."""
-    # So little smoothing would vanish in products: it is none.
-    smoothing = float(settings.get("label_smoothing", settings.get("smoothing", 0.0)))
-    return {
-        "smoothing": smoothing if smoothing > 1e-30 else 0.0,
-        "objective": "conditional" if settings.get("objective") == "conditional" else "joint",
-        "learns_beta": settings.get("beta", "learn") == "learn",
-    }
+def checked(edit: Callable[_P, FittedModel]) -> Callable[_P, FittedModel]:
+    """A function that returns a model, which is checked."""
+
+    @functools.wraps(edit)
+    def run(*args: _P.args, **more: _P.kwargs) -> FittedModel:
+        found = edit(*args, **more)
+        try:
+            return found.check()
+        except ValueError as error:
+            raise ValueError(f"{edit.__name__} would leave no sound model: {error}") from error
+
+    return run
 
 
 def _over(
@@ -610,6 +712,13 @@ def dense_parts(x: Tensor) -> Iterator[tuple[slice, Tensor]]:
     for start in range(0, x.shape[0], step):
         part = slice(start, start + step)
         yield part, x[part].to_dense()
+
+
+def draw_seed(random_state: Any) -> int:
+    """One whole number out of whatever scikit-learn calls a random state."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def check_whole(value: object, name: str, least: int | None = None) -> None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from mnemosphere.fitted.exemplars import middle
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
 from mnemosphere.model.class_reading import frequency_part
-from mnemosphere.model.scores import Scores
+from mnemosphere.model.retrieval import Scores
 from mnemosphere.rows.stored import StoredRows
 
 NUMBERS = 1 << 21  # of changed rows that are held at a time

@@ -27,7 +27,7 @@ from torch import Tensor
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Curves, Geometry
 from mnemosphere.geometry.graph import Given, Graph
-from mnemosphere.model.sums import ALONE, Sums
+from mnemosphere.rows.stored import ALONE, Sums
 from mnemosphere.rows.streams import Chunks
 
 __all__ = ["Circles"]
@@ -182,10 +182,6 @@ class Circles(Geometry):
     def center(self) -> Tensor:
         """Mean coordinates (M,) of the training rows, in each column of those that have a value."""
         return torch.cat([m @ z for m, (_, z) in zip(self.mass, self._at_knots, strict=True)])
-
-    def reference(self, x: Tensor) -> Tensor | None:
-        """Mean coordinates where they are known."""
-        return self.center * self.per_coordinate(~x.isnan())
 
     def curves(self, w: Tensor) -> Curves:
         """At the knots; 0 is what the column contributes on average."""

@@ -18,7 +18,7 @@ from mnemosphere.geometry.base import Geometry, extreme, lengths, rescale_extrem
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.model.sums import ALONE, Sums
+from mnemosphere.rows.stored import ALONE, Sums
 from mnemosphere.rows.streams import Chunks
 
 __all__ = ["AsIs", "Center", "Unit"]

@@ -23,8 +23,7 @@ from mnemosphere.geometry.direction import Unit
 from mnemosphere.geometry.graph import Given, Graph, Point
 from mnemosphere.geometry.standard import Standard
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.model.sums import ALONE, Sums
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
 __all__ = ["Product"]

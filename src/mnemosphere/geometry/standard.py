@@ -14,8 +14,7 @@ from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Geometry, lengths, occurs
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.model.sums import ALONE, Sums
-from mnemosphere.rows.stored import largest
+from mnemosphere.rows.stored import ALONE, Sums, largest
 from mnemosphere.rows.streams import Chunks
 
 __all__ = ["Standard"]

@@ -14,8 +14,7 @@ from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import lengths
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.geometry.standard import Standard
-from mnemosphere.model.sums import ALONE, Sums
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
 __all__ = ["MAX_RANK", "SHRINKAGE", "Whitened", "whitening"]

@@ -17,9 +17,15 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
-from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.exemplars import row_texts
-from mnemosphere.fitted.model import Examples, FittedModel, Floats, HeldOut, as_numpy
+from mnemosphere.fitted.model import (
+    Examples,
+    FittedModel,
+    Floats,
+    HeldOut,
+    as_numpy,
+    checked,
+)
 from mnemosphere.interpret.editing import directed, rows_of, with_weights
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import retrieval
@@ -113,15 +119,11 @@ def _with_held(
     fold = torch.arange(len(x)) % _FOLDS
     for k in range(min(_FOLDS, len(x))):
         apart, part = without((fold == k).to(x.device)), own.take(fold == k)
-        said, joint = (_at(one, held.temperature).class_log_joint(part) for one in (apart, model))
+        said, joint = (one.at(held.temperature).class_log_joint(part) for one in (apart, model))
         own.votes[fold == k] = HeldOut.difference(said, joint).float().cpu()
         less = model.novelty_score(part)
         own.novelty[fold == k] = (apart.novelty_score(part) - less).float().cpu()
     return model.replace(held=held.joined(own))
-
-
-def _at(model: FittedModel, temperature: float) -> FittedModel:
-    return model.replace(votes=model.votes.at(temperature))
 
 
 @checked
@@ -491,7 +493,7 @@ def _held_of_classes(model: FittedModel, table: Tensor) -> HeldOut | None:
     held = model.held
     if held is None:
         return None
-    joint = _at(model, held.temperature).class_log_joint(held).double()
+    joint = model.at(held.temperature).class_log_joint(held).double()
     least, one = torch.finfo(joint.dtype).tiny, joint.log_softmax(1)
     own, said = (
         (part.softmax(1) @ table.to(joint)).clamp_min(least).log()

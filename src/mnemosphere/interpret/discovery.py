@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import silhouette_score
 from torch import Tensor
 
-from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole
-from mnemosphere.interpret.recall import draw_seed
+from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, draw_seed
 from mnemosphere.model.kmeans import Partition, spherical_kmeans
 
 _ROWS_EACH = 20  # of a proposed class, on average, if their number is to be found

@@ -16,9 +16,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.fitted.checks import checked
-from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, checked
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model.class_reading import with_floor
 from mnemosphere.model.merge import merge

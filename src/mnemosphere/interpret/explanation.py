@@ -14,14 +14,15 @@ from torch import Tensor
 
 from mnemosphere.base.files import plain
 from mnemosphere.base.machine import need
-from mnemosphere.base.text import Shown, Table, middle_cut, percent, readable, short_text
+from mnemosphere.base.text import Shown, Table, middle_cut, percent, short_text
 from mnemosphere.fitted.model import FittedModel, Placed, as_numpy, check_whole, row_names
 from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.decision import frequencies_decide
 from mnemosphere.interpret.rejection import usual
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.rows.features import readable
 from mnemosphere.rows.stored import StoredRows
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.machine import need
-from mnemosphere.fitted.exemplars import TYPICAL, find_exemplars, with_texts
+from mnemosphere.fitted.exemplars import TYPICAL, find_exemplars, named
 from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy, check_whole
 from mnemosphere.interpret.certify import certify
 from mnemosphere.interpret.records import records
@@ -55,7 +55,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     behind, beta_split = model.exemplars, np.full(n_memories, np.nan)
     if X is not None:
         behind = find_exemplars(model.votes, model.geometry, model.completed(X))
-        behind = with_texts(behind, model.features.texts(X))
+        behind = named(behind, model.features, X)
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
         behind = Exemplars(np.full((n_memories, TYPICAL), -1), np.full(n_memories, np.nan))

@@ -30,7 +30,7 @@ from torch import Tensor
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
 from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.place import unit_chunks
+from mnemosphere.geometry.base import unit_chunks
 from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.votes import Votes
 

@@ -9,12 +9,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from mnemosphere.base.machine import need
-from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, check_whole, like
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.fitted.model import (
+    FittedModel,
+    Floats,
+    as_numpy,
+    check_whole,
+    draw_seed,
+    like,
+)
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.gaps import fill_neutrally
@@ -271,13 +277,6 @@ def draw(
     x, drawn = retrieval.sample(density, n_samples, class_index=column, generator=generator)
     rows: Floats = model.restore(x).numpy()
     return rows, drawn
-
-
-def draw_seed(random_state: Any) -> int:
-    """One whole number out of whatever scikit-learn calls a random state."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def encode(model: FittedModel, X: Any) -> Any:

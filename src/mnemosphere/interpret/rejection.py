@@ -25,7 +25,6 @@ from scipy.stats import beta
 from torch import Tensor
 
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.fitted.checks import checked
 from mnemosphere.fitted.model import (
     Calibration,
     FittedModel,
@@ -34,6 +33,7 @@ from mnemosphere.fitted.model import (
     Placed,
     Tails,
     as_numpy,
+    checked,
     like,
 )
 from mnemosphere.interpret.recall import draw
@@ -138,7 +138,7 @@ def _calibrated(
 
     temperature: at which scores are taken.
     """
-    scored = _at(model, temperature)
+    scored = model.at(temperature)
     tails = _tails(scored)
     read = _Reading.of(scored, own, tails)
     log_p, score = as_numpy(read.log_p), read.score
@@ -187,13 +187,7 @@ def _with_temperature(
     each = row_weights(coded, setting, weight)
     at = labeled.nonzero()[:, 0]
     rows = model.batch(stored.take(at), coded.targets[at], None if each is None else each[at])
-    return _at(model, best_temperature([(model.votes.at(1.0), rows)]))
-
-
-def _at(model: FittedModel, temperature: float) -> FittedModel:
-    if temperature == model.votes.temperature:
-        return model  # with all that it has computed once
-    return model.replace(votes=model.votes.at(temperature))
+    return model.at(best_temperature([(model.votes.at(1.0), rows)]))
 
 
 def _tails(model: FittedModel) -> Tails:
@@ -510,7 +504,7 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     (60,)
     """
     held = held_out(model)
-    score = _Reading.of(_at(model, held.temperature), X, held.tails).score
+    score = _Reading.of(model.at(held.temperature), X, held.tails).score
     found: Floats = like(X, torch.from_numpy(score))
     return found
 
@@ -700,7 +694,7 @@ def usual(model: FittedModel, X: Placed) -> Usual:
 
 def _read(model: FittedModel, X: Any, held: Calibration) -> tuple[_Reading, Tensor]:
     """(What is known of rows at the temperature of the calibration, log P(y|x) at that of the model)."""
-    own = _at(model, held.temperature)
+    own = model.at(held.temperature)
     read = _Reading.of(own, X, held.tails)
     return read, read.log_p if own is model else model.log_proba(X)
 
@@ -751,7 +745,7 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
         raise ValueError(_NO_LABELS)
     rare = 1 - coverage
     limit = rejection_threshold(known, rare) if _rank(rare, known.size) else np.inf
-    log_p = as_numpy(_at(model, held.temperature).log_proba(X))
+    log_p = as_numpy(model.at(held.temperature).log_proba(X))
     order = np.argsort(-log_p, axis=1, kind="stable")
     sizes = (-log_p <= limit).sum(1)
     return [model.classes[line[:size]] for line, size in zip(order, sizes, strict=True)]

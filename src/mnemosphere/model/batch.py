@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.model.gaps import fill_neutrally, has_gaps, whole_rows
+from mnemosphere.model.gaps import fill_neutrally, has_gaps
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture
@@ -31,11 +31,6 @@ class Batch:
     def n_rows(self) -> int:
         """How many rows."""
         return self.x.shape[-2]
-
-    @property
-    def kind(self) -> type[Tensor]:
-        """Of tensor, dense or sparse."""
-        return type(self.x)
 
     @property
     def total_weight(self) -> float:
@@ -129,7 +124,8 @@ def check_rows(params: Mixture, x: Tensor) -> None:
             f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
         )
     _check_kind(params, "x", x)
-    sphere.check(whole_rows(x), "x")  # a row with gaps has some norm below 1
+    # A row with gaps has some norm below 1.
+    sphere.check(x[~x.isnan().any(1)] if has_gaps(x) else x, "x")
 
 
 def _check_kind(params: Mixture, name: str, tensor: Tensor) -> None:

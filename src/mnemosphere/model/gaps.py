@@ -26,12 +26,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu.captured import is_recording
+from mnemosphere.gpu import is_recording
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
-__all__ = ["Gaps", "fill_neutrally", "has_gaps", "lift_of", "overlaps", "split", "whole_rows"]
+__all__ = ["Gaps", "fill_neutrally", "has_gaps", "lift_of", "overlaps", "split"]
 
 
 class Gaps(NamedTuple):
@@ -69,11 +69,6 @@ def has_gaps(x: Tensor) -> bool:
     if isinstance(x, SparseRows) or is_recording(x):
         return False
     return bool(x.sum().isnan())
-
-
-def whole_rows(x: Tensor) -> Tensor:
-    """The rows without gaps."""
-    return x[~x.isnan().any(1)] if has_gaps(x) else x
 
 
 def split(x: Tensor) -> tuple[Tensor, Gaps | None]:

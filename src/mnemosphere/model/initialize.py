@@ -143,17 +143,11 @@ def from_data(
 def estimate_beta(w: Tensor, x: Tensor, varsigma: float) -> Tensor:
     """The β that Eq. (effective_loss) would choose if each row went to its nearest memory.
 
-    β = A_N⁻¹(ς·m̄), m̄ as `mean_overlap` has it. x (B, N): `PROBE_ROWS` are enough.
-    """
-    return inverse_mean_resultant(float(varsigma * mean_overlap(w, x)), x.shape[1]).to(x)
-
-
-def mean_overlap(w: Tensor, x: Tensor) -> Tensor:
-    """That of a row with its nearest memory, in float64.
-
-    Rows that are themselves memories would say 1 and are left out where others exist.
+    β = A_N⁻¹(ς·m̄), m̄ the mean overlap of a row with its nearest memory. x (B, N): `PROBE_ROWS` are enough.
     """
     nearest = (x @ w.T).amax(1).cpu().double()  # (rows, P) -> (rows,), few: quicker on the host
+    # Rows that are themselves memories would say 1 and are left out where others exist.
     others = (nearest <= 1 - 1e-5).double()
-    others = others + (others.sum() == 0)  # no row but memories: then all of them
-    return ((nearest * others).sum() / others.sum()).clamp(0.05, 0.999)
+    others = others + (others.sum() == 0)
+    overlap = ((nearest * others).sum() / others.sum()).clamp(0.05, 0.999)
+    return inverse_mean_resultant(float(varsigma * overlap), x.shape[1]).to(x)

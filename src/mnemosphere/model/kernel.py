@@ -29,11 +29,17 @@ from torch import Tensor
 from mnemosphere.base.machine import core_cache
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, lift_of, split
 from mnemosphere.model.objectives import ClassesAlone, LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import add_product, narrow, narrowed, product
+from mnemosphere.model.products import (
+    add_product,
+    exponentials,
+    least_density,
+    narrow,
+    narrowed,
+    product,
+)
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics.bessel import mean_resultant

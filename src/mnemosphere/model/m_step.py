@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics import polytope, sphere, two_rows
+from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import (
     inverse_mean_resultant,
     log_omega_ratio,
@@ -140,7 +140,7 @@ def share_out(params: Parameters, p_bar: Tensor) -> Parameters:
     given = weight, total[..., 0, :], params.p_q, uniform[..., 0]
     own, rest_of = (
         torch.from_numpy(part).to(p_bar)[..., None, :]
-        for part in two_rows.divide(*(v.detach().double().cpu().numpy() for v in given))
+        for part in polytope.divide(*(v.detach().double().cpu().numpy() for v in given))
     )
     # A class that no memory answers for is shared by all, by their weights.
     share = torch.where(total > 0, rest, params.p_h[..., 1:, None])

@@ -124,6 +124,8 @@ joint = JointConditional(0.0)
 conditional = JointConditional(1.0)
 classes_alone = ClassesAlone()
 marginal = Marginal()
+# What `objective=` of a classifier may name.
+BY_NAME: dict[str, LabelRule] = {"joint": joint, "conditional": conditional}
 
 
 def soft_labels(

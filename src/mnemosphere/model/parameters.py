@@ -75,7 +75,7 @@ class Parameters(Components):
     @property
     def slope(self) -> Tensor:
         """The same: the slope of exponents."""
-        return self.beta_eff
+        return self.varsigma * self.beta
 
     @property
     def share(self) -> Tensor:
@@ -89,16 +89,6 @@ class Parameters(Components):
 
     def check(self) -> Self:
         """Raise ValueError unless the parameters are usable; return self."""
-        self.check_form()
-        if self.beta.ndim != 0 or not 0 < float(self.beta) < math.inf:
-            raise ValueError(f"beta must be one finite positive number, got {self.beta}")
-        sphere.check(self.w, "memories")
-        # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
-        polytope.check(self.p, self.p_h, self.p_q, tol=1e-3)
-        return self
-
-    def check_form(self) -> None:
-        """Raise ValueError where shapes, precisions, devices or ς are wrong; tensors unread."""
         if self.w.ndim != 2 or self.w.shape[1] < 2 or self.w.shape[0] < 1:
             raise ValueError(f"memories must form a (P, N >= 2) matrix, got {tuple(self.w.shape)}")
         shape = (self.n_memories + 1, self.p_q.numel())
@@ -114,14 +104,21 @@ class Parameters(Components):
             raise ValueError(f"dtype must be float32 or float64, got {self.w.dtype}")
         if not 0.0 < self.varsigma <= 1.0:
             raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")
+        if self.beta.ndim != 0 or not 0 < float(self.beta) < math.inf:
+            raise ValueError(f"beta must be one finite positive number, got {self.beta}")
+        sphere.check(self.w, "memories")
+        # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
+        polytope.check(self.p, self.p_h, self.p_q, tol=1e-3)
+        return self
 
     @classmethod
     def stack(cls, several: Sequence[Self]) -> Self:
         """Parameters of one shape along a leading axis, ς a tensor too: see `kernel`."""
-        tensors = [one.to_tensors() for one in several]
-        together: Any = {name: torch.stack([t[name] for t in tensors]) for name in tensors[0]}
-        together["varsigma"] = together["varsigma"].to(together["w"])
-        return cls(**together)
+        together: Any = {
+            name: torch.stack([getattr(one, name) for one in several]) for name in _TENSORS
+        }
+        varsigma: Any = torch.tensor([one.varsigma for one in several], dtype=torch.float64)
+        return cls(varsigma=varsigma.to(together["w"]), **together)
 
     def clone(self) -> Self:
         """Return a copy with memory of its own."""

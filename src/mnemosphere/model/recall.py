@@ -22,7 +22,7 @@ from torch import Tensor
 from mnemosphere.model.batch import check_rows
 from mnemosphere.model.kernel import chunks
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.scores import Scores
+from mnemosphere.model.retrieval import Scores
 from mnemosphere.numerics import sphere
 
 _NONE = 1e-9  # seen through a metric: what is smaller than this is rounding

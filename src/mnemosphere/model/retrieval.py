@@ -1,6 +1,9 @@
-"""Reading a trained memory: sampling, density, novelty, the pattern behind a row.
+"""Reading a trained memory: scores, sampling, density, novelty, the pattern behind a row.
 
-Nothing of size (rows × P) is held: rows go by in chunks. Recall has a module of its own.
+The scores a[b,γ] = log c_γ + h[b,γ], where c_γ = p[γ,y] for a class y and c_γ = Σ_y p[γ,y] for any class: their
+log-sum-exp is the log-density of a row, their softmax the share of each component in it. They are taken class by
+class, so that a class far from a row loses no digits to the classes near it. Nothing of size (rows × P) is held:
+rows go by in chunks. Recall has a module of its own.
 """
 
 from __future__ import annotations
@@ -11,14 +14,55 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import check_rows
-from mnemosphere.model.kernel import chunks, log_joint
+from mnemosphere.model.gaps import overlaps
+from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.scores import Scores, class_column
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import vmf
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 
 _MAX_RESULTANT = 1 - 1e-9  # of a sampled memory: its draws are then the memory itself
+
+
+class Scores:
+    """log c_γ + h[b,γ] for a class, or one per row, or any; and what is read from it."""
+
+    def __init__(self, params: Mixture, class_index: int | Tensor | None, n_rows: int) -> None:
+        self.params = params
+        if class_index is None:
+            self.log_c = params.p.sum(1).log()[None]  # (1, P+1)
+            self.column = torch.zeros(n_rows, dtype=torch.long, device=params.w.device)
+        else:
+            self.log_c = params.p.T.log()  # (C+1, P+1)
+            self.column = class_column(params, class_index, n_rows)
+        self.log_prior = self.log_c.logsumexp(1)  # (C+1,) of the classes
+
+    def of_overlaps(self, overlap: Tensor, rows: slice | Tensor) -> Tensor:
+        """Scores (B, P+1) from the overlaps (B, P) of the rows `rows` of the whole."""
+        return exponents(self.params, overlap).add_(self.log_c[self.column[rows]])
+
+    def __call__(self, x: Tensor, rows: slice | Tensor) -> Tensor:
+        """Scores (B, P+1) of x (B, N), which are the rows `rows` of the whole."""
+        return self.of_overlaps(overlaps(self.params, x), rows)
+
+    def energy(self, x: Tensor, rows: slice | Tensor) -> Tensor:
+        """−log P(x|y) of x (B, N) relative to the uniform law, (B,)."""
+        return self.log_prior[self.column[rows]] - self(x, rows).logsumexp(1)
+
+    def pull(self, x: Tensor, rows: slice | Tensor) -> Tensor:
+        """Σ_μ r_μ w^μ up to a positive factor per row, (B, N); zero where no memory has weight."""
+        # Among memories alone: far from all of them, their shares would vanish in rounding.
+        share = self(x, rows)[:, 1:].softmax(1).nan_to_num(0.0)  # (B, P)
+        return share @ self.params.w
+
+
+def class_column(params: Mixture, class_index: int | Tensor, n_rows: int) -> Tensor:
+    """Columns of p (n_rows,) int64; ValueError unless each has some weight."""
+    column = torch.as_tensor(class_index, device=params.p.device).long().expand(n_rows)
+    empty = ~(params.p.sum(0)[column] > 0)
+    if bool(empty.any()):
+        raise ValueError(f"class {int(column[empty][0])} has no weight: no row can belong to it")
+    return column
 
 
 def sample(

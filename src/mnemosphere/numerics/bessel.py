@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.gpu import on_gpu
-from mnemosphere.numerics.debye import expansion, first_order, on_device
+from mnemosphere.numerics.debye import expansion, on_device
 
 __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resultant"]
 
@@ -41,10 +41,6 @@ class _Plain:
 
     hypot, log1p = staticmethod(math.hypot), staticmethod(math.log1p)
     minimum, maximum, all = staticmethod(min), staticmethod(max), staticmethod(bool)
-
-    @staticmethod
-    def ones_like(_: float) -> float:
-        return 1.0
 
 
 def _namespace(x: Any) -> Any:
@@ -67,7 +63,7 @@ def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
 def _scaled(beta: Any, nu: float) -> tuple[Any, Any, Any]:
     xp = _namespace(beta)
     z = beta / nu
-    s = xp.hypot(z, xp.ones_like(z))  # no overflow, unlike sqrt(1 + z^2)
+    s = xp.hypot(z, 0 * z + 1)  # no overflow, unlike sqrt(1 + z^2)
     return z, s, 1 / s
 
 
@@ -79,37 +75,34 @@ def _resultant_at(beta: Any, m: int) -> Any:
 
 
 def _log_ratio(beta: Any, n: int) -> Any:
-    xp = _namespace(beta)
-    m = first_order(n)
-    e = expansion(m)
+    xp, e = _namespace(beta), expansion(n)
     z, s, q = _scaled(beta, e.nu)
     t = z * (z / (1 + s))  # s - 1
     value = e.nu * (t - xp.log1p(t / 2)) - xp.log1p(t) / 2 - t / s * _horner(e.ratio, q)
-    if m > n:
-        a = _resultant_at(beta, m)
-        for k in range(m - 2, n - 1, -2):
+    if e.m > n:
+        a = _resultant_at(beta, e.m)
+        for k in range(e.m - 2, n - 1, -2):
             value = value + xp.log1p(beta * a / k)
             a = beta / (k + beta * a)
     return value
 
 
 def _resultant(beta: Any, n: int) -> Any:
-    m = first_order(n)
+    m = expansion(n).m
     a = _resultant_at(beta, m)
     for k in range(m - 2, n - 1, -2):
         a = beta / (k + beta * a)
     # Beyond beta = 1e15 the sum loses k to rounding, and the ratio may pass 1 by a few ulps.
-    return _namespace(beta).minimum(a, _namespace(beta).ones_like(a))
+    return _namespace(beta).minimum(a, 0 * a + 1)
 
 
 def _resultant_and_slope(beta: Any, n: int) -> tuple[Any, Any]:
     """A_N and A_N'. At large beta this keeps the digits that 1 - A^2 - (N-1) A/beta loses."""
-    m = first_order(n)
-    e = expansion(m)
+    e = expansion(n)
     _, _, q = _scaled(beta, e.nu)
-    a = _resultant_at(beta, m)
+    a = _resultant_at(beta, e.m)
     slope = q * q / e.nu * (1 / (1 + q) - _horner(e.slope, q))
-    for k in range(m - 2, n - 1, -2):
+    for k in range(e.m - 2, n - 1, -2):
         denominator = k + beta * a
         a = beta / denominator
         slope = k / denominator / denominator - a * a * slope
@@ -130,10 +123,6 @@ def _inverse(r: Any, n: int) -> Any:
     return beta
 
 
-def _as_tensor(x: Tensor | float) -> Tensor:
-    return x if isinstance(x, Tensor) else torch.as_tensor(x, dtype=torch.float64)
-
-
 def _outside(x: Tensor, end: float) -> float | None:
     """A number that does not lie in [0, end), if there is one."""
     some = x if x.numel() <= _FEW else torch.stack(x.aminmax())
@@ -141,7 +130,7 @@ def _outside(x: Tensor, end: float) -> float | None:
 
 
 def _check_beta(beta: Tensor | float) -> Tensor:
-    beta = _as_tensor(beta)
+    beta = beta if isinstance(beta, Tensor) else torch.as_tensor(beta, dtype=torch.float64)
     # Asking a GPU would wait for it.
     if not on_gpu(beta) and (got := _outside(beta, math.inf)) is not None:
         raise ValueError(
@@ -150,23 +139,21 @@ def _check_beta(beta: Tensor | float) -> Tensor:
     return beta
 
 
-def _plain(function: Function, x: Tensor, n: int) -> Tensor:
-    """In float64, by plain numbers if there are few, else by NumPy."""
+def _evaluate(function: Function, x: Tensor, n: int, *, smooth: bool = True) -> Tensor:
+    """In float64, by plain numbers if there are few, else by NumPy.
+
+    smooth: by torch on a GPU, which is not waited for, and if autograd is to go through.
+    """
+    if smooth and (on_gpu(x) or x.requires_grad):
+        found: Any = function(x.double(), n)
+        return torch.as_tensor(found)
     if x.numel() <= _FEW:
-        found: Any = [function(v, n) for v in x.reshape(-1).tolist()]
+        found = [function(v, n) for v in x.reshape(-1).tolist()]
         found = found if x.ndim else found[0]
         return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
     numbers = x.detach().double().cpu().numpy()
     with np.errstate(over="ignore", under="ignore"):
         return torch.from_numpy(function(numbers, n)).to(x.device)
-
-
-def _evaluate(function: Function, x: Tensor, n: int) -> Tensor:
-    """The same; by torch on a GPU, which is not waited for, and if autograd is to go through."""
-    if on_gpu(x) or x.requires_grad:
-        found: Tensor = function(x.double(), n)
-        return found
-    return _plain(function, x, n)
 
 
 def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
@@ -208,9 +195,9 @@ def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
     N >= 2. Safeguarded Newton steps in float64, returned in the dtype of r. Near r = 1 the problem
     itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
     """
-    r = _as_tensor(r)
+    r = r if isinstance(r, Tensor) else torch.as_tensor(r, dtype=torch.float64)
     if (got := _outside(r, 1.0)) is not None:
         raise ValueError(
             f"r must lie in [0, 1), got {got}: no finite beta has this resultant, keep r below 1"
         )
-    return _plain(_inverse, r, n).to(r.dtype)
+    return _evaluate(_inverse, r, n, smooth=False).to(r.dtype)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["expansion", "first_order", "on_device"]
+__all__ = ["expansion", "on_device"]
 
 _MIN_ORDER = 24  # here the terms left out are below 1e-15 of the result for every beta
 _N_TERMS = 11
@@ -58,8 +58,9 @@ def _debye_log_polynomials() -> tuple[_Polynomial, ...]:
 
 
 class Expansion(NamedTuple):
-    """Polynomials in q (floats, lowest power first) of the expansion at one order nu."""
+    """Polynomials in q (floats, lowest power first) of the expansion where recurrences start."""
 
+    m: int  # the dimension there
     nu: float
     ratio: tuple[float, ...]
     resultant: tuple[float, ...]
@@ -67,13 +68,14 @@ class Expansion(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def expansion(m: int) -> Expansion:
-    """With S(q) = sum_k D_k(q)/nu^k, nu = m/2 - 1, the polynomials
+def expansion(n: int) -> Expansion:
+    """With S(q) = sum_k D_k(q)/nu^k, nu = m/2 - 1 >= _MIN_ORDER for m = n + 2K, the polynomials
 
     ratio      (S(q) - S(1)) / (q - 1),
     resultant  P(q)/(nu q),   P = q^2/2 + q^3 S'(q),
     slope      (P - q (1 - q^2) P') / (nu q^2).
     """
+    m = n + 2 * max(0, math.ceil(_MIN_ORDER + 1 - n / 2))
     nu = Fraction(m - 2, 2)
     s, carry = [Fraction(0)], Fraction(0)
     for k, d in enumerate(_debye_log_polynomials(), start=1):
@@ -89,6 +91,7 @@ def expansion(m: int) -> Expansion:
     )
     r = _add(p, _multiply([Fraction(c) for c in (0, 1, 0, -1)], _differentiate(p)), Fraction(-1))
     return Expansion(
+        m,
         nu=float(nu),
         ratio=tuple(float(c) for c in reversed(ratio)),
         resultant=tuple(float(c / nu) for c in p[1:]),
@@ -101,8 +104,3 @@ def on_device(coefficients: tuple[float, ...], device: torch.device) -> tuple[Te
     """The coefficients and their powers as tensors, copied to the device once."""
     c = torch.tensor(coefficients, dtype=torch.float64, device=device)
     return c, torch.arange(len(c), dtype=torch.float64, device=device)
-
-
-def first_order(n: int) -> int:
-    """The dimension at which the recurrences start: n + 2K, of order at least _MIN_ORDER."""
-    return n + 2 * max(0, math.ceil(_MIN_ORDER + 1 - n / 2))

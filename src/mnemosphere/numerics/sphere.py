@@ -9,7 +9,7 @@ from torch import Tensor
 from mnemosphere.gpu import on_gpu
 
 __all__ = [
-    "check", "norms", "project", "retract", "sample_uniform", "to_tangent", "tolerance",
+    "check", "norms", "project", "retract", "sample_uniform", "to_tangent",
 ]  # fmt: skip
 
 _AT_ONCE = 1 << 22  # squares that are held at a time
@@ -56,7 +56,7 @@ def check(x: Tensor, name: str = "x") -> Tensor:
     """
     # NumPy from here on: its calls are quick.
     norm = norms(x.detach()).numpy(force=True)
-    tol = tolerance(x)
+    tol = torch.finfo(x.dtype).eps * (64.0 + float(x.shape[-1] ** 0.5))
     off = abs(norm - 1.0)
     if not (off <= tol).all():  # NaN and inf compare false
         bad = ~(off <= tol)
@@ -68,11 +68,6 @@ def check(x: Tensor, name: str = "x") -> Tensor:
             f"{where} has norm {float(norm[row]):.9g}, not 1: apply sphere.project first"
         )
     return x
-
-
-def tolerance(x: Tensor) -> float:
-    """How far from 1 rounding may take the norms of rows."""
-    return torch.finfo(x.dtype).eps * (64.0 + float(x.shape[-1] ** 0.5))
 
 
 def sample_uniform(

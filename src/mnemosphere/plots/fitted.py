@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
-from mnemosphere.base.text import readable
 from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.features import memory_texts
@@ -19,6 +18,7 @@ from mnemosphere.plots.functions import memory_curves, representative
 from mnemosphere.plots.gallery import counted, memories
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.recall import recall_strips
+from mnemosphere.rows.features import readable
 
 Shape = tuple[int, ...] | None
 _CURVES = 8  # memories in one panel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from dataclasses import dataclass, field, replace
 from numbers import Number
 from typing import Annotated, Any, NamedTuple, Self
@@ -31,7 +32,18 @@ from mnemosphere.rows.stored import StoredRows, as_given
 from mnemosphere.rows.streams import Streamed
 from mnemosphere.rows.texts import PACKAGED, TextEncoder, texts_of
 
+_ALL_SHOWN = 50  # features that are shown even if their names say nothing
 _PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def readable(names: list[str]) -> bool:
+    """Whether features can be shown to people: few, or with names that somebody gave them.
+
+    Numbers of a vector tell nobody anything.
+    """
+    if all(re.search(r"\[\d+\]$", name) for name in names):
+        return False
+    return len(names) <= _ALL_SHOWN or not all(re.fullmatch(r"x?\d+", name) for name in names)
 
 
 class Line(NamedTuple):
@@ -196,8 +208,16 @@ class Features:
             _check_tensor(X)
             _warn_rounded(X)
             return cls(int(X.shape[1]), owner=owner), X
-        encoding = _learn_columns(X, **how) if encoded and is_frame(X) else None
-        seen = _kind(owner)()
+        encoding, seen = None, _kind(owner)()
+        if encoded and is_frame(X):
+            _check_shape(X)
+            encoding, notes = Encoding.fit(X, **how)
+            for note in notes:
+                warn_user(note)
+            if encoding.is_plain:
+                encoding = None
+            elif not encoding.names:
+                raise ValueError(f"no column of X is left to learn from: {'; '.join(notes)}")
         if encoding is None:
             rows = _check_table(X, seen, reset=True)
             if not is_frame(X):
@@ -294,17 +314,6 @@ def _are_vectors(X: Any) -> bool:
 def _kind(owner: str) -> type[Any]:
     """The class of estimators of that name, which scikit-learn's checks ask for."""
     return type(owner, (BaseEstimator,), {})
-
-
-def _learn_columns(frame: Any, **how: Any) -> Encoding | None:
-    """How the columns of a frame become numbers; None if they are numbers already."""
-    _check_shape(frame)
-    encoding, notes = Encoding.fit(frame, **how)
-    for note in notes:
-        warn_user(note)
-    if not encoding.names:
-        raise ValueError(f"no column of X is left to learn from: {'; '.join(notes)}")
-    return None if encoding.is_plain else encoding
 
 
 def _warn_rounded(X: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from difflib import get_close_matches
 from numbers import Real
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from mnemosphere.model.objectives import soft_labels
-from mnemosphere.rows.encoding import check_text, collected, is_frame
+from mnemosphere.rows.encoding import check_text, collected, is_frame, listed
 from mnemosphere.rows.texts import is_equal, is_missing
 
 # The label of rows that are known to belong to none of the classes.
@@ -23,6 +24,11 @@ OUT_OF_SCOPE = "out of scope"
 _MISSING, _OUTSIDE = -1, -2  # places of rows without label, and of rows out of scope
 _NAN = float("nan")
 _NUMBERS = "biuf"
+_FEW_ROWS = 20  # below, nothing is remarkable
+_MANY_NUMBERS, _ROWS_EACH = 30, 5  # numeric classes above, of fewer rows each: measurements
+_RARE, _LEAST_RARE = 0.01, 100  # share of a rare class; rows from which that is told
+_FAR = 0.2  # of the largest class: one that is not rarer is not rare
+_MANY, _THIN = 200, 10  # classes, of fewer rows each: to be asked for
 _SHAPE = "y must be (n,) labels or an (n, C) matrix of soft labels"
 
 
@@ -47,7 +53,11 @@ class Labels:
             values = np.asarray(column_or_1d(values, warn=True))
         if values.dtype.kind == "S":
             raise TypeError("y holds bytes: turn them into texts, y.astype(str)")
-        empty = missing = _no_value(values)
+        if values.dtype.kind == "O":  # None, NaN, NaT or a data frame's missing value
+            empty = np.array([is_missing(v) for v in values.tolist()], dtype=bool)
+        else:
+            empty = np.asarray(values != values)
+        missing = empty
         if unlabeled is None or is_equal(unlabeled, unlabeled):
             missing = _equal(values, unlabeled)
         if bool((empty & ~missing).any()):
@@ -127,7 +137,24 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
             "requires y to be passed, but the target y is None: pass labels, and mark "
             "unlabeled rows with unlabeled="
         )
-    found = _array(collected(y, "y", None))
+    y = collected(y, "y", None)
+    if isinstance(y, Tensor):
+        y = y.detach().reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y.detach()
+        y = (y.float() if y.dtype == torch.bfloat16 else y).cpu().numpy()  # NumPy has none
+    if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
+        y = y.to_pylist()
+    elif type(y).__module__.startswith("polars") and not is_frame(y):
+        y = y.to_list()
+    if isinstance(y, list | tuple) and not any(
+        isinstance(v, list | tuple) or getattr(v, "ndim", 0) for v in y
+    ):
+        found = np.empty(len(y), dtype=object)
+        found[:] = [v.item() if isinstance(v, Tensor) else v for v in y]
+    else:
+        try:
+            found = np.asarray(y)
+        except ValueError as error:
+            raise ValueError(f"{_SHAPE}, got rows of unlike lengths") from error
     if found.ndim not in (1, 2):
         raise ValueError(f"{_SHAPE}, got shape {found.shape}")
     if n_rows is not None and len(found) != n_rows:
@@ -140,27 +167,6 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
 def _alike(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
     """Whether both are numbers, or neither."""
     return (labels.dtype.kind in _NUMBERS) == (classes.dtype.kind in _NUMBERS)
-
-
-def _array(y: Any) -> NDArray[Any]:
-    if isinstance(y, Tensor):
-        y = y.detach().reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y.detach()
-        plain = y.float() if y.dtype == torch.bfloat16 else y  # NumPy has none
-        return np.asarray(plain.cpu().numpy())
-    if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
-        y = y.to_pylist()
-    elif type(y).__module__.startswith("polars") and not is_frame(y):
-        y = y.to_list()
-    if isinstance(y, list | tuple) and not any(
-        isinstance(v, list | tuple) or getattr(v, "ndim", 0) for v in y
-    ):
-        plain = np.empty(len(y), dtype=object)
-        plain[:] = [v.item() if isinstance(v, Tensor) else v for v in y]
-        return plain
-    try:
-        return np.asarray(y)
-    except ValueError as error:
-        raise ValueError(f"{_SHAPE}, got rows of unlike lengths") from error
 
 
 def _typed(labels: list[Any]) -> NDArray[Any]:
@@ -199,11 +205,65 @@ def _equal(values: NDArray[Any], mark: object) -> NDArray[np.bool_]:
     return np.asarray(values == mark, dtype=bool) & np.ones(len(values), dtype=bool)
 
 
-def _no_value(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where there is None, NaN, NaT or a data frame's missing value, (n,)."""
-    if values.dtype.kind == "O":
-        return np.array([is_missing(v) for v in values.tolist()], dtype=bool)
-    return np.asarray(values != values)
+# What a careful tool says about labels before it learns from them, one line each.
+
+
+def about_labels(
+    classes: NDArray[Any], counts: NDArray[Any], n_memories: int | None, *, weighted: bool
+) -> list[str]:
+    """Remarks on classes (C,) and how many rows each has, (C,); weighted: rare ones are seen to."""
+    n = int(counts.sum())
+    notes: list[str] = []
+    if n < _FEW_ROWS:
+        return notes
+    if n_memories is not None and n_memories > n:
+        notes.append(
+            f"n_memories={n_memories} but only {n} rows have a label: memories will be copies of "
+            "rows; fewer do as well"
+        )
+    few_each = len(classes) > _MANY_NUMBERS and n < _ROWS_EACH * len(classes)
+    if classes.dtype.kind in "iuf" and few_each:
+        notes.append(
+            f"y has {len(classes)} different numbers in {n} rows and looks like a measurement: "
+            "this is a classifier, so cut it into ranges first, with pandas.cut say"
+        )
+        return notes
+    if len(classes) == 1:
+        name = repr(str(classes[0]))
+        notes.append(f"y says {name} in every row, so every prediction will be {name}")
+    if classes.dtype.kind in "if" and len(classes) > 1 and classes[0] == -1 and classes[1] >= 0:
+        notes.append(
+            "the label -1 counts as a class: if it marks missing labels, pass unlabeled=-1, or "
+            "leave it out of the file"
+        )
+    lone = classes[counts == 1]
+    if len(lone):
+        names = [str(name) for name in classes[counts > 1]]
+        near = {str(name): get_close_matches(str(name), names, n=1) for name in lone}
+        told = [f"{name!r} (near {match[0]!r})" if match else repr(name)
+                for name, match in near.items()]  # fmt: skip
+        more = f" and {len(told) - 5} more" if len(told) > 5 else ""
+        notes.append(
+            f"{len(lone)} of {len(classes)} classes have one row only, spelling mistakes perhaps: "
+            f"{', '.join(told[:5])}{more}"
+        )
+    rare = classes[(counts > 1) & (counts <= _RARE * n) & (counts < _FAR * counts.max())]
+    if not weighted and n >= _LEAST_RARE and len(rare) and len(classes) <= 1 / _RARE:
+        least = int(counts[counts > 1].min())
+        notes.append(
+            f"class {listed(rare.tolist())} has 1% of the rows or less (the rarest {least} of {n}):"
+            " accuracy hides it, so look at its recall, and try class_weight='balanced'"
+        )
+    return notes
+
+
+def check_worth_it(n_classes: int, n_rows: int) -> None:
+    """ValueError for hundreds of classes of a few rows: that is to be asked for."""
+    if n_classes > _MANY and n_rows < _THIN * n_classes:
+        raise ValueError(
+            f"y has {n_classes} classes of {n_rows / n_classes:.1f} rows each: that is slow, and "
+            f"there is little to learn from; check y, or pass n_memories={2 * n_classes} to go on"
+        )
 
 
 # Labels as training takes them.

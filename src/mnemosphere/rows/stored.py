@@ -28,6 +28,27 @@ _FEW_NUMBERS = 1_000_000  # up to so many, copies are always merged
 _WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
 
 
+class Sums:
+    """What the processes have together; here there is one."""
+
+    rank, size = 0, 1
+
+    def part(self, n: int) -> slice:
+        """Which of n things this process has, where they are divided."""
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+
+    def sum(self, *tensors: Tensor) -> list[Tensor]:
+        """Sums over all processes, each in its own precision."""
+        return list(tensors)
+
+    def largest(self, tensor: Tensor) -> Tensor:
+        """The largest of each number over all processes."""
+        return tensor
+
+
+ALONE = Sums()
+
+
 def as_given(x: Any) -> Any:
     """Rows as a user passes them: what a masked array masks is missing, NaN; a lazy frame is read.
 
@@ -146,8 +167,12 @@ class StoredRows:
         low = torch.full((self.n_features,), torch.inf, dtype=torch.float64, device=self.device)
         high, whole = -low, torch.ones_like(low, dtype=torch.bool)
         for _, x in self.chunks():
-            # NaN passes both: nothing is learned from it.
-            low, high = torch.fmin(low, _least(x)), torch.fmax(high, -_least(-x))
+            gaps = x.isnan() if has_gaps(x) else None  # nothing is learned from them
+            least, most = (
+                (x, x) if gaps is None
+                else (x.masked_fill(gaps, torch.inf), x.masked_fill(gaps, -torch.inf))
+            )  # fmt: skip
+            low, high = torch.fmin(low, least.amin(0)), torch.fmax(high, most.amax(0))
             if bool(whole.any()):
                 some = x[:, whole]
                 whole[whole.clone()] = ((some == some.round()) | some.isnan()).all(0)
@@ -214,64 +239,43 @@ def _hashes(rows: StoredRows) -> NDArray[np.int64]:
     key = torch.randint(-(1 << 62), 1 << 62, (rows.n_features,), generator=generator)
     key = (2 * key + 1).to(rows.device)  # sums of products wrap around
 
-    def bits(values: Tensor) -> Tensor:
-        return (values.nan_to_num(_GAP).float() + 0.0).view(torch.int32).long()  # −0 is 0
-
-    return np.concatenate([
-        (x.sum_rows(bits(x.value) * key[x.column]) if isinstance(x, SparseRows)
-         else (bits(x) * key).sum(1)).cpu().numpy()
-        for _, x in rows.chunks()
-    ])  # fmt: skip
-
-
-def _least(x: Tensor) -> Tensor:
-    """The least number of each column of x (n, N) that is not NaN; inf if there is none."""
-    found: Tensor = x.amin(0)
-    if bool(found.isnan().any()):
-        found = torch.where(x.isnan(), torch.inf, x).amin(0)
-    return found
+    hashes = []
+    for _, x in rows.chunks():
+        values = x.value if isinstance(x, SparseRows) else x
+        bits = (values.nan_to_num(_GAP).float() + 0.0).view(torch.int32).long()  # −0 is 0
+        each = (
+            x.sum_rows(bits * key[x.column]) if isinstance(x, SparseRows) else (bits * key).sum(1)
+        )
+        hashes.append(each.cpu().numpy())
+    return np.concatenate(hashes)
 
 
-def in_order(
-    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
-) -> tuple[StoredRows, Tensor, Tensor | None]:
-    """Few rows in an order that does not depend on the one in which they came; weight 0 dropped."""
-    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
-    if rows.n_numbers > _FEW_NUMBERS:
-        return rows, targets, sample_weight
-    order, _ = _sort_copies(rows)
-    weight = None if sample_weight is None else sample_weight[order]
-    return rows.take(order), targets[order], weight
+Rows = tuple[StoredRows, Tensor, Tensor | None]  # with label weights and sample weights
 
 
-def _weighted(
-    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
-) -> tuple[StoredRows, Tensor, Tensor | None]:
-    """Rows of weight 0 dropped; weights that are all 1 are none."""
-    if sample_weight is None:
-        return rows, targets, None
-    kept = (sample_weight > 0).nonzero()[:, 0]
-    if len(kept) < rows.n_rows:
-        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
-    return rows, targets, None if bool((sample_weight == 1).all()) else sample_weight
+def in_order(rows: StoredRows, targets: Tensor, sample_weight: Tensor | None) -> tuple[Rows, Rows]:
+    """(all rows, one for each distinct row with the weights of its copies), without those of weight 0.
 
-
-def merge_copies(
-    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
-) -> tuple[StoredRows, Tensor, Tensor | None]:
-    """One row for each distinct row, with the label weights and sample weights of its copies.
-
-    The statistics of the model are linear in them, so nothing changes but the cost; and a row of
-    weight 2 trains exactly as the same row given twice. Rows of weight 0 are dropped. It is done
-    where it pays: where at least a tenth of the rows are copies, and on small data, whose rows
-    come out in an order of their own.
+    Few rows are sorted, so that nothing depends on the order in which they came. The statistics of the model
+    are linear in weights, so merging copies changes nothing but the cost; and a row of weight 2 trains exactly
+    as the same row given twice. Of many rows copies are merged if they are at least a tenth.
     """
-    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
+    if sample_weight is not None:
+        kept = (sample_weight > 0).nonzero()[:, 0]
+        if len(kept) < rows.n_rows:
+            rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
+        if bool((sample_weight == 1).all()):
+            sample_weight = None
+    each = rows, targets, sample_weight
     order, is_first = _sort_copies(rows)
     n_distinct = int(is_first.sum())
-    few = rows.n_numbers <= _FEW_NUMBERS
-    if not few and n_distinct > (1 - _WORTH_MERGING) * rows.n_rows:
-        return rows, targets, sample_weight
+    if rows.n_numbers <= _FEW_NUMBERS:
+        weight = None if sample_weight is None else sample_weight[order]
+        each = rows.take(order), targets[order], weight
+    if n_distinct > (1 - _WORTH_MERGING) * rows.n_rows and (
+        n_distinct == rows.n_rows or rows.n_numbers > _FEW_NUMBERS
+    ):
+        return each, each
     group = is_first.cumsum(0) - 1  # (n,) of the sorted rows
     first = order[is_first]
     weight = targets.new_ones(rows.n_rows) if sample_weight is None else sample_weight
@@ -281,9 +285,7 @@ def merge_copies(
     one = targets[first].double()
     change = (targets[order].double() - one[group]) * weight[:, None]
     label = one + torch.zeros_like(one).index_add_(0, group, change) / total[:, None]
-    distinct = rows.take(first)  # sorted: nothing depends on the order in which rows came
-    all_equal = sample_weight is None and n_distinct == rows.n_rows
-    return distinct, label.to(targets), None if all_equal else total.to(targets)
+    return each, (rows.take(first), label.to(targets), total.to(targets))
 
 
 def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:

@@ -15,12 +15,12 @@ from torch import Tensor
 from mnemosphere.base.files import checksum
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.geometry import AsIs, Geometry
-from mnemosphere.geometry.place import on_sphere
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.rows.encoding import is_frame
+from mnemosphere.rows.stored import ALONE, Sums
 from mnemosphere.rows.streams import (
     BatchReader,
     FileRows,
@@ -254,7 +254,7 @@ class ArrayDataset(Dataset):
         """
         if size is None or size >= self.n_rows:
             size, generator = max(1, self.n_rows), None
-            if self.index is not None and not issubclass(self.whole.kind, SparseRows):
+            if self.index is not None and not isinstance(self.whole.x, SparseRows):
                 size = self.at_once or max(1, _TAKEN_NUMBERS // self.whole.x.shape[1])
         order = None
         if generator is not None:

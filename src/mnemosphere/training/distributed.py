@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from mnemosphere.gpu import to_own_gpu, use_own_gpu
-from mnemosphere.model.sums import Sums
+from mnemosphere.rows.stored import Sums
 
 __all__ = ["DistributedError", "Group", "current", "no_group", "process_group"]
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu.captured import Captured
+from mnemosphere.gpu import Captured
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import displacement
@@ -61,14 +61,14 @@ class Steps:
         batches = self._batches(dataset, size, None if size is None else generator)
         batch: Batch | None = next(batches)
         while batch is not None:
-            with inference(batch.kind):
+            with inference(type(batch.x)):
                 if size is None:
                     self.add(batch, generator)
                 else:
                     self(batch, batch.n_rows / dataset.n_rows, generator)
             last, batch = batch, next(batches, None)
             yield last.n_rows, batch is not None
-        with inference(last.kind):
+        with inference(type(last.x)):
             if size is None:
                 self.step_on_all(next(dataset.batches(None)))
             else:
@@ -225,7 +225,7 @@ def steps_for(params: Parameters, dataset: Dataset, solver: Solver) -> type[Step
     if replayed:
         rows = dataset.whole if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
         # Sparse batches are each of another size; gaps are found on the host.
-        replayed = not (issubclass(rows.kind, SparseRows) or rows.has_gaps)
+        replayed = not (isinstance(rows.x, SparseRows) or rows.has_gaps)
     return CapturedSteps if replayed else Steps
 
 
