@@ -16,7 +16,7 @@ from mnemosphere.rows.features import readable
 
 _WORST = 10
 _TRIALS = 5  # of the search that are shown
-_COLUMNS = 5  # that matter most
+_COLUMNS = 3  # that matter most, in a line of a terminal
 _ENDED = {"max_iter": "as many as allowed", "stable": "no memory is a saddle any more"}
 
 
@@ -70,7 +70,7 @@ def importance(model: Any, X: Any) -> dict[str, float]:
 
 def strongest(found: dict[str, Any]) -> dict[str, str]:
     """The columns that matter most, in words."""
-    names = [f"{middle_cut(name, 24)} {size:.2f}" for name, size in found["importance"].items()]
+    names = [f"{middle_cut(name, 12)} {size:.2f}" for name, size in found["importance"].items()]
     return {"strongest columns": ", ".join(names[:_COLUMNS])} if names else {}
 
 

@@ -82,8 +82,11 @@ class Whitened(Standard):
 
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
         """The mean given what is known."""
-        z = self.positions(torch.where(unknown, self.mean, x.double()))
-        return torch.where(unknown, self.mean + self.scale * likely(self.common, z, unknown), x)
+        x = torch.where(unknown, self.mean, x.double())
+        some = unknown.any(1).nonzero()[:, 0]
+        own, gaps = x[some], unknown[some]
+        guess = self.mean + self.scale * likely(self.common, self.positions(own), gaps)
+        return x.index_copy(0, some, torch.where(gaps, guess, own))
 
     def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """As those of standard units, `likely` where unknown."""
