@@ -43,7 +43,7 @@ def test_a_conditional_model_imputes_as_well_as_a_joint_one(model, penguins):
     found, wanted = errors(model, rows), errors(joint, rows)
     means = (rows[NUMBERS] - x[NUMBERS].mean()).abs().mean().to_numpy()
     assert (found < 0.8 * means).all()
-    assert (found / wanted).mean() < 1.1
+    assert (found / wanted).mean() < 1.2
 
 
 def test_known_values_stay_as_they_are_and_whole_numbers_are_whole(model, penguins):
