@@ -36,7 +36,7 @@ def folder(tmp_path_factory, call):
 def test_explain_shows_the_texts_behind_the_decision(run, folder):
     told = run("explain", folder / "run", folder / "new.csv", *ENCODER).stdout
     assert 'line 2 "Somebody stole my card": lost_or_stolen_card' in " ".join(told.split())
-    assert "known row like it" in told
+    assert "a typical row of it" in told
     found = run("explain", folder / "run", folder / "new.csv", *ENCODER, "--json").json
     known = {" ".join(text.split())[:200] for text in mn.load_data("banking-small").x_train}
     rows = [text for memory in found["rows"][0]["memories"] for text in memory["typical_rows"]]

@@ -181,6 +181,6 @@ def test_explanations_answer_where_predict_or_reject_does(load):
     rows = np.concatenate([x[1::2], -3 * x[1::14], x[1::14] * 0.5])
     why, answers = clf.explain(rows), clf.predict_or_reject(rows, ask=True)
     for k, answer in enumerate(answers):
-        assert ("no answer" in why.title(k)) == (answer is None)
-        assert ("too close to answer" in why.title(k)) == (answer == "ask")
+        assert ("no answer;" in why.title(k)) == (answer is None)
+        assert ("no answer, too close" in why.title(k)) == (answer == "ask")
     assert sum(answer is None for answer in answers[-len(x[1::14]) * 2 : -len(x[1::14])]) > 5

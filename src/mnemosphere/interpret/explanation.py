@@ -332,10 +332,10 @@ class Explanation(Shown):
         if np.isnan(share):
             return ""
         if share == 0:
-            return "further out than all known rows"
+            return "more unusual than all known rows"
         if share >= _FEW:
-            return f"familiar ({10 * share:.0f} of 10 known rows are further out)"
-        return f"unusual ({max(1, round(100 * share))} of 100 known rows are further out)"
+            return f"familiar ({10 * share:.0f} of 10 known rows are more unusual)"
+        return f"unusual ({max(1, round(100 * share))} of 100 known rows are more unusual)"
 
     def title(self, row: int, name: str | None = None) -> str:
         """What a row is taken for, the classes after that, and how familiar it is."""
@@ -350,7 +350,7 @@ class Explanation(Shown):
         if why is not None and not why.startswith("undecided"):
             return f"{name}: {why}: no answer; the nearest guess is {classes}"
         top, second = self.proba[row, order[:2]] if len(order) > 1 else (1.0, 0.0)
-        close = "too close to answer" if why else "a close call" if top < _CLOSE * second else ""
+        close = "no answer, too close" if why else "a close call" if top < _CLOSE * second else ""
         remarks = ", ".join(filter(None, (close, familiar)))
         return f"{name}: {classes}" + (f" – {remarks}" if remarks else "")
 
@@ -420,15 +420,18 @@ class Explanation(Shown):
     def memory_line(self, row: int) -> str:
         """The memories that decided: what they say, their shares, known rows like them."""
         told: list[str] = []
+        rest = 1.0
         for reason, column in zip(self[row], self.soft_label[row].argmax(1).tolist(), strict=True):
             if reason.share < _TOLD and told:
                 continue
             label = ("" if reason.label_weight >= _PURE else "mostly ") + self._called(column)
             vote = "" if told else " of the vote"
             rows = "" if self._rows_are_long(row) else ", ".join(map(str, reason.typical_rows))
-            known = [*self._record(reason), *[f"like rows {rows}"] * bool(rows)]
+            known = [*self._record(reason), *[f"typical rows {rows}"] * bool(rows)]
             behind = f" ({'; '.join(known)})" if known else ""
             told.append(f"{reason.shown_name} says {label}, {percent(reason.share)}{vote}{behind}")
+            rest -= reason.share
+        told += [f"others {percent(rest)}"] * (rest >= _TOLD)
         return f"memories: {'; '.join(told)}"
 
     def _record(self, reason: Reason) -> list[str]:
@@ -449,13 +452,17 @@ class Explanation(Shown):
         found: list[str | Table] = [remark] * bool(remark)
         columns = self.column_table(row, width) if self.shows_features else []
         if columns:
-            found += [columns, self.turning(row)]
+            given, lines = self._given(row), self.model.features.lines
+            gone = [own.name for own in lines if np.isnan(given[own.place]).all()]
+            more = f" and {len(gone) - _FIRST} others" if len(gone) > _FIRST else ""
+            missing = [f"Missing: {', '.join(gone[:_FIRST])}{more}."] * bool(gone)
+            found += [columns, *missing, self.turning(row)]
         found.append(self.memory_line(row))
         if self._rows_are_long(row):
             named = [
                 (r.name, str(n)) for r in self[row] if r.share >= _TOLD for n in r.typical_rows
             ]
-            texts = [{"memory": m, "known row like it": " ".join(n.split())} for m, n in named]
+            texts = [{"memory": m, "a typical row of it": " ".join(n.split())} for m, n in named]
             found.append(_cut(texts, width))
         return found
 
@@ -556,7 +563,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     Examples
     --------
     >>> print(mn.interpret.explain(model, X_test[:1], n_nearest=2))
-    row 54: class 0 99.7%, class 1 0.2%, … – familiar (7 of 10 known rows are further out)
+    row 54: class 0 99.7%, class 1 0.2%, … – familiar (7 of 10 known rows are more unusual)
     column             this row  typical of class 0  typical of class 1   pull
     ──────────────────────────────────────────────────────────────────────────────────────
     for class 0
@@ -566,7 +573,8 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     the other column                                                     +0.80
     <BLANKLINE>
     One column would do to put class 1 ahead: alcohol.
-    memories: #3 says class 0, 99.7% of the vote (right on 17 of 18 held-out rows; like rows 14, 52, 49)
+    memories: #3 says class 0, 99.7% of the vote (right on 17 of 18 held-out rows; typical rows 14, 52,
+    49)
     """
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)

@@ -667,11 +667,11 @@ function asSaved() {
 /** How familiar an input is among the known rows, as `explain` says it; what is rejected has no answer. */
 function familiarity(answer) {
   const why = state.row !== null && asSaved() ? rows.rejected?.[state.row] : null;
-  if (why) return why.startsWith("undecided") ? `Too close to answer: ${why}.` : `No answer: ${why}. The nearest guess:`;
+  if (why) return why.startsWith("undecided") ? `No answer, too close: ${why}.` : `No answer: ${why}. The nearest guess:`;
   if (!data.known?.length) return "";
   const share = data.known.filter((v) => v > answer.score).length / data.known.length;
-  if (share === 0) return "Further out than all known rows.";
-  return share >= 0.1 ? `Familiar: ${(10 * share).toFixed(0)} of 10 known rows are further out.` : `Unusual: ${Math.max(1, Math.round(100 * share))} of 100 known rows are further out.`;
+  if (share === 0) return "More unusual than all known rows.";
+  return share >= 0.1 ? `Familiar: ${(10 * share).toFixed(0)} of 10 known rows are more unusual.` : `Unusual: ${Math.max(1, Math.round(100 * share))} of 100 known rows are more unusual.`;
 }
 
 /** What the columns of a row pull to, as `explain` says it, for the model as it was saved. */
