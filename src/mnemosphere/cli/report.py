@@ -70,7 +70,7 @@ def importance(model: Any, X: Any) -> dict[str, float]:
 
 def strongest(found: dict[str, Any]) -> dict[str, str]:
     """The columns that matter most, in words."""
-    names = [f"{middle_cut(name, 12)} {size:.2f}" for name, size in found["importance"].items()]
+    names = [middle_cut(name, 17) for name in found["importance"]]
     return {"strongest columns": ", ".join(names[:_COLUMNS])} if names else {}
 
 
