@@ -408,6 +408,7 @@ def test_rows_of_every_kind(tmp_path, kind, verb):
 def test_a_page_of_rows_with_an_empty_column(tmp_path):
     rows = np.where(np.arange(4) == 1, NAN, X)
     fresh(default("classifier", False)).explore(tmp_path / "p.html", rows)
+    assert "<html" in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("kind", "verb"), CELLS)

@@ -196,7 +196,7 @@ def as_model(
     kind: Literal["classifier", "clusterer"], ready: Ready[Any], votes: Votes, density: Parameters,
     result: FitResult, **more: Any,
 ) -> FittedModel:  # fmt: skip
-    """What a training has come to, as a model."""
+    """The result of a training as a model."""
     settings, status = ready.settings, result.status
     record = Record(
         kept_settings(settings.given), [asdict(own) for own in result.history], status,
