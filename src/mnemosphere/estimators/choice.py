@@ -753,7 +753,7 @@ def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[tuple[
     votes = _train(params, rows, some, settings)
     losses = tempered_losses(votes, held)
     several = losses.reshape(len(group), *losses.shape[-2:])
-    alone = [votes] if len(group) == 1 else votes.unstacked()
+    alone = votes.unstacked()
     found = []
     for k in map(order.index, range(len(group))):
         n_memories, n = some[k].params.w.shape  # without what `stack` has added

@@ -31,16 +31,17 @@ from mnemosphere.model.class_reading import (
     MEAN_OF,
     best_temperature,
     label_frequencies,
+    least_temperature,
     mean_shares,
     net_class_weights,
 )
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.merge import merge_duplicates
-from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.retrieval import novelty_score
 from mnemosphere.model.sparse_rows import inference
 from mnemosphere.model.votes import Mixture, Votes
 from mnemosphere.rows.stored import StoredRows, in_order
+from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import fit_conditional
 from mnemosphere.training.dataset import ArrayDataset, Dataset
@@ -51,9 +52,6 @@ from mnemosphere.training.sgd import SGD
 __all__ = ["FEW_NUMBERS", "prepare", "train"]
 
 HELD_OUT_FROM = 20_000  # of so many rows, some are kept from training for the temperature
-# A conditional model gets a density of its own: few memories, trained to distinguish classes, do not
-# describe the rows. As many rows for each memory of it, at most so many memories.
-_ROWS_OF_DENSITY, _MOST_OF_DENSITY = 5, 500
 FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
 _MOST_KEPT, _MOST_NUMBERS = 2000, 1 << 20  # held-out rows that a model keeps
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
@@ -123,32 +121,34 @@ def train(ready: Ready[Choice]) -> FittedModel:
             longer=candidate.longer, **given,
         )  # fmt: skip
         p = net_class_weights(result.params, 0.0, frequencies)
-    params, share = result.params, None
+    params, share, seen = result.params, None, dataset.sample(MEAN_OF, generator=generator)
     if result.lineage is None:
         params, p = merge_duplicates(params, p)
     if not joint:
-        share = mean_shares(params, p, dataset.sample(MEAN_OF, generator=generator), frequencies)
+        share = mean_shares(params, p, seen, frequencies)
     votes = Votes.of(params, p, prior=frequencies, share=share)
-    if held is not None and result.status != "interrupted":
+    if held is None:
+        temperature = max(temperature, least_temperature(votes, seen))
+    elif result.status != "interrupted":
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
         temperature = best_temperature([(votes, part) for part in parts])
+    sample, said, folds = ready.choice.held or (None, None, ())
     votes, density = votes.at(temperature), params
+    others: list[Mixture] = [fold.votes for fold in folds]
     if not joint:
-        density = _density(dataset, generator)
+        several = [_sample(dataset, generator)]
+        several += [_sample(ArrayDataset(fold.fitted), generator) for fold in folds]
+        fit_all = partial(stacked.densities, several, generator=generator)
+        density, *others = current().on_rank0(fit_all)
     kept = None
     if result.status == "interrupted":
         pass
     elif held is not None:
         (found,) = held.batches(HELD_OUT_FROM)
         kept = _held_out(votes, found)
-    elif ready.choice.held is not None:
-        sample, said, folds = ready.choice.held
+    elif sample is not None and said is not None:
         found, lost = replace(sample, dtype=density.w.dtype).on_sphere(ready.geometry)
         own = votes.at(1.0) if joint else density
-        others = (
-            fold.votes if joint else _density(ArrayDataset(fold.fitted), generator)
-            for fold in folds
-        )  # fmt: skip
         strange = torch.cat([
             _novelty(other, fold.placed) for other, fold in zip(others, folds, strict=True)
         ])  # fmt: skip
@@ -159,11 +159,9 @@ def train(ready: Ready[Choice]) -> FittedModel:
     )  # fmt: skip
 
 
-def _density(dataset: Dataset, generator: torch.Generator) -> Parameters:
-    """A joint model of rows, ς = 1: what they look like, and whether one is known."""
-    rows = dataset.sample(_ROWS_OF_DENSITY * _MOST_OF_DENSITY, generator=generator)
-    n_memories = max(1, rows.n_rows // _ROWS_OF_DENSITY)
-    return fit_joint(ArrayDataset(rows), n_memories, varsigma=1.0, generator=generator)[0].params
+def _sample(dataset: Dataset, generator: torch.Generator) -> Batch:
+    """As many rows as a density needs."""
+    return dataset.sample(stacked.ROWS_OF_DENSITY, generator=generator)
 
 
 def _held_out(

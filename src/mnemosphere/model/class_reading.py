@@ -26,7 +26,7 @@ from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture, Votes
 
 __all__ = [
-    "LOG_T", "MEAN_OF", "best_temperature", "frequency_part", "label_frequencies", "label_shares",
+    "LOG_T", "MEAN_OF", "best_temperature", "frequency_part", "label_frequencies", "least_temperature", "label_shares",
     "mean_shares", "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
     "without_floor",
 ]  # fmt: skip
@@ -124,6 +124,14 @@ def best_temperature(held_out: Sequence[tuple[Mixture, Batch]]) -> float:
         weight = rows.sample_weight
         weights.append(np.ones(rows.n_rows) if weight is None else weight.double().cpu().numpy())
     return posterior_temperature(np.concatenate(losses), np.concatenate(weights))
+
+
+def least_temperature(params: Mixture, rows: Batch) -> float:
+    """The temperature of lowest loss on rows that were trained on, which can only be too low for others."""
+    rows = rows.take(rows.targets.sum(1) > 0)
+    losses, weight = tempered_losses(params, rows), rows.sample_weight
+    loss = losses.mean(0) if weight is None else weight.double().cpu().numpy() @ losses
+    return float(np.exp(_FINE[np.argmin(_TO_FINE @ loss)]))
 
 
 def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:

@@ -52,6 +52,21 @@ class Components:
         )
 
 
+    def unstacked(self) -> list[Self]:
+        """Each of several along a leading axis; one as it is."""
+        if self.w.ndim == 2:
+            return [self]
+        parts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        tensors = {name: t for name, t in parts.items() if isinstance(t, Tensor)}
+        found = []
+        for k in range(len(self.w)):
+            own: dict[str, Any] = {name: t[k] for name, t in tensors.items()}
+            if "varsigma" in own:
+                own["varsigma"] = float(own["varsigma"])
+            found.append(self.replace(**own))
+        return found
+
+
 @dataclass(frozen=True)
 class Parameters(Components):
     """A mixture of P von Mises–Fisher components and one uniform one, labeled by C+1 classes.

@@ -82,14 +82,6 @@ class Votes(Components):
         """
         return self.to(dtype=torch.float64) if self.w.device.type == "cpu" else self
 
-    def unstacked(self) -> list[Self]:
-        """Each of several votes along a leading axis."""
-        varsigma = torch.as_tensor(self.varsigma).expand(len(self.w)).tolist()
-        return [
-            self.replace(varsigma=own, **{name: getattr(self, name)[k] for name in _TENSORS})
-            for k, own in enumerate(varsigma)
-        ]
-
     def at(self, temperature: float) -> Self:
         """The same votes at another temperature."""
         ratio = self.temperature / temperature

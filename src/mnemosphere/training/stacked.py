@@ -15,13 +15,20 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Run
 from mnemosphere.training.dataset import ArrayDataset
+from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.steps import steps_for
 
-__all__ = ["conditional", "joint", "stack"]
+__all__ = ["ROWS_OF_DENSITY", "conditional", "densities", "joint", "stack"]
+
+# Few memories, trained to distinguish classes, do not describe the rows: a density has one for so
+# many of them, and at most so many.
+_ROWS_OF_DENSITY, _MOST_OF_DENSITY = 5, 500
+ROWS_OF_DENSITY = _ROWS_OF_DENSITY * _MOST_OF_DENSITY  # more are not needed
 
 
 def stack(params: Sequence[Parameters], *rows: Sequence[Batch]) -> tuple[Any, ...]:
@@ -40,6 +47,25 @@ def stack(params: Sequence[Parameters], *rows: Sequence[Batch]) -> tuple[Any, ..
         widened.append(own.replace(w=w, p=p, p_h=p_h))
     batches = ([replace(b, x=pad(b.x, (0, n - b.x.shape[1]))) for b in own] for own in rows)
     return Parameters.stack(widened), *map(Batch.stack, batches)
+
+
+def densities(several: Sequence[Batch], *, generator: torch.Generator) -> list[Parameters]:
+    """A joint model of each set of rows, ς = 1: what rows look like, and whether one is known."""
+    found: dict[int, Parameters] = {}
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for k, rows in enumerate(several):
+        alone = k if isinstance(rows.x, SparseRows) else -1
+        alike.setdefault((*rows.x.shape, rows.sample_weight is None, alone), []).append(k)
+    for numbers in alike.values():
+        some = [several[k] for k in numbers]
+        n_memories = min(_MOST_OF_DENSITY, max(1, some[0].n_rows // _ROWS_OF_DENSITY))
+        starts = []
+        for rows in some:
+            start = start_memories(rows, n_memories, own_labels=True, generator=generator)
+            starts.append(start_joint(start, rows, varsigma=1.0))
+        trained = joint(*stack(starts, some), learn_beta=True, max_iter=EXACT_STEPS)
+        found.update(zip(numbers, trained.unstacked(), strict=True))
+    return [found[k] for k in range(len(several))]
 
 
 def joint(
