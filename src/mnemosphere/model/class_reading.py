@@ -21,13 +21,22 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import split
 from mnemosphere.model.kernel import exponents
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import exponentials
 from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture, Votes
 
 __all__ = [
-    "LOG_T", "MEAN_OF", "best_temperature", "frequency_part", "label_frequencies", "least_temperature", "label_shares",
-    "mean_shares", "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
+    "LOG_T",
+    "MEAN_OF",
+    "best_temperature",
+    "frequency_part",
+    "label_frequencies",
+    "label_shares",
+    "least_temperature",
+    "mean_shares",
+    "net_class_weights",
+    "posterior_temperature",
+    "tempered_losses",
+    "with_floor",
     "without_floor",
 ]  # fmt: skip
 
@@ -140,24 +149,25 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
     q: the label shares of the row. params: with the class weights of `net_class_weights`. A leading
     axis of parameters and rows holds several problems.
     """
-    q = label_shares(rows.targets)
+    q = label_shares(rows.targets).mT.contiguous()
     x, gaps = split(rows.x)
-    h = exponents(params, x @ params.w.mT.contiguous())  # (B, P+1)
+    # Memories first: their sums over columns are quicker than over neighboring numbers.
+    h = exponents(params, x @ params.w.mT.contiguous()).mT.contiguous()  # (P+1, B)
     tiny = torch.finfo(h.dtype).tiny
     prior = params.p.sum(-1)
-    log_share = params.share.clamp_min(tiny).log()[..., None, :]
-    log_prior = prior.log()[..., None, :] - log_share  # −inf for a component without weight
-    labels = params.p[..., :-1] / prior.clamp_min(tiny)[..., None]  # (P+1, C)
+    log_share = params.share.clamp_min(tiny).log()[..., None]
+    log_prior = prior.log()[..., None] - log_share  # −inf for a component without weight
+    labels = (params.p[..., :-1] / prior.clamp_min(tiny)[..., None]).mT.contiguous()  # (C, P+1)
     score, losses = torch.empty_like(h), []
     for slope in (math.exp(-log_t) for log_t in LOG_T):
         torch.add(log_share + slope * log_prior, h, alpha=slope, out=score)
         if gaps is not None:
             lift, _ = gaps.over(params, slope)
-            score[..., 1:].index_add_(-2, gaps.rows, lift)
-        classes = exponentials(score, score.amax(-1)) @ labels  # (B, C)
-        total = classes.sum(-1, keepdim=True).clamp_min(tiny)
-        log_p = (classes / total).clamp_min(tiny).log()
-        losses.append(-(q * log_p).sum(-1).double())
+            score[..., 1:, :].index_add_(-1, gaps.rows, lift.mT)
+        classes = labels @ score.softmax(-2)  # (C, B)
+        total = classes.sum(-2, keepdim=True).clamp_min_(tiny)
+        log_p = classes.div_(total).clamp_min_(tiny).log_()
+        losses.append(-(q * log_p).sum(-2).double())
     found: NDArray[np.float64] = torch.stack(losses, -1).cpu().numpy()
     return found
 

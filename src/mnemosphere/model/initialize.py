@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from mnemosphere.numerics.bessel import inverse_mean_resultant
 PROBE_ROWS = 2048
 _LEAST_OF_CLASS = 5  # memories of a class before others have more in proportion
 _ROWS_OF_A_MEAN = 32  # enough for a start
+_AT_ONCE = 1 << 15  # rows × memories of several classes
 
 
 class Start(NamedTuple):
@@ -53,35 +55,84 @@ def within_classes(
     """
     # One draw for all rows: neither the names nor the order of classes matter.
     order = torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)
-    targets = targets[order].to(x.dtype)
+    targets = targets.to(x.dtype)
     share = label_shares(targets)  # (n, C)
     outside = (share.sum(1, keepdim=True) <= 0) & (targets.sum(1, keepdim=True) > 0)
     share = torch.cat([share, outside.to(share)], 1)
-    rows = [of.nonzero()[:, 0] for of in share.T]  # of each column
+    rows = [of.nonzero()[:, 0] for of in share[order].T]  # of each column
     present = sorted((y for y, own in enumerate(rows) if len(own)), key=lambda y: int(rows[y][0]))
     if n_memories < len(present) or not present:
-        some = slice(_ROWS_OF_A_MEAN * n_memories)
-        w, of = _few_steps(
-            x[order[some]], torch.ones_like(order[some]), n_memories, generator, steps
-        )
-        labels = _mean_labels(of, targets[some])
+        some = order[: _ROWS_OF_A_MEAN * n_memories]
+        every = _Part(some, torch.ones_like(some, dtype=x.dtype), n_memories)
+        w, labels = _k_means(x, targets, [every], generator, steps)
         return Start(w, labels, label_shares(labels))
-    mass = [float(share[:, y].sum()) for y in present]
-    found = []
-    for y, k in zip(
-        present, _per_class([len(rows[y]) for y in present], mass, n_memories), strict=True
-    ):
-        own = rows[y][: _ROWS_OF_A_MEAN * k]
-        w, of = _few_steps(x[order[own]], share[own, y], k, generator, steps)
-        column = torch.nn.functional.one_hot(torch.full((k,), y, device=x.device), share.shape[1])
-        found.append((w, _mean_labels(of, targets[own]), column[:, :-1].to(w)))
-    return Start(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+    mass = share.sum(0)[present].tolist()
+    ks = _per_class([len(rows[y]) for y in present], mass, n_memories)
+    parts = []
+    for y, k in zip(present, ks, strict=True):
+        own = order[rows[y][: _ROWS_OF_A_MEAN * k]]
+        parts.append(_Part(own, share[own, y], k))
+    found = [_k_means(x, targets, some, generator, steps) for some in _small_groups(parts)]
+    w, labels = (torch.cat(each) for each in zip(*found, strict=True))
+    column = [y for y, k in zip(present, ks, strict=True) for _ in range(k)]
+    classes = torch.nn.functional.one_hot(torch.tensor(column), share.shape[1])[:, :-1]
+    return Start(w, labels, classes.to(x))
 
 
-def _mean_labels(of: Tensor, q: Tensor) -> Tensor:
-    """Mean labels (k, C+1) of rows with labels q (n, C+1), by their weights in each cluster (n, k)."""
+class _Part(NamedTuple):
+    """The rows of a class."""
+
+    rows: Tensor  # (m,) their numbers
+    weight: Tensor  # (m,)
+    k: int  # its memories
+
+
+def _small_groups(parts: list[_Part]) -> list[list[_Part]]:
+    """Neighboring parts that take their steps together."""
+    groups: list[list[_Part]] = []
+    n_rows = n_memories = _AT_ONCE
+    for part in parts:
+        n_rows, n_memories = n_rows + len(part.rows), n_memories + part.k
+        if n_rows * n_memories > _AT_ONCE:
+            groups.append([])
+            n_rows, n_memories = len(part.rows), part.k
+        groups[-1].append(part)
+    return groups
+
+
+def _k_means(
+    x: Tensor, q: Tensor, parts: list[_Part], generator: torch.Generator, steps: int
+) -> tuple[Tensor, Tensor]:
+    """K-means within each part: (w (P, N), their mean labels (P, C+1)).
+
+    From the first rows of each part, moved to the mean of all; by products of all rows with all memories.
+    """
+    ks, sizes = [part.k for part in parts], [len(part.rows) for part in parts]
+    part_of = torch.arange(len(parts), device=x.device)
+    of_row, of_memory = (part_of.repeat_interleave(part_of.new_tensor(n)) for n in (sizes, ks))
+    own, same = (of_row[:, None] == other for other in (part_of, of_memory))
+    rows = torch.cat([part.rows for part in parts])
+    weight = torch.cat([part.weight for part in parts])[:, None]
+    x, q, ends = x[rows], q[rows], np.cumsum(sizes)
+    first = torch.cat([
+        from_data(x[end - n : end], k, generator=generator, order=torch.arange(n, device=x.device))
+        for end, n, k in zip(ends, sizes, ks, strict=True)
+    ])  # fmt: skip
+    of = weight * own
+    mean = (of.T @ x / of.sum(0)[:, None])[of_memory]  # (P, N)
+    alone = (part_of.new_tensor(ks) == 1)[of_memory][:, None]
+    w, of = _directions(torch.where(alone, mean, first + mean), first), weight * same
+    for _ in range(1 + steps if max(ks) > 1 else 0):
+        overlap = x @ w.T.contiguous()  # else slow
+        if len(parts) > 1:
+            overlap.masked_fill_(~same, -torch.inf)
+        nearest = overlap.max(1, keepdim=True).indices  # quicker than argmax
+        of = torch.zeros_like(overlap).scatter_(1, nearest, weight)
+        w = torch.where(alone, w, _directions(of.T @ x + 1e-3 * w, w))
     mass = of.sum(0)[:, None]
-    return torch.where(mass > 0, of.T @ q / torch.where(mass > 0, mass, 1.0), q.mean(0))
+    # A memory without rows has the labels of its part.
+    every = (own.to(q).T @ q / own.sum(0)[:, None])[of_memory]
+    return w, torch.where(mass > 0, of.T @ q / torch.where(mass > 0, mass, 1.0), every)
 
 
 def _per_class(count: list[int], mass: list[float], n_memories: int) -> list[int]:
@@ -95,23 +146,6 @@ def _per_class(count: list[int], mass: list[float], n_memories: int) -> list[int
     for k in rest[: n_memories - sum(found)]:
         found[k] += 1
     return found
-
-
-def _few_steps(
-    x: Tensor, weight: Tensor, k: int, generator: torch.Generator, steps: int
-) -> tuple[Tensor, Tensor]:
-    """K-means of weighted rows from the first k of them, each moved to their mean: (w, weights (n, k))."""
-    weight = weight.to(x.dtype)[:, None]
-    first = from_data(x, k, generator=generator, order=torch.arange(len(x), device=x.device))
-    mean = weight.T @ x / weight.sum()
-    if k == 1:
-        return _directions(mean, first), weight
-    w = _directions(first + mean, first)
-    for _ in range(1 + steps):
-        nearest = (x @ w.T.contiguous()).argmax(1)  # else slow
-        of = weight * torch.nn.functional.one_hot(nearest, k)  # (n, k)
-        w = _directions(of.T @ x + 1e-3 * w, w)
-    return w, of
 
 
 def _directions(x: Tensor, otherwise: Tensor) -> Tensor:

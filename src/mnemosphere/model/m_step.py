@@ -96,7 +96,7 @@ def approach_memories(
 ) -> Parameters:
     """Memories of that step and one Newton step of β: no device-to-host synchronization."""
     norms = sphere.norms(w_bar)
-    w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
+    w = sphere.project(torch.where(norms[..., None] > 0, w_bar, params.w))
     if not learn_beta:
         return params.replace(w=w)
     goal = _resultant(params, norms, p_bar)

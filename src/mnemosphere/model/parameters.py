@@ -51,7 +51,6 @@ class Components:
             **{name: t.to(device=device, dtype=dtype) for name, t in tensors.items()}
         )
 
-
     def unstacked(self) -> list[Self]:
         """Each of several along a leading axis; one as it is."""
         if self.w.ndim == 2:

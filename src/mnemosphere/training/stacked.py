@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.m_step import maximize_bound
+from mnemosphere.model.m_step import approach_memories, share_out
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.training.adam import Adam
@@ -79,9 +79,8 @@ def joint(
     before: Tensor | None = None
     for _ in range(max_iter):
         stats = accumulate(params, rows, objectives.joint)
-        params = maximize_bound(
-            params, stats.w_bar, stats.p_bar, learn_beta=learn_beta, hold_weights=False
-        )
+        params = approach_memories(params, stats.w_bar, stats.p_bar, learn_beta=learn_beta)
+        params = share_out(params, stats.p_bar)
         now = stats.mean_loss
         # Asking a GPU would wait for it.
         if tol > 0 and before is not None and bool(((before - now).abs() < tol * now.abs()).all()):
