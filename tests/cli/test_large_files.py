@@ -92,8 +92,8 @@ def test_arrays_and_their_labels(rows, run, kit, tmp_path):
     folder, table = rows
     run("train", folder / "x*.npy", "--label", folder / "y*.npy", *kit.fast, "--out",
         tmp_path / "run")  # fmt: skip
-    run("predict", tmp_path / "run", folder / "x*.npy", "--out", tmp_path / "p.npy")
-    proba = np.load(tmp_path / "p.npy")
+    run("predict", tmp_path / "run", folder / "x*.npy", "--out", tmp_path / "p.parquet")
+    proba = pd.read_parquet(tmp_path / "p.parquet").filter(like="probability_").to_numpy()
     truth = np.searchsorted(["ant", "bee", "cat"], table["kind"])
     assert np.mean(proba.argmax(1) == truth) > 0.95
     told = run("evaluate", tmp_path / "run", folder / "x*.npy", "--label", folder / "y*.npy",

@@ -246,7 +246,9 @@ def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:
     """The rows as the model takes them; ValueError at once if the columns are not its own."""
     nothing = RawRows(torch.full((1, source.n_features), torch.nan), torch.zeros(1))
     model.features.numbers_of(source.files.given(nothing).x)
-    return (_as_taken(model, source, raw) for raw in ahead(replace(source.files, gaps=True).pieces()))
+    return (
+        _as_taken(model, source, raw) for raw in ahead(replace(source.files, gaps=True).pieces())
+    )
 
 
 def sample_for(model: FittedModel, source: FileDataset) -> Piece:

@@ -361,7 +361,9 @@ class FileRows:
 
     readers: Sequence[Reader]
     memory: int
-    kept: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.bool))  # (n,); empty: all
+    kept: Tensor = field(
+        default_factory=lambda: torch.empty(0, dtype=torch.bool)
+    )  # (n,); empty: all
     encoding: Encoding | None = None  # of columns that are not numbers
     # Log-odds (folds, levels + 1, K) of levels of categories, for training rows.
     odds: Sequence[NDArray[np.float64]] = ()
