@@ -243,24 +243,17 @@ def _of_all_rows(
 
 
 def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:
-    """The rows as the model takes them; ValueError at once if the columns are not its own."""
+    """The rows as a user passes them; ValueError at once if the columns are not the model's."""
+    files = replace(source.files, gaps=True)
     nothing = RawRows(torch.full((1, source.n_features), torch.nan), torch.zeros(1))
-    model.features.numbers_of(source.files.given(nothing).x)
-    return (
-        _as_taken(model, source, raw) for raw in ahead(replace(source.files, gaps=True).pieces())
-    )
+    model.features.numbers_of(files.given(nothing).x)
+    return map(files.given, ahead(files.pieces()))
 
 
-def sample_for(model: FittedModel, source: FileDataset) -> Piece:
-    """A sample of the rows as the model takes them."""
+def sample_for(source: FileDataset) -> Piece:
+    """A sample of the rows as a user passes them."""
     source = replace(source, files=replace(source.files, gaps=True))
-    return _as_taken(model, source, sample_rows(source, 0))
-
-
-def _as_taken(model: FittedModel, source: FileDataset, raw: RawRows) -> Piece:
-    """As stored, or by their names if columns are encoded."""
-    plain = model.features.encoding is None and not is_frame(raw.x)
-    return Piece(raw.rows, raw.y, raw.weight) if plain else source.files.given(raw)
+    return source.files.given(sample_rows(source, 0))
 
 
 def count_right(model: FittedModel, X: Any, y: Any, weight: NDArray[np.float64] | None) -> Tensor:

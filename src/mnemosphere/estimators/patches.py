@@ -24,7 +24,6 @@ from mnemosphere.estimators.setup import (
     kept_settings,
     learn_features,
     precision_of,
-    solver_of,
 )
 from mnemosphere.fitted.model import Floats, Record, as_numpy, like
 from mnemosphere.images.encoder import (
@@ -258,7 +257,8 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         rows = patches.sample(max(width, initialize.PROBE_ROWS), generator=generator)
         start = initialize.Start(initialize.from_data(rows.x, width, generator=generator))
         params = start_joint(start, rows, varsigma=1.0, beta=held, uniform_weight=1.0)
-        solver = solver_of(self.solver, patches.n_rows, self.beta, patches.device)
+        given = FixedPoint() if isinstance(self.solver, str) else self.solver
+        solver = given.resolve(patches.n_rows, learn_beta=held is None, device=patches.device)
         return fit(
             params, patches, solver, rule=objectives.marginal, max_iter=self.max_iter or _PASSES,
             tol=solver.tol, generator=generator, callbacks=callbacks, stage=stage,

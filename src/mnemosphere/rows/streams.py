@@ -426,13 +426,14 @@ class FileRows:
 
         Whole blocks, so that none is read twice, if they can be shared out evenly; else rows.
         """
-        n_rows, ends = len(self.kept), [0, *(first + n for *_, first, n in self._blocks())]
+        blocks = (n for reader in self.readers for n in reader.blocks)
+        n_rows, ends = len(self.kept), [0, *itertools.accumulate(blocks)]
         even = [n_rows * k / size for k in range(size + 1)]
         cuts = [min(ends, key=lambda end, cut=cut: abs(end - cut)) for cut in even]  # type: ignore[misc]
         if max(b - a for a, b in itertools.pairwise(cuts)) > _UNEVEN * n_rows / size:
             cuts = [n_rows * k // size for k in range(size + 1)]
-        number = torch.arange(n_rows)
-        own = (number >= cuts[rank]) & (number < cuts[rank + 1])
+        own = torch.zeros_like(self.kept)
+        own[cuts[rank] : cuts[rank + 1]] = True
         return replace(self, kept=self.kept & own)
 
     def without(self, numbers: Tensor) -> Self:
@@ -451,25 +452,21 @@ class FileRows:
             number -= reader.n_rows
         return reader.path, number
 
-    def _blocks(self) -> Iterator[tuple[Reader, int, int, int]]:
-        """(file, block, number of its first row, how many rows) of all blocks."""
-        number = 0
-        for reader in self.readers:
-            for block, n in enumerate(reader.blocks):
-                yield reader, block, number, n
-                number += n
-
     def pieces(
         self, generator: torch.Generator | None = None, *, labels_only: bool = False
     ) -> Iterator[RawRows]:
         """The rows piece by piece, checked; blocks in random order, or as stored."""
-        blocks = [own for own in self._blocks() if self.kept[own[2] : own[2] + own[3]].any()]
+        blocks, last = [], 0  # with the numbers of their rows
+        for reader in self.readers:
+            for block, n in enumerate(reader.blocks):
+                first, last = last, last + n
+                if self.kept[first:last].any():
+                    blocks.append((reader, block, first, last))
         order = range(len(blocks))
         if generator is not None:
             order = torch.randperm(len(blocks), generator=generator).tolist()
         for k in order:
-            reader, block, number, n = blocks[k]
-            last = number + n
+            reader, block, number, last = blocks[k]
             for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
                 raw = _raw(piece, number)
                 own = self.kept[raw.number].nonzero()[:, 0]
