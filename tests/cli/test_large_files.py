@@ -1,6 +1,5 @@
 """Patterns of files, and files that memory does not hold, through the commands."""
 
-import os
 import shutil
 
 import numpy as np
@@ -125,16 +124,12 @@ def without(column, row):
 
 
 BAD = {
-    "truncated": (lambda folder: os.truncate(folder / "p2.parquet", 500), "p2.parquet cannot be read"),
     "NaN": (
         lambda folder: change(folder, without("length1", 97)),
         "p2.parquet: row 97 is NaN in column 'length1'",
     ),
     "label": (
         lambda folder: change(folder, without("kind", 97)), "p2.parquet: row 97 has no label",
-    ),
-    "empty": (
-        lambda folder: [path.unlink() for path in folder.glob("p*.parquet")], "no file matches",
     ),
 }  # fmt: skip
 
