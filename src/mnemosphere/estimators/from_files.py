@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from mnemosphere.rows import odds
 from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
-from mnemosphere.rows.stored import in_order
+from mnemosphere.rows.stored import ALONE, Sums, in_order
 from mnemosphere.rows.streams import FileRows, Piece, RawRows, ahead, join_rows
 from mnemosphere.training.dataset import (
     SAMPLED,
@@ -256,30 +256,18 @@ def sample_for(source: FileDataset) -> Piece:
     return source.files.given(sample_rows(source, 0))
 
 
-def count_right(model: FittedModel, X: Any, y: Any, weight: NDArray[np.float64] | None) -> Tensor:
-    """(summed weight of the labeled rows that the model gets right, of all labeled rows)."""
-    best = as_numpy(model.log_proba(X).argmax(1))
-    labels = Labels.of(y, len(best), unlabeled=model.record.settings.get("unlabeled"))
-    labels.check_like(model.classes)
-    each = np.ones(len(best)) if weight is None else weight
-    each = each * (labels.labeled | labels.outside)
-    right = best == labels.among(model.classes, unknown=True)
-    return torch.tensor([(right * each).sum(), each.sum()], dtype=torch.float64)
-
-
-def share_right(counts: Tensor) -> float:
-    """The accuracy that `count_right` tells."""
-    if not counts[1] > 0:
+def share_right(model: FittedModel, parts: Iterable[Any], group: Sums = ALONE) -> float:
+    """The accuracy on labeled rows; parts: (X, y, weights or None), of each process its own."""
+    counts = torch.zeros(2, dtype=torch.float64)  # weight of the rows that are right, and of all
+    for X, y, weight in parts:
+        best = as_numpy(model.log_proba(X).argmax(1))
+        labels = Labels.of(y, len(best), unlabeled=model.record.settings.get("unlabeled"))
+        labels.check_like(model.classes)
+        each = np.ones(len(best)) if weight is None else np.asarray(weight, float)
+        each = each * (labels.labeled | labels.outside)
+        right = best == labels.among(model.classes, unknown=True)
+        counts += torch.tensor([(right * each).sum(), each.sum()])
+    right, whole = group.sum(counts)[0].tolist()
+    if not whole > 0:
         raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
-    return float(counts[0] / counts[1])
-
-
-@process_group()
-def accuracy(model: FittedModel, source: FileDataset) -> float:
-    """Weighted share of the labeled rows that the model gets right."""
-    own = replace(source, files=own_rows(source.files))
-    counts = torch.zeros(2, dtype=torch.float64)
-    for x, y, given in batches_for(model, own):
-        weight = None if given is None else np.asarray(given, float)
-        counts += count_right(model, x, y, weight)
-    return share_right(current().sum(counts)[0])
+    return float(right / whole)

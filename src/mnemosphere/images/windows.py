@@ -105,16 +105,17 @@ def draw_patches(
     device, n_places = images.device, windows.n_places
     step = max(1, _CHUNK_NUMBERS.get(device.type, 1 << 24) // windows.n_features)
     found = []
-    for part in torch.arange(images.n_rows).split(max(1, step // n_places)):
-        patches = windows.cut(images.values[part].to(device)).to(dtype)
+    at_once = max(1, step // n_places)
+    for start in range(0, images.n_rows, at_once):
+        patches = windows.cut(images.values[start : start + at_once].to(device)).to(dtype)
         directed = windows.on_sphere(patches)[1].flatten()
-        found.append(int(part[0]) * n_places + directed.nonzero()[:, 0].cpu())
+        found.append(start * n_places + directed.nonzero()[:, 0].cpu())
     index = torch.cat(found)
     if n_patches is not None and len(index) > n_patches:
         index = index[torch.randperm(len(index), generator=generator)[:n_patches]]
     pixels, x = windows.pixels(), []
-    for part in index.to(images.values.device).split(step):
-        patches = images.values[(part // n_places)[:, None], pixels[part.cpu() % n_places]]
+    for part in torch.split(index, step):
+        patches = images.values[(part // n_places)[:, None], pixels[part % n_places]]
         x.append(windows.on_sphere(patches.to(device).to(dtype))[0])
     rows = torch.cat(x)
     return ArrayDataset(Batch(rows, rows.new_zeros(1, 1).expand(len(rows), 1)))

@@ -292,6 +292,8 @@ class BatchReader(Reader):
         for batch in self._again():
             piece = _batch(batch)
             n += piece.x.shape[0]
+            if n > self.n_rows:
+                break
             yield piece
         if n != self.n_rows:
             raise ValueError(
@@ -399,7 +401,7 @@ class FileRows:
         """How many numbers a row has."""
         if self.encoding is None:
             return self.readers[0].n_features
-        return len(self.encoding.names) + sum(table.shape[2] - 1 for table in self.odds)
+        return len(self.encoding.names) + sum(int(table.shape[2]) - 1 for table in self.odds)
 
     @property
     def n_rows(self) -> int:
@@ -462,11 +464,10 @@ class FileRows:
                 first, last = last, last + n
                 if self.kept[first:last].any():
                     blocks.append((reader, block, first, last))
-        order = range(len(blocks))
         if generator is not None:
-            order = torch.randperm(len(blocks), generator=generator).tolist()
-        for k in order:
-            reader, block, number, last = blocks[k]
+            order = torch.randperm(len(blocks), generator=generator)
+            blocks = [blocks[k] for k in order.tolist()]
+        for reader, block, number, last in blocks:
             for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
                 raw = _raw(piece, number)
                 own = self.kept[raw.number].nonzero()[:, 0]
@@ -477,7 +478,7 @@ class FileRows:
                         self.watch(len(part.number))
                     yield part
                 number += piece.x.shape[0]
-                if not self.kept[number:last].any():
+                if number < last and not self.kept[number:last].any():
                     break
 
     def numbers_of(self, raw: RawRows) -> RawRows:
