@@ -164,7 +164,8 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Usage, what it does, an example, arguments and options."""
-        rare, every = ctx.meta.get("mnemosphere.all", False), self.get_params(ctx)
+        every: list[Any] = self.get_params(ctx)
+        rare = "mnemosphere.all" in ctx.meta
         arguments = [p for p in every if p.param_type_name == "argument"]
         options = [p for p in every if p.param_type_name == "option" and (rare or not p.hidden)]
         words = [str(p.metavar) if p.required else f"[{p.metavar}]" for p in arguments]

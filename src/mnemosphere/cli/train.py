@@ -143,9 +143,6 @@ def _describe(terminal: Terminal, rows: Rows, classes: Any, counts: Any) -> None
     if not rows.in_memory:
         n_files = len(rows.x.files.readers)
         where = f" in {n_files} file{'s' * (n_files > 1)} of {size_of(rows.x.n_bytes)}"
-    elif hasattr(rows.x, "iloc"):  # lists of numbers are as many features
-        lists = [v for v in rows.x.iloc[0] if not isinstance(v, str) and hasattr(v, "__len__")]
-        n += sum(map(len, lists)) - len(lists)
     label = f" in {rows.label!r}" if rows.label else ""
     features = f"texts in {rows.text!r}" if rows.text else f"{n} feature{'s' * (n != 1)}"
     named = f"{len(classes)} class{'es' * (len(classes) != 1)}"
