@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 TRAIN = {
-    "missing file": (["nowhere.csv"], "no file nowhere.csv"),
-    "no data": ([], "Missing argument 'DATA"),
     "unknown label column": (["{table}", "--label", "kin"], "did you mean 'kind'?"),
     "folder without images": (["{folder}"], "is a folder without images"),
     "measured numbers": (["{folder}/real.csv"], "'y', taken for the label, holds measured numbers"),
@@ -54,7 +52,6 @@ USE = {
     "nothing blank": (["recall", "{run}", "{table}"], "no value is missing"),
     "hide": (["recall", "{run}", "{table}", "--hide", "all"], "--hide must be top, bottom"),
     "tree": (["plot", "tree", "{run}"], "did not grow"),
-    "missing model": (["predict", "gone", "{table}"], "no model file at gone"),
     "clusters": (["cluster", "{table}", "--drop", "tag,kind", "--clusters", "200"], "=200 needs"),
 }  # fmt: skip
 

@@ -115,6 +115,10 @@ def test_an_existing_file_stays(run, tmp_path, trained, fresh):
     assert fresh[1].read_text() == before
 
 
+def _proba(path):
+    return pd.read_csv(path).filter(like="probability_")
+
+
 def test_columns_left_out_are_not_needed_and_missing_ones_count_as_missing(run, tmp_path, kit):
     table = kit.frame(3, 97)
     table.insert(0, "currency", "EUR")
@@ -126,15 +130,15 @@ def test_columns_left_out_are_not_needed_and_missing_ones_count_as_missing(run, 
     rows = table.drop(columns=["tag", "kind"])
     few = rows.drop(columns=["currency", "row_id"])
     few.to_csv(tmp_path / "few.csv", index=False)
-    told = run("predict", tmp_path / "run", tmp_path / "few.csv", "--out", tmp_path / "few.npy")
+    told = run("predict", tmp_path / "run", tmp_path / "few.csv", "--out", tmp_path / "p.csv")
     assert "lacks" not in told.stderr
-    np.testing.assert_allclose(np.load(tmp_path / "few.npy"), model.predict_proba(rows), rtol=1e-9)
+    np.testing.assert_allclose(_proba(tmp_path / "p.csv"), model.predict_proba(rows), rtol=1e-9)
     lost = ["length0", "length5", "color"]
     few.drop(columns=lost).to_csv(tmp_path / "less.csv", index=False)
-    told = run("predict", tmp_path / "run", tmp_path / "less.csv", "--out", tmp_path / "less.npy")
+    told = run("predict", tmp_path / "run", tmp_path / "less.csv", "--out", tmp_path / "q.csv")
     assert "lacks 'color', 'length0', 'length5': these columns count as missing" in told.stderr
     blank = model.predict_proba(rows.assign(**dict.fromkeys(lost, np.nan)))
-    np.testing.assert_allclose(np.load(tmp_path / "less.npy"), blank, rtol=1e-9)
+    np.testing.assert_allclose(_proba(tmp_path / "q.csv"), blank, rtol=1e-9)
     rows[["currency", "row_id"]].to_csv(tmp_path / "none.csv", index=False)
     error = run("predict", tmp_path / "run", tmp_path / "none.csv", code=2).error
     assert "has none of the columns that the model needs, such as 'color', 'length0'" in error

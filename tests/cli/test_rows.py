@@ -43,15 +43,6 @@ def test_the_last_column_is_the_label_only_if_there_must_be_one():
     assert choose(table(frame), label="-3", drop=["tag"]).y.tolist() == [1, 2, 3]
 
 
-def test_a_last_column_that_is_mostly_missing_is_not_the_label():
-    frame = FRAME[["a", "b", "tag"]].assign(note=[None, None, "late"])
-    with pytest.warns(UserWarning, match="'note' is mostly missing values, so 'tag' is taken"):
-        rows = choose(table(frame))
-    assert (rows.label, list(rows.x.columns)) == ("tag", ["a", "b", "note"])
-    assert choose(table(frame), label="note").label == "note"
-    assert choose(table(frame.rename(columns={"note": "y"}))).label == "y"  # it is called so
-
-
 @pytest.mark.parametrize(
     ("values", "expected", "kind"),
     [

@@ -147,9 +147,6 @@ def test_what_auto_normalization_is(data, make, kinds):
     assert adjusted_rand_score(data.y, model.labels_) > 0.9
 
 
-# growth
-
-
 # what it can do besides, see test_memory_model
 
 

@@ -34,9 +34,6 @@ def test_gradient_of_the_torch_layer_is_that_of_finite_differences(read, fresh):
     assert not list(layer.parameters())
 
 
-# recall and samples
-
-
 # growth, shrinking, certificates
 
 

@@ -111,21 +111,6 @@ def test_equal_rows_with_missing_values_count_as_weights(table):
     np.testing.assert_allclose(twice.memories_, weighted.memories_, rtol=1e-9)
 
 
-def test_whole_numbers_that_double_precision_cannot_tell_apart():
-    rng = np.random.default_rng(0)
-    x = np.c_[2**60 + rng.integers(0, 3, 40), rng.integers(0, 9, 40)]
-    told = r"column {} of X has whole numbers beyond 2\^53, of which some that differ become equal"
-    for given, name in (
-        (x, 0), (x.tolist(), 0), (torch.from_numpy(x), 0), (x.astype(np.uint64), 0),
-        (pd.DataFrame(x, columns=["a", "b"]), "'a'"),
-    ):  # fmt: skip
-        with pytest.warns(UserWarning, match=told.format(name)):
-            Features.learn(given, "DAMClassifier")
-    for fine in (x % 2**53, x >> 7 << 8):  # distinct ones stay so
-        for given in (fine, pd.DataFrame(fine, columns=["a", "b"])):
-            Features.learn(given, "DAMClassifier")
-
-
 LABELS = {
     "typo": (["setosa"] * 30 + ["virginica"] * 30 + ["virginca"], "'virginca' \\(near 'virginica'"),
     "rare": (["ok"] * 300 + ["fraud"] * 2, "'fraud' has 1% of .*rarest 2 of 302.*balanced"),

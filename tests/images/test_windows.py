@@ -1,4 +1,4 @@
-"""Windows and streamed patches, against loops over pixels."""
+"""Windows and patches, against loops over pixels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.images.windows import PatchDataset, Windows
+from mnemosphere.images.windows import Windows, draw_patches
 from mnemosphere.rows.stored import StoredRows
 
 CPU = torch.device("cpu")
@@ -42,7 +42,7 @@ def images(windows, n=5, seed=0):
 
 
 def dataset(windows, rows, n_patches=None, seed=0):
-    return PatchDataset.draw(
+    return draw_patches(
         StoredRows.of(rows, CPU), windows, n_patches,
         dtype=torch.float64, generator=torch.Generator().manual_seed(seed),
     )  # fmt: skip
@@ -76,36 +76,14 @@ def test_blend_undoes_cut_where_patches_lie(windows):
     torch.testing.assert_close(windows.blend(windows.cut(rows)), expected, rtol=1e-12, atol=0)
 
 
-def test_a_pass_takes_every_patch_that_is_not_blank_once(windows):
+def test_every_patch_that_is_not_blank_is_a_row(windows):
     rows = images(windows)
     expected = unit_by_loops(windows, rows)
-    patches = dataset(windows, rows)
-    assert patches.n_rows == len(expected)
+    patches = dataset(windows, rows).rows
     assert len(expected) < windows.n_places * 5 or not windows.center
-    in_order = torch.cat([batch.x for batch in patches.batches(3)]).numpy()
-    np.testing.assert_allclose(in_order, expected, rtol=0, atol=1e-14)
-    whole = torch.cat([batch.x for batch in patches.batches(None)]).numpy()
-    np.testing.assert_allclose(whole, expected, rtol=0, atol=1e-14)
-    drawn = list(patches.batches(3, generator=torch.Generator().manual_seed(1)))
-    mixed = torch.cat([batch.x for batch in drawn]).numpy()
-    assert not np.allclose(mixed, expected)
-    order = [np.lexsort(np.round(table, 9).T) for table in (mixed, expected)]
-    np.testing.assert_allclose(mixed[order[0]], expected[order[1]], rtol=0, atol=1e-9)
-    assert all(batch.targets.shape == (batch.n_rows, 1) for batch in drawn)
-
-
-def test_parts_of_a_data_set_are_its_rows(windows):
-    patches = dataset(windows, images(windows))
-    n = patches.n_rows
-    fitted, held = patches.split(0.25, generator=torch.Generator().manual_seed(0))
-    rows = next(patches.batches(n)).x
-    both = torch.cat([next(part.batches(n)).x for part in (fitted, held)])
-    assert torch.equal(*(table.unique(dim=0) for table in (both, rows)))
-    assert (fitted.n_rows + held.n_rows, held.n_rows) == (n, n // 4)
-    some = patches.sample(3, generator=torch.Generator().manual_seed(0))
-    assert all(bool((rows == x).all(1).any()) for x in some.x)
-    assert torch.equal(patches.sample(n + 1, generator=torch.Generator()).x, rows)
-    assert torch.equal(patches.label_mass(), torch.zeros(1, dtype=torch.float64))
+    np.testing.assert_allclose(patches.x.numpy(), expected, rtol=0, atol=1e-14)
+    assert patches.targets.shape == (len(expected), 1)
+    assert not patches.targets.any()
 
 
 def test_some_patches_drawn_at_random():
@@ -114,7 +92,7 @@ def test_some_patches_drawn_at_random():
     everything = {tuple(np.round(x, 9)) for x in unit_by_loops(windows, rows)}
     one, same, other = (dataset(windows, rows, 31, seed) for seed in (0, 0, 1))
     assert one.n_rows == 31
-    x = next(one.batches(None)).x
+    x = one.rows.x
     assert {tuple(np.round(row, 9)) for row in x.numpy()} <= everything
-    assert torch.equal(x, next(same.batches(None)).x)
-    assert not torch.equal(x, next(other.batches(None)).x)
+    assert torch.equal(x, same.rows.x)
+    assert not torch.equal(x, other.rows.x)

@@ -25,7 +25,6 @@ def test_texts_in_the_package_are_real_and_named():
         assert (counts == n).all()
         assert all(isinstance(text, str) and len(text) > 5 for text in x)
     assert not {*d.x_train} & {*d.x_test}
-    assert "CC BY 4.0" in d.description
     assert "100 test texts" in repr(d)
 
 

@@ -119,11 +119,12 @@ def check_command_line(f, _):
     else:
         data = f.folder / "rows_test.npy"
         np.save(data, f.raw())
-    run("predict", file_of(f), data, "--out", f.folder / "p.npy", "--overwrite")
+    run("predict", file_of(f), data, "--out", f.folder / "p.csv", "--overwrite")
+    found = pd.read_csv(f.folder / "p.csv").filter(like="probability_")
     kept = np.ones(len(f.proba()), dtype=bool)
     if isinstance(f.x_test, pd.DataFrame):  # a line of commas alone is no row
         kept = f.x_test.notna().any(axis=1).to_numpy()
-    np.testing.assert_allclose(np.load(f.folder / "p.npy"), f.proba()[kept], atol=1e-9)
+    np.testing.assert_allclose(found, f.proba()[kept], atol=1e-9)
 
 
 def check_sparse(f, _):

@@ -32,7 +32,7 @@ COMMANDS = {
     "resume": ["train", "{data}", "--label", "kind", *FAST, "--resume", "--out", "{draft}"],
     "cluster": ["cluster", "{data}", "--clusters", "2", "--memories", "4", "--max-iter", "1", "--out", "{out}run"],
     "predict": ["predict", "{model}", "{data}", "--out", "{out}answers.csv"],
-    "json": ["predict", "{model}", "{data}", "--out", "{out}answers.npy", "--json"],
+    "json": ["predict", "{model}", "{data}", "--out", "{out}answers.parquet", "--json"],
     "prior": ["predict", "{model}", "{data}", "--prior", "ant=1,bee=2,cat=3", "--reject", "0.2"],
     "evaluate": ["evaluate", "{model}", "{data}", "--certify"],
     "novel": ["evaluate", "{model}", "{table}", "--novel", "{data}"],

@@ -17,11 +17,6 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "POWERS_OF_2_ARE_FAST", "SUBNORMALS_ARE_SLOW", "available_memory", "check_memory",
-    "core_cache", "device_name", "how_to_install", "need", "pick_device", "versions",
-]  # fmt: skip
-
 # Numbers so small that they lose digits take x86 processors some fifty times as long, Arm's not.
 SUBNORMALS_ARE_SLOW = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 # PyTorch takes a third less for 2^x than for e^x there.

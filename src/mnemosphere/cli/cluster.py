@@ -107,7 +107,7 @@ def _look(model: Any, rows: Rows, terminal: Terminal, path: Path) -> tuple[Any, 
     """
     n_bytes = 0 if rows.in_memory else rows.x.n_bytes
     probability, labels, first = [], [], 0
-    with table_writer(path, len(rows)) as write, Progress(terminal.live) as progress:
+    with table_writer(path) as write, Progress(terminal.live) as progress:
         done = progress.counter("finding clusters of rows", len(rows), n_bytes)
         for part in rows.batches():
             own = model.labels_[first : first + len(part)]

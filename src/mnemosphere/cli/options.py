@@ -6,7 +6,6 @@ loads neither torch nor pandas.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import os
 import tomllib
@@ -152,11 +151,8 @@ def _parameter(name: str, about: Mapping[str, Any], **more: Any) -> inspect.Para
 
 def _show_all(ctx: typer.Context, value: bool) -> None:
     if value:
-        every: Any = copy.copy(ctx.command)
-        every.params = [copy.copy(option) for option in every.params]
-        for option in every.params:
-            option.hidden = False
-        typer.echo(every.get_help(ctx))
+        ctx.meta["mnemosphere.all"] = True
+        typer.echo(ctx.get_help())
         raise typer.Exit
 
 
@@ -168,9 +164,10 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Usage, what it does, an example, arguments and options."""
-        every: list[Any] = [p for p in self.get_params(ctx) if not getattr(p, "hidden", False)]
+        every: list[Any] = self.get_params(ctx)
+        rare = "mnemosphere.all" in ctx.meta
         arguments = [p for p in every if p.param_type_name == "argument"]
-        options = [p for p in every if p.param_type_name == "option"]
+        options = [p for p in every if p.param_type_name == "option" and (rare or not p.hidden)]
         words = [str(p.metavar) if p.required else f"[{p.metavar}]" for p in arguments]
         formatter.write_usage(ctx.command_path, " ".join([*words, "[OPTIONS]"]))
         self.format_help_text(ctx, formatter)

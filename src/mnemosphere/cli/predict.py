@@ -31,27 +31,23 @@ def run(
 ) -> None:  # fmt: skip
     """Predict rows, part by part if memory does not hold them."""
     terminal = request.terminal
-    check_file(out, (*TABLES, ".npy"), request.overwrite, model, *data)
+    check_file(out, TABLES, request.overwrite, model, *data)
     opened = open_model(model, request.columns.encoder, labeled=prior is not None)
     rows = rows_for(request, opened, data, memory=max_memory)
     if not rows.in_memory and out is None and terminal.json_only:
         raise ValueError(f"{len(rows)} rows are too many to print: write them with --out")
     parts = (_predictions(opened, part, top, prior, reject, ask, radius) for part in rows.batches())
-    first = next(parts)
-    frame = first[0]
+    frame = next(parts)
     named = {"model": opened.path, "data": data[0] if len(data) == 1 else data}
     if out is not None:
         n_bytes = 0 if rows.in_memory else rows.x.n_bytes
         # With --reject a part may have no prediction at all.
         like = frame.assign(prediction=np.resize(opened.model.classes_, len(frame)))
         like = like.assign(reason="") if "reason" in like else like
-        with (
-            table_writer(out, len(rows), like) as write,
-            Progress(terminal.live) as progress,
-        ):
+        with table_writer(out, like) as write, Progress(terminal.live) as progress:
             done = progress.counter("predicting rows", len(rows), n_bytes)
-            for some, proba in itertools.chain([first], parts):
-                write(proba if out.suffix == ".npy" else some)
+            for some in itertools.chain([frame], parts):
+                write(some)
                 done(len(some))
     if rows.in_memory:
         terminal.result({**named, "predictions": frame.to_dict("records")})
@@ -66,15 +62,10 @@ def run(
 
 
 def _predictions(
-    opened: Opened,
-    rows: Rows,
-    top: int,
-    prior: str | None,
-    reject: float | None,
-    ask: bool,
+    opened: Opened, rows: Rows, top: int, prior: str | None, reject: float | None, ask: bool,
     radius: bool,
-) -> tuple[Any, Any]:
-    """(a frame with one row per row, the probabilities alone)."""
+) -> pd.DataFrame:  # fmt: skip
+    """A frame with one row per row."""
     model = first = opened.model.model_
     if prior is not None:
         model = interpret.with_class_prior(model, _weights(model, prior))
@@ -100,7 +91,7 @@ def _predictions(
     if threshold is not None:
         columns["novel"] = columns["novelty_score"] > threshold
     columns |= deciding(model, rows.x, top) if top else {}
-    return pd.DataFrame({k: v for k, v in columns.items() if v is not None}), proba
+    return pd.DataFrame({k: v for k, v in columns.items() if v is not None})
 
 
 def _weights(model: FittedModel, prior: str) -> dict[Any, float]:

@@ -38,7 +38,6 @@ from mnemosphere.rows.streams import RawRows, ahead, column_names
 from mnemosphere.training.dataset import Dataset, held_out
 
 _LABEL_NAMES = ("label", "target", "class", "y")
-_MOSTLY = 0.5  # share of missing values from which on the last column is hardly the label
 _MOST_HELD_OUT = 20_000
 # What commands read of the data in the record of a run, where it is there.
 _NOTED = {
@@ -80,9 +79,9 @@ class Rows(tables.Table):
         return int((self.x if self.images is None else self.images).shape[1])
 
     @property
-    def has_names(self) -> bool:
-        """Whether columns have names."""
-        return bool(self.x.files.names) if not self.in_memory else isinstance(self.x, pd.DataFrame)
+    def columns(self) -> list[str]:
+        """Names of the columns; none of an array."""
+        return super().columns if self.in_memory else list(self.x.files.names or ())
 
     @property
     def texts(self) -> list[str]:
@@ -220,7 +219,7 @@ def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     if not is_frame:  # the columns of an array are called by their numbers
         table = replace(table, x=pd.DataFrame(table.x).rename(columns=str))
     if label is not None or (y is None and is_frame):
-        label = _find_label(table.columns, table.name, columns, labels, table.x)
+        label = _find_label(table.columns, table.name, columns, labels)
     x = table.finite(_used(table.columns, table.name, label, columns))
     if is_frame and columns.features and not columns.texts_alone:  # asked for by name: no ids
         x = x.astype(dict.fromkeys(x.select_dtypes("integer"), "float64"))
@@ -269,27 +268,14 @@ def _streamed(
     return Rows(called, opened, np.empty(0), own or "row", checksum, label=label, id=own)
 
 
-def _find_label(
-    names: Sequence[str], where: str, columns: Columns, needed: bool, frame: Any = None
-) -> str | None:
+def _find_label(names: Sequence[str], where: str, columns: Columns, needed: bool) -> str | None:
     """The label column: see `open_rows`."""
     if columns.label is not None:
         return _find(columns.label, names, where)
     apart = {columns.id, *columns.drop, *columns.features}
     left = [c for c in names if c not in apart]
-    called = next((c for word in _LABEL_NAMES for c in left if c.lower() == word), None)
-    if called is not None or not needed or not left:
-        return called
-    full = left
-    if frame is not None:
-        mostly = frame[left].isna().mean() > _MOSTLY
-        full = [c for c in left if not mostly[c]] or left
-    if full[-1] != left[-1]:
-        warn_user(
-            f"the last column {left[-1]!r} is mostly missing values, so {full[-1]!r} is taken for the "
-            "label: name another one with --label",
-        )
-    return full[-1]
+    last = left[-1] if needed and left else None
+    return next((c for word in _LABEL_NAMES for c in left if c.lower() == word), last)
 
 
 def _used(names: Sequence[str], where: str, label: str | None, columns: Columns) -> list[str]:
@@ -343,11 +329,6 @@ def parse_shape(text: str | None, n_features: int) -> tuple[int, ...] | None:
     if re.fullmatch(r"\d+x\d+(x\d+)?", text) is None:
         raise ValueError(f"--image-shape must look like 28x28, got {text!r}")
     return image_shape([int(size) for size in text.split("x")], (), n_features)
-
-
-def listed(data: str | Sequence[str]) -> list[str]:
-    """One or more names of files."""
-    return [data] if isinstance(data, str) else list(data)
 
 
 def one_line(error: BaseException) -> str:
@@ -506,7 +487,7 @@ def rows_for(
     about, n = opened.record.get("data", {}), opened.first.n_features_in_
     rows = open_rows(data, request.columns, memory, labels=labels, opened=opened)
     order = [rows.text] if rows.text else opened.order
-    if not (order and rows.has_names) and rows.n_features != n:
+    if not (order and rows.columns) and rows.n_features != n:
         raise ValueError(
             f"{rows.name} has {rows.n_features} features, the model takes {n}: use data of the same "
             "columns; --label, --id and --drop leave columns out"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,6 @@ def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()
     from mnemosphere.estimators.choice import SOLVERS
 
     kind, known = getattr(mnemosphere, estimator), ESTIMATORS[estimator]
-    unknown = next((key for key in values if key not in known), None)
-    if unknown is not None:
-        near = get_close_matches(unknown, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-        raise ValueError(f"unknown setting {unknown!r}: {hint}")
     allowed = kind._parameter_constraints
     own: dict[str, Any] = {}
     fields: dict[str, Any] = {}

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
+from typing import Any
 
 from mnemosphere.base.files import writing
 from mnemosphere.base.machine import need
 
 
-def write_table(table: Any, path: Path) -> None:
-    """Write a pandas frame (an array as .npy) by the suffix of the path, atomically."""
-    with table_writer(path, len(table), table) as write:
-        write(table)
-
-
 @contextmanager
-def table_writer(path: Path, n_rows: int, like: Any = None) -> Iterator[Callable[[Any], Any]]:
-    """What writes one part of the table after another; n_rows: of all of them.
+def table_writer(path: Path, like: Any = None) -> Iterator[Callable[[Any], Any]]:
+    """What writes one part of the table after another.
 
     like: a frame with the types of all columns, which a part might lack; text needs none.
     """
     name = path.name.lower()
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path) as file:
-        if name.endswith(".npy"):
-            yield partial(_write_array, file, n_rows)
-        elif name.endswith(".parquet"):
+        if name.endswith(".parquet"):
             pa = need("pyarrow")
             schema = pa.Schema.from_pandas(like, preserve_index=False)
             with need("pyarrow.parquet").ParquetWriter(file, schema) as out:
@@ -45,12 +34,3 @@ def table_writer(path: Path, n_rows: int, like: Any = None) -> Iterator[Callable
             yield lambda part: part.to_csv(
                 file, index=False, sep=comma, header=file.tell() == 0, mode="wb", compression=gz
             )
-
-
-def _write_array(file: BinaryIO, n_rows: int, part: Any) -> None:
-    part = np.ascontiguousarray(part)
-    if file.tell() == 0:
-        shape = (n_rows, *part.shape[1:])
-        head = {"descr": part.dtype.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, head)
-    file.write(part.tobytes())

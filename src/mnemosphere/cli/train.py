@@ -33,7 +33,6 @@ from mnemosphere.estimators.progress import size_of
 from mnemosphere.interpret import name_rows
 from mnemosphere.plots.curves import learning_curves
 from mnemosphere.plots.fitted import memories_of
-from mnemosphere.rows.labels import check_worth_it
 from mnemosphere.rows.texts import PACKAGED
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.few_labels import PHASE
@@ -43,7 +42,7 @@ _NAMED = 5  # classes of the first line
 
 def run(
     request: Request, data: list[str], out: Folder, test: str | None, seed: int,
-    test_fraction: float, category: list[str] | None, yes: bool, max_memory: float | None,
+    test_fraction: float, category: list[str] | None, max_memory: float | None,
     image_shape: str | None,
 ) -> None:  # fmt: skip
     """Train a model, and write its folder."""
@@ -59,7 +58,6 @@ def run(
     pick_device(model.device)
     encoder = _encoder(columns, model, rows)
     _describe(terminal, rows, classes, counts)
-    _ask(model, len(classes), int(counts.sum()), yes)
     with out.writing() as draft:
         began = time.perf_counter()
         if encoder is not None:
@@ -93,8 +91,7 @@ def _load(
             rows = rows.hold_out(test_fraction, seed)
         held = rows.part(None)
         return rows.part(None, "train"), None if held is rows else held
-    names = rows.columns if rows.in_memory else rows.x.files.names or ()
-    used = tuple(names) or columns.features
+    used = tuple(rows.columns) or columns.features
     held = open_rows(test, replace(columns, label=rows.label, features=used), 1e12)
     if held.n_features != rows.n_features:
         raise ValueError(f"{test} has {held.n_features} features, {rows.name} "
@@ -146,27 +143,11 @@ def _describe(terminal: Terminal, rows: Rows, classes: Any, counts: Any) -> None
     if not rows.in_memory:
         n_files = len(rows.x.files.readers)
         where = f" in {n_files} file{'s' * (n_files > 1)} of {size_of(rows.x.n_bytes)}"
-    elif hasattr(rows.x, "iloc"):  # lists of numbers are as many features
-        lists = [v for v in rows.x.iloc[0] if not isinstance(v, str) and hasattr(v, "__len__")]
-        n += sum(map(len, lists)) - len(lists)
     label = f" in {rows.label!r}" if rows.label else ""
     features = f"texts in {rows.text!r}" if rows.text else f"{n} feature{'s' * (n != 1)}"
     named = f"{len(classes)} class{'es' * (len(classes) != 1)}"
     more = ", …" if len(classes) > _NAMED else ""
     terminal.note(f"{len(rows)} rows to train on{where}, {features}, {named}{label}: {some}{more}")
-
-
-def _ask(model: Any, n_classes: int, n_rows: int, yes: bool) -> None:
-    """Hundreds of classes of a few rows have to be wanted."""
-    if model.n_memories != "auto":
-        return
-    try:
-        check_worth_it(n_classes, n_rows)
-    except ValueError as error:
-        if not yes:
-            told = str(error).partition(";")[0]
-            raise ValueError(f"{told}: check --label, or pass --yes") from None
-        model.n_memories = n_classes
 
 
 def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = None) -> float:

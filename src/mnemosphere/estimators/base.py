@@ -170,7 +170,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         model = self._current()
         if not isinstance(X, FileDataset):
             return read(model, X, y, weight)
-        given = sample_for(model, X)
+        given = sample_for(X)
         with process_group() as group:
             return group.on_rank0(lambda: read(model, *given))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -18,9 +19,9 @@ from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEs
 from mnemosphere.estimators.choice import SOLVERS, Choice, Settings
 from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
-    accuracy,
-    count_right,
+    batches_for,
     learn_files,
+    own_rows,
     scan,
     share_right,
 )
@@ -553,11 +554,12 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         model = self._current()
         if isinstance(X, FileDataset):
-            return accuracy(model, X)
+            own = replace(X, files=own_rows(X.files))
+            with process_group() as group:
+                return share_right(model, batches_for(model, own), group)
         stored = model.stored(X)
         weight = sample_weights(sample_weight, stored.n_rows, torch.device("cpu"))
-        each = None if weight is None else weight.numpy()
-        return share_right(count_right(model, stored, y, each))
+        return share_right(model, [(stored, y, weight)])
 
     def decision_summary(self, X: ArrayLike) -> DecisionSummary:
         """Summarize how many memories decide about rows, and how often none does.

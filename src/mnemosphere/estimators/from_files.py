@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from mnemosphere.rows import odds
 from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
-from mnemosphere.rows.stored import in_order
+from mnemosphere.rows.stored import ALONE, Sums, in_order
 from mnemosphere.rows.streams import FileRows, Piece, RawRows, ahead, join_rows
 from mnemosphere.training.dataset import (
     SAMPLED,
@@ -63,16 +63,15 @@ def own_rows(files: FileRows) -> FileRows:
 
 def sample_rows(source: FileDataset, seed: int) -> RawRows:
     """A sample of the rows, each read by the process that has it, gathered once."""
-    group, own = current(), own_rows(source.files)
-    found = group.gather(own.sample(SAMPLED, seed) if own.n_rows else None)
-    return join_rows([part for part in found if part is not None])
+    found = current().gather(own_rows(source.files).rows(source.files.draw(SAMPLED, seed)))
+    return join_rows([part for parts in found for part in parts])
 
 
 @process_group()
 def gathered(answer: Callable[..., Any], source: FileDataset) -> NDArray[Any]:
     """Answers to all rows, in their order, each given by the process that has it."""
     own = replace(source, files=own_rows(source.files))
-    parts = [np.asarray(part) for part in answer(own)] if own.n_rows else []
+    parts = [np.asarray(part) for part in answer(own)]
     return np.concatenate([part for parts in current().gather(parts) for part in parts])
 
 
@@ -83,7 +82,7 @@ def scan(source: FileDataset, unlabeled: object) -> Scan:
         return noted[key]
     own, partly = own_rows(source.files), False
     count: Counter[Any] = Counter()  # summed weight of each label
-    for raw in own.pieces(labels_only=True) if own.n_rows else ():
+    for raw in own.pieces(labels_only=True):
         labels = _labels_of(source, raw, unlabeled)
         each = np.ones(len(raw.number)) if raw.weight is None else np.asarray(raw.weight, float)
         partly |= bool((labels.place == -1).any())
@@ -146,7 +145,7 @@ def learn_files(
         how = {name: given[name] for name in COLUMNS if name != "encoder"}
         features, _ = Features.learn(source.files.given(sampled).x, owner, labeled=labeled, **how)
         assert features.encoding is not None
-        source = replace(source, files=source.files.encoded(features.encoding))
+        source = replace(source, files=replace(source.files, encoding=features.encoding))
         sampled = source.files.numbers_of(sampled)
     choice: Choice | Clusters
     with progress.scan(source):
@@ -173,7 +172,7 @@ def learn_files(
             features = replace(features, encoding=encoding)
             raw = raw._replace(x=odds.in_folds(stored, raw.number, tables).values)
             stored = odds.with_odds(stored, counts)
-            source = replace(source, files=source.files.with_odds(encoding, tables))
+            source = replace(source, files=replace(source.files, odds=tables))
         geometry = _of_all_rows(geometry, source, label, device)
         dataset = source.on_sphere(
             raw, geometry, label, mass, partly=found is None or found.unlabeled, device=device,
@@ -213,8 +212,7 @@ def _count_levels(
 ) -> list[NDArray[np.float64]]:
     """Label weights of each category, (folds, levels, classes), in one look at all rows."""
     found: list[Tensor] = []
-    own = own_rows(source.files)
-    for raw in ahead(own.pieces()) if own.n_rows else ():
+    for raw in ahead(own_rows(source.files).pieces()):
         targets, weight = label(raw)
         rows = replace(raw.rows, levels=levels)
         sums = odds.counts_of_folds(rows, raw.number, label_shares(targets), weight)
@@ -241,52 +239,35 @@ def _of_all_rows(
     parts = (label(part)[1] for part in own.pieces(labels_only=True))
     weights = [weight for weight in parts if weight is not None]
     weight = torch.cat(weights) if weights else None
-    return geometry.fit(own.on(device), None, weight, current())
+    return geometry.fit(replace(own, device=device), None, weight, current())
 
 
 def batches_for(model: FittedModel, source: FileDataset) -> Iterator[Piece]:
-    """The rows as the model takes them; ValueError at once if the columns are not its own."""
+    """The rows as a user passes them; ValueError at once if the columns are not the model's."""
+    files = replace(source.files, gaps=True)
     nothing = RawRows(torch.full((1, source.n_features), torch.nan), torch.zeros(1))
-    model.features.numbers_of(source.files.given(nothing).x)
-    return (_as_taken(model, source, raw) for raw in ahead(source.files.with_gaps().pieces()))
+    model.features.numbers_of(files.given(nothing).x)
+    return map(files.given, ahead(files.pieces()))
 
 
-def sample_for(model: FittedModel, source: FileDataset) -> Piece:
-    """A sample of the rows as the model takes them."""
-    source = replace(source, files=source.files.with_gaps())
-    return _as_taken(model, source, sample_rows(source, 0))
+def sample_for(source: FileDataset) -> Piece:
+    """A sample of the rows as a user passes them."""
+    source = replace(source, files=replace(source.files, gaps=True))
+    return source.files.given(sample_rows(source, 0))
 
 
-def _as_taken(model: FittedModel, source: FileDataset, raw: RawRows) -> Piece:
-    """As stored, or by their names if columns are encoded."""
-    plain = model.features.encoding is None and not is_frame(raw.x)
-    return Piece(raw.rows, raw.y, raw.weight) if plain else source.files.given(raw)
-
-
-def count_right(model: FittedModel, X: Any, y: Any, weight: NDArray[np.float64] | None) -> Tensor:
-    """(summed weight of the labeled rows that the model gets right, of all labeled rows)."""
-    best = as_numpy(model.log_proba(X).argmax(1))
-    labels = Labels.of(y, len(best), unlabeled=model.record.settings.get("unlabeled"))
-    labels.check_like(model.classes)
-    each = np.ones(len(best)) if weight is None else weight
-    each = each * (labels.labeled | labels.outside)
-    right = best == labels.among(model.classes, unknown=True)
-    return torch.tensor([(right * each).sum(), each.sum()], dtype=torch.float64)
-
-
-def share_right(counts: Tensor) -> float:
-    """The accuracy that `count_right` tells."""
-    if not counts[1] > 0:
+def share_right(model: FittedModel, parts: Iterable[Any], group: Sums = ALONE) -> float:
+    """The accuracy on labeled rows; parts: (X, y, weights or None), of each process its own."""
+    counts = torch.zeros(2, dtype=torch.float64)  # weight of the rows that are right, and of all
+    for X, y, weight in parts:
+        best = as_numpy(model.log_proba(X).argmax(1))
+        labels = Labels.of(y, len(best), unlabeled=model.record.settings.get("unlabeled"))
+        labels.check_like(model.classes)
+        each = np.ones(len(best)) if weight is None else np.asarray(weight, float)
+        each = each * (labels.labeled | labels.outside)
+        right = best == labels.among(model.classes, unknown=True)
+        counts += torch.tensor([(right * each).sum(), each.sum()])
+    right, whole = group.sum(counts)[0].tolist()
+    if not whole > 0:
         raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
-    return float(counts[0] / counts[1])
-
-
-@process_group()
-def accuracy(model: FittedModel, source: FileDataset) -> float:
-    """Weighted share of the labeled rows that the model gets right."""
-    own = replace(source, files=own_rows(source.files))
-    counts = torch.zeros(2, dtype=torch.float64)
-    for x, y, given in batches_for(model, own) if own.n_rows else ():
-        weight = None if given is None else np.asarray(given, float)
-        counts += count_right(model, x, y, weight)
-    return share_right(current().sum(counts)[0])
+    return float(right / whole)

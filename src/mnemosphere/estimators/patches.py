@@ -24,7 +24,6 @@ from mnemosphere.estimators.setup import (
     kept_settings,
     learn_features,
     precision_of,
-    solver_of,
 )
 from mnemosphere.fitted.model import Floats, Record, as_numpy, like
 from mnemosphere.images.encoder import (
@@ -36,9 +35,10 @@ from mnemosphere.images.encoder import (
     wide,
     windows_of,
 )
-from mnemosphere.images.windows import PatchDataset
+from mnemosphere.images.windows import draw_patches
 from mnemosphere.model import initialize, objectives
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import start_joint
@@ -79,7 +79,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     power : float, default 0.5
         Soft counts are raised to this power, at most 4; 0.5 gives square roots.
     n_patches : int or None, default 500000
-        Patches to learn from, drawn at random; None: all of them.
+        Patches to learn from, drawn at random and held in memory; None: all of them.
     max_iter : int or None, default None
         Passes over these patches; None: 10.
     solver : "fixed-point" or FixedPoint, default "fixed-point"
@@ -230,7 +230,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         generator = torch.Generator().manual_seed(seed)
         layers, results = [], []
         for k, windows in enumerate(windows_of(settings, shape)):
-            patches = PatchDataset.draw(
+            patches = draw_patches(
                 images, windows, self.n_patches, dtype=dtype, generator=generator
             )
             if patches.n_rows == 0:
@@ -248,7 +248,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return FittedEncoder(features, shape, tuple(layers), float(self.power), record)
 
     def _learn(
-        self, patches: PatchDataset, generator: torch.Generator, callbacks: Sequence[Callback],
+        self, patches: ArrayDataset, generator: torch.Generator, callbacks: Sequence[Callback],
         stage: str,
     ) -> FitResult:  # fmt: skip
         """Patch memories of highest likelihood."""
@@ -257,7 +257,8 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         rows = patches.sample(max(width, initialize.PROBE_ROWS), generator=generator)
         start = initialize.Start(initialize.from_data(rows.x, width, generator=generator))
         params = start_joint(start, rows, varsigma=1.0, beta=held, uniform_weight=1.0)
-        solver = solver_of(self.solver, patches.n_rows, self.beta, patches.device)
+        given = FixedPoint() if isinstance(self.solver, str) else self.solver
+        solver = given.resolve(patches.n_rows, learn_beta=held is None, device=patches.device)
         return fit(
             params, patches, solver, rule=objectives.marginal, max_iter=self.max_iter or _PASSES,
             tol=solver.tol, generator=generator, callbacks=callbacks, stage=stage,

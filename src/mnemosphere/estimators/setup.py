@@ -18,7 +18,7 @@ from torch import Tensor
 from mnemosphere.base.files import checksum
 from mnemosphere.base.machine import pick_device
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.choice import SOLVERS, Sample, Settings
+from mnemosphere.estimators.choice import Sample, Settings
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.export.files import to_plain
 from mnemosphere.fitted.exemplars import find_exemplars, named
@@ -34,13 +34,10 @@ from mnemosphere.rows.encoding import Encoding
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded
 from mnemosphere.rows.stored import StoredRows, row_sketch
-from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.dataset import ArrayDataset, FileDataset
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.sgd import SGD
 
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is None
 _ENDED = ("converged", "stopped early", "grown", "stable")
@@ -135,15 +132,6 @@ def precision_of(setting: str, n_numbers: int, few: int = FEW_NUMBERS) -> torch.
     if setting == "auto":
         return torch.float64 if n_numbers <= few else torch.float32
     return torch.float64 if setting == "float64" else torch.float32
-
-
-def solver_of(
-    setting: str | FixedPoint | SGD, n_rows: int, beta: float | str, device: torch.device
-) -> FixedPoint | SGD:
-    """The solver for so many rows, with nothing left "auto"."""
-    chosen = SOLVERS[setting] if isinstance(setting, str) else setting
-    assert not isinstance(chosen, Adam)  # a clusterer has no conditional likelihood
-    return chosen.resolve(n_rows, learn_beta=beta == "learn", device=device)
 
 
 def place(

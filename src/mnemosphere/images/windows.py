@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -90,71 +88,34 @@ class Windows:
         return images / torch.bincount(where, minlength=self.n_pixels).clamp_min(1).to(images)
 
 
-@dataclass(frozen=True)
-class _Patches(Batch):
-    """All patches of images x (n, n_pixels), each cut where it is taken; none has a label."""
+def draw_patches(
+    images: StoredRows, windows: Windows, n_patches: int | None, *, dtype: torch.dtype,
+    generator: torch.Generator,
+) -> ArrayDataset:  # fmt: skip
+    """Unit patches without labels: all that have a direction, or `n_patches` drawn at random.
 
-    windows: Windows = field(kw_only=True)
-
-    def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Batch:  # type: ignore[override]
-        """Unit patches by their numbers: image · places + place."""
-        assert isinstance(rows, Tensor)
-        index, n_places = rows.to(self.x.device), self.windows.n_places
-        pixels = self.windows.pixels(self.x.device)[index % n_places]  # (B, n_features)
-        patches = self.x[(index // n_places)[:, None], pixels]
-        x, _ = self.windows.on_sphere(patches.to(self.targets.device).to(self.targets.dtype))
-        return Batch(x, self.targets[:1].expand(len(x), 1))
-
-
-@dataclass(frozen=True)
-class PatchDataset(ArrayDataset):
-    """Patches without labels, cut anew from the stored images for every batch.
-
-    Patches of one value have no direction on the sphere and are left out.
+    Patches of one value have none.
     """
-
-    @classmethod
-    def draw(
-        cls,
-        images: StoredRows,
-        windows: Windows,
-        n_patches: int | None,
-        *,
-        dtype: torch.dtype,
-        generator: torch.Generator,
-    ) -> Self:
-        """All patches that have a direction, or `n_patches` of them drawn at random."""
-        if n_patches is not None:
-            # Some images are enough where there are many: four times the patches wanted, since
-            # most may be blank.
-            n_images = -(-4 * n_patches // windows.n_places)
-            if n_images < images.n_rows:
-                chosen = torch.randperm(images.n_rows, generator=generator)[:n_images]
-                images = images.take(chosen)
-        found = []
-        step = max(1, _chunk_patches(windows, images.device) // windows.n_places)
-        for start in range(0, images.n_rows, step):
-            rows = images.values[start : start + step].to(images.device)
-            _, directed = windows.on_sphere(windows.cut(rows).to(dtype))
-            found.append(start * windows.n_places + directed.flatten().nonzero()[:, 0])
-        index = torch.cat(found)
-        if n_patches is not None and index.shape[0] > n_patches:
-            order = torch.randperm(index.shape[0], generator=generator)[:n_patches]
-            index = index[order.to(index.device)]
-        if images.values.device != images.device and images.values.element_size() == 1:
-            images = replace(images, values=images.values.to(images.device))
-        none = torch.zeros(1, 1, dtype=dtype, device=images.device)
-        targets = none.expand(images.n_rows * windows.n_places, 1)
-        patches = _Patches(images.values, targets, windows=windows)
-        return cls(patches, index, _chunk_patches(windows, images.device))
-
-    def batches(
-        self, size: int | None, *, fill: bool = False, into: Any = None, **how: Any
-    ) -> Iterator[Batch]:
-        """One pass, each batch cut to a place of its own and none filled up."""
-        return super().batches(size, **how)
-
-
-def _chunk_patches(windows: Windows, device: torch.device) -> int:
-    """How many patches are held at a time."""
-    return max(1, _CHUNK_NUMBERS.get(device.type, 1 << 24) // windows.n_features)
+    if n_patches is not None:
+        # Some images are enough where there are many: four times the patches wanted, since most
+        # may be blank.
+        n_images = -(-4 * n_patches // windows.n_places)
+        if n_images < images.n_rows:
+            images = images.take(torch.randperm(images.n_rows, generator=generator)[:n_images])
+    device, n_places = images.device, windows.n_places
+    step = max(1, _CHUNK_NUMBERS.get(device.type, 1 << 24) // windows.n_features)
+    found = []
+    at_once = max(1, step // n_places)
+    for start in range(0, images.n_rows, at_once):
+        patches = windows.cut(images.values[start : start + at_once].to(device)).to(dtype)
+        directed = windows.on_sphere(patches)[1].flatten()
+        found.append(start * n_places + directed.nonzero()[:, 0].cpu())
+    index = torch.cat(found)
+    if n_patches is not None and len(index) > n_patches:
+        index = index[torch.randperm(len(index), generator=generator)[:n_patches]]
+    pixels, x = windows.pixels(), []
+    for part in torch.split(index, step):
+        patches = images.values[(part // n_places)[:, None], pixels[part % n_places]]
+        x.append(windows.on_sphere(patches.to(device).to(dtype))[0])
+    rows = torch.cat(x)
+    return ArrayDataset(Batch(rows, rows.new_zeros(1, 1).expand(len(rows), 1)))

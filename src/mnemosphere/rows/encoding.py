@@ -119,19 +119,6 @@ def check_names(names: Iterable[Any], where: str = "X") -> None:
         raise ValueError(f"{where} has more than one column called {listed(twice)}: rename them")
 
 
-def rounded(columns: Iterable[tuple[object, NDArray[Any]]]) -> Iterator[str]:
-    """A remark on each column whose whole numbers differ, but not in double precision."""
-    for name, values in columns:
-        whole = values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size > 0
-        if whole and max(-int(values.min()), int(values.max())) > 2**53:
-            distinct = np.unique(values)
-            if len(np.unique(distinct.astype(np.float64))) < len(distinct):
-                yield (
-                    f"column {name!r} of X has whole numbers beyond 2^53, of which some that differ "
-                    "become equal: subtract their least first, or drop the column"
-                )
-
-
 def listed(names: Sequence[Any], most: int = _SHOWN) -> str:
     """Names for a message, the first few of them."""
     return _some([_cell(name) for name in names], most)
@@ -296,9 +283,7 @@ class Encoding:
             else _learn(str(name), frame.iloc[:, k], least, labeled, notes)
             for k, name in enumerate(frame.columns)
         ]  # fmt: skip
-        numbers = ((c.name, frame.iloc[:, k]) for k, c in enumerate(found) if c.kind == "number")
-        arrays = ((name, v.to_numpy()) for name, v in numbers if isinstance(v.dtype, np.dtype))
-        return cls(tuple(found), known), [*notes, *rounded(arrays)]
+        return cls(tuple(found), known), notes
 
     @property
     def vectors(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
-from torch import Tensor, int64, sparse_csr, strided
+from torch import Tensor, sparse_csr, strided
 
 from mnemosphere.base.limits import Range
 from mnemosphere.base.schema import Array
@@ -25,7 +25,6 @@ from mnemosphere.rows.encoding import (
     collected,
     is_float,
     is_frame,
-    rounded,
     written,
 )
 from mnemosphere.rows.stored import StoredRows, as_given
@@ -206,7 +205,6 @@ class Features:
         X = as_given(X)
         if isinstance(X, Tensor):
             _check_tensor(X)
-            _warn_rounded(X)
             return cls(int(X.shape[1]), owner=owner), X
         encoding, seen = None, _kind(owner)()
         if encoded and is_frame(X):
@@ -220,8 +218,6 @@ class Features:
                 raise ValueError(f"no column of X is left to learn from: {'; '.join(notes)}")
         if encoding is None:
             rows = _check_table(X, seen, reset=True)
-            if not is_frame(X):
-                _warn_rounded(rows)
         else:
             validate_data(seen, X, reset=True, skip_check_array=True)
             rows = encoding(X)
@@ -314,15 +310,6 @@ def _are_vectors(X: Any) -> bool:
 def _kind(owner: str) -> type[Any]:
     """The class of estimators of that name, which scikit-learn's checks ask for."""
     return type(owner, (BaseEstimator,), {})
-
-
-def _warn_rounded(X: Any) -> None:
-    """Warn of whole numbers in a dense table that double precision cannot tell apart."""
-    plain = isinstance(X, Tensor) and X.dtype == int64 and X.layout == strided
-    table = X.cpu().numpy() if plain else X
-    if isinstance(table, np.ndarray):
-        for note in rounded(enumerate(table.T)):
-            warn_user(note)
 
 
 def _check_tensor(X: Tensor) -> None:

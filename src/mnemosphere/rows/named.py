@@ -21,10 +21,7 @@ _STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
 _Arrays = Sequence[NDArray[Any]]
 
 
-_IDX_SOURCES = {  # names of the classes, description
-    "mnist": (_DIGITS, "Handwritten digits (LeCun, Cortes and Burges)."),
-    "fashion-mnist": (_CLOTHES, "Photographs of clothes (Xiao, Rasul and Vollgraf, 2017)."),
-}
+_IDX_SOURCES = {"mnist": _DIGITS, "fashion-mnist": _CLOTHES}  # with the names of the classes
 NAMES: tuple[str, ...] = ("mnist-small", "digits", "banking-small", *_IDX_SOURCES)
 
 
@@ -48,8 +45,6 @@ class NamedData:
         How a row is an image; None for texts.
     class_names : tuple of C str
         Names of the classes.
-    description : str
-        Where the data come from.
 
     Examples
     --------
@@ -64,7 +59,6 @@ class NamedData:
     y_test: NDArray[Any]
     image_shape: tuple[int, int] | None
     class_names: tuple[str, ...]
-    description: str
 
     def __repr__(self) -> str:
         shape = self.image_shape
@@ -78,12 +72,13 @@ class NamedData:
 def load_data(name: str, directory: str | Path | None = None) -> NamedData:
     """Load a data set by name, with a fixed split into training and test rows.
 
-    - "mnist-small": 5,000 + 1,000 MNIST digits, in the package.
+    - "mnist-small": 5,000 + 1,000 MNIST digits, the first 500 and 100 of each, in the package.
     - "digits": scikit-learn's 8x8 digits, 1,442 + 355. Every fifth image of each class is a test row.
-    - "banking-small": 300 + 100 questions to a bank with 10 intents, in the package.
-    - "mnist", "fashion-mnist": 60,000 + 10,000 images of 28x28 from the four standard IDX files, plain
-      or .gz. They are looked for in `directory/<name>`, `directory`, `$MNEMOSPHERE_DATA/<name>` and
-      `$MNEMOSPHERE_DATA`.
+    - "banking-small": 300 + 100 questions to a bank with 10 intents, in the package (Casanueva et al.,
+      2020, CC BY 4.0).
+    - "mnist" (LeCun, Cortes and Burges) and "fashion-mnist" (Xiao, Rasul and Vollgraf, 2017): 60,000 +
+      10,000 images of 28x28 from the four standard IDX files, plain or .gz. They are looked for in
+      `directory/<name>`, `directory`, `$MNEMOSPHERE_DATA/<name>` and `$MNEMOSPHERE_DATA`.
 
     Parameters
     ----------
@@ -119,21 +114,17 @@ def _load_mnist_small() -> NamedData:
     resource = files("mnemosphere.rows").joinpath("embedded", "mnist-small.npz")
     with resource.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
         arrays = [stored[key] for key in ("x_train", "y_train", "x_test", "y_test")]
-    return _named(
-        "mnist-small", arrays, _DIGITS,
-        "500 training and 100 test images of each handwritten digit, "
-        "taken from the training and the test set of MNIST in their order.",
-    )  # fmt: skip
+    return _named("mnist-small", arrays, _DIGITS)
 
 
 def _load_banking_small() -> NamedData:
     resource = files("mnemosphere.rows").joinpath("embedded", "banking-small.tsv")
-    about, _, *lines = resource.read_text(encoding="utf-8").splitlines()
+    _, _, *lines = resource.read_text(encoding="utf-8").splitlines()
     rows = np.array([line.split("\t") for line in lines], dtype=object)  # part, label, text
     train, test = rows[rows[:, 0] == "train"], rows[rows[:, 0] == "test"]
     return NamedData(
         "banking-small", train[:, 2], train[:, 1].astype(str), test[:, 2], test[:, 1].astype(str),
-        None, tuple(sorted({*rows[:, 1]})), about.removeprefix("# "),
+        None, tuple(sorted({*rows[:, 1]})),
     )  # fmt: skip
 
 
@@ -147,11 +138,7 @@ def _load_digits() -> NamedData:
     for label in range(len(_DIGITS)):
         is_test[np.flatnonzero(labels == label)[4::5]] = True
     parts = images[~is_test], labels[~is_test], images[is_test], labels[is_test]
-    return _named(
-        "digits", parts, _DIGITS,
-        "Handwritten digits of 8x8 cells with values 0 to 16, from scikit-learn; "
-        "every fifth image of each class is a test row.",
-    )  # fmt: skip
+    return _named("digits", parts, _DIGITS)
 
 
 def _load_idx(name: str, directory: Path | None) -> NamedData:
@@ -167,7 +154,7 @@ def _load_idx(name: str, directory: Path | None) -> NamedData:
             f"no files of {name} found: put {', '.join(_STEMS)} (plain or .gz) into a folder "
             f"DIR/{name} and pass directory=DIR or set MNEMOSPHERE_DATA=DIR"
         )
-    return _named(name, arrays, *_IDX_SOURCES[name])
+    return _named(name, arrays, _IDX_SOURCES[name])
 
 
 def _read_folder(folder: Path) -> _Arrays | None:
@@ -196,12 +183,11 @@ def _read_folder(folder: Path) -> _Arrays | None:
     return arrays
 
 
-def _named(name: str, arrays: _Arrays, class_names: tuple[str, ...], description: str) -> NamedData:
+def _named(name: str, arrays: _Arrays, class_names: tuple[str, ...]) -> NamedData:
     """Flatten images (n, rows, columns) to rows (n, d)."""
     x_train, y_train, x_test, y_test = arrays
     rows, columns = x_train.shape[1:]
     return NamedData(
         name, x_train.reshape(len(x_train), -1), y_train.astype(np.int64),
         x_test.reshape(len(x_test), -1), y_test.astype(np.int64), (rows, columns), class_names,
-        description,
     )  # fmt: skip

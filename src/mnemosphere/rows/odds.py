@@ -22,10 +22,6 @@ from torch import Tensor
 
 from mnemosphere.rows.stored import StoredRows
 
-__all__ = [
-    "counts_of_folds", "cross_fitted", "in_folds", "log_odds", "tables_of_folds", "with_odds",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 _FOLDS = 5
 _MORE_ROWS = 2.0 ** np.arange(-1, 13)

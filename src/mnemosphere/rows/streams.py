@@ -7,12 +7,11 @@ array), which are read in any order. A CSV file, and batches, are one block.
 
 from __future__ import annotations
 
-import copy
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -293,6 +292,8 @@ class BatchReader(Reader):
         for batch in self._again():
             piece = _batch(batch)
             n += piece.x.shape[0]
+            if n > self.n_rows:
+                break
             yield piece
         if n != self.n_rows:
             raise ValueError(
@@ -353,23 +354,28 @@ class RawRows(NamedTuple):
         return RawRows(x, self.number[at], y, weight)
 
 
+@dataclass(eq=False)
 class FileRows:
     """The rows of files, of which never more than `memory` bytes are held.
 
     Give or take what a file calls a block; a row is called by its number over all files.
     """
 
-    def __init__(self, readers: Sequence[Reader], memory: int) -> None:
-        self.readers, self.memory = list(readers), int(memory)
+    readers: Sequence[Reader]
+    memory: int
+    kept: Tensor = field(
+        default_factory=lambda: torch.empty(0, dtype=torch.bool)
+    )  # (n,); empty: all
+    encoding: Encoding | None = None  # of columns that are not numbers
+    # Log-odds (folds, levels + 1, K) of levels of categories, for training rows.
+    odds: Sequence[NDArray[np.float64]] = ()
+    gaps: bool = False  # whether values may be missing
+    device: torch.device = _CPU  # where `chunks` come out
+    watch: Callable[[int], None] | None = None  # is told how many rows went by
+    noted: dict[str, Any] = field(default_factory=dict, init=False)  # what looks at labels told
+
+    def __post_init__(self) -> None:
         first = self.readers[0]
-        self.n_features, self.names = first.n_features, first.names
-        if len(self.names or ()) != self.n_features:  # a list has one for all its numbers
-            self.names = None
-        self.encoding: Encoding | None = None  # of columns that are not numbers
-        self._odds: Sequence[
-            NDArray[np.float64]
-        ] = ()  # of levels of categories, by folds of the rows
-        self._gaps = False  # whether values may be missing
         for reader in self.readers:
             if reader.n_rows == 0:
                 raise ValueError(f"{reader.path} has no rows: leave it out")
@@ -380,17 +386,27 @@ class FileRows:
                     f"{reader.path} has {reader.n_features} features, {first.path} has "
                     f"{first.n_features}: rows must be of one length"
                 )
-        n_rows = sum(reader.n_rows for reader in self.readers)
-        self.kept = torch.ones(n_rows, dtype=torch.bool)  # but for rows that are held out
-        self._range = 0, n_rows  # of the rows that this process reads
-        self.noted: dict[str, Any] = {}  # what looks at all labels have told
-        self.watch: Callable[[int], None] | None = None  # is told how many rows went by
-        self.device = _CPU  # where `chunks` come out
+        if not len(self.kept):
+            n_rows = sum(reader.n_rows for reader in self.readers)
+            self.kept = torch.ones(n_rows, dtype=torch.bool)
+
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the columns; a list of numbers has one for all of them, which is none."""
+        names = self.readers[0].names or []
+        return names if len(names) == self.readers[0].n_features else None
+
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+        if self.encoding is None:
+            return self.readers[0].n_features
+        return len(self.encoding.names) + sum(int(table.shape[2]) - 1 for table in self.odds)
 
     @property
     def n_rows(self) -> int:
         """How many rows."""
-        return int(self.kept[slice(*self._range)].sum())
+        return int(self.kept.sum())
 
     @property
     def n_bytes(self) -> int:
@@ -412,37 +428,19 @@ class FileRows:
 
         Whole blocks, so that none is read twice, if they can be shared out evenly; else rows.
         """
-        n_rows, ends = len(self.kept), [0, *(first + n for *_, first, n in self._blocks())]
+        blocks = (n for reader in self.readers for n in reader.blocks)
+        n_rows, ends = len(self.kept), [0, *itertools.accumulate(blocks)]
         even = [n_rows * k / size for k in range(size + 1)]
         cuts = [min(ends, key=lambda end, cut=cut: abs(end - cut)) for cut in even]  # type: ignore[misc]
         if max(b - a for a, b in itertools.pairwise(cuts)) > _UNEVEN * n_rows / size:
             cuts = [n_rows * k // size for k in range(size + 1)]
-        return self._changed(_range=(cuts[rank], cuts[rank + 1]))
+        own = torch.zeros_like(self.kept)
+        own[cuts[rank] : cuts[rank + 1]] = True
+        return replace(self, kept=self.kept & own)
 
     def without(self, numbers: Tensor) -> Self:
         """The same rows but for those with these numbers."""
-        return self._changed(kept=self.kept.index_fill(0, numbers, False))
-
-    def on(self, device: torch.device) -> Self:
-        """The same rows, looked at on a device."""
-        return self._changed(device=device)
-
-    def with_gaps(self) -> Self:
-        """The same rows, of which values may be missing."""
-        return self._changed(_gaps=True)
-
-    def encoded(self, encoding: Encoding) -> Self:
-        """The same rows, their columns as numbers."""
-        return self._changed(encoding=encoding, n_features=len(encoding.names))
-
-    def with_odds(self, encoding: Encoding, tables: Sequence[NDArray[np.float64]]) -> Self:
-        """The same training rows with these log-odds (folds, levels + 1, K) in place of levels."""
-        return self._changed(_odds=tables, n_features=len(encoding.names))
-
-    def _changed(self, **fields: Any) -> Self:
-        found = copy.copy(self)
-        vars(found).update(noted={}, **fields)
-        return found
+        return replace(self, kept=self.kept.index_fill(0, numbers, False))
 
     def numbers(self) -> Tensor:
         """The numbers of all rows that are not left out, in order."""
@@ -456,38 +454,32 @@ class FileRows:
             number -= reader.n_rows
         return reader.path, number
 
-    def _blocks(self) -> list[tuple[Reader, int, int, int]]:
-        """(file, block, number of its first row, how many rows) of the blocks to be read."""
-        found, number = [], 0
+    def pieces(
+        self, generator: torch.Generator | None = None, *, labels_only: bool = False
+    ) -> Iterator[RawRows]:
+        """The rows piece by piece, checked; blocks in random order, or as stored."""
+        blocks, last = [], 0  # with the numbers of their rows
         for reader in self.readers:
             for block, n in enumerate(reader.blocks):
-                if number < self._range[1] and number + n > self._range[0]:
-                    found.append((reader, block, number, n))
-                number += n
-        return found
-
-    def pieces(
-        self, order: Tensor | None = None, *, labels_only: bool = False
-    ) -> Iterator[RawRows]:
-        """The rows piece by piece, checked; blocks in that order, or as stored."""
-        blocks = self._blocks()
-        for k in range(len(blocks)) if order is None else order.tolist():
-            reader, block, number, n = blocks[k]
-            low, high = max(number, self._range[0]), min(number + n, self._range[1])
+                first, last = last, last + n
+                if self.kept[first:last].any():
+                    blocks.append((reader, block, first, last))
+        if generator is not None:
+            order = torch.randperm(len(blocks), generator=generator)
+            blocks = [blocks[k] for k in order.tolist()]
+        for reader, block, number, last in blocks:
             for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
-                if number >= high:
-                    break
                 raw = _raw(piece, number)
-                n = len(raw.number)
-                wanted = self.kept[number : number + n] & (raw.number >= low)
-                own = (wanted & (raw.number < high)).nonzero()[:, 0]
-                number += n
-                raw = raw if len(own) == n else raw.take(own)
+                own = self.kept[raw.number].nonzero()[:, 0]
+                raw = raw if len(own) == len(raw.number) else raw.take(own)
                 for start in range(0, len(own), self.batch_rows):
                     part = self._checked(raw.take(slice(start, start + self.batch_rows)))
                     if self.watch is not None:
                         self.watch(len(part.number))
                     yield part
+                number += piece.x.shape[0]
+                if number < last and not self.kept[number:last].any():
+                    break
 
     def numbers_of(self, raw: RawRows) -> RawRows:
         """The same rows, encoded if these are."""
@@ -495,7 +487,7 @@ class FileRows:
             return raw
         raw = raw._replace(x=torch.from_numpy(self.encoding.numbers(raw.x)[0]))
         rows = replace(raw.rows, levels=self.encoding.coded)
-        return raw._replace(x=in_folds(rows, raw.number, self._odds).values) if self._odds else raw
+        return raw._replace(x=in_folds(rows, raw.number, self.odds).values) if self.odds else raw
 
     def _checked(self, raw: RawRows) -> RawRows:
         """The rows, encoded; ValueError names the file and the row of a bad number or weight."""
@@ -511,7 +503,7 @@ class FileRows:
             known = raw._replace(x=found.x.assign(**there))
         here = StoredRows(known.rows.values, _CPU, raw.number - raw.number[0] + place)
         try:
-            here.check_finite(names, gaps=self._gaps)
+            here.check_finite(names, gaps=self.gaps)
         except ValueError as error:
             raise ValueError(f"{path}: {error}".replace(" of X ", " ")) from error
         if raw.weight is not None:
@@ -531,28 +523,30 @@ class FileRows:
             yield from _gather(self.pieces(), size)
             return
         generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(len(self._blocks()), generator=generator)
-        for held in _gather(self.pieces(order), 4 * self.batch_rows):
+        for held in _gather(self.pieces(generator), 4 * self.batch_rows):
             mixed = torch.randperm(len(held.number), generator=generator)
             for at in mixed.tensor_split(-(-len(mixed) // size)):
                 yield held.take(at)
 
     def sample(self, n: int, seed: int) -> RawRows:
-        """Random rows, n of them or all, in their order; of a shard, those that are its own."""
-        kept = self.numbers()
-        at = kept[torch.randperm(len(kept), generator=torch.Generator().manual_seed(seed))[:n]]
-        at = at.sort().values
-        found: list[RawRows] = []
-        for raw in ahead(self.pieces()):
-            own = at[(at >= raw.number[0]) & (at <= raw.number[-1])]
-            here = torch.searchsorted(raw.number, own)
-            if len(here) or not found:
-                found.append(raw.take(here))
-        return join_rows(found)
+        """Random rows, n of them or all, in their order."""
+        return join_rows(self.rows(self.draw(n, seed)))
+
+    def draw(self, n: int, seed: int) -> Tensor:
+        """Numbers of random rows, n of them or all."""
+        numbers = self.numbers()
+        order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
+        return numbers[order[:n]]
+
+    def rows(self, numbers: Tensor) -> list[RawRows]:
+        """Those of the rows with these numbers that are here, in their order, in parts."""
+        wanted = torch.zeros_like(self.kept).index_fill(0, numbers, True)
+        parts = (raw.take(wanted[raw.number].nonzero()[:, 0]) for raw in ahead(self.pieces()))
+        return [part for part in parts if len(part.number)]
 
     def read(self) -> Piece:
         """All rows as a user passes them, labels and weights; values may be missing."""
-        return self.given(next(_gather(self.with_gaps().pieces(), self.n_rows + 1)))
+        return self.given(next(_gather(replace(self, gaps=True).pieces(), self.n_rows + 1)))
 
     def given(self, raw: RawRows) -> Piece:
         """Rows as a user passes them: sparse, a frame if columns have names, or an array."""

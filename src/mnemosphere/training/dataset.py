@@ -201,7 +201,6 @@ class ArrayDataset(Dataset):
 
     whole: Batch
     index: Tensor | None = None  # (n,) the rows that it has of these, in order; None: all
-    at_once: int | None = None  # how many of them are taken at a time; None: no large copy is made
 
     @classmethod
     def of(cls, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> Self:
@@ -255,7 +254,7 @@ class ArrayDataset(Dataset):
         if size is None or size >= self.n_rows:
             size, generator = max(1, self.n_rows), None
             if self.index is not None and not isinstance(self.whole.x, SparseRows):
-                size = self.at_once or max(1, _TAKEN_NUMBERS // self.whole.x.shape[1])
+                size = max(1, _TAKEN_NUMBERS // self.whole.x.shape[1])
         order = None
         if generator is not None:
             order = random_order(self.n_rows, self.device, generator)
