@@ -23,7 +23,7 @@ def test_they_are_exponentials_down_to_the_least_density_and_then_nothing(dtype,
     h = (h if several else h[0]) + 7.0
     oracle = np.exp(h.double().numpy() - 7.0)
     reach = torch.tensor([3.0, -2 * math.log(least)]) if known else None
-    found = exponentials(h.clone(), h.amax(-1), reach).double().numpy()
+    found = exponentials(h.clone(), h.amax(-1, keepdim=True), reach).double().numpy()
     rtol = 3e-5 if dtype == torch.float32 else 1e-12
     counts = oracle >= least
     np.testing.assert_allclose(found[counts], oracle[counts], rtol=rtol)

@@ -78,6 +78,7 @@ TOP = 2  # geometries that go on: the third is hardly ever the best
 CLEAR = 2.0  # standard errors by which the second one may be behind
 ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening; up to so many, rows are cross-fitted
 FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
+FOLDED = 5000  # rows of all folds together, beyond which there are fewer
 MOST_ROWS = 60_000  # fitted on the path
 LONGER = 3  # times the steps, where that helps
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
@@ -444,7 +445,7 @@ class _Scope:
             one = "unit" if sample.is_sparse else "standard"
             kinds = [kind for kind in kinds if kind == one] or kinds[:1]
             objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
-        number = min(FOLDS, n_labeled, max(1, FOLDS * ROWS // max(1, n_labeled)))
+        number = min(FOLDS, n_labeled, max(1, FOLDED // max(1, n_labeled)))
         # On circles, columns that depend on each other count twice in the joint likelihood.
         plain = [kind for kind in kinds if not kind.endswith("circles")] or kinds
         return cls(kinds, objectives, widths, noises, first, whole, held, number, plain)

@@ -176,7 +176,7 @@ class _Pass:
         e, operand, gaps, expected = self.exponents(x)
         # The largest exponent of the row, the uniform component's 0 included if it has weight.
         top = torch.maximum(e.amax(-1), self.uniform[..., None])
-        e = exponentials(e, top, self.reach)
+        e = exponentials(e, top[..., None], self.reach)
         h0 = self.log_ratio[..., None] - top
         e0 = (self.uniform[..., None] - top).exp()
         joint = e0[..., None] * self.p0[..., None, :]  # (B, C+1)

@@ -82,12 +82,12 @@ def least_density(dtype: torch.dtype) -> float:
 
 
 def exponentials(h: Tensor, top: Tensor, reach: Tensor | None = None) -> Tensor:
-    """exp(h − top), in place of h (..., B, P); top (..., B): at least the largest of each row.
+    """exp(h − top), in place of h; top: at least the largest of each row, or column.
 
     Where subnormal numbers would slow down all that follows, what lies far below the least density
     is 0. reach: by how much two exponents of a row can differ, where that is known.
     """
-    h.sub_(top[..., None])  # first: large ones that differ little keep their digits
+    h.sub_(top)  # first: large ones that differ little keep their digits
     if POWERS_OF_2_ARE_FAST and not on_gpu(h):
         return h.mul_(_LOG2_E).exp2_()
     low = math.log(least_density(h.dtype)) - _BELOW
