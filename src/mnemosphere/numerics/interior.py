@@ -1,7 +1,4 @@
-"""Maximize Σ q log p over a transportation polytope, whatever q: an interior-point method.
-
-The slower and safer of two ways: see `multipliers` for the quick one.
-"""
+"""Maximize Σ q log p over a transportation polytope, whatever q: an interior-point method."""
 
 from __future__ import annotations
 
