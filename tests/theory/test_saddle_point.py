@@ -30,7 +30,7 @@ def uniform(rho=2.0, upsilon=0.9, beta=5.0):
     p_h = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
     p_q = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
     return SaddlePointProblem.uniform(
-        5, 3, beta=beta, rho=rho, upsilon=upsilon, n_features=101, p_h=p_h, p_q_teacher=p_q
+        5, 3, beta=beta, rho=rho, upsilon=upsilon, n_features=101, p_h=p_h, labels=p_q.expand(5, -1)
     )
 
 

@@ -22,7 +22,6 @@ from mnemosphere.theory.solver import solve as solve_saddle_point
 from mnemosphere.theory.stability import duplicate, spectrum, split_temperature
 from mnemosphere.theory.symmetric import (
     Transition,
-    symmetric_overlaps,
     symmetric_transition,
     symmetric_transitions,
     transition_order,
@@ -46,8 +45,7 @@ __all__ = [
     "parting_eigenvalues", "random_starts", "sample_data",
     "sample_posterior", "sample_teacher", "solve_saddle_point",
     "solve_with_noise", "spectrum", "split_temperature",
-    "symmetric_overlaps", "symmetric_transition",
-    "symmetric_transitions", "transition_order", "varsigma_of_noise",
+    "symmetric_transition", "symmetric_transitions", "transition_order", "varsigma_of_noise",
 ]  # fmt: skip
 
 check_arguments(globals())
