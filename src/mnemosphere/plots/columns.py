@@ -47,8 +47,7 @@ def importance(model: FittedModel, X: Any, *, n_features: int = 20, ax: Axes | N
     """
     size = pulls.importance(model, model.stored(X))
     order = np.argsort(-size, kind="stable")[:n_features]
-    if ax is None:
-        ax = new_axes(6.4, 1.0 + 0.28 * len(order))
+    ax = ax or new_axes(6.4, 1.0 + 0.28 * len(order))
     ax.barh(range(len(order)), size[order], 0.7, color=BLUE)
     lines = model.features.lines
     ax.set_yticks(range(len(order)), [plain(lines[j].name, 36) for j in order])

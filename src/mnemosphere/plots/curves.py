@@ -101,8 +101,7 @@ def search(trials: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Ax
     mean = as_array([trial[score] for trial in last], score, 1)
     error = as_array([trial["error"] for trial in last], "error", 1)
     chosen = np.array([bool(trial.get("chosen")) for trial in last])
-    if ax is None:
-        ax = new_axes(8.0, 1.3 + 0.32 * len(last))
+    ax = ax or new_axes(8.0, 1.3 + 0.32 * len(last))
     place = np.arange(len(last))
     for own, color, label in ((~chosen, GREY, None), (chosen, VERMILLION, "chosen")):
         if own.any():
@@ -187,8 +186,7 @@ def novelty_histogram(
     low = min(float(scores.min()) for scores, _, _ in groups)
     high = max(float(scores.max()) for scores, _, _ in groups)
     edges = np.linspace(low, high if high > low else low + 1.0, bins + 1)
-    if ax is None:
-        ax = new_axes(6.8, 3.6)
+    ax = ax or new_axes(6.8, 3.6)
     for scores, name, color in groups:
         share = np.histogram(scores, edges)[0] / scores.size
         label = plain(name, 30)

@@ -164,8 +164,7 @@ def _feature_map(
     order = np.sort(np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES])
     shown = shown[:, order]
     scale = float(np.quantile(np.abs(shown), 0.98)) or largest(shown)  # a few may be far out
-    if ax is None:
-        ax = new_axes(8.0, 1.4 + 0.24 * len(order))
+    ax = ax or new_axes(8.0, 1.4 + 0.24 * len(order))
     image = ax.imshow(shown.T, aspect="auto", cmap=DIVERGING, vmin=-scale, vmax=scale)
     ax.set_yticks(np.arange(len(order)), [plain(names[i], 24) for i in order], fontsize=9)
     turn = 90 if len(titles) * max(map(len, titles)) > 80 else 0
