@@ -20,7 +20,7 @@ from mnemosphere.numerics import multipliers
 from mnemosphere.numerics.laplacian import Array, Laplacian
 
 __all__ = [
-    "Maximum", "Scaling", "center_rows", "check", "check_marginals", "maximize", "project",
+    "Maximum", "center_rows", "check", "check_marginals", "maximize", "project",
     "retract", "sinkhorn", "sweep", "to_tangent",
 ]  # fmt: skip
 
@@ -80,26 +80,6 @@ def check(p: Tensor, rows: Tensor, cols: Tensor, *, tol: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Scaling:
-    """A matrix scaled to given marginals, and how the scaling went."""
-
-    p: Tensor  # (..., R, C)
-    converged: Tensor  # (...) bool
-    sweeps: int  # passes over the matrix
-    error: Tensor  # (...) largest marginal error, relative to that marginal
-
-    def raise_if_failed(self) -> Scaling:
-        """Return self, or raise if a problem of the batch missed the tolerance."""
-        if not bool(self.converged.all()):
-            raise RuntimeError(
-                f"scaling missed its tolerance after {self.sweeps} sweeps (relative error "
-                f"{float(self.error.max()):.3g}): raise max_sweeps, or check that the zeros of the "
-                "matrix leave a way to carry the marginals"
-            )
-        return self
-
-
-@dataclass(frozen=True)
 class Maximum:
     """The maximizer p = p_bar / (λ_y + ω_γ), its multipliers, and whether the search converged.
 
@@ -120,7 +100,7 @@ def sinkhorn(
     *,
     tol: float = 1e-9,
     max_sweeps: int = 1000,
-) -> Scaling:
+) -> Tensor:
     """Scale k = exp(log_k) (..., R, C) to p = diag(a) k diag(b) with the given marginals.
 
     Paper, App. weight_normalization. Each Sinkhorn–Knopp sweep, in the log domain, sets the row
@@ -128,7 +108,7 @@ def sinkhorn(
     are followed, in float64, by Newton's method on the column scalings, the rows eliminated in
     closed form, until each marginal is right to `tol`, relatively.
 
-    Entries −inf are structural zeros. Where they leave no solution, converged is False.
+    Entries −inf are structural zeros. RuntimeError where they leave no solution.
     """
     check_marginals(rows, cols)
     _check_matrix("log_k", log_k, rows, cols)
@@ -151,8 +131,14 @@ def sinkhorn(
         gap = c - p.sum(-2)
         error = _error(p, r, c)
         converged = error <= tol
-        if sweeps >= max_sweeps or bool(converged.all()):
-            break
+        if bool(converged.all()):
+            return p.to(log_k.dtype).reshape(*batch, *log_k.shape[-2:])
+        if sweeps >= max_sweeps:
+            raise RuntimeError(
+                f"scaling missed its tolerance after {sweeps} sweeps (relative error "
+                f"{float(error.max()):.3g}): raise max_sweeps, or check that the zeros of the "
+                "matrix leave a way to carry the marginals"
+            )
         edges = p.mT @ (p / r.clamp(min=_TINY)[..., None])  # (B, C, R) @ (B, R, C)
         big = c.argmax(-1)
         v = _solve_laplacian(edges, big, gap)
@@ -162,8 +148,6 @@ def sinkhorn(
         v = v * (torch.log1p(reach) / reach)
         x = x + torch.where(converged[:, None], 0.0, v)[:, None, :]
         sweeps += 1
-    p = p.to(log_k.dtype).reshape(*batch, *log_k.shape[-2:])
-    return Scaling(p, converged.reshape(batch), sweeps, error.reshape(batch))
 
 
 def sweep(log_k: Tensor, rows: Tensor, cols: Tensor, sweeps: int) -> Tensor:
@@ -206,7 +190,7 @@ def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
 
 def project(k: Tensor, rows: Tensor, cols: Tensor, *, tol: float = 1e-9) -> Tensor:
     """Scale k ≥ 0 (..., R, C) into the polytope: its nearest point in relative entropy."""
-    return sinkhorn(k.log(), rows, cols, tol=tol).raise_if_failed().p
+    return sinkhorn(k.log(), rows, cols, tol=tol)
 
 
 def retract(
@@ -227,7 +211,7 @@ def retract(
     log_k = base.log() + v / base
     if tol is None:
         return sweep(log_k, rows, cols, sweeps)
-    return sinkhorn(log_k, rows, cols, tol=tol).p
+    return sinkhorn(log_k, rows, cols, tol=tol)
 
 
 def center_rows(p: Tensor, g: Tensor, rows: Tensor) -> Tensor:
