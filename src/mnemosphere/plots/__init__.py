@@ -15,16 +15,8 @@ from mnemosphere.plots.recall import recall_strips  # noqa: E402
 from mnemosphere.plots.style import figure_style  # noqa: E402
 
 __all__ = [
-    "column_curves",
-    "confusion_matrix",
-    "figure_style",
-    "importance",
-    "memories",
-    "memory_curves",
-    "novelty_histogram",
-    "recall_strips",
-    "save",
-    "search",
-]
+    "column_curves", "confusion_matrix", "figure_style", "importance", "memories", "memory_curves",
+    "novelty_histogram", "recall_strips", "save", "search",
+]  # fmt: skip
 
 check_arguments(globals())
