@@ -118,7 +118,7 @@ def test_solutions_do_not_move_and_do_not_depend_on_the_method(make, rho):
     # The best solution is the same by plain passes, of which there are more.
     best = sp.free_entropy_at(problem, last, last.x_bar).max()
     torch.testing.assert_close(found.objective.max(), best, rtol=0, atol=1e-7)
-    assert int(found.iterations.max()) < passes / 3
+    assert (int(found.iterations.max()) < passes / 3) == (make is not large)
 
 
 @pytest.mark.parametrize(
