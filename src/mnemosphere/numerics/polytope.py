@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.numerics import multipliers
+from mnemosphere.numerics import interior
 from mnemosphere.numerics.laplacian import Array, Laplacian
 
 __all__ = [
@@ -246,7 +246,7 @@ def maximize(
     forty decades, rounding hides the last digits of ζ: p then keeps its marginals and is
     optimal to a duality gap of tol × Σ p_bar, while the multipliers are approximate.
 
-    start: (row, column) multipliers of a problem like this one, from which few Newton steps suffice;
+    start: (row, column) multipliers of a problem like this one, from which few steps suffice;
     those that cannot be a start, zeros for one, are not used.
     """
     r, c = check_marginals(rows, cols)
@@ -271,7 +271,7 @@ def maximize(
         omega, lam = (_array(m).reshape(-1, m.shape[-1]) / scale for m in start)
         if np.all((omega > 0) | (r == 0)) and np.all((lam >= 0) | (c == 0)):
             first = lam, omega
-    path = multipliers.solve(floored, r, c, tol, max_iter, first)
+    path = interior.solve(floored, r, c, tol, max_iter, first)
     p = path.p
     if least == 0:
         # What only the floor holds up is dust, unless the marginals need it.

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from mnemosphere.numerics import multipliers
+from mnemosphere.numerics import interior
 from mnemosphere.numerics.laplacian import Laplacian
 
 TOL = 1e-12
@@ -27,13 +27,13 @@ def test_multipliers_of_a_problem_like_it_are_a_start_and_bad_ones_do_no_harm(
     shape: tuple[int, int],
 ) -> None:
     q, r, c = problem(5, 3, *shape, 1.0)
-    plain = multipliers.solve(q, r, c, TOL, 100)
+    plain = interior.solve(q, r, c, TOL, 100)
     noise = np.random.default_rng(7).random(q.shape)
-    near = multipliers.solve(q * (1 + 0.01 * noise), r, c, TOL, 100)
-    helped = multipliers.solve(q, r, c, TOL, 100, (near.lam, near.omega))
+    near = interior.solve(q * (1 + 0.01 * noise), r, c, TOL, 100)
+    helped = interior.solve(q, r, c, TOL, 100, (near.lam, near.omega))
     assert helped.iterations <= plain.iterations - 2
     for start in [(near.lam, near.omega), (1e9 * c, 1e-9 * r), (0 * c, 1e12 * r)]:
-        found = multipliers.solve(q, r, c, TOL, 100, start)
+        found = interior.solve(q, r, c, TOL, 100, start)
         assert found.error.max() <= TOL
         np.testing.assert_allclose(found.p, plain.p, rtol=1e-10)
 
