@@ -23,11 +23,7 @@ from mnemosphere.interpret.editing import (
     with_class_prior,
     without_memories,
 )
-from mnemosphere.interpret.evaluation import (
-    ClassificationReport,
-    classification_report,
-    evaluate,
-)
+from mnemosphere.interpret.evaluation import ClassificationReport, classification_report, evaluate
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
 from mnemosphere.interpret.images import ImageExplanation, explain_images, memory_pictures
 from mnemosphere.interpret.memory_table import memory_table, strongest_features

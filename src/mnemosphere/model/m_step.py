@@ -15,11 +15,7 @@ from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import (
-    inverse_mean_resultant,
-    log_omega_ratio,
-    mean_resultant,
-)
+from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio, mean_resultant
 
 __all__ = [
     "Residual", "approach_beta", "approach_memories", "bound", "class_weights", "displacement",

@@ -13,14 +13,7 @@ from matplotlib.figure import Figure, SubFigure
 from mnemosphere.base.text import percent
 from mnemosphere.plots.checks import Array
 from mnemosphere.plots.decision import Decision, draw_classes
-from mnemosphere.plots.style import (
-    GREEN,
-    GREY,
-    VERMILLION,
-    figure_style,
-    new_figure,
-    plain,
-)
+from mnemosphere.plots.style import GREEN, GREY, VERMILLION, figure_style, new_figure, plain
 
 _SHOWN, _SHORT = 12, 16  # columns, letters of a value
 _LEAST = 0.01  # share of a memory that is named

@@ -12,13 +12,7 @@ from matplotlib.axes import Axes
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import Array, as_indices, as_patterns, same_length
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
-from mnemosphere.plots.style import (
-    DIVERGING,
-    figure_style,
-    new_axes,
-    plain,
-    root_figure,
-)
+from mnemosphere.plots.style import DIVERGING, figure_style, new_axes, plain, root_figure
 
 _GAP, _BAND = 0.1, 0.26  # between tiles, and for the names above one; a tile is 1 wide
 _MAX_FEATURES = 25  # rows of names

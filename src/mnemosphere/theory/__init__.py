@@ -3,17 +3,9 @@
 from mnemosphere.base.schema import check_arguments
 from mnemosphere.model.splits import JointSplit, joint_split
 from mnemosphere.theory.diagnostics import Estimate
-from mnemosphere.theory.example_noise import (
-    NoisySolution,
-    parting_eigenvalues,
-    solve_with_noise,
-)
+from mnemosphere.theory.example_noise import NoisySolution, parting_eigenvalues, solve_with_noise
 from mnemosphere.theory.finite_size import FiniteSize, finite_size_corrections
-from mnemosphere.theory.limits import (
-    from_parameters,
-    merging_varsigma,
-    varsigma_of_noise,
-)
+from mnemosphere.theory.limits import from_parameters, merging_varsigma, varsigma_of_noise
 from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
 from mnemosphere.theory.saddle_point import OrderParameters, random_starts
 from mnemosphere.theory.solutions import DistinctSolution, Symmetry, classify, find_solutions

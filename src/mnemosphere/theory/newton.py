@@ -6,13 +6,7 @@ import torch
 
 from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_free import modes_at
-from mnemosphere.theory.saddle_point import (
-    OrderParameters,
-    Point,
-    conjugate,
-    residual,
-    respond,
-)
+from mnemosphere.theory.saddle_point import OrderParameters, Point, conjugate, residual, respond
 
 _FLAT = 1e-12  # |1 − λ| of directions that are left alone
 
