@@ -81,15 +81,6 @@ class PlantedData:
     cluster: Tensor
 
 
-def sample_soft_labels(n_memories: int, n_columns: int, *, generator: torch.Generator) -> Tensor:
-    """Class weights g* (P*, C+1) of a teacher, each row uniform on the simplex."""
-    u = torch.rand(
-        n_memories, n_columns, generator=generator, dtype=torch.float64, device=generator.device
-    )
-    g = -torch.log1p(-u)  # normalized exponential variables are uniform on the simplex
-    return g / g.sum(1, keepdim=True)
-
-
 def sample_teacher(
     n_memories: int,
     n_features: int,
@@ -136,7 +127,8 @@ def sample_teacher(
     )
     shape = (n_memories, n_classes + 1)
     if soft_labels is None:
-        g = sample_soft_labels(*shape, generator=generator)
+        u = torch.rand(*shape, generator=generator, dtype=torch.float64, device=device)
+        g = -torch.log1p(-u)  # normalized exponential variables are uniform on the simplex
     else:
         if tuple(soft_labels.shape) != shape:
             raise ValueError(
