@@ -155,7 +155,7 @@ class _Training:
         seconds = time.perf_counter() - began
         missing = marginal_error(params)
         log_p = params.p.clamp_min(torch.finfo(params.p.dtype).tiny).double().log()
-        p = polytope.sinkhorn(log_p, params.p_h, params.p_q, tol=1e-9).p
+        p = polytope.sinkhorn(log_p, params.p_h, params.p_q, tol=1e-9)
         params = params.replace(p=p.to(params.p))
         run.parts.save(
             self.key,

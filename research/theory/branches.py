@@ -14,10 +14,15 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
-from mnemosphere.theory import OrderParameters, SaddlePointProblem, classify, find_solutions
+from mnemosphere.theory import (
+    OrderParameters,
+    SaddlePointProblem,
+    classify,
+    find_solutions,
+    solve_saddle_point,
+)
 from mnemosphere.theory.newton import newton
 from mnemosphere.theory.saddle_point import conjugate, free_entropy_at
-from mnemosphere.theory.symmetric import symmetric_overlap
 from research.plots import theory as pictures
 from research.report import Json
 from research.theory.continuation import Branch, trace_branch
@@ -133,11 +138,11 @@ def coexistence_window(setting: Setting, *, generator: torch.Generator) -> tuple
     broken = solve_two(top, generator=generator)[0]
     branch = trace_branch(top, (np.linspace(1.1, 0.5, 13) * critical).tolist(), broken)
     start = next((e.value for e in branch.bifurcations if e.kind != "crossing"), 0.5 * critical)
-    even = OrderParameters(torch.ones_like(broken.m), broken.p)
+    even = OrderParameters(torch.ones_like(broken.m)[None] / len(broken.m), broken.p[None])
     ahead = []
     for point in branch.points:
         here = top.replace(beta=point.value)
-        flat = OrderParameters(symmetric_overlap(here) * even.m, even.p)
+        flat = solve_saddle_point(here, even)[0]  # what starts symmetric stays so
         if point.value > start:
             ahead.append((_per_example(here, point.state) - _per_example(here, flat), point.value))
     gain, beta = np.array(sorted(ahead)).T

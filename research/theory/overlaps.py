@@ -189,5 +189,5 @@ def _sample(
     if not broken:
         whole = posterior.mean_overlap()
         return _read(whole.mean, False), float(whole.r_hat.max())
-    found = posterior.overlaps("chain")
+    found = posterior.overlaps()
     return _read(found.mean, True), float(found.r_hat.max())

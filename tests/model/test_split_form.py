@@ -5,7 +5,7 @@ import torch
 
 from mnemosphere.model import objectives
 from mnemosphere.model.curvature import Nearest
-from mnemosphere.model.duplicate import share_out, split
+from mnemosphere.model.duplicate import divide_classes, split
 from mnemosphere.numerics import polytope
 from small_models import B, C, N, P, converge_memories, dense_class_split, make_data, make_params
 
@@ -42,10 +42,11 @@ def test_shares_are_positive_and_add_up_however_far_they_go():
     generator = torch.Generator().manual_seed(0)
     p = torch.rand(11, 7, generator=generator, dtype=torch.float64) ** 6
     p[3, 2] = 0.0
+    p[4] = 0.0
     v = torch.randn(11, 7, generator=generator, dtype=torch.float64) * p.sqrt()
-    v = v - p * (v.sum(1) / p.sum(1))[:, None]
+    v = v - p * (v.sum(1) / p.sum(1).clamp_min(1e-300))[:, None]
     for size in (1e-4, 1.0, 1e3):
-        a, b = share_out(p, size * v)
+        a, b = divide_classes(p, size * v)
         assert bool((a >= 0).all() and (b >= 0).all())
         torch.testing.assert_close(a + b, p, rtol=1e-14, atol=0)
         torch.testing.assert_close(a.sum(1), p.sum(1) / 2, rtol=1e-9, atol=0)

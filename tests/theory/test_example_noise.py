@@ -108,7 +108,7 @@ def test_weak_teachers_agree_with_gibbs_sampling(case):
             teacher, data, n_memories=n_student, beta=problem.beta, p_h=problem.p_h,
             start="teacher", n_chains=2, n_burn_in=40, n_sweeps=80, generator=g,
         )  # fmt: skip
-        sampled = posterior.overlaps("none").mean
+        sampled = posterior.trace.mean((0, 1))
         best = found.m.argmax(0), torch.arange(n_student)
         gaps.append(float((sampled - found.m)[best].mean()))
         plain_gaps.append(float((sampled - plain)[best].mean()))

@@ -10,7 +10,7 @@ from class_formula import log_omega
 from draws import generator
 from mnemosphere import theory
 from mnemosphere.numerics import vmf
-from mnemosphere.theory import symmetric
+from symmetric_state import symmetric_state
 
 
 def solved(problem, n_starts=12):
@@ -68,8 +68,7 @@ def test_what_has_no_correction_is_refused():
     problem = theory.SaddlePointProblem.uniform(
         2, 2, beta=8.0, rho=2.0, upsilon=1.0, n_features=300
     )
-    flat = symmetric.symmetric_overlap(problem)
-    state = theory.OrderParameters(torch.full((2, 2), flat).double(), problem.p_h[:, None])
+    state = symmetric_state(problem)
     with pytest.raises(ValueError, match="no isolated maximum"):
         theory.finite_size_corrections(problem, state)
     with pytest.raises(ValueError, match="finite rho"):

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from draws import generator
-from mnemosphere.theory import saddle_free, solver, stability, symmetric
+from mnemosphere.theory import saddle_free, solver, stability
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory.problem import SaddlePointProblem
+from symmetric_state import symmetric_state
 
 INF = math.inf
 
@@ -47,13 +48,13 @@ def test_near_a_maximum_the_error_is_squared():
 
 def test_near_a_saddle_it_goes_away_where_newton_returns():
     problem = SaddlePointProblem.uniform(2, 2, beta=4.0, rho=2.0, upsilon=1.0, n_features=300)
-    m = torch.full((2, 2), symmetric.symmetric_overlap(problem), dtype=torch.float64)
-    saddle = sp.conjugate(problem, sp.OrderParameters(m, problem.p_h[:, None]))
+    state = symmetric_state(problem)
+    saddle = sp.conjugate(problem, state)
     unstable = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
     x_bar, p_bar = (saddle.x_bar + 1e-4 * unstable)[None], saddle.p_bar[None]
     # With λ = β_eff a > 1 the map takes dz to λ dz, and Newton's step would end at 0. This one goes
     # on as far as it may, on the side where it stands.
-    leading = problem.beta_eff * float(m[0, 0])
+    leading = problem.beta_eff * float(state.m[0, 0])
     assert leading > 1.2
     (x_new, _), radius = step(problem, x_bar, p_bar, radius=0.05)
     assert float(radius) == pytest.approx(0.15)  # three times the length of a step that succeeds

@@ -75,7 +75,7 @@ def test_more_memories_than_teachers():
 def test_permutations_do_not_change_the_signature_and_other_changes_do(labeled):
     marginals = {}
     if labeled:
-        marginals = {"p_q_teacher": torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)}
+        marginals = {"labels": torch.tensor([[0.5, 0.3, 0.2]]).double().expand(5, -1)}
     problem = uniform(5, 3, **marginals)
     state = sp.random_starts(problem, 1, generator=generator(1))
     mark = solutions.signature(problem, state)

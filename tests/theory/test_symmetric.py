@@ -1,8 +1,7 @@
-"""The symmetric solution: all its roots, all its transitions, and their order, by other means."""
+"""The symmetric solution: all its transitions, and their order, by other means."""
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -10,6 +9,7 @@ from draws import generator
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, stability, symmetric
 from mnemosphere.theory.problem import SaddlePointProblem
+from symmetric_state import symmetric_state
 
 
 def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, n_features=1000):
@@ -34,39 +34,6 @@ def state_at(problem, a):
     return sp.OrderParameters(m, problem.p_h[:, None] * problem.p_q)
 
 
-def scanned_overlaps(problem):
-    """Roots of the symmetric equation by sign changes on a fine grid of a."""
-    root = math.sqrt(problem.n_teacher)
-    fine = np.linspace(1e-9, 1 / root, 400_001)
-    tiny = np.geomspace(1e-9, 1 / root, 100_001)
-    a = np.unique(np.concatenate([fine, tiny]))
-    p_0 = float(problem.p_h[0])
-    odds = p_0 / (1 - p_0) * np.exp(problem.log_ratio - problem.beta_eff * a)
-    z = problem.gain * root / (problem.n_student * (1 + odds))
-    gap = z / (np.sqrt(z * z + 1) + 1) / root - a
-    where = np.nonzero(gap[:-1] * gap[1:] < 0)[0]
-    return (a[where] + a[where + 1]) / 2
-
-
-@pytest.mark.parametrize(
-    ("p_0", "beta", "rho", "n_roots"),
-    [(0.9, 20.0, 0.03, 1), (0.9, 36.0, 0.03, 3), (0.9, 50.0, 0.03, 1), (0.9, 70.0, 0.03, 3),
-     (0.2, 130.0, 0.1, 3), (0.6, 5.0, 3.0, 1)],
-)  # fmt: skip
-def test_every_symmetric_overlap_is_found(p_0, beta, rho, n_roots):
-    for n_teacher, n_student in ((2, 2), (3, 5)):
-        problem = uniform(n_teacher, n_student, p_0, beta, rho)
-        found = symmetric.symmetric_overlaps(problem)
-        scanned = scanned_overlaps(problem)
-        if n_teacher == 2:
-            assert len(found) == n_roots
-        np.testing.assert_allclose(found, scanned, atol=3e-6)
-        for a in found:
-            assert float(sp.residual(problem, state_at(problem, a))) < 1e-12
-        best = max(found, key=lambda a: float(free_entropy(problem, state_at(problem, a).m)))
-        assert symmetric.symmetric_overlap(problem) == best
-
-
 def test_a_narrow_window_of_instability_is_found_with_both_ends():
     problem = uniform(2, 2, 0.9, rho=0.03)
     low, high = symmetric.symmetric_transitions(problem, "beta")
@@ -85,8 +52,7 @@ def test_a_narrow_window_of_instability_is_found_with_both_ends():
     scan = [beta for beta in range(20, 80) if _excess(problem.replace(beta=float(beta))) > 0]
     assert scan == list(range(36, 60))
     middle = problem.replace(beta=45.0)
-    (a,) = symmetric.symmetric_overlaps(middle)
-    assert float(stability.spectrum(middle, state_at(middle, a))[0]) > 1.01
+    assert float(stability.spectrum(middle, symmetric_state(middle))[0]) > 1.01
     below = symmetric.symmetric_transitions(problem, "beta", upper=50.0)
     assert below == pytest.approx([low], rel=1e-12)
     with pytest.raises(ValueError, match="stays stable"):
@@ -117,7 +83,7 @@ def contrast(n_teacher, n_student, seed):
 def test_the_cubic_term_is_the_third_derivative(n_teacher, n_student, p_0):
     problem = uniform(n_teacher, n_student, p_0, beta=4.0)
     xi = contrast(n_teacher, n_student, 1)
-    a = symmetric.symmetric_overlap(problem)
+    a = float(symmetric_state(problem).m[0, 0])
     t = torch.zeros((), dtype=torch.float64, requires_grad=True)
     value = free_entropy(problem, a + t * xi)
     for _ in range(3):
@@ -209,4 +175,4 @@ def test_bad_arguments_are_refused():
     labels = torch.tensor([[0.9, 0.1], [0.1, 0.9]], dtype=torch.float64)
     mixed = uniform().replace(targets=labels, p_q=labels.mean(0))
     with pytest.raises(ValueError, match="all its class weights"):
-        symmetric.symmetric_overlaps(mixed)
+        symmetric.symmetric_transitions(mixed, "beta")

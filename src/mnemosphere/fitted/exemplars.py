@@ -11,14 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.fitted.model import (
-    Exemplars,
-    FittedModel,
-    Floats,
-    as_numpy,
-    checked,
-    row_labels,
-)
+from mnemosphere.fitted.model import Exemplars, FittedModel, Floats, as_numpy, checked, row_labels
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import kernel

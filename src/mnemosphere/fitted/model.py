@@ -38,7 +38,6 @@ from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.retrieval import Scores
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega
@@ -50,7 +49,7 @@ from mnemosphere.training.solver import SolverState
 
 __all__ = [
     "Calibration", "Examples", "Exemplars", "FittedModel", "HeldOut", "Placed", "Record", "Stream",
-    "Tails", "as_numpy", "check_whole", "checked", "dense_parts", "draw_seed", "like", "row_labels",
+    "Tails", "as_numpy", "check_whole", "checked", "draw_seed", "like", "row_labels",
     "row_names",
 ]  # fmt: skip
 
@@ -62,7 +61,6 @@ _MULTIPLIERS = {
 }  # fmt: skip
 _LEAST = math.ulp(0.0)  # above 0
 _NAMED = 10  # classes that a model names of itself
-_DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
 
 
 class Placed(NamedTuple):
@@ -704,14 +702,6 @@ def row_labels(X: Any, n_rows: int) -> list[int | str]:
 def row_names(X: Any, n_rows: int) -> list[str]:
     """The same as texts."""
     return [str(name) for name in row_labels(X, n_rows)]
-
-
-def dense_parts(x: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Rows as plain tensors, few at a time if they are sparse."""
-    step = max(1, _DENSE_NUMBERS // x.shape[1]) if isinstance(x, SparseRows) else x.shape[0]
-    for start in range(0, x.shape[0], step):
-        part = slice(start, start + step)
-        yield part, x[part].to_dense()
 
 
 def draw_seed(random_state: Any) -> int:

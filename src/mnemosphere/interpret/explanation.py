@@ -190,16 +190,9 @@ class Explanation(Shown):
         return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
 
     @property
-    def patterns(self) -> NDArray[Any]:
-        """Each of these memories once, in the order of their numbers, ndarray of shape (m, N)."""
-        found: NDArray[Any] = self.model.memories[np.unique(self.memory)]
-        return found
-
-    @property
     def memories(self) -> NDArray[Any]:
         """The memories of each row, in the units of `rows`, ndarray of shape (n, k, N)."""
-        _, place = np.unique(self.memory, return_inverse=True)
-        found: NDArray[Any] = self.patterns[place.reshape(self.memory.shape)]
+        found: NDArray[Any] = self.model.memories[self.memory]
         return found
 
     @property

@@ -64,9 +64,10 @@ class ImageExplanation(Explanation):
         return self.images
 
     @property
-    def patterns(self) -> NDArray[Any]:
-        """Each of the memories once, as a picture, ndarray of shape (m, pixels)."""
-        return self.pictures
+    def memories(self) -> NDArray[Any]:
+        """The memories of each row as pictures, ndarray of shape (n, k, pixels)."""
+        _, place = np.unique(self.memory, return_inverse=True)
+        return self.pictures[place.reshape(self.memory.shape)]
 
     def plot(
         self,

@@ -12,14 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mnemosphere.base.machine import need
-from mnemosphere.fitted.model import (
-    FittedModel,
-    Floats,
-    as_numpy,
-    check_whole,
-    draw_seed,
-    like,
-)
+from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, check_whole, draw_seed, like
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import net_class_weights

@@ -8,17 +8,6 @@ from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.model.retrieval import sample
 
 __all__ = [
-    "Batch",
-    "Curvature",
-    "Krylov",
-    "Nearest",
-    "Parameters",
-    "Statistics",
-    "accumulate",
-    "displacement",
-    "evaluate",
-    "from_memories",
-    "log_joint",
-    "maximize_bound",
-    "sample",
-]
+    "Batch", "Curvature", "Krylov", "Nearest", "Parameters", "Statistics", "accumulate",
+    "displacement", "evaluate", "from_memories", "log_joint", "maximize_bound", "sample",
+]  # fmt: skip

@@ -265,7 +265,6 @@ def certify(
     learn_beta: bool = True,
     hold_weights: bool = True,
     method: CurvatureMethod | None = None,
-    generator: torch.Generator | None = None,
 ) -> Certificate:
     """Say of every memory whether it is a minimum, a saddle, or not at rest on these rows.
 
@@ -284,7 +283,7 @@ def certify(
     stats = accumulate(params, batch, rule)
     moved = residual(params, stats, rule, **learned)
     method = Krylov() if method is None else method
-    found = method(params, batch.filled(), rule, generator=generator)
+    found = method(params, batch.filled(), rule)
     signed = not rule.supports_fixed_point  # then the weights of a row add up to 0
     shared = accumulate(params, batch, objectives.marginal) if signed else stats
     beta_eff = params.beta_eff

@@ -97,10 +97,6 @@ class Nearest:
     steps: int = 8
     classes: bool = False
 
-    def __post_init__(self) -> None:
-        if min(self.rows_per_memory, self.strongest, self.steps) < 1:
-            raise ValueError(f"rows_per_memory, strongest and steps must be >= 1, got {self}")
-
     def rows_wanted(self, n_memories: int) -> int:
         """`rows_per_memory` for each."""
         return self.rows_per_memory * n_memories
@@ -196,10 +192,6 @@ class Krylov:
     steps: int = 6
     tol: float = 1e-3
     max_cycles: int = 20
-
-    def __post_init__(self) -> None:
-        if self.steps < 2 or self.max_cycles < 1 or not self.tol > 0:
-            raise ValueError(f"steps must be >= 2, max_cycles >= 1 and tol > 0, got {self}")
 
     def rows_wanted(self, n_memories: int) -> None:
         """All there are."""

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics import sphere
+from mnemosphere.numerics import polytope, sphere
 
-_NEWTON, _SATURATED = 60, 15.0
+_FARTHEST = 15.0  # half-logarithm of the odds between two copies, about
 
 
 def parents(n_memories: int, which: Tensor) -> Tensor:
@@ -52,27 +52,18 @@ def split(
     if class_direction is None:
         return grown
     p = grown.p.clone()
-    pair = share_out(params.p[1 + which], delta * class_direction[which])
+    pair = divide_classes(params.p[1 + which], delta * class_direction[which])
     p[1 + which], p[1 + params.n_memories :] = pair
     return grown.replace(p=p)
 
 
-def share_out(p: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def divide_classes(p: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Class weights p (R, C+1) for two copies, p/2 ± v to first order in v, sums of both exact.
 
-    p(1 ± tanh(t + s))/2 with t = 2v/p is positive and adds up to p; s makes the copies weigh
-    the same; it is found by Newton's method on a monotone function, kept in its bracket.
+    The copies of a memory are the columns of a polytope, and (v, −v) is tangent to it.
     """
-    t = (2 * v / p.clamp_min(torch.finfo(p.dtype).tiny)).double()
-    t, weight = t.clamp(-_SATURATED, _SATURATED), p.double()
-    low, high = -t.amax(1, keepdim=True), -t.amin(1, keepdim=True)
-    s = (low + high) / 2
-    for _ in range(_NEWTON):
-        side = torch.tanh(t + s)
-        value = (weight * side).sum(1, keepdim=True)
-        low, high = torch.where(value < 0, s, low), torch.where(value > 0, s, high)
-        slope = (weight * (1 - side * side)).sum(1, keepdim=True)
-        newton = s - value / slope.clamp_min(1e-300)
-        s = torch.where((newton > low) & (newton < high), newton, (low + high) / 2)
-    half = 0.5 * (weight * torch.tanh(t + s)).to(p.dtype)
-    return p / 2 + half, p / 2 - half
+    half = (torch.stack([p, p], 2) / 2).clamp_min(torch.finfo(p.dtype).tiny)  # (R, C+1, 2)
+    move = torch.stack([v, -v], 2).clamp(-_FARTHEST * half, _FARTHEST * half)
+    pair = polytope.retract(half, move, half.sum(2), half.sum(1))
+    pair = torch.where(p[..., None] > 0, pair, 0.0)
+    return pair[..., 0], pair[..., 1]

@@ -15,11 +15,7 @@ from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import (
-    inverse_mean_resultant,
-    log_omega_ratio,
-    mean_resultant,
-)
+from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio, mean_resultant
 
 __all__ = [
     "Residual", "approach_beta", "approach_memories", "bound", "class_weights", "displacement",
@@ -137,14 +133,11 @@ def share_out(params: Parameters, p_bar: Tensor) -> Parameters:
     least = _LEAST_SHARE * total.sum(-1)
     classes = first / first.sum(-1, keepdim=True).clamp_min(torch.finfo(p_bar.dtype).tiny)
     weight = (classes * torch.maximum(apart, least)[..., None])[..., 0, :]
-    given = weight, total[..., 0, :], params.p_q, uniform[..., 0]
-    own, rest_of = (
-        torch.from_numpy(part).to(p_bar)[..., None, :]
-        for part in polytope.divide(*(v.detach().double().cpu().numpy() for v in given))
-    )
+    rows = torch.cat([uniform, 1 - uniform], -1)
+    both = polytope.maximize(torch.stack([weight, total[..., 0, :]], -2), rows, params.p_q).p
     # A class that no memory answers for is shared by all, by their weights.
     share = torch.where(total > 0, rest, params.p_h[..., 1:, None])
-    p = torch.cat([own, rest_of * share / share.sum(-2, keepdim=True)], -2)
+    p = torch.cat([both[..., :1, :], both[..., 1:, :] * share / share.sum(-2, keepdim=True)], -2)
     return params.replace(p=p, p_h=torch.cat([uniform, p[..., 1:, :].sum(-1)], -1))
 
 

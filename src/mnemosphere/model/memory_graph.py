@@ -11,6 +11,7 @@ import math
 from typing import NamedTuple
 
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
@@ -20,17 +21,13 @@ from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.numerics import sphere
 
 __all__ = [
-    "Graph",
-    "Groups",
-    "group",
-    "group_memories",
-    "share_graph",
-    "sharing_temperature",
+    "Graph", "Groups", "group", "group_memories", "share_graph", "sharing_temperature",
     "spread_labels",
-]
+]  # fmt: skip
 
 _PROBE_ROWS = 4096  # enough for the temperature
-_MOST_STEPS, _LITTLE = 60, {torch.float32: 1e-4, torch.float64: 1e-9}  # of log κ
+_KAPPAS = math.log(1e-2), math.log(1e6)
+_LITTLE = {torch.float32: 1e-4, torch.float64: 1e-9}  # of log κ
 _WALKS = 100  # price^100 is 1e-7 at 0.85
 _RESTARTS = 20
 _TIES = 0.01  # of all with all, in units of the mean edge: more would cut long thin groups
@@ -46,31 +43,23 @@ class Graph(NamedTuple):
 def sharing_temperature(overlap: Tensor, shared_by: float, weight: Tensor | None = None) -> float:
     """The κ at which softmax(κ·overlap) of rows (B, P) has the mean entropy log(shared_by).
 
-    Newton steps in log κ within a bracket: dH/d(log κ) = −κ² Var(overlap) under the shares. As far
-    as the precision of the overlaps allows.
+    Between 0.01 and a million, as far as the precision of the overlaps allows.
     """
     # A few of few memories would be no selection at all.
     target = math.log(min(shared_by, 1 + 0.1 * overlap.shape[1]))
     weight = torch.ones_like(overlap[:, 0]) if weight is None else weight.to(overlap)
-    low, high = math.log(1e-2), math.log(1e6)
-    at = (low + high) / 2
-    for _ in range(_MOST_STEPS):
-        kappa = math.exp(at)
-        log_share = (kappa * overlap).log_softmax(1)
-        share = log_share.exp()
-        mean = (share * overlap).sum(1, keepdim=True)
-        each = torch.stack([
-            -(share * log_share).sum(1), (share * (overlap - mean).square_()).sum(1)
-        ])  # fmt: skip
-        entropy, variance = ((each @ weight) / weight.sum()).tolist()
-        low, high = (at, high) if entropy > target else (low, at)
-        slope = kappa**2 * variance
-        new = at + (entropy - target) / slope if slope > 0 else math.inf
-        new = new if low < new < high else (low + high) / 2
-        moved, at = abs(new - at), new
-        if moved < _LITTLE[overlap.dtype]:
-            break
-    return math.exp(at)
+
+    def excess(log_kappa: float) -> float:
+        log_share = (math.exp(log_kappa) * overlap).log_softmax(1)
+        entropy = -(log_share.exp() * log_share).sum(1)
+        return float(entropy @ weight / weight.sum()) - target
+
+    low, high = _KAPPAS
+    if excess(high) >= 0:  # memories that do not differ
+        return math.exp(high)
+    if excess(low) <= 0:  # one memory
+        return math.exp(low)
+    return math.exp(brentq(excess, low, high, xtol=_LITTLE[overlap.dtype]))
 
 
 def share_graph(w: Tensor, batch: Batch, *, shared_by: float) -> Graph:

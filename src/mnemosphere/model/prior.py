@@ -43,7 +43,7 @@ def reweighted(p: Tensor, p_q: Tensor, *, hold: bool = False) -> Tensor:
             "it: keep its prior at 0"
         )
     if hold:
-        p = polytope.sinkhorn(p.log(), p.sum(1), new, tol=1e-9).raise_if_failed().p
+        p = polytope.project(p, p.sum(1), new)
     else:
         p = p * torch.where(old > 0, new / old, 0.0)
     return p / p.sum()

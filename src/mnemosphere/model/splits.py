@@ -45,7 +45,9 @@ from mnemosphere.numerics.rayleigh_ritz import restarted
 
 SplitKind = Literal["minimum", "saddle", "label saddle", "undecided"]
 
-_STEPS = 20  # products of a search before it starts again from the best that it has found
+# Products of a search before it starts again from the best that it has found, and searches at most.
+_STEPS, _CYCLES = 20, 10
+_ACCURACY = 1e-6  # at which a search stops, in units of `JointSplit.scale`
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,6 @@ def joint_split(
     *,
     which: Tensor | None = None,
     tol: float = 1e-6,
-    accuracy: float = 1e-6,
-    max_products: int = 200,
-    generator: torch.Generator | None = None,
 ) -> JointSplit:
     """Compute the lowest curvature of the loss over splits of a memory in which classes may be divided.
 
@@ -125,12 +124,6 @@ def joint_split(
         Memories to look at; None: all.
     tol : float, default 1e-6
         Curvature that counts as negative, in units of `scale`.
-    accuracy : float, default 1e-6
-        Residual at which the iteration stops, in units of `scale`.
-    max_products : int, default 200
-        Products with all rows at most, in each of two searches.
-    generator : torch.Generator, default None
-        Source of the starts; None: a fixed seed.
 
     Returns
     -------
@@ -142,18 +135,15 @@ def joint_split(
     >>> len(mn.theory.joint_split(params, batch).kinds)
     2
     """
-    if not (tol > 0 and accuracy > 0 and max_products > 0):
-        raise ValueError(
-            "tol, accuracy and max_products must be positive, got "
-            f"{tol}, {accuracy}, {max_products}"
-        )
+    if not tol > 0:
+        raise ValueError(f"tol must be positive, got {tol}")
     which = torch.arange(params.n_memories) if which is None else which
     which = which.to(params.w.device)
     rows = _AllRows(params, batch.check(params), rule, which)
-    form, scale, noise = rows.form, rows.scale, random_tangent(rows.form.w, generator)
+    form, scale, noise = rows.form, rows.scale, random_tangent(rows.form.w, None)
     # If C = 0, (0, a) is an exact eigenpair of value 0, whose residual says nothing about S.
-    plain, lowest, missed = _lowest(form.alone(), noise, accuracy * scale, max_products)
-    z, value, error = _lowest(form, form.start(plain + noise), accuracy * scale, max_products)
+    plain, lowest, missed = _lowest(form.alone(), noise, scale)
+    z, value, error = _lowest(form, form.start(plain + noise), scale)
     # S ⪰ s and |Cᵀu| ≤ |C||u| bound the whole form from below.
     s = lowest - missed
     norm = torch.linalg.eigvalsh(form.coupling.mT @ form.coupling)[:, -1].clamp_min(0.0)
@@ -215,7 +205,7 @@ def class_splits(
     if len(memory):
         pairs = _AllRows(params, batch, rule, which[memory], label)
         form, scale = pairs.form.alone(), whole.scale[memory]
-        _, value, error = _lowest(form, random_tangent(form.w, None), 1e-6 * scale)
+        _, value, error = _lowest(form, random_tangent(form.w, None), scale)
         lowest[could] = value
         decided[could] = (value < -tol * scale) | (value - error >= -tol * scale)
         # λ = β_eff·o − β_eff²·λ_max(T): what is known of the first two gives the third.
@@ -336,14 +326,11 @@ class _AllRows:
         return total / self._n
 
 
-def _lowest(
-    form: SplitForm, start: Tensor, accuracy: Tensor, max_products: int = 200
-) -> tuple[Tensor, Tensor, Tensor]:
+def _lowest(form: SplitForm, start: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Lowest eigenpairs z (M, K) and values (M,) of the form, and their residuals (M,)."""
-    steps = min(_STEPS, max_products)
     z, value, residual, _ = restarted(
-        form.product, form.tangent, start, steps=steps, cycles=max_products // steps,
-        enough=lambda value, residual: _error(value, residual) <= accuracy,
+        form.product, form.tangent, start, steps=_STEPS, cycles=_CYCLES,
+        enough=lambda value, residual: _error(value, residual) <= _ACCURACY * scale,
     )  # fmt: skip
     return z, -value, _error(value, residual)
 

@@ -3,9 +3,11 @@
 import math
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.polynomial.polynomial import polyadd, polyder, polydiv, polyint, polymul, polysub
 from torch import Tensor
 
 __all__ = ["expansion", "on_device"]
@@ -13,46 +15,27 @@ __all__ = ["expansion", "on_device"]
 _MIN_ORDER = 24  # here the terms left out are below 1e-15 of the result for every beta
 _N_TERMS = 11
 
-_Polynomial = list[Fraction]  # coefficients, lowest power first
+_Polynomial = Any  # an array of fractions, lowest power first
 
 
-def _multiply(a: _Polynomial, b: _Polynomial) -> _Polynomial:
-    product = [Fraction(0)] * (len(a) + len(b) - 1)
-    for i, x in enumerate(a):
-        for j, y in enumerate(b) if x else ():  # every other one is zero
-            product[i + j] += x * y
-    return product
-
-
-def _add(a: _Polynomial, b: _Polynomial, scale: Fraction) -> _Polynomial:
-    """Return a + scale * b."""
-    size = max(len(a), len(b))
-    a, b = a + [Fraction(0)] * (size - len(a)), b + [Fraction(0)] * (size - len(b))
-    return [x + scale * y if y else x for x, y in zip(a, b, strict=True)]
-
-
-def _differentiate(a: _Polynomial) -> _Polynomial:
-    return [k * x for k, x in enumerate(a)][1:] or [Fraction(0)]
-
-
-def _integrate(a: _Polynomial) -> _Polynomial:
-    return [Fraction(0)] + [x / (k + 1) for k, x in enumerate(a)]
+def _polynomial(*coefficients: Fraction | int) -> _Polynomial:
+    return np.array([Fraction(c) for c in coefficients], dtype=object)
 
 
 @lru_cache(maxsize=1)
 def _debye_log_polynomials() -> tuple[_Polynomial, ...]:
     """D_k with sum_k D_k(q)/nu^k = log(1 + sum_k u_k(q)/nu^k), u_k Debye's polynomials of I_nu."""
-    u, d = [[Fraction(1)]], list[_Polynomial]()
+    u, d = [_polynomial(1)], list[_Polynomial]()
     for _ in range(_N_TERMS):
         # u_{k+1} = q^2 (1 - q^2) u_k' / 2 + int_0^q (1 - 5 s^2) u_k(s) ds / 8
-        slope = _multiply([Fraction(c, 2) for c in (0, 0, 1, 0, -1)], _differentiate(u[-1]))
-        area = _integrate(_multiply([Fraction(c, 8) for c in (1, 0, -5)], u[-1]))
-        u.append(_add(slope, area, Fraction(1)))
+        slope = polymul(_polynomial(0, 0, 1, 0, -1), polyder(u[-1])) / 2
+        area = polyint(polymul(_polynomial(1, 0, -5), u[-1])) / 8
+        u.append(polyadd(slope, area))
     for k in range(1, _N_TERMS + 1):
         # k u_k = sum_{j=1}^{k} j D_j u_{k-j}, from (log U)' U = U'.
         term = u[k]
         for j in range(1, k):
-            term = _add(term, _multiply(d[j - 1], u[k - j]), Fraction(-j, k))
+            term = polysub(term, polymul(d[j - 1] * Fraction(j, k), u[k - j]))
         d.append(term)
     return tuple(d)
 
@@ -77,23 +60,16 @@ def expansion(n: int) -> Expansion:
     """
     m = n + 2 * max(0, math.ceil(_MIN_ORDER + 1 - n / 2))
     nu = Fraction(m - 2, 2)
-    s, carry = [Fraction(0)], Fraction(0)
+    s = _polynomial(0)
     for k, d in enumerate(_debye_log_polynomials(), start=1):
-        s = _add(s, d, 1 / nu**k)
-    ratio: _Polynomial = []  # synthetic division of S by (q - 1)
-    for c in reversed(s[1:]):
-        carry += c
-        ratio.append(carry)
-    p = _add(
-        [Fraction(0), Fraction(0), Fraction(1, 2)],
-        [Fraction(0)] * 3 + _differentiate(s),
-        Fraction(1),
-    )
-    r = _add(p, _multiply([Fraction(c) for c in (0, 1, 0, -1)], _differentiate(p)), Fraction(-1))
+        s = polyadd(s, d / nu**k)
+    ratio: _Polynomial = polydiv(s, _polynomial(-1, 1))[0]
+    p = polyadd(_polynomial(0, 0, Fraction(1, 2)), polymul(_polynomial(0, 0, 0, 1), polyder(s)))
+    r = polysub(p, polymul(_polynomial(0, 1, 0, -1), polyder(p)))
     return Expansion(
         m,
         nu=float(nu),
-        ratio=tuple(float(c) for c in reversed(ratio)),
+        ratio=tuple(float(c) for c in ratio),
         resultant=tuple(float(c / nu) for c in p[1:]),
         slope=tuple(float(c / nu) for c in r[2:]),
     )

@@ -16,20 +16,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.numerics import multipliers
+from mnemosphere.numerics import interior
 from mnemosphere.numerics.laplacian import Array, Laplacian
 
 __all__ = [
-    "Maximum", "Scaling", "center_rows", "check", "check_marginals", "divide", "maximize",
-    "project", "retract", "sinkhorn", "sweep", "to_tangent",
+    "Maximum", "center_rows", "check", "check_marginals", "maximize", "project",
+    "retract", "sinkhorn", "sweep", "to_tangent",
 ]  # fmt: skip
 
 _LOG_ZERO = -1e30  # stands for log 0: finite, so that differences are never NaN
 _TINY = 1e-300  # keeps a division by zero finite in float64
 _TOTALS = 1e-5  # relative slack between the two totals: float32 sums over many rows
 _FLOOR = 1e-30  # relative size of the vanishing floor under p_bar in maximize
-_SMALL = 1e-150
-_STEPS, _TOL = 200, 1e-13  # of `divide`: bisection alone would be done by then
 
 
 def check_marginals(rows: Tensor, cols: Tensor) -> tuple[Array, Array]:
@@ -82,26 +80,6 @@ def check(p: Tensor, rows: Tensor, cols: Tensor, *, tol: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Scaling:
-    """A matrix scaled to given marginals, and how the scaling went."""
-
-    p: Tensor  # (..., R, C)
-    converged: Tensor  # (...) bool
-    sweeps: int  # passes over the matrix
-    error: Tensor  # (...) largest marginal error, relative to that marginal
-
-    def raise_if_failed(self) -> Scaling:
-        """Return self, or raise if a problem of the batch missed the tolerance."""
-        if not bool(self.converged.all()):
-            raise RuntimeError(
-                f"scaling missed its tolerance after {self.sweeps} sweeps (relative error "
-                f"{float(self.error.max()):.3g}): raise max_sweeps, or check that the zeros of the "
-                "matrix leave a way to carry the marginals"
-            )
-        return self
-
-
-@dataclass(frozen=True)
 class Maximum:
     """The maximizer p = p_bar / (λ_y + ω_γ), its multipliers, and whether the search converged.
 
@@ -122,7 +100,7 @@ def sinkhorn(
     *,
     tol: float = 1e-9,
     max_sweeps: int = 1000,
-) -> Scaling:
+) -> Tensor:
     """Scale k = exp(log_k) (..., R, C) to p = diag(a) k diag(b) with the given marginals.
 
     Paper, App. weight_normalization. Each Sinkhorn–Knopp sweep, in the log domain, sets the row
@@ -130,7 +108,7 @@ def sinkhorn(
     are followed, in float64, by Newton's method on the column scalings, the rows eliminated in
     closed form, until each marginal is right to `tol`, relatively.
 
-    Entries −inf are structural zeros. Where they leave no solution, converged is False.
+    Entries −inf are structural zeros. RuntimeError where they leave no solution.
     """
     check_marginals(rows, cols)
     _check_matrix("log_k", log_k, rows, cols)
@@ -153,8 +131,14 @@ def sinkhorn(
         gap = c - p.sum(-2)
         error = _error(p, r, c)
         converged = error <= tol
-        if sweeps >= max_sweeps or bool(converged.all()):
-            break
+        if bool(converged.all()):
+            return p.to(log_k.dtype).reshape(*batch, *log_k.shape[-2:])
+        if sweeps >= max_sweeps:
+            raise RuntimeError(
+                f"scaling missed its tolerance after {sweeps} sweeps (relative error "
+                f"{float(error.max()):.3g}): raise max_sweeps, or check that the zeros of the "
+                "matrix leave a way to carry the marginals"
+            )
         edges = p.mT @ (p / r.clamp(min=_TINY)[..., None])  # (B, C, R) @ (B, R, C)
         big = c.argmax(-1)
         v = _solve_laplacian(edges, big, gap)
@@ -164,8 +148,6 @@ def sinkhorn(
         v = v * (torch.log1p(reach) / reach)
         x = x + torch.where(converged[:, None], 0.0, v)[:, None, :]
         sweeps += 1
-    p = p.to(log_k.dtype).reshape(*batch, *log_k.shape[-2:])
-    return Scaling(p, converged.reshape(batch), sweeps, error.reshape(batch))
 
 
 def sweep(log_k: Tensor, rows: Tensor, cols: Tensor, sweeps: int) -> Tensor:
@@ -208,7 +190,7 @@ def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
 
 def project(k: Tensor, rows: Tensor, cols: Tensor, *, tol: float = 1e-9) -> Tensor:
     """Scale k ≥ 0 (..., R, C) into the polytope: its nearest point in relative entropy."""
-    return sinkhorn(k.log(), rows, cols, tol=tol).raise_if_failed().p
+    return sinkhorn(k.log(), rows, cols, tol=tol)
 
 
 def retract(
@@ -229,7 +211,7 @@ def retract(
     log_k = base.log() + v / base
     if tol is None:
         return sweep(log_k, rows, cols, sweeps)
-    return sinkhorn(log_k, rows, cols, tol=tol).p
+    return sinkhorn(log_k, rows, cols, tol=tol)
 
 
 def center_rows(p: Tensor, g: Tensor, rows: Tensor) -> Tensor:
@@ -253,9 +235,8 @@ def maximize(
 ) -> Maximum:
     """Maximize Σ p̄ log p over {p ≥ 0: row sums rows, column sums cols}. Paper, Eq. (nonlinear).
 
-    The maximizer is p = p̄/ζ with ζ = λ_y + ω_γ > 0, found by Newton steps on the multipliers, and
-    where these crawl by a primal-dual interior-point method: each step is one system in the
-    columns, and zeros or thirty decades in p̄ cost steps, not precision.
+    The maximizer is p = p̄/ζ with ζ = λ_y + ω_γ > 0, found by a primal-dual interior-point method: each step is
+    one system in the columns, and zeros or thirty decades in p̄ cost steps, not precision.
 
     p_bar (..., R, C) non-negative. Its entries are taken to be at least 1e-30 of an even spread:
     where rows or columns of zeros could not carry the marginals the result is the limit of that
@@ -265,7 +246,7 @@ def maximize(
     forty decades, rounding hides the last digits of ζ: p then keeps its marginals and is
     optimal to a duality gap of tol × Σ p_bar, while the multipliers are approximate.
 
-    start: (row, column) multipliers of a problem like this one, which spare half the iterations;
+    start: (row, column) multipliers of a problem like this one, from which few steps suffice;
     those that cannot be a start, zeros for one, are not used.
     """
     r, c = check_marginals(rows, cols)
@@ -290,7 +271,7 @@ def maximize(
         omega, lam = (_array(m).reshape(-1, m.shape[-1]) / scale for m in start)
         if np.all((omega > 0) | (r == 0)) and np.all((lam >= 0) | (c == 0)):
             first = lam, omega
-    path = multipliers.solve(floored, r, c, tol, max_iter, first)
+    path = interior.solve(floored, r, c, tol, max_iter, first)
     p = path.p
     if least == 0:
         # What only the floor holds up is dust, unless the marginals need it.
@@ -308,62 +289,6 @@ def maximize(
         tensor(np.where(c > 0, lam, np.inf)),
         tensor((path.error <= tol) & (path.gap <= tol), torch.bool),
     )
-
-
-def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
-    """(p, c − p), each (..., C), of the maximum with Σ p = total (...).
-
-    Maximizes Σ a log p + b log (c − p): a polytope of two rows. Each column has p from a quadratic equation
-    once the one multiplier t of the row is known,
-
-        a/p − b/(c − p) = t,    so    t p² − (a + b + t c) p + a c = 0,
-
-    and Σ p falls with t, from Σ c to 0: Newton's steps within a bracket that they never leave.
-    a, b, c (..., C): weights a, b ≥ 0 and columns c ≥ 0, 0 ≤ total < Σ c. Weights are taken to be
-    at least 1e-30 of an even spread, as in `maximize`.
-    """
-    a, b, c = (np.asarray(v, dtype=np.float64) for v in (a, b, c))
-    total = np.asarray(total, dtype=np.float64)[..., None]
-    whole = c.sum(-1, keepdims=True)
-    given, some = total, total > _SMALL * whole
-    total = np.where(some, total, whole / 2)  # of none, or so little, all is known: p = a/t
-    even = _FLOOR * (a + b).sum(-1, keepdims=True) * c / whole**2
-    a, b = np.maximum(a, even * total), np.maximum(b, even * (whole - total))
-    # p ≤ a/t for t > 0, and c − p ≤ −b/t for t < 0.
-    low = -b.sum(-1, keepdims=True) / np.maximum(whole - total, _TINY)
-    high = a.sum(-1, keepdims=True) / total
-    # Where the row is a small part: Σ a/(t + b/c) = Σ p, to first order in b/c.
-    pull = (a * (b / np.maximum(c, _TINY))).sum(-1, keepdims=True) / a.sum(-1, keepdims=True)
-    t = np.where(high - pull > low, high - pull, 0.0)
-    both, apart, product = a + b, a - b, 4 * a * b
-    last = earlier = np.inf  # how far off the sum was, two steps ago at most
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        for _ in range(_STEPS):
-            tc = t * c
-            root = np.sqrt(np.square(apart - tc) + product)  # √(s² − 4tac) without cancellation
-            p = _column(2 * a * c, both + tc, root, t)
-            over = p.sum(-1, keepdims=True) - total
-            low, high = np.where(over > 0, t, low), np.where(over > 0, high, t)
-            done = (np.abs(over) <= _TOL * total) | (high - low <= 1e-15 * np.abs(t))
-            if done.all():
-                break
-            slope = (p * (c - p) / np.maximum(root, _TINY)).sum(-1, keepdims=True)  # −dΣp/dt
-            # Of 1/Σp, which is nearly a line in t: p ≈ a/t where the row is a small part.
-            newton = t + over * (over / total + 1) / np.maximum(slope, _TINY)
-            # From both sides it can leap back and forth, and come no nearer.
-            stuck = 2 * np.abs(over) > earlier
-            inside = (newton > low) & (newton < high) & ~stuck
-            t = np.where(done, t, np.where(inside, newton, (low + high) / 2))
-            last, earlier = np.abs(over), last
-        rest = _column(2 * b * c, both - tc, root, -t)
-    share = np.where(c > 0, a, 0.0)
-    little = given * (share / np.maximum(share.sum(-1, keepdims=True), _TINY))
-    return np.where(some, p, little), np.where(some, rest, c)
-
-
-def _column(product: Array, s: Array, root: Array, t: Array) -> Array:
-    """The root of t p² − s p + product/2 = 0 that vanishes with the product."""
-    return np.where(s < 0, (root - s) / (-2 * t), product / np.maximum(s + root, _TINY))
 
 
 def _check_matrix(name: str, m: Tensor, rows: Tensor, cols: Tensor) -> tuple[int, ...]:

@@ -55,8 +55,7 @@ def agreement_figure(
     """
     n, height = len(maps), 0.4 if image_shape is None else aspect(image_shape)
     upper, lower = strip_height(height), 1.05 * height + 0.4
-    if figure is None:
-        figure = new_figure(1.1 * (n + 1) + 2.6, upper + lower)
+    figure = figure or new_figure(1.1 * (n + 1) + 2.6, upper + lower)
     parts: Any = figure.subfigures(2, 1, height_ratios=[upper, lower])
     top, bottom = parts
     strip(top)

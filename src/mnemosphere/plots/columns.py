@@ -10,17 +10,10 @@ from matplotlib.figure import Figure, SubFigure
 
 from mnemosphere.fitted import pulls
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.plots.style import (
-    BLUE,
-    GREY,
-    category_colors,
-    figure_style,
-    new_axes,
-    new_figure,
-    plain,
-)
+from mnemosphere.plots.panels import draw_column, name_curves, panels
+from mnemosphere.plots.style import BLUE, category_colors, figure_style, new_axes, plain
 
-_COLUMNS, _WIDE = 12, 4  # panels, and panels side by side
+_COLUMNS = 12  # panels
 _CLASSES = 8  # curves in a panel
 
 
@@ -54,8 +47,7 @@ def importance(model: FittedModel, X: Any, *, n_features: int = 20, ax: Axes | N
     """
     size = pulls.importance(model, model.stored(X))
     order = np.argsort(-size, kind="stable")[:n_features]
-    if ax is None:
-        ax = new_axes(6.4, 1.0 + 0.28 * len(order))
+    ax = ax or new_axes(6.4, 1.0 + 0.28 * len(order))
     ax.barh(range(len(order)), size[order], 0.7, color=BLUE)
     lines = model.features.lines
     ax.set_yticks(range(len(order)), [plain(lines[j].name, 36) for j in order])
@@ -98,31 +90,12 @@ def column_curves(
     <Figure ...>
     """
     found = pulls.column_curves(model, model.stored(X), n_features)
-    n_wide = min(_WIDE, len(found))
-    height = -(-len(found) // n_wide)
-    if figure is None:
-        figure = new_figure(max(4.0, 2.4 * n_wide), 1.9 * height + 0.7)
-    axes = np.atleast_1d(figure.subplots(height, n_wide, sharey=True, squeeze=False)).ravel()
+    axes = panels(figure, len(found))
     two = len(model.classes) == 2
-    shown = range(len(model.classes))[1 if two else 0 :][:_CLASSES]
-    colors = category_colors(len(model.classes))
-    for ax, own in zip(axes, found, strict=False):
-        ax.axhline(0.0, color=GREY, linewidth=0.5, zorder=0)
-        said = own.said * 2 if two else own.said  # log-odds
-        for c in shown:
-            ax.plot(own.at, said[:, c], "o" if own.names else "-", color=colors[c], linewidth=1.3)
-        if own.names:
-            names = [plain(name, 9) for name in own.names]
-            ax.set_xticks(own.at, names, fontsize=9, rotation=0 if len(names) < 4 else 60)
-        else:
-            ax.plot(own.deciles, np.zeros(9), "|", color=GREY, markersize=4, clip_on=False,
-                    transform=ax.get_xaxis_transform())  # fmt: skip
-            ax.locator_params(axis="x", nbins=4)
-        ax.set_title(plain(own.name, 24), fontsize=10)
-    for ax in axes[len(found) :]:
-        ax.set_axis_off()
-    handles = [axes[0].plot([], [], color=colors[c])[0] for c in shown]
-    named_classes = [plain(model.classes[c]) for c in shown]
-    figure.legend(handles, named_classes, loc="outside upper left", ncols=4)
-    figure.supylabel("log-odds", fontsize=10)
-    return figure
+    shown = [*range(len(model.classes))][1 if two else 0 :][:_CLASSES]
+    colors = [category_colors(len(model.classes))[c] for c in shown]
+    for ax, own in zip(axes, found, strict=True):
+        said = own.said[:, shown].T * (2 if two else 1)  # log-odds
+        draw_column(ax, own.name, own.at, said, colors, names=own.names, deciles=own.deciles)
+    name_curves(axes, colors, [plain(model.classes[c]) for c in shown], "log-odds")
+    return axes[0].figure

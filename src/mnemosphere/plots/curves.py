@@ -101,8 +101,7 @@ def search(trials: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Ax
     mean = as_array([trial[score] for trial in last], score, 1)
     error = as_array([trial["error"] for trial in last], "error", 1)
     chosen = np.array([bool(trial.get("chosen")) for trial in last])
-    if ax is None:
-        ax = new_axes(8.0, 1.3 + 0.32 * len(last))
+    ax = ax or new_axes(8.0, 1.3 + 0.32 * len(last))
     place = np.arange(len(last))
     for own, color, label in ((~chosen, GREY, None), (chosen, VERMILLION, "chosen")):
         if own.any():
@@ -187,8 +186,7 @@ def novelty_histogram(
     low = min(float(scores.min()) for scores, _, _ in groups)
     high = max(float(scores.max()) for scores, _, _ in groups)
     edges = np.linspace(low, high if high > low else low + 1.0, bins + 1)
-    if ax is None:
-        ax = new_axes(6.8, 3.6)
+    ax = ax or new_axes(6.8, 3.6)
     for scores, name, color in groups:
         share = np.histogram(scores, edges)[0] / scores.size
         label = plain(name, 30)
@@ -205,46 +203,4 @@ def novelty_histogram(
     ax.set_ylabel("share of rows")
     ax.legend()
     ax.set_title("how new rows are to the model")
-    return ax
-
-
-def drift(found: Any, *, most: int = 20, ax: Axes | None = None) -> Axes:
-    """Draw what `compare` has found: shares of known and of new rows, of memories that differ most.
-
-    Parameters
-    ----------
-    found : Drift
-        The comparison.
-    most : int, default 20
-        Memories to show.
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        The axes.
-
-    Examples
-    --------
-    >>> clf = mn.DAMClassifier(random_state=0).fit(X_train, y_train)
-    >>> mn.plots.drift(clf.compare(X_test))
-    <Axes: ...>
-    """
-    lines = [found.unlike, *found.memories[:most]]
-    ax = new_axes(6.8, 1.2 + 0.28 * len(lines)) if ax is None else ax
-    place = np.arange(len(lines))
-    for shift, name, color in ((-0.2, "known", GREY), (0.2, "new", BLUE)):
-        ax.barh(place + shift, [own[name] for own in lines], 0.4, color=color, label=f"{name} rows")
-    named = [
-        plain(" ".join(str(own[k]) for k in ("memory", "label") if own[k] is not None), 30)
-        + (" *" if own["p"] < found.level else "")
-        for own in lines
-    ]
-    ax.set_yticks(place, named)
-    ax.invert_yaxis()
-    ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    ax.set_xlabel("share of rows; *: changed")
-    ax.legend()
-    ax.set_title("what new rows are like")
     return ax

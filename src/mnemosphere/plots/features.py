@@ -13,14 +13,7 @@ from matplotlib.figure import Figure, SubFigure
 from mnemosphere.base.text import percent
 from mnemosphere.plots.checks import Array
 from mnemosphere.plots.decision import Decision, draw_classes
-from mnemosphere.plots.style import (
-    GREEN,
-    GREY,
-    VERMILLION,
-    figure_style,
-    new_figure,
-    plain,
-)
+from mnemosphere.plots.style import GREEN, GREY, VERMILLION, figure_style, new_figure, plain
 
 _SHOWN, _SHORT = 12, 16  # columns, letters of a value
 _LEAST = 0.01  # share of a memory that is named
@@ -39,8 +32,7 @@ def feature_figure(
     shown = sorted(pulls[:_SHOWN], key=lambda own: -own.pull)
     order = np.argsort(-decision.proba, kind="stable").tolist()
     predicted, runner = (plain(decision.classes[c], _SHORT) for c in (order[0], order[1]))
-    if figure is None:
-        figure = new_figure(9.0, float(np.clip(1.6 + 0.3 * len(shown), 3.0, 6.4)))
+    figure = figure or new_figure(9.0, float(np.clip(1.6 + 0.3 * len(shown), 3.0, 6.4)))
     axes: Any = figure.subplots(1, 2, width_ratios=[2.4, 1.0])
     ax, values = axes[0], [own.pull for own in shown]
     ax.barh(range(len(shown)), values, 0.7, color=[GREEN if v > 0 else VERMILLION for v in values])
@@ -113,8 +105,7 @@ def typical_rows(
     For rows whose features say nothing to people, such as embeddings.
     """
     blocks, heights = _blocks(texts, 66)
-    if figure is None:
-        figure = new_figure(10.0, max(2.8, _LINE * heights.sum() + 0.9))
+    figure = figure or new_figure(10.0, max(2.8, _LINE * heights.sum() + 0.9))
     axes: Any = figure.subplots(1, 2, width_ratios=[2.4, 1.0])
     left, right = axes
     names = [decision.memory(k, 26) for k in range(len(texts))]

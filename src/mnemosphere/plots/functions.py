@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
 from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import as_indices
-from mnemosphere.plots.style import GREY, category_colors, figure_style, new_figure, plain
+from mnemosphere.plots.panels import draw_column, name_curves, panels
+from mnemosphere.plots.style import category_colors, figure_style, plain
 from mnemosphere.rows.features import Line
 
-_PANELS, _COLUMNS = 12, 4
+_PANELS = 12
 _TAILS = 0.01  # of the training rows on either side that an axis may leave out
 _MEMORIES = 8
 _FEW = 4  # values of a column that are named
-_LETTERS = 9  # of the name of a category
 
 
 @figure_style()
@@ -68,24 +67,20 @@ def memory_curves(
     label = model.votes.p[1:].argmax(1).cpu().numpy()
     by_class = category_colors(len(model.classes) + 1)
     colors = [by_class[label[m]] for m in chosen]
-    ncols = min(_COLUMNS, len(order))
-    nrows = -(-len(order) // ncols)
-    if figure is None:
-        figure = new_figure(max(4.0, 2.4 * ncols), 1.9 * nrows + 0.7)
-    axes = np.atleast_1d(figure.subplots(nrows, ncols, sharey=True, squeeze=False)).ravel()
-    for ax, k in zip(axes, order, strict=False):
-        ax.axhline(0.0, color=GREY, linewidth=0.5, zorder=0)
+    axes = panels(figure, len(order))
+    for ax, k in zip(axes, order, strict=True):
         at, curve, mass = curves[k]
-        _panel(ax, lines[k], at, curve[chosen], mass, colors)
-        ax.set_title(plain(lines[k].name, 24), fontsize=10)
-    for ax in axes[len(order) :]:
-        ax.set_axis_off()
+        rank = mass.cumsum() - mass / 2
+        deciles = np.interp(np.arange(1, 10) / 10, rank, at)
+        names = _value_names(lines[k], at)
+        draw_column(ax, lines[k].name, at, curve[chosen], colors, names=names, deciles=deciles)
+        low, high = np.interp([_TAILS, 1 - _TAILS], rank, at)
+        if names is None and high > low:
+            ax.set_xlim(low, high)
     names = [*model.classes.tolist(), "none of them"]
-    handles = [axes[0].plot([], [], color=color)[0] for color in colors]
     titles = [f"{memory_name(int(m))} {plain(names[label[m]])}" for m in chosen]
-    figure.legend(handles, titles, loc="outside upper left", ncols=min(4, len(titles)))
-    figure.supylabel("log-odds, relative to the mean memory", fontsize=10)
-    return figure
+    name_curves(axes, colors, titles, "log-odds, relative to the mean memory")
+    return axes[0].figure
 
 
 def representative(model: FittedModel, count: int) -> NDArray[np.intp]:
@@ -123,30 +118,8 @@ def feature_curves(
     return found
 
 
-def _panel(
-    ax: Axes, line: Line, at: NDArray[Any], curves: NDArray[Any], mass: NDArray[Any],
-    colors: list[str],
-) -> None:  # fmt: skip
+def _value_names(line: Line, at: NDArray[Any]) -> list[str] | None:
+    """Names of the values of a column, of few or of a category."""
     if line.categories:
-        for curve, color in zip(curves, colors, strict=True):
-            ax.plot(at, curve, "o", color=color, markersize=5)
-        names = [plain(name, _LETTERS) for name in line.categories]
-        ax.set_xticks(at, names, fontsize=9, rotation=0 if len(at) < 4 else 60)
-        ax.set_xlim(at[0] - 0.5, at[-1] + 0.5)
-        return
-    few = len(at) <= _FEW
-    for curve, color in zip(curves, colors, strict=True):
-        ax.plot(at, curve, "o-" if few else "-", color=color, linewidth=1.3)
-    if few:
-        ax.set_xticks(
-            at, [line.written(np.full(line.place.stop, value)) for value in at], fontsize=9
-        )
-        return
-    rank = mass.cumsum() - mass / 2
-    low, high = np.interp([_TAILS, 1 - _TAILS], rank, at)
-    if high > low:
-        ax.set_xlim(low, high)
-    deciles = np.interp(np.arange(1, 10) / 10, rank, at)
-    ax.plot(deciles, np.zeros(9), "|", color=GREY, markersize=4, clip_on=False,
-            transform=ax.get_xaxis_transform())  # fmt: skip
-    ax.locator_params(axis="x", nbins=4)
+        return [*line.categories]
+    return [line.written(np.full(line.place.stop, v)) for v in at] if len(at) <= _FEW else None

@@ -12,13 +12,7 @@ from matplotlib.axes import Axes
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import Array, as_indices, as_patterns, same_length
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
-from mnemosphere.plots.style import (
-    DIVERGING,
-    figure_style,
-    new_axes,
-    plain,
-    root_figure,
-)
+from mnemosphere.plots.style import DIVERGING, figure_style, new_axes, plain, root_figure
 
 _GAP, _BAND = 0.1, 0.26  # between tiles, and for the names above one; a tile is 1 wide
 _MAX_FEATURES = 25  # rows of names
@@ -164,8 +158,7 @@ def _feature_map(
     order = np.sort(np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES])
     shown = shown[:, order]
     scale = float(np.quantile(np.abs(shown), 0.98)) or largest(shown)  # a few may be far out
-    if ax is None:
-        ax = new_axes(8.0, 1.4 + 0.24 * len(order))
+    ax = ax or new_axes(8.0, 1.4 + 0.24 * len(order))
     image = ax.imshow(shown.T, aspect="auto", cmap=DIVERGING, vmin=-scale, vmax=scale)
     ax.set_yticks(np.arange(len(order)), [plain(names[i], 24) for i in order], fontsize=9)
     turn = 90 if len(titles) * max(map(len, titles)) > 80 else 0

@@ -103,8 +103,7 @@ def explanation_strip(
     """An input x (N,), the memories (K, N) that decide about it with their shares, the predicted class."""
     pattern = as_patterns([x], "x", image_shape)[0]
     n, height = len(decision.shares), aspect(image_shape)
-    if figure is None:
-        figure = new_figure(1.1 * (n + 1) + 2.6, strip_height(height))
+    figure = figure or new_figure(1.1 * (n + 1) + 2.6, strip_height(height))
     grid = figure.add_gridspec(
         2, n + 2, width_ratios=[1.0] * (n + 1) + [1.7], height_ratios=[height, 0.22]
     )

@@ -3,17 +3,9 @@
 from mnemosphere.base.schema import check_arguments
 from mnemosphere.model.splits import JointSplit, joint_split
 from mnemosphere.theory.diagnostics import Estimate
-from mnemosphere.theory.example_noise import (
-    NoisySolution,
-    parting_eigenvalues,
-    solve_with_noise,
-)
+from mnemosphere.theory.example_noise import NoisySolution, parting_eigenvalues, solve_with_noise
 from mnemosphere.theory.finite_size import FiniteSize, finite_size_corrections
-from mnemosphere.theory.limits import (
-    from_parameters,
-    merging_varsigma,
-    varsigma_of_noise,
-)
+from mnemosphere.theory.limits import from_parameters, merging_varsigma, varsigma_of_noise
 from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
 from mnemosphere.theory.saddle_point import OrderParameters, random_starts
 from mnemosphere.theory.solutions import DistinctSolution, Symmetry, classify, find_solutions
@@ -22,7 +14,6 @@ from mnemosphere.theory.solver import solve as solve_saddle_point
 from mnemosphere.theory.stability import duplicate, spectrum, split_temperature
 from mnemosphere.theory.symmetric import (
     Transition,
-    symmetric_overlaps,
     symmetric_transition,
     symmetric_transitions,
     transition_order,
@@ -46,8 +37,7 @@ __all__ = [
     "parting_eigenvalues", "random_starts", "sample_data",
     "sample_posterior", "sample_teacher", "solve_saddle_point",
     "solve_with_noise", "spectrum", "split_temperature",
-    "symmetric_overlaps", "symmetric_transition",
-    "symmetric_transitions", "transition_order", "varsigma_of_noise",
+    "symmetric_transition", "symmetric_transitions", "transition_order", "varsigma_of_noise",
 ]  # fmt: skip
 
 check_arguments(globals())

@@ -103,7 +103,6 @@ class SaddlePointProblem:
         n_features: int,
         p_h: Tensor | None = None,
         p_q: Tensor | None = None,
-        p_q_teacher: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> "SaddlePointProblem":
         """Set up Eq. (uniform_saddle-point), with a uniform teacher and one draw of its class weights.
@@ -126,12 +125,9 @@ class SaddlePointProblem:
             Weights of the student's memories; None: all equal, without uniform component.
         p_q : tensor of shape (C+1,), default None
             Weights of the student's classes; None: the mean of the teacher's class weights.
-        p_q_teacher : tensor of shape (C+1,), default None
-            Class weights that all vectors of the teacher share: the case in which the paper's equation is
-            exact.
         labels : tensor of shape (P*, C+1), default None
-            Class weights g* of each vector of the teacher, rows that sum to 1. Without these and
-            `p_q_teacher` there are no labels.
+            Class weights g* of each vector of the teacher, rows that sum to 1; None: no labels. If all rows
+            are equal, the paper's equation is exact.
 
         Returns
         -------
@@ -142,17 +138,14 @@ class SaddlePointProblem:
         --------
         >>> weights = torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64)
         >>> mn.theory.SaddlePointProblem.uniform(
-        ...     2, 2, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000, p_q_teacher=weights
+        ...     2, 2, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000, labels=weights.expand(2, 3)
         ... ).n_columns
         3
         """
         if n_teacher < 1 or n_student < 1:
             raise ValueError(f"need at least one memory each, got {n_teacher} and {n_student}")
         if labels is None:
-            shared = torch.ones(1) if p_q_teacher is None else p_q_teacher
-            labels = shared.expand(n_teacher, -1)
-        elif p_q_teacher is not None:
-            raise ValueError("labels fix p_q*: pass one of labels and p_q_teacher")
+            labels = torch.ones(n_teacher, 1)
         elif labels.ndim != 2 or labels.shape[0] != n_teacher:
             raise ValueError(f"labels must be ({n_teacher}, C+1), got {tuple(labels.shape)}")
         return cls._build(

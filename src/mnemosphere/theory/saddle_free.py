@@ -68,10 +68,7 @@ def saddle_free_step(
 def _step(
     problem: SaddlePointProblem, point: Point, image: Point, objective: Tensor, radius: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    k, factor, scale = stability.linearize(problem, *point)
-    middle = factor.mT @ k @ factor
-    values, vectors = torch.linalg.eigh((middle + middle.mT) / 2)
-    modes = _Modes(problem, 1.0 - values, factor @ vectors, k, scale)
+    modes = modes_at(problem, point)
     y = _within(modes.slope(point, image), modes.stiffness, radius)
     there = modes.land(image, y)
     c = conjugate(problem, respond(problem, *there))
@@ -92,7 +89,7 @@ def _step(
 
 
 @dataclass(frozen=True)
-class _Modes:
+class Modes:
     """Eigenvectors of M: stiffness 1 − λ (S, R), directions L v (S, Z, R), K and the scale of z."""
 
     problem: SaddlePointProblem
@@ -117,6 +114,14 @@ class _Modes:
             return x_new, p
         least = torch.minimum(p, (_KEPT * p).clamp_min(_LEAST))
         return x_new, torch.maximum(p + gained[:, size:].reshape(p.shape), least)
+
+
+def modes_at(problem: SaddlePointProblem, point: Point) -> Modes:
+    """The modes at S points."""
+    k, factor, scale = stability.linearize(problem, *point)
+    middle = factor.mT @ k @ factor
+    values, vectors = torch.linalg.eigh((middle + middle.mT) / 2)
+    return Modes(problem, 1.0 - values, factor @ vectors, k, scale)
 
 
 def _within(slope: Tensor, stiffness: Tensor, radius: Tensor) -> Tensor:

@@ -23,9 +23,6 @@ _RADIUS = 0.5  # of the first Newton step
 # Rounding may add as much to the residual of a solution, in units of the tolerance.
 _SLACK = 2.0
 
-# Share of a class weight that an extrapolation leaves at least.
-_KEPT = 0.1
-
 
 class NotConvergedError(RuntimeError):
     """Some starts did not reach the tolerance.
@@ -119,9 +116,8 @@ def solve(
 ) -> Solution:
     """Solve Eq. (saddle-point) from many starts at once.
 
-    A few passes of the fixed-point iteration are followed by saddle-free Newton steps, or by squared
-    extrapolation of passes where matrices would be too large. No step lowers the free entropy. Starts
-    that have converged leave the batch.
+    A few passes of the fixed-point iteration are followed by saddle-free Newton steps, unless their matrices
+    would be too large. No step lowers the free entropy. Starts that have converged leave the batch.
 
     Parameters
     ----------
@@ -153,6 +149,7 @@ def solve(
     active = torch.arange(len(starts.m))
     iterations = torch.full_like(active, max_iter)
     radius = torch.full((len(active),), _RADIUS, dtype=torch.float64)
+    plain = _PLAIN if unknowns(problem) <= MAX_UNKNOWNS else max_iter
     for iteration in range(1, max_iter + 1):
         state = respond(problem, *point)
         c = conjugate(problem, state)
@@ -165,12 +162,9 @@ def solve(
             break
         point = point[0][going], point[1][going]
         image = c.x_bar[going], c.p_bar[going]
-        if iteration <= _PLAIN:
-            point = image
-        elif unknowns(problem) <= MAX_UNKNOWNS:
-            point, radius = saddle_free_step(problem, point, image, objective, radius)
-        else:
-            point = _extrapolate(problem, point, image)
+        if iteration > plain:
+            image, radius = saddle_free_step(problem, point, image, objective, radius)
+        point = image
     return _collect(whole, problem, ended, iterations, tol, max_iter)
 
 
@@ -187,25 +181,6 @@ def _check_solver_arguments(
         raise ValueError(f"tol must be positive, got {tol}")
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1, got {max_iter}")
-
-
-def _extrapolate(problem: SaddlePointProblem, point: Point, image: Point) -> Point:
-    """Two passes from a point, extrapolated if that does not lower the free entropy.
-
-    Varadhan and Roland 2008, scheme S3: with r the change of a pass and v the change of r, the next
-    point is z + 2αr + α²v, α = |r|/|v|.
-    """
-    c = conjugate(problem, respond(problem, *image))
-    level, last = free_entropy_at(problem, c, image[0]), (c.x_bar, c.p_bar)
-    r = [b - a for a, b in zip(point, image, strict=True)]
-    v = [b - a - d for a, b, d in zip(image, last, r, strict=True)]
-    size_r, size_v = (torch.cat([t.flatten(1) for t in u], 1).norm(dim=1) for u in (r, v))
-    alpha = (size_r / size_v.clamp_min(1e-300)).clamp_min(1.0)[:, None, None]
-    x, p = (a + 2 * alpha * d + alpha**2 * e for a, d, e in zip(point, r, v, strict=True))
-    p = torch.maximum(p, _KEPT * last[1])
-    far = conjugate(problem, respond(problem, x, p))
-    kept = (free_entropy_at(problem, far, x) >= level)[:, None, None]
-    return torch.where(kept, x, last[0]), torch.where(kept, p, last[1])
 
 
 def _collect(

@@ -19,12 +19,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.theory.problem import SaddlePointProblem
-from mnemosphere.theory.saddle_point import (
-    OrderParameters,
-    conjugate,
-    respond,
-    responsibilities,
-)
+from mnemosphere.theory.saddle_point import OrderParameters, conjugate, respond, responsibilities
 
 
 def duplicate(

@@ -15,7 +15,6 @@ of each on it does not vanish, and the transition is of first order.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -24,73 +23,11 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from mnemosphere.theory.limits import noise_of_varsigma
-from mnemosphere.theory.problem import SaddlePointProblem, varsigma
-from mnemosphere.theory.saddle_point import OrderParameters, conjugate, free_entropy_at
+from mnemosphere.theory.problem import SaddlePointProblem
 
 Order = Literal["continuous", "first order"]
 
 _XTOL, _RTOL = 1e-15, 1e-14
-
-
-def symmetric_overlaps(problem: SaddlePointProblem) -> list[float]:
-    """Compute the common overlaps of all symmetric solutions of the uniform teacher.
-
-    They are the roots of √P* a = ς(2 β_eff ϱ √P* s), where s is the share of one memory at overlap a:
-    one without a uniform component, up to three with one.
-
-    Parameters
-    ----------
-    problem : SaddlePointProblem
-        A problem with a uniform teacher.
-
-    Returns
-    -------
-    list of floats
-        Overlaps a, smallest first.
-
-    Examples
-    --------
-    >>> len(mn.theory.symmetric_overlaps(problem))
-    1
-    """
-    _check_symmetric(problem)
-    root = math.sqrt(problem.n_teacher)
-    p_0 = float(problem.p_h[0])
-    if p_0 == 0.0 or math.isinf(problem.rho):
-        return [varsigma(problem.gain * root / problem.n_student) / root]
-    gain = problem.gain * root / problem.n_student  # z = gain · P s
-    slope = problem.beta_eff / root
-    shift = problem.log_ratio + math.log(p_0) - math.log1p(-p_0)
-
-    def gap(logit: float) -> float:
-        return slope * varsigma(gain * expit(logit)) - logit - shift
-
-    def log_steepness(logit: float) -> float:
-        """Log of the derivative of the first term of the gap, which has one maximum."""
-        log_z = math.log(gain) + log_expit(logit)
-        cosh = math.hypot(1.0, math.exp(log_z))
-        tail = math.log(slope) - math.log(cosh) - math.log1p(cosh)
-        return float(tail + log_z + log_expit(-logit))
-
-    # |first term| ≤ slope, so every root lies within slope of −shift; a margin keeps signs clear.
-    low, high = -shift - 1.0, -shift + slope + 1.0
-    edges = [low, *_zeros(log_steepness, low, high), high]
-    found = [_root(gap, a, b) for a, b in pairwise(edges) if (gap(a) > 0) != (gap(b) > 0)]
-    return [varsigma(gain * expit(logit)) / root for logit in found]
-
-
-def symmetric_overlap(problem: SaddlePointProblem) -> float:
-    """The common overlap of the symmetric solution of largest free entropy, of up to three.
-
-    All of them: `symmetric_overlaps`.
-    """
-
-    def level(a: float) -> float:
-        m = torch.full((problem.n_teacher, problem.n_student), a, dtype=torch.float64)
-        c = conjugate(problem, OrderParameters(m, problem.p_h[:, None] * problem.p_q))
-        return float(free_entropy_at(problem, c, c.x_bar))
-
-    return max(symmetric_overlaps(problem), key=level)
 
 
 def symmetric_transitions(

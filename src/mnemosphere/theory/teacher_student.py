@@ -15,8 +15,6 @@ from mnemosphere.theory import gibbs
 from mnemosphere.theory.diagnostics import Estimate, estimate
 from mnemosphere.theory.problem import equal_memories
 
-Align = Literal["chain", "draw", "none"]
-
 
 def _check_positive(value: float, name: str, hint: str) -> None:
     if not (math.isfinite(value) and value > 0):
@@ -83,15 +81,6 @@ class PlantedData:
     cluster: Tensor
 
 
-def sample_soft_labels(n_memories: int, n_columns: int, *, generator: torch.Generator) -> Tensor:
-    """Class weights g* (P*, C+1) of a teacher, each row uniform on the simplex."""
-    u = torch.rand(
-        n_memories, n_columns, generator=generator, dtype=torch.float64, device=generator.device
-    )
-    g = -torch.log1p(-u)  # normalized exponential variables are uniform on the simplex
-    return g / g.sum(1, keepdim=True)
-
-
 def sample_teacher(
     n_memories: int,
     n_features: int,
@@ -138,7 +127,8 @@ def sample_teacher(
     )
     shape = (n_memories, n_classes + 1)
     if soft_labels is None:
-        g = sample_soft_labels(*shape, generator=generator)
+        u = torch.rand(*shape, generator=generator, dtype=torch.float64, device=device)
+        g = -torch.log1p(-u)  # normalized exponential variables are uniform on the simplex
     else:
         if tuple(soft_labels.shape) != shape:
             raise ValueError(
@@ -228,15 +218,8 @@ class Posterior:
     class_weights: Tensor
     state: gibbs.GibbsState
 
-    def order(self, align: Align = "chain") -> Tensor:
-        """Order the memories of each draw.
-
-        Parameters
-        ----------
-        align : {"chain", "draw", "none"}, default "chain"
-            "chain": one permutation per chain, from its mean overlaps, unbiased while a chain keeps its
-            permutation. "draw": one per draw, right if chains hop between well separated permutations, but
-            biased upwards by fluctuations. "none": as they come, for the symmetric phase.
+    def order(self) -> Tensor:
+        """Order the memories of each draw: one permutation per chain, from its mean overlaps.
 
         Returns
         -------
@@ -245,27 +228,17 @@ class Posterior:
 
         Examples
         --------
-        >>> posterior.order("draw").shape
+        >>> posterior.order().shape
         torch.Size([2, 5, 2])
         """
-        n_draws, n_memories = self.trace.shape[1], self.trace.shape[3]
-        if align == "chain":
-            order = match_memories(self.trace.mean(1))  # (chains, P)
-            return order[:, None].expand(-1, n_draws, -1)
-        if align == "draw":
-            return match_memories(self.trace)
-        if align == "none":
-            identity = torch.arange(n_memories, device=self.trace.device)
-            return identity.expand(*self.trace.shape[:2], n_memories)
-        raise ValueError(f"align must be 'chain', 'draw' or 'none', got {align!r}")
+        order = match_memories(self.trace.mean(1))  # (chains, P)
+        return order[:, None].expand(-1, self.trace.shape[1], -1)
 
-    def overlaps(self, align: Align = "chain") -> Estimate:
-        """Estimate the posterior mean of the overlaps.
+    def overlaps(self) -> Estimate:
+        """Estimate the posterior mean of the overlaps, memories ordered as in `order`.
 
-        Parameters
-        ----------
-        align : {"chain", "draw", "none"}, default "chain"
-            How memories are ordered, as in `order`.
+        It is right while chains keep their permutation, as in the broken phase. In the symmetric phase, see
+        `mean_overlap`.
 
         Returns
         -------
@@ -277,7 +250,7 @@ class Posterior:
         >>> posterior.overlaps().mean.shape
         torch.Size([2, 2])
         """
-        order = self.order(align)[:, :, None, :].expand_as(self.trace)
+        order = self.order()[:, :, None, :].expand_as(self.trace)
         return estimate(self.trace.gather(3, order))
 
     def mean_overlap(self) -> Estimate:

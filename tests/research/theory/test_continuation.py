@@ -8,6 +8,7 @@ from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, symmetric
 from mnemosphere.theory.problem import SaddlePointProblem
 from research.theory import continuation as ct
+from symmetric_state import symmetric_state
 
 
 def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, upsilon=1.0):
@@ -16,12 +17,6 @@ def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, upsilon=1.0):
     return SaddlePointProblem.uniform(
         n_teacher, n_student, beta=beta, rho=rho, upsilon=upsilon, n_features=300, p_h=p_h
     )
-
-
-def symmetric_state(problem):
-    a = torch.tensor(symmetric.symmetric_overlap(problem), dtype=torch.float64)
-    m = a.expand(problem.n_teacher, problem.n_student)
-    return sp.OrderParameters(m, problem.p_h[:, None] * problem.p_q)
 
 
 @pytest.mark.parametrize(("rho", "p_0"), [(0.5, 0.0), (2.0, 0.1)])

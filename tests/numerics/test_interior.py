@@ -1,4 +1,4 @@
-"""Two ways to the multipliers, and the graph Laplacian under both."""
+"""Multipliers from those of a problem like it, and the graph Laplacian."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from mnemosphere.numerics import interior, multipliers
+from mnemosphere.numerics import interior
 from mnemosphere.numerics.laplacian import Laplacian
 
 TOL = 1e-12
@@ -22,29 +22,18 @@ def problem(
     return q / q.sum((-2, -1), keepdims=True), r, c
 
 
-@pytest.mark.parametrize("decades", [0.0, 1.0, 3.0, 8.0, 20.0])
-def test_the_quick_and_the_safe_way_agree(decades: float) -> None:
-    q, r, c = problem(3, 11, 5, 17, decades)
-    quick = multipliers.solve(q, r, c, TOL, 100)
-    safe = interior.solve(q, r, c, TOL, 100)
-    assert quick.error.max() <= TOL
-    assert safe.error.max() <= TOL
-    smaller = np.minimum(c[:, :, None], r[:, None, :])
-    assert (np.abs(quick.p - safe.p) / smaller).max() < 1e-10
-
-
 @pytest.mark.parametrize("shape", [(5, 17), (17, 5)])
 def test_multipliers_of_a_problem_like_it_are_a_start_and_bad_ones_do_no_harm(
     shape: tuple[int, int],
 ) -> None:
     q, r, c = problem(5, 3, *shape, 1.0)
-    plain = multipliers.solve(q, r, c, TOL, 100)
+    plain = interior.solve(q, r, c, TOL, 100)
     noise = np.random.default_rng(7).random(q.shape)
-    near = multipliers.solve(q * (1 + 0.01 * noise), r, c, TOL, 100)
-    helped = multipliers.solve(q, r, c, TOL, 100, (near.lam, near.omega))
+    near = interior.solve(q * (1 + 0.01 * noise), r, c, TOL, 100)
+    helped = interior.solve(q, r, c, TOL, 100, (near.lam, near.omega))
     assert helped.iterations <= plain.iterations - 2
     for start in [(near.lam, near.omega), (1e9 * c, 1e-9 * r), (0 * c, 1e12 * r)]:
-        found = multipliers.solve(q, r, c, TOL, 100, start)
+        found = interior.solve(q, r, c, TOL, 100, start)
         assert found.error.max() <= TOL
         np.testing.assert_allclose(found.p, plain.p, rtol=1e-10)
 
