@@ -620,7 +620,7 @@ def rejections(
     rate : float in (0, 1), default None
         Share of rows like the held-out ones that may be rejected; None: 0.05, or as `accuracy` asks.
     accuracy : float in (0, 1), default None
-        Share of the answers that must be right, in place of a rate: see `accuracy_threshold`.
+        Share of the answers that must be right, instead of a rate: see `accuracy_threshold`.
     confidence_level : float in (0, 1), default 0.95
         Probability, over draws of the held-out rows, that the accuracy is kept.
     per_class : bool, default False
