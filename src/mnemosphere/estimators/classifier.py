@@ -671,7 +671,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def remove_examples(self, X: ArrayLike | None = None) -> Self:
         """Remove rows that `add_examples` added.
 
-        That undoes an edit. Rows of the training set stay in what was learned from them.
+        This undoes an edit. It does not make the model forget training rows.
 
         Parameters
         ----------

@@ -54,7 +54,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Memories of small patches are learned without labels, by the marginal likelihood of the model.
     The shares P(memory | patch) are summed over the patches of each cell of a coarse grid, those
     between the middles of two cells in part for both, and square roots make the counts a unit
-    vector: a classifier on top is best told `geometry="unit"`. Patches of one value have no
+    vector: use `geometry="unit"` in a classifier on top. Patches of one value have no
     direction on the sphere and do not count.
 
     Parameters

@@ -158,7 +158,7 @@ def novelty_histogram(
     outside : array-like of shape (m,), default None
         Scores of other rows.
     threshold : float, default None
-        Drawn as a line: rows to its right are rejected, and the legend says how many.
+        Drawn as a line: rows to its right are rejected; the legend says how many.
     rate : float, default None
         The rate that was promised, named in the legend.
     names : (object, object), default ("data", "others")
