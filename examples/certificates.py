@@ -1,6 +1,6 @@
 """Certificates: has each memory converged, and would it split?
 
-A memory is a minimum of the loss, a saddle that gains from a split in two, or not at rest yet.
+A memory is a minimum of the loss, a saddle that benefits from a split, or not yet at rest.
 `certify` says which, after a copy of the model has taken exact passes until it converged.
 """
 
@@ -25,8 +25,8 @@ certificate = clf.certify(data.x_train, data.y_train)
 print(certificate.summary(max_rows=5))
 
 # %%
-# A memory splits if β_eff is above its own β_split. Those below the line gain from more memories, the
-# lowest ones most.
+# A memory splits if β_eff is above its own β_split. Those below the line benefit from more memories,
+# the lowest ones most.
 splits = np.sort(certificate.beta_split)
 with mn.plots.figure_style():
     figure = Figure(figsize=(6, 3.8), layout="constrained")

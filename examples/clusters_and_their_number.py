@@ -1,7 +1,7 @@
 """Clusters, and how many there are
 
-Chemical analyses of 178 wines of three cultivars. The cultivars are not shown to the model: it takes
-the largest number of clusters that two halves of the rows find alike.
+Chemical analyses of 178 wines of three cultivars. The model does not see the cultivars: it takes
+the largest number of clusters that two halves of the rows reproduce.
 """
 
 import pandas as pd
@@ -17,11 +17,11 @@ print(pd.crosstab(cultivar, pd.Series(clusters.labels_, name="cluster")))
 print(f"adjusted Rand index {adjusted_rand_score(cultivar, clusters.labels_):.2f}")
 
 # %%
-# The last rung of the search: how well two halves of the rows agree, by number and shape of clusters.
+# The end of the search: how well two halves of the rows agree, by number and shape of clusters.
 mn.plots.search(clusters.search_).figure.savefig("search.png")
 
 # %%
-# Two of the 13 features, by cluster. A cross marks rows of which the model is less than 90% sure.
+# Two of the 13 features, by cluster. Crosses mark rows whose cluster is less than 90% sure.
 with mn.plots.figure_style():
     figure = Figure(figsize=(7, 4.4), layout="constrained")
     ax = figure.subplots()

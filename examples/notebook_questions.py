@@ -22,7 +22,7 @@ print(why)
 why.plot().savefig("why.png")
 
 # %%
-# Held-out questions settle what is rejected: at most one in twenty questions like them.
+# Held-out questions set the threshold: at most one in twenty questions like them is rejected.
 clf.calibrate(bank.x_test, bank.y_test)
 questions = [
     "Somebody stole my card",
@@ -41,7 +41,7 @@ def show_answers():
 show_answers()
 
 # %%
-# What was rejected may be a class that nobody had named. `discover` groups such questions.
+# Rejected questions may belong to a class that nobody has named. `discover` groups them.
 points = ["How do I collect points?", "Do you have a rewards program?"]
 unknown = [*points, *questions[1:]]
 for group in clf.discover(unknown, n_classes=2):

@@ -31,7 +31,7 @@ print(why)
 why.plot(truth=y_test[sure.argmin()]).savefig("why.png")
 
 # %%
-# What would change the class? Few columns, with values that other rows have:
+# What would change the class? A few columns, with values that other rows have:
 print(clf.counterfactual(doubted))
 
 # %%
@@ -45,8 +45,8 @@ lost = np.random.default_rng(0).random(X_test.shape) < 0.5
 print(f"{clf.score(X_test.mask(lost), y_test):.1%} right with half of the values")
 
 # %%
-# Some answers are not worth giving. Half of the held-out rows settle which one in ten are rejected,
-# the least sure and the least familiar; the other half shows what comes of it.
+# Some answers are not worth giving. Half of the held-out rows set the threshold that rejects one row in
+# ten, the least sure and the least familiar. The other half shows the result.
 clf.calibrate(X_test[::2], y_test[::2])
 answers = clf.predict_or_reject(X_test[1::2], rate=0.1)
 given = np.array([answer is not None for answer in answers])

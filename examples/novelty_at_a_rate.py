@@ -1,7 +1,7 @@
 """Novelty at a promised rate
 
-Rows that resemble no memory are rejected. The share of ordinary rows that is lost by it is yours to
-choose, and it holds for any data, on average over draws of the held-out rows.
+Rows that resemble no memory are rejected. You choose the share of ordinary rows that may be lost. It
+holds for any data, on average over draws of the held-out rows.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ ax = mn.plots.novelty_histogram(
 ax.figure.savefig("novelty.png")
 
 # %%
-# Over 200 draws of the held-out rows, the rejected share of fresh rows is on average what was promised:
+# Over 200 draws of the held-out rows, the rejected share of fresh rows is on average as promised:
 scores, rng, lost = clf.novelty_score(ordinary), np.random.default_rng(0), []
 for _ in range(200):
     order = rng.permutation(len(scores))

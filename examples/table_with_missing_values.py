@@ -40,6 +40,6 @@ print(mn.interpret.decode(clf.model_, clf.memories_).round(1).to_string())
 memories_of(clf.model_).savefig("memories.png")
 
 # %%
-# One of the held-out penguins whose sex is not known. Its part is left out of the vote.
+# One of the held-out penguins whose sex is not known. Its other columns decide.
 row = X_test[X_test["sex"].isna() & X_test["body_mass_g"].notna()].iloc[[0]]
 print(clf.explain(row))

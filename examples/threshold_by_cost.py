@@ -1,8 +1,8 @@
 """A threshold for unequal costs, by scikit-learn
 
-Of two mistakes one costs more: a missed tumor more than a false alarm. scikit-learn's
-`TunedThresholdClassifierCV` finds the threshold of a classifier by cross-validation. The model itself
-does not change, so its explanations stay true.
+A missed tumor costs more than a false alarm. scikit-learn's `TunedThresholdClassifierCV` finds the
+threshold of a classifier by cross-validation. The model itself does not change, so its explanations
+stay true.
 """
 
 from sklearn.datasets import load_breast_cancer
@@ -41,11 +41,11 @@ for threshold, model in {0.5: clf, tuned.best_threshold_: tuned}.items():
 
 # %%
 # For calibrated probabilities, the best threshold is 1 / (1 + 20), or 0.048. The one found is close to it.
-# Limits: the wrapper takes two classes only, and it never abstains. For more classes, and for rows that
+# Limits: the wrapper only takes two classes, and it never abstains. For more classes, and for rows that
 # should get no class, use `calibrate` and `predict_or_reject`.
 #
 # `estimator_` is the classifier in the wrapper. Its explanations state probabilities, so they can name
-# another class than the costs do:
+# a different class than the costs do:
 row = X_test[tuned.predict(X_test) != clf.predict(X_test)][:1]
 print(tuned.predict(row))
 print(str(tuned.estimator_.explain(row)).partition("\n\n")[0])

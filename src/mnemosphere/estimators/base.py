@@ -200,8 +200,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Compute P(y | x, y is one of the C classes or clusters).
 
-        It is the sum over memories of share × soft label, net of label smoothing. A classifier takes the
-        shares at the temperature that `fit` found on held-out rows, or `calibrate` on rows of yours.
+        It is the sum over memories of share × soft label, corrected for label smoothing. The shares of a
+        classifier are at the temperature that `fit` found on held-out rows, or `calibrate` on your rows.
         `explain` shows the same shares and soft labels.
 
         Parameters
@@ -301,7 +301,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         """Compute how far each row is from all memories: minus the log of their part of the density.
 
         It ranks rows as the density does, and saturates at neither end. A row without direction gets the
-        largest score that there is.
+        largest possible score.
 
         Parameters
         ----------
@@ -324,10 +324,10 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def calibrate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Keep the scores of held-out rows, by which rates and coverages hold.
 
-        With labels, a classifier also gets the `temperature_` with the least log-loss of their classes.
+        With labels, a classifier also gets the `temperature_` with the lowest log-loss on these rows.
         With n rows, a new row of their kind is rejected with probability at most `rate`, and without
         repeated rows at least `rate` − 1/(n+1). That holds on average over draws of X. Without this
-        call, rates and coverages are those of rows that the fit held out, and about right.
+        call, the rows that the fit held out are used, and rates and coverages are about right.
 
         Parameters
         ----------
@@ -367,20 +367,20 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n, N)
-            Where to start. NaN features are imputed; the others stay as given.
+            Rows to start from. NaN features are imputed; the others stay as given.
         y : array-like of shape (n,), default None
             The class of each row; None: any class.
         known : array-like of bool of shape (n, N), default None
             True for features that must stay; None: all that are not NaN.
         steps : int, default 50
-            Steps at most.
+            Maximum number of steps.
 
         Returns
         -------
         ndarray or pandas.DataFrame of shape (n, N)
-            The completed rows, in the units of X; with geometry="unit" up to one factor per row, with
-            "center" also without the mean of the row. For a frame, a frame of the same columns: known
-            values are as given, and whole numbers are whole.
+            The completed rows, in the units of X; with geometry="unit" they have norm 1, with "center"
+            also mean 0. For a frame, a frame of the same columns: known values stay, and whole
+            numbers are whole.
 
         Examples
         --------
@@ -399,7 +399,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         n_samples : int, default 1
-            How many.
+            Number of rows.
         y : object, default None
             One class to draw from; None: any class.
         random_state : int, default None
@@ -408,7 +408,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         rows : ndarray or pandas.DataFrame of shape (n_samples, N)
-            Rows, in the units of X where rows are standardized, else unit vectors. A frame if the model was
+            Rows, in the units of X if the geometry keeps them, else unit vectors. A frame if the model was
             trained on one.
         labels : ndarray of shape (n_samples,)
             Their labels; None for "none of them".
@@ -459,7 +459,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Counterfactual:
         """Find few columns, and values that occur in them, that give each row another class.
 
-        `predict` confirms each change. Another one may need fewer columns.
+        `predict` confirms each result. Other changes may need fewer columns.
 
         Parameters
         ----------
@@ -474,7 +474,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         only_fall : sequence of int or str, default ()
             Columns of numbers that may fall, but not rise.
         max_features : int, default None
-            Change at most so many columns; None: any number.
+            Maximum number of columns to change; None: any number.
 
         Returns
         -------
@@ -541,9 +541,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Certificate:  # fmt: skip
         """Determine if each memory is a minimum, a saddle, or not at rest.
 
-        Training stops before the parameters are at rest, so a copy first takes exact passes, and the
-        certificate is about that copy. A conditional objective has no exact pass: the model is certified
-        as it is.
+        Training stops before the parameters are at rest, so a copy first takes exact passes; the
+        certificate describes that copy. A conditional model has no exact pass: it is certified as it is.
 
         Parameters
         ----------
@@ -556,7 +555,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         tol : float, default 1e-3
             The copy is at rest if nothing moves by more.
         max_iter : int, default 100
-            Exact passes at most.
+            Maximum number of exact passes.
 
         Returns
         -------
@@ -612,7 +611,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         y : array-like of shape (n,), default None
             Their labels.
         max_rows : int, default 500
-            Rows that go into the page at most, of each class its share.
+            Maximum number of rows in the page, classes in proportion.
         image_shape : tuple of int or None or "auto", default "auto"
             (rows, columns) or (rows, columns, 3) of images; None for tables. "auto": a square if rows have no names, no negative
             numbers and a square number of features.

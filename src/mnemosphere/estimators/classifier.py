@@ -79,69 +79,69 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_memories : int or "auto", default "auto"
-        Number of memories. "auto": one or four per class, or four times as many, and again, while
-        held-out rows are predicted better; with many rows in proportion to them, at most 4000.
+        Number of memories. "auto": one or four per class, then four times as many, and again, while
+        that predicts held-out rows better; at most 300, or one for 15 rows if that is more, up to 4000.
     objective : {"auto", "joint", "conditional"}, default "auto"
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
         makes memories prototypical; "conditional" is trained for accuracy. "auto": the one that
         predicts held-out rows better.
     growth : None or int, default None
-        Memories to grow from, by splitting those that are saddles. None: all from the start.
+        Number of memories to start with; those that are saddles are split. None: all from the start.
     varsigma : float in (0, 1] or "auto", default "auto"
-        The regularizer ς of the joint likelihood; 1 is the plain one. "auto": by how many memories
+        The regularizer ς of the joint likelihood; 1 is the plain one. "auto": set by how many memories
         share a row. The conditional likelihood does not depend on it.
     beta : "learn" or float, default "learn"
         Inverse temperature; a number is held fixed.
     geometry : {"auto", "center", "unit", "standard", "whitened", "circles", "none", …}, default "auto"
-        How rows are put on the sphere; "auto" chooses by held-out log-loss. For texts beside other columns also
-        "text20+standard", "text20+circles" and the same with 50 or 80: the percentage that texts have of the squared length.
+        How rows are put on the sphere; "auto" chooses by held-out log-loss. For texts next to other columns also
+        "text20+standard", "text20+circles" and the same with 50 or 80: the percentage of the squared length that texts get.
     solver : {"auto", "fixed-point", "adam", "sgd"} or FixedPoint or SGD or Adam, default "auto"
         "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional
-        one. "sgd" is the paper's constrained SGD with momentum, for either. The objects hold batch
+        one. "sgd" is the paper's constrained SGD with momentum, for either. Pass an object to set batch
         size, learning rate and the like.
     search : "auto" or None, default "auto"
-        How settings that are "auto" are chosen: by held-out rows, or not at all (standard units, four
-        memories per class, the conditional likelihood).
+        How settings that are "auto" are chosen. "auto": by held-out rows. None: plain defaults (standard
+        units, four memories per class, the conditional likelihood).
     max_iter : int or None, default None
-        Passes over the data. None: 10 exact or 6 incremental fixed-point passes, as many of Adam as
-        take 80 steps but at least 5, up to 300 of SGD.
+        Passes over the data. None: 10 exact or 6 incremental fixed-point passes; of Adam as many as
+        take 40 steps, or 120 if the search prefers that, but at least 5; up to 300 of SGD.
     label_smoothing : float in [0, 1), default 0.1
         ε of the soft labels (1−ε)·onehot + ε/(C+1), by which the joint likelihood is trained. It keeps
         class weights away from 0, so that a few wrong labels cost little and every class can still be
-        learned. Predictions are net of it. The conditional likelihood has a small smoothing of its own.
+        learned. Predictions are corrected for it. The conditional likelihood has a small smoothing of its own.
     uniform_weight : float or "auto", default "auto"
-        Weight P_0 of the uniform component relative to a memory. "auto": 1, as in the paper, but
-        at most a hundredth of all weight, so less with fewer than 99 memories.
+        Weight P_0 of the uniform component relative to a memory. "auto": 1, as in the paper, or less
+        with fewer than 99 memories: at most a hundredth of all weight.
     unlabeled : object or None, default None
         The value of y that marks a row without label; NaN stands for NaN and None. None: every
         row is labeled.
     class_weight : dict or "balanced" or None, default None
-        Weights of the classes: {class: weight}; "balanced": all classes count alike, however many rows
-        they have; None: all 1.
+        Weights of the classes: {class: weight}; "balanced": all classes get equal total weight;
+        None: all 1.
     precision : {"auto", "float64", "float32", "bfloat16"}, default "auto"
-        Of training. "auto": float64 up to 50,000 numbers in X and y and as many pairs of a row and a
-        memory, where it costs little, else float32, and bfloat16 operands on a GPU that has units for
+        Precision of training. "auto": float64 up to 50,000 numbers in X and y and as many pairs of a row and a
+        memory, where it costs little, else float32, with bfloat16 operands on a GPU that supports
         them.
-        "bfloat16": the large products of training take operands rounded to it, sums and all else are
-        float32; a processor only rounds. Predictions are not touched.
+        "bfloat16": the operands of the large products of training are rounded to it, all else is
+        float32; a CPU only rounds. Predictions do not change.
     device : str, default "auto"
         "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
         numbers.
     random_state : int or RandomState or None, default None
-        Seed of all draws; None: another one each time.
+        Random seed; None: another one each time.
     callbacks : sequence of Callback, default ()
         Called on every pass: `Checkpoint(path)` stores the run and resumes it.
     encoder : None, "wordllama", a function, an object with encode or embed, or a dict, default None
-        For texts in place of X: turns a list of texts into vectors. Of a frame of several columns it takes those
-        whose texts have 5 words or more on average; {column: encoder} names them. None: X holds no texts.
+        Turns a list of texts into vectors, if X holds texts. In a frame of several columns it applies to those
+        whose texts average 5 words or more; {column: encoder} names the columns. None: X holds no texts.
     categories : sequence of str, default ()
-        Columns of a frame that are categories, whatever they hold, such as codes written as digits.
+        Columns of a frame to treat as categories whatever they hold, such as numeric codes.
     min_frequency : float in [0, 1), default 0.005
-        Share of the rows that a level of a category needs to have an indicator of its own. If some
-        have less, all levels of the category also count by the log-odds of the classes that go with them.
+        Share of the rows that a level of a category needs to get a column of its own. If some levels
+        have less, all levels of the category are also encoded by the log-odds of the classes in their rows.
     verbose : int, default 0
         0: silent. 1: progress on standard error if a fit takes more than a second: stages of the search,
-        then passes with the loss. A bar on a terminal with Rich installed, else plain lines.
+        then passes with the loss.
 
     Attributes
     ----------
@@ -152,12 +152,12 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     memories_ : ndarray of shape (P, N)
         Unit vectors; with geometry="standard", "whitened" and "circles" in the features' units.
     class_weights_ : ndarray of shape (P+1, C+1)
-        Weight times soft label of each memory in the votes, net of label smoothing. Row 0 is the uniform
+        Weight times soft label of each memory in the votes, corrected for label smoothing. Row 0 is the uniform
         component, the last column the class "none of them".
     memory_prior_ : ndarray of shape (P+1,)
         Weights of the memories, the row sums of `class_weights_`.
     class_prior_ : ndarray of shape (C+1,)
-        Class frequencies, which rows without direction get.
+        Class frequencies; the probabilities of rows without direction.
     beta_ : float
         Inverse temperature as trained.
     varsigma_ : float
@@ -169,15 +169,16 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     objective_ : str
         "joint" or "conditional".
     temperature_ : float
-        Trained slope of the votes over theirs, found on held-out rows; `calibrate` sets another.
+        Trained slope of the votes divided by the slope in use; above 1 it softens probabilities, below 1
+        it sharpens them. Found on held-out rows; `calibrate` sets it anew.
     novelty_threshold_ : float or None
-        The novelty score that one held-out row in a hundred exceeds; None if no row could be held out.
+        The novelty score that about one held-out row in a hundred exceeds; None if no row could be held out.
     search_ : list of dicts
         Trials of the search; it prints as a table.
     typical_rows_ : ndarray of int of shape (P, 3)
         Numbers of the training rows most typical of each memory, −1 for none.
     support_ : ndarray of shape (P,)
-        How many training rows each memory answers for: its summed shares in their votes.
+        How many training rows each memory answers for: the sum of its shares.
     history_ : list of dicts
         One for each pass.
     n_iter_ : int
@@ -439,31 +440,31 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     ) -> NDArray[Any]:
         """Predict the most probable class of each row, or None if the row is rejected.
 
-        A row is rejected if it resembles no memory, is undecided between classes, or has no class far
-        ahead: more than all but a share `rate` of known rows, or more than `accuracy` allows. By the rows
-        that the fit held out, rates and accuracies are about right. By n rows of `calibrate` they are
-        exact: a row of their kind is rejected with probability at most `rate`; with probability
-        `confidence_level` over draws of them there is an error, or an answer to a new row is right with
-        probability at least `accuracy`. Rows more like those labeled `OUT_OF_SCOPE` in training than like
-        any class are always rejected; rates and accuracies are about the others.
+        A row is rejected if it resembles no memory, if the odds are against its class, or if its class
+        barely beats the average class: more so than all but a share `rate` of known rows, or than
+        `accuracy` allows. By rows that the fit held out, rates and accuracies are about right. By rows of
+        `calibrate` they are exact: a row of their kind is rejected with probability at most `rate`. With
+        probability `confidence_level` over draws of them, there is an error, or an answer to a new row is
+        right with probability at least `accuracy`. Rows more like those labeled `OUT_OF_SCOPE` in training
+        than like any class are always rejected; rates and accuracies refer to the others.
 
         Parameters
         ----------
         X : array-like of shape (n, N) or Dataset
             Rows.
         rate : float in (0, 1), default None
-            Share of known rows that may be rejected; None: 0.05, or as many as `accuracy` takes.
+            Share of known rows that may be rejected; None: 0.05, or as many as `accuracy` needs.
         accuracy : float in (0, 1), default None
-            Share of the answers that must be right, in place of a rate; as many rows are answered as the
-            held-out rows allow. Rows labeled `OUT_OF_SCOPE` among them count as wrong answers.
+            Share of the answers that must be right, instead of a rate; as many rows are answered as the
+            held-out rows allow. Held-out rows labeled `OUT_OF_SCOPE` count as wrong answers.
         confidence_level : float in (0, 1), default 0.95
             Probability that the accuracy is kept.
         per_class : bool, default False
-            Keep the rate among the rows of each predicted class. A class with fewer held-out rows than
-            1/rate − 1 has the threshold of all rows.
+            Keep the rate among the rows of each predicted class. A class with fewer than 1/rate − 1
+            held-out rows uses the common threshold.
         ask : bool, default False
-            Say "ask" in place of None for rejected rows that are like known ones, but undecided between
-            classes: a person or a larger model may know. None is then for rows unlike all known ones.
+            Return "ask" instead of None for rejected rows between known classes, which a person or a larger
+            model may decide. None is then for rows unlike all known ones.
 
         Returns
         -------
@@ -473,7 +474,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If the model is not calibrated, or by too few rows for this rate or accuracy.
+            If the model is not calibrated, or if too few held-out rows support this rate or accuracy.
 
         Examples
         --------
@@ -602,8 +603,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         LabelIssues
-            Least probable labels first, with the suggested class, the memory that says most for it, and rows
-            that this memory stands for.
+            Least probable labels first, with the suggested class, the memory that contributes most to it, and
+            typical rows of this memory.
 
         Examples
         --------
@@ -645,8 +646,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def add_examples(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Add rows of known classes as memories, without training.
 
-        Rows like them are then classified so, with little loss for the other classes. Examples stay
-        apart, in model files too: `remove_examples` removes them, until other edits or training.
+        Rows like them then get their classes, with little loss for the others. Examples are stored
+        separately, also in model files: `remove_examples` removes them, until other edits or training.
 
         Parameters
         ----------
@@ -672,7 +673,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def remove_examples(self, X: ArrayLike | None = None) -> Self:
         """Remove rows that `add_examples` added.
 
-        That undoes an edit. Rows of the training set stay in what was learned from them.
+        This undoes an edit. It does not make the model forget training rows.
 
         Parameters
         ----------
@@ -682,8 +683,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         DAMClassifier
-            The estimator itself; without all of them, bitwise the model before, with the calibration that
-            it had then.
+            The estimator itself; once all are removed, it is bitwise the model before them, with its
+            calibration.
 
         Examples
         --------
@@ -801,8 +802,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         Drift
-            Which memories have another share of the rows than before, by an exact test, how many rows are
-            unlike all known ones, and groups of those as proposals for new classes. It prints as a table.
+            Which memories have a different share of the rows, by an exact test; how many rows are unlike all
+            known ones; and groups of these, as proposals for new classes. It prints as a table.
 
         Examples
         --------

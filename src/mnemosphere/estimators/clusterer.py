@@ -58,24 +58,24 @@ def _centers(model: FittedModel) -> Floats:
 class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     """A clusterer: dense associative memory on the sphere, trained without labels.
 
-    A mixture of von Mises–Fisher memories plus a uniform component, whose memories carry soft
-    labels of latent classes: a cluster is the part of the sphere that one memory holds, or several
-    together, which gives it any shape. Training is in three steps. Memories start where spherical
-    k-means puts them, and maximize the likelihood of the rows. If there are more memories than
-    clusters, those that share rows are grouped by the graph of shared rows. Then class
-    weights descend Eq. (unsupervised_loss), under which as few rows as possible are undecided.
+    A mixture of von Mises–Fisher memories plus a uniform component. Memories carry soft labels of
+    latent classes: a cluster is the part of the sphere of one memory, or of several together, which
+    gives it any shape. Training has three steps. Memories start from spherical k-means and maximize
+    the likelihood of the rows. If there are more memories than clusters, those that share rows are
+    grouped. Then class weights descend Eq. (unsupervised_loss), which leaves as few rows as possible
+    undecided.
 
     Parameters
     ----------
     n_clusters : int or "auto", default "auto"
-        Latent classes. "auto": the largest of 2 to 8, 10, 12, 14, 17, 20, 24 and 29 that is found again:
-        two halves of the rows, clustered apart, divide all rows alike. It is 1 if none is, or if one cloud
-        of rows with their mean and covariance would be cut as reliably.
+        Number of latent classes. "auto": the largest of 2 to 8, 10, 12, 14, 17, 20, 24 and 29 that is
+        reproducible: two halves of the rows, clustered separately, divide all rows alike. It is 1 if none is,
+        or if a single cloud with the same mean and covariance would be divided as reliably.
     n_memories : int or "auto", default "auto"
         Number of memories. "auto": one per cluster, or eight (at most one for five distinct rows),
-        whichever halves of the rows agree on better; eight with `growth`.
+        whichever is more reproducible; eight with `growth`.
     growth : None or int, default None
-        Memories to grow from, by splitting those that are saddles. None: all from the start.
+        Number of memories to start with; those that are saddles are split. None: all from the start.
     varsigma : float in (0, 1], default 1.0
         The regularizer ς; 1 is the plain likelihood, which `bic` and `aic` need.
     beta : "learn" or float, default "learn"
@@ -84,9 +84,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         ε of Eq. (unsupervised_loss): how soft the labels of memories stay; 0: as sure as the rows make
         them.
     geometry : {"auto", "center", "unit", "standard", "circles", "none", …}, default "auto"
-        How rows are put on the sphere. "auto": the one under which halves of the rows agree best
-        on the clusters; "standard" where features are in unlike units (a tenth of them with
-        standard deviations over 10 times the median), "unit" for sparse rows.
+        How rows are put on the sphere. "auto": the most reproducible one; "standard" if features have
+        unlike units (a tenth of them with standard deviations over 10 times the median), "unit" for
+        sparse rows.
     solver : {"fixed-point", "sgd"} or FixedPoint or SGD, default "fixed-point"
         "fixed-point": memories by the exact iteration, then class weights alone by SGD, which
         leaves the density of the rows as it is. "sgd": the paper's constrained SGD with momentum
@@ -97,27 +97,27 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     uniform_weight : float, default 1.0
         Weight P_0 of the uniform component relative to a memory.
     precision : {"auto", "float64", "float32", "bfloat16"}, default "auto"
-        Of training. "auto": float64 up to a million numbers, where it costs nothing, else float32, and
-        bfloat16 operands on a GPU that has units for them.
-        "bfloat16": the large products of training take operands rounded to it, sums and all else are
-        float32; a processor only rounds. Predictions are not touched.
+        Precision of training. "auto": float64 up to a million numbers, where it costs nothing, else float32, and
+        bfloat16 operands on a GPU that supports them.
+        "bfloat16": the operands of the large products of training are rounded to it, all else is
+        float32; a CPU only rounds. Predictions do not change.
     device : str, default "auto"
         "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
         numbers.
     random_state : int or RandomState or None, default None
-        Seed of all draws; None: another one each time.
+        Random seed; None: another one each time.
     callbacks : sequence of Callback, default ()
         Called on every pass: `Checkpoint(path)` stores the run and resumes it.
     encoder : None, "wordllama", a function, an object with encode or embed, or a dict, default None
-        For texts in place of X: turns a list of texts into vectors. Of a frame of several columns it takes those
-        whose texts have 5 words or more on average; {column: encoder} names them. None: X holds no texts.
+        Turns a list of texts into vectors, if X holds texts. In a frame of several columns it applies to those
+        whose texts average 5 words or more; {column: encoder} names the columns. None: X holds no texts.
     categories : sequence of str, default ()
-        Columns of a frame that are categories, whatever they hold, such as codes written as digits.
+        Columns of a frame to treat as categories whatever they hold, such as numeric codes.
     min_frequency : float in [0, 1), default 0.005
-        Share of the rows that a level of a category needs to have an indicator; others count as none.
+        Share of the rows that a level of a category needs to get a column of its own; other levels have none.
     verbose : int, default 0
         0: silent. 1: progress on standard error if a fit takes more than a second: stages of the search,
-        then passes with the loss. A bar on a terminal with Rich installed, else plain lines.
+        then passes with the loss.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     memory_prior_ : ndarray of shape (P+1,)
         Weights of the memories, the row sums of `class_weights_`.
     class_prior_ : ndarray of shape (C+1,)
-        Class frequencies, which rows without direction get.
+        Class frequencies; the probabilities of rows without direction.
     beta_ : float
         Inverse temperature.
     varsigma_ : float

@@ -54,7 +54,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Memories of small patches are learned without labels, by the marginal likelihood of the model.
     The shares P(memory | patch) are summed over the patches of each cell of a coarse grid, those
     between the middles of two cells in part for both, and square roots make the counts a unit
-    vector: a classifier on top is best told `geometry="unit"`. Patches of one value have no
+    vector: use `geometry="unit"` in a classifier on top. Patches of one value have no
     direction on the sphere and do not count.
 
     Parameters
@@ -64,8 +64,8 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         of X if it has more than two axes; a square for a square number of features from 64 on; a
         signal for fewer than 64.
     patch : int or sequence of sizes, default (4, 7)
-        Size of a patch, or several, each with memories of its own; a size is a number or
-        (rows, columns), and cut down to the image where that is smaller.
+        Size of a patch, or several sizes, each with memories of its own; a size is a number or
+        (rows, columns), cut down to the image if that is smaller.
     stride : int, default 1
         Pixels from one patch to the next.
     grid : int or (rows, columns), default 5
@@ -90,12 +90,12 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
         numbers.
     random_state : int or RandomState or None, default None
-        Seed of all draws; None: another one each time.
+        Random seed; None: another one each time.
     callbacks : sequence of Callback, default ()
         Called on every pass: `Checkpoint(path)` stores the run and resumes it.
     verbose : int, default 0
         0: silent. 1: progress on standard error if a fit takes more than a second: passes with the
-        loss. A bar on a terminal with Rich installed, else plain lines.
+        loss.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     path : str or path
         A file that `save` wrote.
     encoder : function or object with `encode` or `embed`, default None
-        That of a model of texts, unless it is the packaged one.
+        The encoder of a model of texts, unless it is the packaged one.
 
     Returns
     -------

@@ -35,8 +35,8 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
 
     The graph takes raw rows, float64 (batch, N), and returns label (batch,), probabilities (batch, C),
     novelty_score (batch,) and shares (batch, P) of the memories in the votes. If the model is calibrated, also
-    is_novel (batch,), is_rejected (batch,), of one known row in twenty, and reasons (batch, 3): −log of the
-    upper tails of novelty, doubt and lead. It needs the package onnx.
+    is_novel (batch,), is_rejected (batch,) at a rate of 0.05, and reasons (batch, 3): −log of the upper
+    tails of novelty, doubt and lead. It needs the package onnx.
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
 def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
     """Remove rows that `add_examples` added.
 
-    That undoes an edit. Rows of the training set stay in what was learned from them.
+    This undoes an edit. It does not make the model forget training rows.
 
     Parameters
     ----------
@@ -188,8 +188,8 @@ def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
     Returns
     -------
     FittedModel
-        The model without them; without all of them, bitwise the model before, with the calibration
-        that it had then.
+        The model without them; once all are removed, it is bitwise the model before them, with its
+        calibration.
 
     Raises
     ------

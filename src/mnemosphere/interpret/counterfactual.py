@@ -197,7 +197,7 @@ def counterfactual(
     only_fall : sequence of int or str, default ()
         Columns of numbers that may fall, but not rise.
     max_features : int, default None
-        ColumnChange at most so many columns; None: any number.
+        Maximum number of columns to change; None: any number.
 
     Returns
     -------

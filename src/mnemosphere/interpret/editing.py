@@ -30,8 +30,8 @@ from mnemosphere.numerics import polytope
 def without_memories(model: FittedModel, memories: Iterable[int | str]) -> FittedModel:
     """Remove memories, without training.
 
-    The other memories take other soft labels, so that class frequencies stay. If that cannot be, the
-    frequencies change.
+    The soft labels of the other memories are adjusted to keep the class frequencies. If that is
+    impossible, the frequencies change.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def relabel_memory(
 ) -> FittedModel:
     """Give one memory another label, without training.
 
-    The other memories take other soft labels, so that class frequencies stay. If that cannot be, the
-    frequencies change.
+    The soft labels of the other memories are adjusted to keep the class frequencies. If that is
+    impossible, the frequencies change.
 
     Parameters
     ----------

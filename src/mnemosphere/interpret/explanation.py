@@ -489,7 +489,7 @@ class Explanation(Shown):
         image_shape : (rows, columns) or (rows, columns, 3), default None
             How a row is an image; None: it is none.
         truth : object, default None
-            The true class, to be shown beside the predicted one.
+            The true class, shown next to the predicted one.
         figure : matplotlib Figure or SubFigure, default None
             Where to draw; None: a new figure.
 

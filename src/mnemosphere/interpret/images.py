@@ -86,7 +86,7 @@ class ImageExplanation(Explanation):
         image_shape : (rows, columns) or (rows, columns, 3), default None
             How a row is an image; None: as the encoder has it.
         truth : object, default None
-            The true class, to be shown beside the predicted one.
+            The true class, shown next to the predicted one.
         figure : matplotlib Figure or SubFigure, default None
             Where to draw; None: a new figure.
 

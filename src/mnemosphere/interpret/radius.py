@@ -57,11 +57,11 @@ class CertifiedRadius(Shown):
     angle : ndarray of shape (n,)
         Angle on the sphere in radians; NaN for rows with missing values.
     radius : ndarray of shape (n,)
-        Length of a change in the units of the input; inf if no row at all changes the class.
+        Length of a change in the units of the input; inf if no row at all gets another class.
     label : ndarray of shape (n,)
         Predicted classes.
     other : ndarray of shape (n,)
-        The class that comes first beyond the bound; None if there is none.
+        The class that comes first beyond the bound, or None.
     unit : str
         Unit of the radius.
     meaning : str

@@ -66,21 +66,20 @@ def recall(
     model : FittedModel
         A fitted classifier or clusterer.
     X : array-like of shape (n, N)
-        Where to start, such as damaged patterns or noise. NaN features are imputed; the others stay as
-        given.
+        Rows to start from, such as damaged patterns or noise. NaN features are imputed; the others stay
+        as given.
     y : array-like of shape (n,), default None
         The class of each row; None: any class.
     known : array-like of bool of shape (n, N), default None
         True for features that must stay; None: all that are not NaN.
     steps : int, default 50
-        Steps at most.
+        Maximum number of steps.
 
     Returns
     -------
     ndarray or pandas.DataFrame of shape (n, N)
-        The completed rows, in the units of X; with geometry="unit" up to one factor per row, with "center"
-        also without the mean of the row. For a frame, a frame of the same columns: known values are as given,
-        and whole numbers are whole.
+        The completed rows, in the units of X; with geometry="unit" they have norm 1, with "center" also
+        mean 0. For a frame, a frame of the same columns: known values stay, and whole numbers are whole.
 
     Examples
     --------
@@ -140,13 +139,13 @@ def recall_path(
     model : FittedModel
         A fitted classifier or clusterer.
     X : array-like of shape (n, N)
-        Where to start, as in `recall`.
+        Rows to start from, as in `recall`.
     y : array-like of shape (n,), default None
         The class of each row; None: any class.
     known : array-like of bool of shape (n, N), default None
         True for features that must stay; None: all that are not NaN.
     steps : int, default 50
-        Steps at most.
+        Maximum number of steps.
 
     Returns
     -------
@@ -229,7 +228,7 @@ def sample(
     model : FittedModel
         A fitted classifier or clusterer.
     n_samples : int, default 1
-        How many.
+        Number of rows.
     y : object, default None
         One class to draw from; None: any class.
     random_state : int, RandomState or None, default None

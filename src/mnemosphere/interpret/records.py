@@ -114,14 +114,14 @@ class Drift(Shown):
     Attributes
     ----------
     memories : list of dicts
-        "memory", "label", "known" and "new" (its shares of the rows), "p" (of Fisher's exact test,
-        times the number of tests as Holm has it), smallest p first.
+        "memory", "label", "known" and "new" (its shares of the rows), "p" (Fisher's exact test,
+        corrected by Holm's method), smallest p first.
     unlike : dict
         The same for rows unlike all known ones.
     proposed : list of ProposedClass
-        Groups among those rows, if there are more than there should be; rows are those of X.
+        Groups among those rows, if there are more of them than expected; numbers are those of X.
     level : float
-        What p must be below to count, 0.01.
+        The level of the tests, 0.01.
 
     Examples
     --------

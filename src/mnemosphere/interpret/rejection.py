@@ -418,7 +418,7 @@ def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool
     Raises
     ------
     ValueError
-        If the model is not calibrated, or by too few rows for this rate.
+        If the model is not calibrated, or if too few held-out rows support this rate.
 
     Examples
     --------
@@ -494,8 +494,8 @@ def rejection_score(model: FittedModel, X: Any) -> Floats:
     Returns
     -------
     ndarray of shape (n,)
-        The root of the sum of squares of −log of the upper tails of the reasons (novelty, doubt, no class
-        ahead) among known rows; infinite for rows more like those labeled `OUT_OF_SCOPE` than like any
+        The root of the sum of squares of −log of the upper tails of the reasons (novelty, doubt, lead)
+        among known rows; infinite for rows more like those labeled `OUT_OF_SCOPE` than like any
         class.
 
     Examples
@@ -608,7 +608,7 @@ def rejections(
     """Decide which rows are rejected, by their rejection scores and those of held-out rows.
 
     Rows more like those labeled `OUT_OF_SCOPE` in training than like any class are always rejected.
-    Rates and accuracies are about the others. An accuracy is promised of the classes at the temperature
+    Rates and accuracies refer to the others. An accuracy is promised for the classes at the temperature
     of the fit, which does not depend on the rows of `calibrate`.
 
     Parameters
@@ -618,14 +618,14 @@ def rejections(
     X : array-like of shape (n, N)
         Rows.
     rate : float in (0, 1), default None
-        Share of rows like the held-out ones that may be rejected; None: 0.05, or as `accuracy` asks.
+        Share of rows like the held-out ones that may be rejected; None: 0.05, or as many as `accuracy` needs.
     accuracy : float in (0, 1), default None
-        Share of the answers that must be right, in place of a rate: see `accuracy_threshold`.
+        Share of the answers that must be right, instead of a rate: see `accuracy_threshold`.
     confidence_level : float in (0, 1), default 0.95
         Probability, over draws of the held-out rows, that the accuracy is kept.
     per_class : bool, default False
-        Keep the rate among the rows of each predicted class. A class with fewer held-out rows than
-        the rate needs, 1/rate − 1, has the threshold of all rows.
+        Keep the rate among the rows of each predicted class. A class with fewer than 1/rate − 1
+        held-out rows uses the common threshold.
 
     Returns
     -------
@@ -635,7 +635,7 @@ def rejections(
     Raises
     ------
     ValueError
-        If the model is not calibrated, or by too few rows for this rate or accuracy.
+        If the model is not calibrated, or if too few held-out rows support this rate or accuracy.
 
     Examples
     --------

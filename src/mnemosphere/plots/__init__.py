@@ -6,7 +6,7 @@ need("matplotlib")  # says how to install it
 
 from mnemosphere.base.schema import check_arguments  # noqa: E402
 from mnemosphere.plots.columns import column_curves, importance  # noqa: E402
-from mnemosphere.plots.curves import novelty_histogram, search  # noqa: E402
+from mnemosphere.plots.curves import drift, novelty_histogram, search  # noqa: E402
 from mnemosphere.plots.functions import memory_curves  # noqa: E402
 from mnemosphere.plots.gallery import memories  # noqa: E402
 from mnemosphere.plots.output import save  # noqa: E402
@@ -15,7 +15,7 @@ from mnemosphere.plots.recall import recall_strips  # noqa: E402
 from mnemosphere.plots.style import figure_style  # noqa: E402
 
 __all__ = [
-    "column_curves", "confusion_matrix", "figure_style", "importance", "memories", "memory_curves",
+    "column_curves", "confusion_matrix", "drift", "figure_style", "importance", "memories", "memory_curves",
     "novelty_histogram", "recall_strips", "save", "search",
 ]  # fmt: skip
 

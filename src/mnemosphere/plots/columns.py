@@ -21,15 +21,14 @@ _CLASSES = 8  # curves in a panel
 def importance(model: FittedModel, X: Any, *, n_features: int = 20, ax: Axes | None = None) -> Axes:
     """Draw how much each column pulls the decisions about rows, on average.
 
-    The pull of a column in one decision is what `Explanation.pulls` lists. Columns that rows of
-    both classes share with typical values pull little, however much they tell elsewhere.
+    `Explanation.pulls` lists the pulls of one decision.
 
     Parameters
     ----------
     model : FittedModel
         A fitted classifier or clusterer.
     X : array-like of shape (n, N)
-        Rows; of more than 200, so many are taken, evenly spaced, and fewer of wide ones.
+        Rows; at most 200, evenly spaced, are used, and fewer if rows are wide.
     n_features : int, default 20
         Columns to draw, the strongest.
     ax : matplotlib Axes, default None
@@ -64,9 +63,9 @@ def column_curves(
 ) -> Figure | SubFigure:  # fmt: skip
     """Draw what each value of a column says for each class, a panel per column that matters.
 
-    A sample of the rows is moved through the values that occur in the column, all else as it is. A curve
-    is the mean log-probability of a class, less that of all classes and of the average value, at 0. With
-    one memory per class on circles, every row has the same curve, up to a constant. Ticks are deciles of X.
+    A sample of the rows takes the values of the column in turn, while all other columns stay. A curve
+    is the mean log-probability of a class, relative to all classes and to the average value. With one
+    memory per class on circles, every row has the same curve, up to a constant. Ticks are deciles of X.
 
     Parameters
     ----------

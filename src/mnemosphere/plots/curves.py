@@ -157,7 +157,7 @@ def novelty_histogram(
     outside : array-like of shape (m,), default None
         Scores of other rows.
     threshold : float, default None
-        Drawn as a line: rows to its right are rejected, and the legend says how many.
+        Drawn as a line: rows to its right are rejected; the legend says how many.
     rate : float, default None
         The rate that was promised, named in the legend.
     names : (object, object), default ("data", "others")
@@ -203,4 +203,46 @@ def novelty_histogram(
     ax.set_ylabel("share of rows")
     ax.legend()
     ax.set_title("how new rows are to the model")
+    return ax
+
+
+def drift(found: Any, *, most: int = 20, ax: Axes | None = None) -> Axes:
+    """Draw what `compare` has found: shares of known and of new rows, of memories that differ most.
+
+    Parameters
+    ----------
+    found : Drift
+        The comparison.
+    most : int, default 20
+        Memories to show.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> clf = mn.DAMClassifier(random_state=0).fit(X_train, y_train)
+    >>> mn.plots.drift(clf.compare(X_test))
+    <Axes: ...>
+    """
+    lines = [found.unlike, *found.memories[:most]]
+    ax = ax or new_axes(6.8, 1.2 + 0.28 * len(lines))
+    place = np.arange(len(lines))
+    for shift, name, color in ((-0.2, "known", GREY), (0.2, "new", BLUE)):
+        ax.barh(place + shift, [own[name] for own in lines], 0.4, color=color, label=f"{name} rows")
+    named = [
+        plain(" ".join(str(own[k]) for k in ("memory", "label") if own[k] is not None), 30)
+        + (" *" if own["p"] < found.level else "")
+        for own in lines
+    ]
+    ax.set_yticks(place, named)
+    ax.invert_yaxis()
+    ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    ax.set_xlabel("share of rows; *: changed")
+    ax.legend()
+    ax.set_title("what new rows are like")
     return ax

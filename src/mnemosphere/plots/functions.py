@@ -32,8 +32,9 @@ def memory_curves(
     """Draw memories of a model with geometry="circles" as functions of the columns.
 
     The distance between two curves is what a column adds to the log-odds of one memory against the
-    other. With one memory per class they are all of the log-odds of a row without gaps, up to the limits that soft
-    labels set. Curves are relative to the mean memory and to the average training row. Gray ticks are deciles of the training rows.
+    other. With one memory per class and no missing values, these sums are the log-odds of the classes, except
+    that soft labels limit them. Curves are relative to the mean memory and to the average training row. Gray
+    ticks are deciles of the training rows.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def memories(
     named : bool, default True
         Whether names are written.
     labels : sequence of objects, default None
-        One for each memory shown, written beside its name.
+        One for each memory shown, written next to its name.
     feature_names : sequence of N objects, default None
         Draws each memory as a column of the 25 features that differ most between memories; entries
         should be in one unit, which is named.

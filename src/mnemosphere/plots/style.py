@@ -68,7 +68,7 @@ _STYLE: Any = {
 def figure_style() -> Iterator[None]:
     """Draw in the look of this package inside a `with` block, or in a function so decorated.
 
-    The settings of matplotlib are as before afterwards.
+    Afterwards, the settings of matplotlib are restored.
 
     Yields
     ------

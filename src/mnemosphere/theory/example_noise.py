@@ -82,7 +82,7 @@ def solve_with_noise(
     tol : float, default 1e-9
         Largest change of an overlap in the last step.
     max_iter : int, default 5000
-        Steps at most.
+        Maximum number of steps.
 
     Returns
     -------

@@ -231,7 +231,7 @@ def find_solutions(
     tol : float, default 1e-10
         Residual of a solution.
     max_iter : int, default 5000
-        Steps at most.
+        Maximum number of steps.
     distinct_tol : float, default 1e-5
         Solutions that differ by less are one.
 

@@ -128,7 +128,7 @@ def solve(
     tol : float, default 1e-10
         Residual of a solution.
     max_iter : int, default 5000
-        Steps at most.
+        Maximum number of steps.
 
     Returns
     -------

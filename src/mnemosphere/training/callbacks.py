@@ -205,7 +205,7 @@ class Callback:
         Returns
         -------
         str or None
-            The reason, which becomes the status of the run; None to go on.
+            The reason, which becomes the status of the run; None to continue.
 
         Examples
         --------

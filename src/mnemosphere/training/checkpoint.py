@@ -36,7 +36,7 @@ _TRY = (
 class Checkpoint(Callback):
     """Save the run after every pass, and continue from the file if there is one.
 
-    A training of several parts, such as phases of growth, has one file per part, named after `path`.
+    If training has several parts, such as phases of growth, each has a file named after `path`.
     Finished parts are read back, an unfinished one continues. `path`.run records the settings, the data
     and the seed. A fit of the same estimator to the same data continues with them; another fit is
     refused.

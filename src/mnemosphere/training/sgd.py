@@ -36,20 +36,20 @@ class SGD(Solver):
     Parameters
     ----------
     learning_rate : float > 0, default 0.01
-        Of the memories and of β.
+        Rate of the memories and of β.
     momentum : float in [0, 1), default 0.99
-        What is kept of the last step.
+        Share of the last step that is kept.
     batch_size : int, default 1000
         Rows per step.
     learn_beta : bool, default True
         Whether β is trained; the estimators decide by their `beta`.
     sweeps : int or None, default None
-        Sinkhorn–Knopp sweeps per step; the paper takes ten. None goes on until the marginals of the
+        Sinkhorn–Knopp sweeps per step; the paper takes ten. None continues until the marginals of the
         class weights hold; on a GPU it is ten, which needs no synchronization.
     validation_fraction : float in (0, 1), default 0.1
         Held-out rows for validation.
     patience : int, default 3
-        Passes without improvement on them before stopping.
+        Passes without improvement on these rows before stopping.
     tol : float >= 0, default 1e-4
         Stop if a pass changes the loss by less than this, relative; 0 switches it off.
 
