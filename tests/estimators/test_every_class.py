@@ -71,6 +71,17 @@ def test_no_model_is_worse_than_the_class_frequencies(design, setting):
     check_law(mn.DAMClassifier(random_state=0, **SETTINGS[setting]).fit(X, y), X, y)
 
 
+@pytest.mark.parametrize(("levels", "n_rows", "rare", "seed"), [
+    (12, 480, 0.1, 0), (12, 480, 0.1, 5), (5, 300, 0.2, 6), (30, 900, 0.05, 3)
+])  # fmt: skip
+def test_one_category_that_says_nothing(levels, n_rows, rare, seed):
+    """A model of few distinct rows is not trained as the trials on all rows were."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"level": pd.Categorical(rng.integers(levels, size=n_rows).astype(str))})
+    y = (rng.random(n_rows) < rare).astype(int)
+    check_law(mn.DAMClassifier(random_state=seed).fit(X, y), X, y)
+
+
 @pytest.mark.parametrize("design", DESIGNS)
 def test_streams(design):
     X, y = (np.concatenate([part] * 5) for part in DESIGNS[design]())

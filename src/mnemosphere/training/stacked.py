@@ -68,24 +68,15 @@ def densities(several: Sequence[Batch], *, generator: torch.Generator) -> list[P
     return [found[k] for k in range(len(several))]
 
 
-def joint(
-    params: Parameters, rows: Batch, *, learn_beta: bool, max_iter: int, tol: float = 0.0
-) -> Parameters:
-    """Exact fixed-point steps for the joint likelihood, weights of memories learned.
+def joint(params: Parameters, rows: Batch, *, learn_beta: bool, max_iter: int) -> Parameters:
+    """Fixed-point steps for the joint likelihood, weights of memories learned, β by a Newton step each.
 
-    params and rows have a leading axis of problems, or are one. Stops when a step changes the loss
-    of every problem by less than `tol` relative.
+    params and rows have a leading axis of problems, or are one.
     """
-    before: Tensor | None = None
     for _ in range(max_iter):
         stats = accumulate(params, rows, objectives.joint)
         params = approach_memories(params, stats.w_bar, stats.p_bar, learn_beta=learn_beta)
         params = share_out(params, stats.p_bar)
-        now = stats.mean_loss
-        # Asking a GPU would wait for it.
-        if tol > 0 and before is not None and bool(((before - now).abs() < tol * now.abs()).all()):
-            break
-        before = now
     return params
 
 
