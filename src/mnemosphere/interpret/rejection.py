@@ -43,7 +43,7 @@ from mnemosphere.rows.stored import StoredRows, share_known
 
 UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
-_ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
+_ROUNDING = 2e-6  # of scores in single precision, relative to their size
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
 _LEAST_ROWS = 20  # labeled rows that set a temperature
@@ -55,6 +55,7 @@ _TAIL, _BEYOND, _KNOTS = (
 )  # share of rows in a tail, at least so many; ranks kept of others
 _LEAST = 1e-3  # mean of a tail, in units of what is not in it
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
+_GAP = 2.0  # in place of a missing coordinate of a unit row
 _OUT = "like rows out of scope"
 ASK = "ask"  # the answer to a row between known classes
 _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
@@ -125,9 +126,24 @@ def renewed(model: FittedModel) -> FittedModel:
     inside = None if held is None else held.column < len(model.classes)
     if held is None or inside is None or not bool(inside.any()):
         return model.replace(calibration=None)
+    held = _seen(held)
+    model = model.replace(held=held)
     own, out = held.take(inside), held.take(~inside)
     found = _calibrated(model, held.temperature, own, as_numpy(own.column), out).calibration
     return model.replace(calibration=None if found is None else replace(found, fresh=False))
+
+
+def _seen(held: HeldOut) -> HeldOut:
+    """The same, where rows that occur again count as seen.
+
+    A new row may equal known ones, which the model has seen, while a fold left out several of them at once.
+    So the first of equal rows stands for one that was never seen; the others are scored as the model
+    scores them.
+    """
+    first = np.unique(as_numpy(held.x.nan_to_num(_GAP)), axis=0, return_index=True)[1]
+    unseen = torch.zeros_like(held.novelty)
+    unseen[torch.from_numpy(first)] = 1.0
+    return replace(held, votes=held.votes * unseen[:, None], novelty=held.novelty * unseen)
 
 
 def _calibrated(
@@ -206,9 +222,11 @@ def _tails(model: FittedModel) -> Tails:
     n = len(reasons)
     share = min(max(_TAIL * n, _BEYOND), max(1, n / 2)) / n
     knots = np.quantile(reasons, 1 - share ** np.linspace(0, 1, _KNOTS), axis=0).T
+    margin = np.stack([_margin(own, at) for own, at in zip(reasons.T, knots, strict=True)])
+    knots += margin  # a row that ties with a knot is below it, however it is rounded
     over = np.maximum(reasons - knots[:, -1], 0.0)
     mean = over.sum(0) / np.maximum((over > 0).sum(0), 1)
-    least = _LEAST * np.ptp(knots, axis=1) + _margin(reasons)
+    least = _LEAST * np.ptp(knots, axis=1) + margin[:, -1]
     return Tails(knots, -float(np.log(share)), np.maximum(mean, least))
 
 
@@ -227,8 +245,8 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     """Compute the score above which at most a share `rate` of rows like these lies, on average.
 
     With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same distribution lies
-    above it with probability at most k/(n+1) ≤ rate, whatever the distribution. A margin for rounding is
-    added: a score depends on its batch by a few units in the last place.
+    above it with probability at most k/(n+1) ≤ rate, whatever the distribution. Rows that tie with it are
+    below. A margin for rounding is added: a score depends on its batch by a few units in the last place.
 
     Parameters
     ----------
@@ -260,7 +278,8 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
             f"a rate of {rate:g} needs at least {int(np.ceil(1 / rate)) - 1} held-out rows, got "
             f"{scores.size}: pass more rows or a larger rate"
         )
-    return float(np.sort(scores)[-rank]) + _margin(scores)
+    found = np.sort(scores)[-rank]
+    return float(found + _margin(scores, found))
 
 
 def _check_shares(**given: float) -> None:
@@ -335,7 +354,9 @@ def accuracy_threshold(
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     hits = np.append(0, np.cumsum(right.astype(np.int64)[order]))
-    limits = np.append(ordered - _margin(scores), np.inf)  # of the first k rows, k = 0 to n
+    limits = np.append(
+        ordered - _margin(scores, ordered), np.inf
+    )  # of the first k rows, k = 0 to n
     answered = np.searchsorted(ordered, limits, side="right")
 
     def bound(share_of_risk: float) -> Floats:
@@ -356,10 +377,11 @@ def accuracy_threshold(
     return float(limits[last + np.append(further[last + 1 :], False).argmin()])
 
 
-def _margin(scores: Floats) -> float:
-    """Of rounding."""
-    known = scores[np.isfinite(scores)]
-    return _ROUNDING * max(1.0, float(np.abs(known).max(initial=0.0)))
+def _margin(scores: Floats, at: Any) -> Any:
+    """Of rounding, at some of the scores."""
+    usual = np.median(np.abs(scores)) if len(scores) else 0.0
+    found = _ROUNDING * np.maximum(np.abs(at), max(1.0, float(usual)))
+    return np.where(np.isfinite(found), found, 0.0)
 
 
 # Answers.
@@ -687,7 +709,8 @@ def usual(model: FittedModel, X: Placed) -> Usual:
         return Usual(joint[:, :-1].log_softmax(1), reasons, np.full(len(joint), np.nan))
     read, log_p = _read(model, X, held)
     limit = rejection_threshold(held.rejection[np.isfinite(held.rejection)], rate)
-    novelty = as_numpy(read.reasons[:, 0]) - _margin(held.novelty)
+    novelty = as_numpy(read.reasons[:, 0])
+    novelty -= _margin(held.novelty, novelty)
     further = 1 - np.searchsorted(held.novelty, novelty) / held.novelty.size
     return Usual(log_p, _rejections(model, read, log_p, limit).reasons, further)
 
