@@ -117,7 +117,7 @@ def make_vectors(texts: Path, folder: Path, name: str) -> None:
         path = texts / {"banking": "banking", "clinc": "oos"}[kind] / f"{part}.tsv"
         with path.open(encoding="utf-8", newline="") as file:
             _, *lines = csv.reader(file, delimiter="\t")
-        arrays[f"x_{part}"] = np.asarray(encode([line[0] for line in lines]), dtype=np.float32)
+        arrays[f"x_{part}"] = np.asarray(encode([line[0] for line in lines]), dtype=np.float16)
         arrays[f"y_{part}"] = np.array([line[1] for line in lines])
     np.savez_compressed(folder / f"{name}.npz", **arrays)
 

@@ -24,7 +24,9 @@ def table(levels, seed, n):
     law, rng = np.random.default_rng(len(levels)), np.random.default_rng(seed)
     kinds = np.stack([rng.choice(c, n, p=law.dirichlet(3 * np.ones(c))) for c in levels], 1)
     effect = [law.normal(size=(c, 3)) for c in levels]
-    odds = sum(own[kind] for own, kind in zip(effect, kinds.T, strict=True)) + [0.5, 0, -1]
+    odds = np.array([0.5, 0, -1]) + sum(
+        own[kind] for own, kind in zip(effect, kinds.T, strict=True)
+    )
     y = np.array(["a", "b", "rare"])[(odds + rng.gumbel(size=(n, 3))).argmax(1)]
     return pd.DataFrame({f"c{j}": [f"v{v}" for v in kind] for j, kind in enumerate(kinds.T)}), y
 
