@@ -55,7 +55,7 @@ _TAIL, _BEYOND, _KNOTS = (
 )  # share of rows in a tail, at least so many; ranks kept of others
 _LEAST = 1e-3  # mean of a tail, in units of what is not in it
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
-_GAP = 2.0  # in place of a missing coordinate of a unit row
+_DIGITS = 6  # of unit rows that may be equal
 _OUT = "like rows out of scope"
 ASK = "ask"  # the answer to a row between known classes
 _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
@@ -140,7 +140,8 @@ def _seen(held: HeldOut) -> HeldOut:
     So the first of equal rows stands for one that was never seen; the others are scored as the model
     scores them.
     """
-    first = np.unique(as_numpy(held.x.nan_to_num(_GAP)), axis=0, return_index=True)[1]
+    rows = as_numpy(held.x).round(_DIGITS) + 0.0  # −0 is 0
+    first = np.unique([hash(row.tobytes()) for row in rows], return_index=True)[1]
     unseen = torch.zeros_like(held.novelty)
     unseen[torch.from_numpy(first)] = 1.0
     return replace(held, votes=held.votes * unseen[:, None], novelty=held.novelty * unseen)
@@ -178,7 +179,7 @@ def _record(
     """Of each memory, how many rows it has the largest share in, how many are right, and of what class
     most others are: see `Calibration`.
     """
-    owner = as_numpy(model.standing[model.shares(rows).argmax(1)])
+    owner = owners(model, rows)
     known, good = truth >= 0, best == truth
     right = np.bincount(owner[known & good], minlength=model.n_memories)
     wrong = np.zeros((model.n_memories, len(model.classes)), np.int64)
@@ -187,6 +188,17 @@ def _record(
     np.add.at(wrong, (owner[known & ~good], other[known & ~good]), 1)
     most = np.where(wrong.any(1), wrong.argmax(1), -1)
     return np.stack([right + wrong.sum(1), right, most], 1)
+
+
+def owners(model: FittedModel, X: Any) -> NDArray[np.int64]:
+    """The memory with the largest share in each row."""
+    return as_numpy(model.standing[model.shares(X).argmax(1)])
+
+
+def known_rows(model: FittedModel) -> HeldOut | None:
+    """The rows of classes that a model holds."""
+    held = model.held
+    return None if held is None else held.take(held.column < len(model.classes))
 
 
 def _with_temperature(
@@ -212,10 +224,8 @@ def _tails(model: FittedModel) -> Tails:
     They depend on the model alone, so that scores of held-out rows are exchangeable with those of new
     rows.
     """
-    known: HeldOut | StoredRows
-    if model.held is not None:
-        known = model.held.take(model.held.column < len(model.classes))
-    else:
+    known: HeldOut | StoredRows | None = known_rows(model)
+    if known is None:
         rows, _ = draw(model, _DRAWN, None, torch.Generator().manual_seed(0))
         known = StoredRows.of(rows, model.device)
     reasons = as_numpy(rejection_reasons(model, known)[0])
@@ -413,11 +423,11 @@ def novelty_threshold(model: FittedModel, rate: float = NOVEL) -> float | None:
     return rejection_threshold(found.novelty, max(rate, 1 / (found.novelty.size + 1)))
 
 
-def usual_rate(model: FittedModel) -> float | None:
-    """The rate at which exports reject rows: 5%, or what few held-out rows support; None without any."""
+def usual_limit(model: FittedModel) -> float | None:
+    """The rejection score above which exports reject: at a rate of 5%, or what few held-out rows support."""
     found = model.calibration
-    n_inside = 0 if found is None else int(np.isfinite(found.rejection).sum())
-    return max(_RATE, 1 / (n_inside + 1)) if n_inside else None
+    inside = np.zeros(0) if found is None else found.inside
+    return rejection_threshold(inside, max(_RATE, 1 / (inside.size + 1))) if inside.size else None
 
 
 def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool_]:
@@ -669,19 +679,21 @@ def rejections(
         raise ValueError("accuracy takes no rate and no per_class: pass one of them")
     rows = X if isinstance(X, Placed) else model.stored(X)
     read, log_p = _read(model, rows, held)
-    inside = np.isfinite(held.rejection)
     limit: Any
     if accuracy is not None:
         if not (held.right >= 0).any():
             raise ValueError(_NO_LABELS)
-        known, outside = inside & (held.right >= 0), held.outside[np.isfinite(held.outside)]
+        known, outside = (
+            np.isfinite(held.rejection) & (held.right >= 0),
+            held.outside[np.isfinite(held.outside)],
+        )
         scores = np.append(held.rejection[known], outside)
         right = np.append(held.right[known], np.zeros_like(outside))
         limit = accuracy_threshold(scores, right, accuracy, confidence_level)
         log_p = read.log_p
     else:
         rate = _RATE if rate is None else rate
-        limit = rejection_threshold(held.rejection[inside], rate)
+        limit = rejection_threshold(held.inside, rate)
         if per_class:
             limit = np.full(len(model.classes), limit)
             for k in range(len(limit)):
@@ -702,13 +714,12 @@ class Usual(NamedTuple):
 
 def usual(model: FittedModel, X: Placed) -> Usual:
     """Classes of rows, whether they are rejected, and how familiar they are, in one reading."""
-    held, rate = model.calibration, usual_rate(model)
-    if held is None or rate is None:
+    held, limit = model.calibration, usual_limit(model)
+    if held is None or limit is None:
         joint = model.class_log_joint(X).double()
         reasons = [_OUT if out else None for out in _outside(model, joint).tolist()]
         return Usual(joint[:, :-1].log_softmax(1), reasons, np.full(len(joint), np.nan))
     read, log_p = _read(model, X, held)
-    limit = rejection_threshold(held.rejection[np.isfinite(held.rejection)], rate)
     novelty = as_numpy(read.reasons[:, 0])
     novelty -= _margin(held.novelty, novelty)
     further = 1 - np.searchsorted(held.novelty, novelty) / held.novelty.size
