@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -62,6 +63,23 @@ def all_parts(measure: Measure, args: argparse.Namespace, parts: Sequence[Part])
     for done, ((*_, part), _) in enumerate(finished(_step, work, args.jobs), 1):
         print(f"{done} of {len(parts)}:", *part, flush=True)
     return [_step(measure, args.vectors, folder, part) for part in parts]
+
+
+def run_parts(
+    argv: list[str], doc: str | None, name: str, measure: Measure, sets: Sequence[str], seeds: int,
+    **between: Sequence[Any],
+) -> None:  # fmt: skip
+    """A whole benchmark: a part for each set, each value of what is between, and each seed."""
+    made = parser(doc, name)
+    add_vectors(made, sets, seeds)
+    args = made.parse_args(argv)
+    parts = list(itertools.product(args.sets, *between.values(), range(args.seeds)))
+    keys, runs = ("set", *between, "seed"), all_parts(measure, args, parts)
+    found = [
+        dict(zip(keys, part, strict=True)) | run for part, run in zip(parts, runs, strict=True)
+    ]
+    head = report.head(report.command_line([name, *argv]), seeds=range(args.seeds))
+    report.write(args.out, {**head, "results": found})
 
 
 def _step(measure: Measure, vectors: Path, folder: Path, part: Part) -> Json:

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mnemosphere as mn
-from research import report
-from research.benchmarks._options import add_vectors, all_parts, parser
+from research.benchmarks._options import run_parts
 from research.benchmarks.open_world import load
 from research.report import Json
 
@@ -65,13 +64,4 @@ def measure(vectors: Path, name: str, seed: int) -> Json:
 
 def main(argv: list[str]) -> None:
     """Measure all parts, several at a time, and gather them."""
-    made = parser(__doc__, "drift")
-    add_vectors(made, SETS, 10)
-    args = made.parse_args(argv)
-    parts = [(n, s) for n in args.sets for s in range(args.seeds)]
-    found = [
-        {"set": n, "seed": s, **run}
-        for (n, s), run in zip(parts, all_parts(measure, args, parts), strict=True)
-    ]
-    head = report.head(report.command_line(["drift", *argv]), seeds=range(args.seeds))
-    report.write(args.out, {**head, "results": found})
+    run_parts(argv, __doc__, "drift", measure, SETS, 10)

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 import mnemosphere as mn
 from mnemosphere.fitted.model import FittedModel, Floats
-from research import report
-from research.benchmarks._options import add_vectors, all_parts, parser
+from research.benchmarks._options import run_parts
 from research.benchmarks.open_world import load
 from research.report import Json
 
@@ -67,13 +66,4 @@ def measure(vectors: Path, name: str, way: str, seed: int) -> Json:
 
 def main(argv: list[str]) -> None:
     """Measure all parts, several at a time, and gather them."""
-    made = parser(__doc__, "labels_needed")
-    add_vectors(made, SETS, 5)
-    args = made.parse_args(argv)
-    parts = [(n, way, s) for n in args.sets for way in WAYS for s in range(args.seeds)]
-    found = [
-        {"set": n, "way": way, "seed": s, **run}
-        for (n, way, s), run in zip(parts, all_parts(measure, args, parts), strict=True)
-    ]
-    head = report.head(report.command_line(["labels_needed", *argv]), seeds=range(args.seeds))
-    report.write(args.out, {**head, "results": found})
+    run_parts(argv, __doc__, "labels_needed", measure, SETS, 5, way=WAYS)

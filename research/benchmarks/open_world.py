@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +30,7 @@ import mnemosphere as mn
 from mnemosphere.interpret.evaluation import calibration_curve
 from mnemosphere.interpret.rejection import rejection_reasons, upper_tails
 from research import report
-from research.benchmarks._options import parser
-from research.jobs import finished
+from research.benchmarks._options import add_vectors, all_parts, parser
 
 SETS = (
     "banking-minilm",
@@ -117,7 +115,7 @@ def make_vectors(texts: Path, folder: Path, name: str) -> None:
         path = texts / {"banking": "banking", "clinc": "oos"}[kind] / f"{part}.tsv"
         with path.open(encoding="utf-8", newline="") as file:
             _, *lines = csv.reader(file, delimiter="\t")
-        arrays[f"x_{part}"] = np.asarray(encode([line[0] for line in lines]), dtype=np.float32)
+        arrays[f"x_{part}"] = np.asarray(encode([line[0] for line in lines]), dtype=np.float16)
         arrays[f"y_{part}"] = np.array([line[1] for line in lines])
     np.savez_compressed(folder / f"{name}.npz", **arrays)
 
@@ -372,59 +370,44 @@ def new_classes(data: Split, model: mn.DAMClassifier, seed: int) -> dict[str, fl
     return dict(zip(names, np.mean(lines, axis=0).tolist(), strict=True))
 
 
-def measure(vectors: Path, folder: Path, name: str, share: float, seed: int) -> None:
+def measure(vectors: Path, name: str, share: float, seed: int) -> dict[str, Any]:
     """One part."""
-
-    def run() -> dict[str, Any]:
-        warnings.simplefilter("ignore")  # of rare classes, and of solvers that stop early
-        data = split(load(vectors / f"{name}.npz"), share, seed)
-        model, said = ours(data, seed)
-        said |= baselines(data)
-        if share in ALPHA:
-            said |= cosine_margin(data, share, seed)
-        found: dict[str, Any] = {
-            "methods": {method: measures(data, own) for method, own in said.items()},
-            "chosen": {
-                "memories": model.n_memories_, "geometry": model.geometry_,
-                "objective": model.objective_,
-            },
-        }  # fmt: skip
-        if share == max(own for own in SHARES if own < 1):
-            found["new_class"] = new_classes(data, model, seed)
-        return found
-
-    report.Parts(folder).step(f"{name}-{share:g}-{seed}", run)
+    data = split(load(vectors / f"{name}.npz"), share, seed)
+    model, said = ours(data, seed)
+    said |= baselines(data)
+    if share in ALPHA:
+        said |= cosine_margin(data, share, seed)
+    found: dict[str, Any] = {
+        "methods": {method: measures(data, own) for method, own in said.items()},
+        "chosen": {
+            "memories": model.n_memories_, "geometry": model.geometry_,
+            "objective": model.objective_,
+        },
+    }  # fmt: skip
+    if share == max(own for own in SHARES if own < 1):
+        found["new_class"] = new_classes(data, model, seed)
+    return found
 
 
 def main(argv: list[str]) -> None:
     """Measure all parts, several at a time, and gather them."""
     made = parser(__doc__, "open_world")
-    made.add_argument("--vectors", type=Path, required=True, help="folder with the npz files")
+    add_vectors(made, SETS, 10)
     made.add_argument("--texts", type=Path, help="folder with banking/ and oos/, tsv files")
-    made.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     made.add_argument("--shares", nargs="+", type=float, default=list(SHARES), choices=SHARES)
-    made.add_argument("--seeds", type=int, default=10)
-    made.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
     args = made.parse_args(argv)
     for name in args.sets:
         if not (args.vectors / f"{name}.npz").exists():
             make_vectors(args.texts, args.vectors, name)
-    folder = args.out.with_suffix("")
-    report.make_folder(folder)
     # With all classes known a seed draws no classes: three are enough.
     seeds = {share: range(args.seeds if share < 1 else min(3, args.seeds)) for share in args.shares}
     parts = [(n, s, k) for s in sorted(seeds, reverse=True) for n in args.sets for k in seeds[s]]
-    work = [(args.vectors, folder, *part) for part in parts]
-    for done, ((_, _, *part), _) in enumerate(finished(measure, work, args.jobs), 1):
-        print(f"{done} of {len(parts)}:", *part, flush=True)
-    stored = report.Parts(folder)
+    runs = dict(zip(parts, all_parts(measure, args, parts), strict=True))
     sets = []
     for name in args.sets:
         sizes = {k: len(v) for k, v in load(args.vectors / f"{name}.npz").items() if k[0] == "y"}
         results = {
-            f"{share:g}": _gathered(
-                [stored.step(f"{name}-{share:g}-{k}", dict) for k in seeds[share]]
-            )
+            f"{share:g}": _gathered([runs[name, share, k] for k in seeds[share]])
             for share in args.shares
         }
         sets.append({"name": name, **sizes, "results": results})

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from research import report
-from research.benchmarks._options import add_vectors, all_parts, parser
+from research.benchmarks._options import run_parts
 from research.benchmarks.open_world import baselines, load, measures, ours, split
 from research.report import Json
 
@@ -41,13 +40,4 @@ def measure(vectors: Path, name: str, seed: int) -> Json:
 
 def main(argv: list[str]) -> None:
     """Measure all parts, several at a time, and gather them."""
-    made = parser(__doc__, "resplit")
-    add_vectors(made, SETS, 4)
-    args = made.parse_args(argv)
-    parts = [(n, s) for n in args.sets for s in range(args.seeds)]
-    found = [
-        {"set": n, "seed": s, **run}
-        for (n, s), run in zip(parts, all_parts(measure, args, parts), strict=True)
-    ]
-    head = report.head(report.command_line(["resplit", *argv]), seeds=range(args.seeds))
-    report.write(args.out, {**head, "results": found})
+    run_parts(argv, __doc__, "resplit", measure, SETS, 4)

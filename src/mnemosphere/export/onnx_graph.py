@@ -19,7 +19,7 @@ from mnemosphere.fitted.model import FittedModel, Tails
 from mnemosphere.geometry.graph import Point
 from mnemosphere.images.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.images.windows import FLAT
-from mnemosphere.interpret.rejection import novelty_threshold, rejection_threshold, usual_rate
+from mnemosphere.interpret.rejection import novelty_threshold, usual_limit
 from mnemosphere.model.retrieval import largest_novelty_score
 from mnemosphere.model.votes import Mixture, Votes
 
@@ -236,9 +236,8 @@ def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
     if (limit := novelty_threshold(model)) is not None:
         g("Greater", score, limit, output="is_novel")
         outputs.append(("is_novel", g.bool))
-    held, rate = model.calibration, usual_rate(model)
-    if held is not None and rate is not None:
-        limit = rejection_threshold(held.rejection[np.isfinite(held.rejection)], rate)
+    held, limit = model.calibration, usual_limit(model)
+    if held is not None and limit is not None:
         scored = votes.at(held.temperature)
         _, joint = _classes(g, at, _exponents(g, at, w, scored), scored, floor)
         _rejections(g, joint, n_classes, score, held.tails, limit)

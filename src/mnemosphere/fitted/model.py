@@ -136,6 +136,11 @@ class Calibration:
     )
     fresh: bool = True  # of rows that no part of the model has seen; else cross-fitted
 
+    @property
+    def inside(self) -> Floats:
+        """Rejection scores of the rows that are not more like rows out of scope than like any class."""
+        return self.rejection[np.isfinite(self.rejection)]
+
     def check(self) -> Self:
         """Raise ValueError unless scores are sorted, and rows right or wrong; return self."""
         if self.right.max(initial=-1) > 1:

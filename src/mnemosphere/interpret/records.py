@@ -11,9 +11,16 @@ from numpy.typing import NDArray
 from scipy.stats import fisher_exact
 
 from mnemosphere.base.text import Shown, Table
-from mnemosphere.fitted.model import FittedModel, HeldOut, as_numpy
+from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.interpret.discovery import ProposedClass, discover
-from mnemosphere.interpret.rejection import UNLIKE, held_out, novelty_threshold, rejection_score
+from mnemosphere.interpret.rejection import (
+    UNLIKE,
+    held_out,
+    known_rows,
+    novelty_threshold,
+    owners,
+    rejection_score,
+)
 from mnemosphere.model.parameters import memory_name
 
 _LEVEL = 0.01  # at which a difference counts
@@ -48,17 +55,6 @@ def records(model: FittedModel) -> NDArray[np.int64]:
     """(P, 3) as `Calibration` has them; zeros if nothing is known."""
     found = model.calibration
     return np.zeros((model.n_memories, 3), np.int64) if found is None else found.record
-
-
-def _known(model: FittedModel) -> HeldOut | None:
-    """The rows of classes that a model holds."""
-    held = model.held
-    return None if held is None else held.take(held.column < len(model.classes))
-
-
-def _owners(model: FittedModel, X: Any) -> NDArray[np.int64]:
-    """The memory with the largest share in each row."""
-    return as_numpy(model.standing[model.shares(X).argmax(1)])
 
 
 def weak_spots(model: FittedModel, X: Any = None, n_rows: int = 3) -> list[dict[str, Any]]:
@@ -99,7 +95,7 @@ def weak_spots(model: FittedModel, X: Any = None, n_rows: int = 3) -> list[dict[
         for m in order.tolist() if model.standing[m] == m
     ]  # fmt: skip
     if X is not None:
-        owner, score = _owners(model, X), as_numpy(rejection_score(model, X))
+        owner, score = owners(model, X), as_numpy(rejection_score(model, X))
         ranked = np.argsort(-score, kind="stable")
         for line in lines:
             own = ranked[owner[ranked] == int(line["memory"][1:])]
@@ -190,13 +186,13 @@ def compare(model: FittedModel, X: Any) -> Drift:
     (True, True)
     """
     novelty, limit = held_out(model).novelty, novelty_threshold(model, UNLIKE)
-    held = _known(model)
+    held = known_rows(model)
     if held is None or limit is None:
         raise ValueError("the model holds no rows of its fit to compare with: fit again")
     stored, labels = model.stored(X), [*model.classes.tolist(), None]
     strange = as_numpy(model.novelty_score(stored)) > limit
     known, new = (
-        np.bincount(_owners(model, rows), minlength=model.n_memories) for rows in (held, stored)
+        np.bincount(owners(model, rows), minlength=model.n_memories) for rows in (held, stored)
     )
     shown = as_numpy(model.distinct)
     counts = [(int((novelty > limit).sum()), len(novelty), int(strange.sum()), len(strange))]

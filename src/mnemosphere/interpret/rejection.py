@@ -43,7 +43,7 @@ from mnemosphere.rows.stored import StoredRows, share_known
 
 UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
-_ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
+_ROUNDING = 2e-6  # of scores in single precision, relative to their size
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
 _LEAST_ROWS = 20  # labeled rows that set a temperature
@@ -55,6 +55,7 @@ _TAIL, _BEYOND, _KNOTS = (
 )  # share of rows in a tail, at least so many; ranks kept of others
 _LEAST = 1e-3  # mean of a tail, in units of what is not in it
 _RATE = 0.05  # of rejected rows, if neither rate nor accuracy is asked for
+_DIGITS = 6  # of unit rows that may be equal
 _OUT = "like rows out of scope"
 ASK = "ask"  # the answer to a row between known classes
 _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
@@ -125,9 +126,25 @@ def renewed(model: FittedModel) -> FittedModel:
     inside = None if held is None else held.column < len(model.classes)
     if held is None or inside is None or not bool(inside.any()):
         return model.replace(calibration=None)
+    held = _seen(held)
+    model = model.replace(held=held)
     own, out = held.take(inside), held.take(~inside)
     found = _calibrated(model, held.temperature, own, as_numpy(own.column), out).calibration
     return model.replace(calibration=None if found is None else replace(found, fresh=False))
+
+
+def _seen(held: HeldOut) -> HeldOut:
+    """The same, where rows that occur again count as seen.
+
+    A new row may equal known ones, which the model has seen, while a fold left out several of them at once.
+    So the first of equal rows stands for one that was never seen; the others are scored as the model
+    scores them.
+    """
+    rows = as_numpy(held.x).round(_DIGITS) + 0.0  # −0 is 0
+    first = np.unique([hash(row.tobytes()) for row in rows], return_index=True)[1]
+    unseen = torch.zeros_like(held.novelty)
+    unseen[torch.from_numpy(first)] = 1.0
+    return replace(held, votes=held.votes * unseen[:, None], novelty=held.novelty * unseen)
 
 
 def _calibrated(
@@ -162,7 +179,7 @@ def _record(
     """Of each memory, how many rows it has the largest share in, how many are right, and of what class
     most others are: see `Calibration`.
     """
-    owner = as_numpy(model.standing[model.shares(rows).argmax(1)])
+    owner = owners(model, rows)
     known, good = truth >= 0, best == truth
     right = np.bincount(owner[known & good], minlength=model.n_memories)
     wrong = np.zeros((model.n_memories, len(model.classes)), np.int64)
@@ -171,6 +188,17 @@ def _record(
     np.add.at(wrong, (owner[known & ~good], other[known & ~good]), 1)
     most = np.where(wrong.any(1), wrong.argmax(1), -1)
     return np.stack([right + wrong.sum(1), right, most], 1)
+
+
+def owners(model: FittedModel, X: Any) -> NDArray[np.int64]:
+    """The memory with the largest share in each row."""
+    return as_numpy(model.standing[model.shares(X).argmax(1)])
+
+
+def known_rows(model: FittedModel) -> HeldOut | None:
+    """The rows of classes that a model holds."""
+    held = model.held
+    return None if held is None else held.take(held.column < len(model.classes))
 
 
 def _with_temperature(
@@ -196,19 +224,19 @@ def _tails(model: FittedModel) -> Tails:
     They depend on the model alone, so that scores of held-out rows are exchangeable with those of new
     rows.
     """
-    known: HeldOut | StoredRows
-    if model.held is not None:
-        known = model.held.take(model.held.column < len(model.classes))
-    else:
+    known: HeldOut | StoredRows | None = known_rows(model)
+    if known is None:
         rows, _ = draw(model, _DRAWN, None, torch.Generator().manual_seed(0))
         known = StoredRows.of(rows, model.device)
     reasons = as_numpy(rejection_reasons(model, known)[0])
     n = len(reasons)
     share = min(max(_TAIL * n, _BEYOND), max(1, n / 2)) / n
     knots = np.quantile(reasons, 1 - share ** np.linspace(0, 1, _KNOTS), axis=0).T
+    margin = np.stack([_margin(own, at) for own, at in zip(reasons.T, knots, strict=True)])
+    knots += margin  # a row that ties with a knot is below it, however it is rounded
     over = np.maximum(reasons - knots[:, -1], 0.0)
     mean = over.sum(0) / np.maximum((over > 0).sum(0), 1)
-    least = _LEAST * np.ptp(knots, axis=1) + _margin(reasons)
+    least = _LEAST * np.ptp(knots, axis=1) + margin[:, -1]
     return Tails(knots, -float(np.log(share)), np.maximum(mean, least))
 
 
@@ -227,8 +255,8 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     """Compute the score above which at most a share `rate` of rows like these lies, on average.
 
     With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same distribution lies
-    above it with probability at most k/(n+1) ≤ rate, whatever the distribution. A margin for rounding is
-    added: a score depends on its batch by a few units in the last place.
+    above it with probability at most k/(n+1) ≤ rate, whatever the distribution. Rows that tie with it are
+    below. A margin for rounding is added: a score depends on its batch by a few units in the last place.
 
     Parameters
     ----------
@@ -260,7 +288,8 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
             f"a rate of {rate:g} needs at least {int(np.ceil(1 / rate)) - 1} held-out rows, got "
             f"{scores.size}: pass more rows or a larger rate"
         )
-    return float(np.sort(scores)[-rank]) + _margin(scores)
+    found = np.sort(scores)[-rank]
+    return float(found + _margin(scores, found))
 
 
 def _check_shares(**given: float) -> None:
@@ -335,7 +364,9 @@ def accuracy_threshold(
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     hits = np.append(0, np.cumsum(right.astype(np.int64)[order]))
-    limits = np.append(ordered - _margin(scores), np.inf)  # of the first k rows, k = 0 to n
+    limits = np.append(
+        ordered - _margin(scores, ordered), np.inf
+    )  # of the first k rows, k = 0 to n
     answered = np.searchsorted(ordered, limits, side="right")
 
     def bound(share_of_risk: float) -> Floats:
@@ -356,10 +387,11 @@ def accuracy_threshold(
     return float(limits[last + np.append(further[last + 1 :], False).argmin()])
 
 
-def _margin(scores: Floats) -> float:
-    """Of rounding."""
-    known = scores[np.isfinite(scores)]
-    return _ROUNDING * max(1.0, float(np.abs(known).max(initial=0.0)))
+def _margin(scores: Floats, at: Any) -> Any:
+    """Of rounding, at some of the scores."""
+    usual = np.median(np.abs(scores)) if len(scores) else 0.0
+    found = _ROUNDING * np.maximum(np.abs(at), max(1.0, float(usual)))
+    return np.where(np.isfinite(found), found, 0.0)
 
 
 # Answers.
@@ -391,11 +423,11 @@ def novelty_threshold(model: FittedModel, rate: float = NOVEL) -> float | None:
     return rejection_threshold(found.novelty, max(rate, 1 / (found.novelty.size + 1)))
 
 
-def usual_rate(model: FittedModel) -> float | None:
-    """The rate at which exports reject rows: 5%, or what few held-out rows support; None without any."""
+def usual_limit(model: FittedModel) -> float | None:
+    """The rejection score above which exports reject: at a rate of 5%, or what few held-out rows support."""
     found = model.calibration
-    n_inside = 0 if found is None else int(np.isfinite(found.rejection).sum())
-    return max(_RATE, 1 / (n_inside + 1)) if n_inside else None
+    inside = np.zeros(0) if found is None else found.inside
+    return rejection_threshold(inside, max(_RATE, 1 / (inside.size + 1))) if inside.size else None
 
 
 def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool_]:
@@ -647,19 +679,21 @@ def rejections(
         raise ValueError("accuracy takes no rate and no per_class: pass one of them")
     rows = X if isinstance(X, Placed) else model.stored(X)
     read, log_p = _read(model, rows, held)
-    inside = np.isfinite(held.rejection)
     limit: Any
     if accuracy is not None:
         if not (held.right >= 0).any():
             raise ValueError(_NO_LABELS)
-        known, outside = inside & (held.right >= 0), held.outside[np.isfinite(held.outside)]
+        known, outside = (
+            np.isfinite(held.rejection) & (held.right >= 0),
+            held.outside[np.isfinite(held.outside)],
+        )
         scores = np.append(held.rejection[known], outside)
         right = np.append(held.right[known], np.zeros_like(outside))
         limit = accuracy_threshold(scores, right, accuracy, confidence_level)
         log_p = read.log_p
     else:
         rate = _RATE if rate is None else rate
-        limit = rejection_threshold(held.rejection[inside], rate)
+        limit = rejection_threshold(held.inside, rate)
         if per_class:
             limit = np.full(len(model.classes), limit)
             for k in range(len(limit)):
@@ -680,14 +714,14 @@ class Usual(NamedTuple):
 
 def usual(model: FittedModel, X: Placed) -> Usual:
     """Classes of rows, whether they are rejected, and how familiar they are, in one reading."""
-    held, rate = model.calibration, usual_rate(model)
-    if held is None or rate is None:
+    held, limit = model.calibration, usual_limit(model)
+    if held is None or limit is None:
         joint = model.class_log_joint(X).double()
         reasons = [_OUT if out else None for out in _outside(model, joint).tolist()]
         return Usual(joint[:, :-1].log_softmax(1), reasons, np.full(len(joint), np.nan))
     read, log_p = _read(model, X, held)
-    limit = rejection_threshold(held.rejection[np.isfinite(held.rejection)], rate)
-    novelty = as_numpy(read.reasons[:, 0]) - _margin(held.novelty)
+    novelty = as_numpy(read.reasons[:, 0])
+    novelty -= _margin(held.novelty, novelty)
     further = 1 - np.searchsorted(held.novelty, novelty) / held.novelty.size
     return Usual(log_p, _rejections(model, read, log_p, limit).reasons, further)
 

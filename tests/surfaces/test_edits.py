@@ -1,0 +1,132 @@
+"""After an edit of classes or examples, every surface gives the answers of the edited model, rejected rows too."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+
+import mnemosphere as mn
+from browser import Browser, find_chromium
+from commands import caller
+from mnemosphere.cli import app
+from mnemosphere.export.payload import payload
+from mnemosphere.rows.stored import StoredRows
+from surfaces.kinds import embeddings, images, missing
+
+run = caller(app)
+KINDS = {"vectors": images, "embeddings": lambda: embeddings(8, 300), "a frame with gaps": missing}
+RATE = 0.05  # at which exports reject
+
+
+def rows_of(rows, label, n=5):
+    at = np.flatnonzero(np.asarray(rows.y) == label)[:n]
+    return rows.x.iloc[at] if isinstance(rows.x, pd.DataFrame) else rows.x[at]
+
+
+def examples(clf, rows):
+    first, last = clf.classes_[[0, -1]]
+    x = rows_of(rows, first, 3)
+    return clf.add_examples(x, [last] * 3)
+
+
+EDITS = {
+    "add_class": lambda clf, rows: clf.remove_class(clf.classes_[0]).add_class(
+        rows_of(rows, rows.known[0]), rows.known[0]
+    ),
+    "add_examples": examples,
+    "remove_class": lambda clf, rows: clf.remove_class(clf.classes_[-1]),
+    "merge_classes": lambda clf, rows: clf.merge_classes(clf.classes_[:2], clf.classes_[0]),
+    "rename_class": lambda clf, rows: clf.rename_class(clf.classes_[0], clf.classes_[-1] + clf.classes_[-1]),
+}  # fmt: skip
+
+
+SLOW = pytest.param("embeddings", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["vectors", "a frame with gaps", SLOW])
+def fitted(request):
+    rows = KINDS[request.param]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf = mn.DAMClassifier(random_state=0).fit(rows.x, rows.y)
+    rows.known = clf.classes_
+    return clf.model_, rows
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = find_chromium()
+    if program is None:
+        yield None
+        return
+    with Browser(program) as found:
+        yield found
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_every_surface_answers_as_the_edited_model(fitted, browser, edit, tmp_path):
+    model, rows = fitted
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf = EDITS[edit](mn.as_estimator(model), rows)
+    model, x = clf.model_, rows.x_test
+    numbers = model.stored(x).dense().values.double()
+    some = StoredRows.of(numbers, model.device)  # in double precision, as surfaces take them
+    proba = clf.predict_proba(x)
+    assert np.isfinite(proba).all()
+    why = mn.interpret.rejections(model, x, RATE)
+    answers = clf.predict_or_reject(x, RATE)
+    assert np.equal(answers, None).tolist() == why.rejected.tolist()
+
+    clf.save(tmp_path / "m.safetensors")
+    loaded = mn.load(tmp_path / "m.safetensors")
+    assert np.array_equal(loaded.predict_proba(x), proba)
+    assert np.array_equal(loaded.predict_or_reject(x, RATE), answers)
+    assert loaded.explain(x).rejected == clf.explain(x).rejected == why.reasons
+
+    mn.to_onnx(clf, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    names = [output.name for output in session.get_outputs()]
+    graph = dict(zip(names, session.run(None, {"rows": numbers.numpy()}), strict=True))
+    np.testing.assert_allclose(graph["probabilities"], proba, atol=1e-5)
+    np.testing.assert_allclose(graph["shares"], model.shares(some), atol=1e-5)
+    np.testing.assert_allclose(graph["reasons"], why.tails, rtol=1e-3, atol=1e-3)
+    assert graph["is_rejected"].tolist() == why.rejected.tolist()
+    novel = clf.novelty_score(x) > clf.novelty_threshold_
+    assert graph["is_novel"].tolist() == novel.tolist()
+    assert graph["label"].tolist() == clf.predict(x).tolist()
+
+    table = pd.DataFrame(x).rename(columns=str)
+    table.to_csv(tmp_path / "x.csv", index=False)
+    here = np.ones(len(table), dtype=bool)
+    if isinstance(x, pd.DataFrame):  # a line of commas alone is no row
+        here = x.notna().any(axis=1).to_numpy()
+        given = tmp_path / "x.csv"
+    else:
+        given = tmp_path / "x.npy"
+        np.save(given, x)
+    run("predict", tmp_path / "m.safetensors", given, "--reject", RATE, "--out", tmp_path / "p.csv")
+    told = pd.read_csv(tmp_path / "p.csv", dtype={"prediction": str})
+    assert told["prediction"].isna().tolist() == why.rejected[here].tolist()
+    reasons = [None if own is None else str(own) for own in np.array(why.reasons)[here]]
+    assert [own if isinstance(own, str) else None for own in told["reason"]] == reasons
+    columns = [f"probability_{name}" for name in clf.classes_]
+    np.testing.assert_allclose(told[columns], proba[here], atol=1e-9)
+
+    shown = payload(model, x)
+    assert shown["rows"]["rejected"] == why.reasons
+    assert shown["threshold"] == clf.novelty_threshold_
+    if browser is None:
+        return
+    clf.explore(tmp_path / "p.html", x)
+    browser.open(tmp_path / "p.html")
+    every = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
+    page = browser.evaluate(every)
+    np.testing.assert_allclose([row["proba"] for row in page], proba, atol=1e-3)
+    score = np.array([row["score"] for row in page])
+    np.testing.assert_allclose(score, clf.novelty_score(x), rtol=1e-3, atol=1e-2)
+    assert not browser.complaints()
