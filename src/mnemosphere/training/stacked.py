@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.functional import pad
 
 from mnemosphere.model import objectives
