@@ -49,7 +49,7 @@ __all__ = [
     "theory",
     "to_onnx",
 ]
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
