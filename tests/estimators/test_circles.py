@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import mnemosphere as mn
+from mnemosphere.geometry import Circles
 from mnemosphere.plots.functions import feature_curves
 
 
@@ -107,6 +108,37 @@ def test_a_stream_stays_on_the_circles_of_its_first_batch(table):
     model.partial_fit(frame[1::2], y[1::2])
     assert torch.equal(model.model_.geometry.knots, knots)
     assert model.score(frame, y) > 0.9
+
+
+def test_every_fit_knows_what_a_category_is(tmp_path, monkeypatch):
+    """The choice on held-out rows, a stream, label issues, and files larger than memory."""
+    rng = np.random.default_rng(0)
+    level, shop, n = rng.integers(0, 5, 211), rng.integers(0, 60, 211), 211
+    y = np.where(rng.normal(size=n) + level > 2, "high", "low")
+    frame = pd.DataFrame({"level": [f"level {k}" for k in level], "x": rng.normal(size=n)})
+    frame.insert(0, "shop", [f"shop {k}" for k in shop])
+    seen, fit = [], Circles.fit.__func__
+
+    def noted(cls, rows, *rest, **more):
+        seen.append(rows.shares)
+        return fit(cls, rows, *rest, **more)
+
+    monkeypatch.setattr(Circles, "fit", classmethod(noted))
+    settings = {"min_frequency": 0.1, "random_state": 0, "max_iter": 3}
+    frame.assign(y=y).to_parquet(tmp_path / "rows.parquet")
+    source = mn.Dataset.open(tmp_path / "rows.parquet", label="y", memory=1 << 12)
+    assert not source.fits
+    for given in ((frame, y), (source,)):
+        mn.DAMClassifier(**settings).fit(*given)
+    model = mn.DAMClassifier(3, geometry="circles", **settings)
+    model.partial_fit(frame, y)
+    model.label_issues(frame, y)
+    model.fit(frame, y).label_issues(frame, y)
+    vectors = frame.assign(vector=list(rng.normal(size=(n, 3))))
+    mn.DAMClassifier(3, geometry="text20+circles", **settings).fit(vectors, y)
+    assert len(seen) > 10
+    # Log-odds of a shop, five indicators of a level, a number.
+    assert {*seen} == {(1.0, *[0.2] * 5, 1.0)}
 
 
 def test_a_missing_category_leaves_what_the_numbers_say():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +17,7 @@ from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.stored import StoredRows
 
 CPU = torch.device("cpu")
+assert_close = functools.partial(torch.testing.assert_close, check_dtype=False)
 B, N = 41, 5
 
 
@@ -115,6 +119,71 @@ def test_curves_are_what_columns_contribute():
         np.testing.assert_allclose(parts[..., j].mean(1).numpy(), 0, atol=1e-12)
 
 
+def with_a_category(n, levels=10, seed=0):
+    """Two numbers, then the indicators of a category."""
+    rng = np.random.default_rng(seed)
+    x = np.hstack([rng.normal(size=(n, 2)), np.eye(levels)[np.arange(n) % levels]])
+    return replace(stored(x), shares=(1.0, 1.0, *[1 / levels] * levels))
+
+
+def test_a_category_is_as_long_as_a_number():
+    rows = with_a_category(47)
+    x = rows.values.clone()
+    x[5:9, 2:] = torch.nan
+    x[9:13, 0] = torch.nan
+    unit = Circles.fit(rows).place(x)[0].nan_to_num(0.0)
+    parts = Circles.fit(rows).per_feature(unit.square())[0]
+    assert_close(parts[:5], torch.tensor([1 / 3, 1 / 3, *[1 / 30] * 10]).expand(5, -1))
+    assert_close(
+        parts[5:9, :2], torch.full((4, 2), 1 / 3)
+    )  # not more since the category is missing
+    assert_close(parts[9:13, 2:].sum(1), torch.full((4,), 1 / 3))
+
+
+def test_the_order_of_columns_and_levels_changes_nothing():
+    rows, order = with_a_category(43), [7, 1, 9, 11, 3, 0, 2, 10, 4, 8, 6, 5]
+    w = torch.from_numpy(np.random.default_rng(1).normal(size=(5, 12, 8)))  # a memory by columns
+    kernels = []
+    for own, memory in ((rows, w), (rows.features(order), w[:, order])):
+        circles = Circles.fit(own)
+        each = [memory[:, j, : int(2 * k)] for j, k in enumerate(circles.harmonics)]
+        unit = circles.place(own.values)[0]
+        kernels.append((unit @ unit.T, unit @ torch.cat(each, 1).T))
+        turn = torch.linspace(0.1, 2.0, 43).double()
+        kernels[-1] += (circles.radius(own.values, turn),)
+    for one, other in zip(*kernels, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("turn", [0.05, 0.3, 0.8, 1.4])
+def test_no_change_of_ranks_within_the_radius_turns_a_row_further(turn):
+    """Random changes of some ranks, and the steepest ones, of rows some of whose values are missing."""
+    rows = with_a_category(53, levels=3)
+    x = rows.values[:7].clone()
+    x[0, 0] = x[1, 2:] = x[2, :2] = torch.nan
+    circles = Circles.fit(rows)
+    bound = circles.radius(x, torch.full((7,), turn, dtype=torch.float64))
+    rank, start = circles.positions(x), circles.coordinates(x)
+    generator = torch.Generator().manual_seed(0)
+    nearest = torch.inf
+    for k in range(400):
+        way = torch.randn(rank.shape, generator=generator, dtype=torch.float64)
+        way = torch.where(torch.rand(rank.shape, generator=generator) < 0.2 + 0.2 * (k % 5), way, 0)
+        norm = way.masked_fill(x.isnan(), 0.0).norm(dim=1, keepdim=True)
+        size = torch.logspace(-3, 0.3, 200, dtype=torch.float64)[:, None, None]
+        moved = circles.at((rank + size * way / norm.clamp_min(1e-9)).flatten(0, 1))
+        moved = moved.view(200, 7, -1)
+        angle = torch.cosine_similarity(moved, start, dim=2).clamp(-1, 1).arccos()
+        turned = (angle >= turn) & (norm[:, 0] > 0)
+        assert bool(
+            (size[:, :, 0].expand_as(angle)[turned] >= bound.expand_as(angle)[turned]).all()
+        )
+        ratio = (size[:, :, 0] / bound).expand_as(angle)[turned]
+        nearest = min(nearest, float(ratio.min()) if len(ratio) else torch.inf)
+    assert bool((bound > 0).all())
+    assert nearest < 3  # it is not much below what is reached
+
+
 def test_stored_and_read_back():
     x = table()
     geometry = Circles.fit(stored(x))
@@ -130,6 +199,7 @@ def test_stored_and_read_back():
         ("mass", tensors["mass"] / 2),
         ("harmonics", tensors["harmonics"] + 0.5),
         ("harmonics", tensors["harmonics"] * 1e9),
+        ("shares", tensors["shares"] * 2),
     ):
         with pytest.raises(ValueError, match="circles"):
             Circles(**{**tensors, name: change}).check(N)

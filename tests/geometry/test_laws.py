@@ -60,7 +60,8 @@ def learned(kind, name):
         own = own / np.abs(own).max(1, keepdims=True)
         own /= np.linalg.norm(own, axis=1, keepdims=True)
         x[:, VECTOR] = np.where(np.isnan(x[:, [1]]), np.nan, own)
-    rows = replace(StoredRows.of(x, torch.device("cpu")), vectors=vectors)
+    shares = tuple(1 / 3 if name == "categories" and j >= 4 else 1.0 for j in range(N))
+    rows = replace(StoredRows.of(x, torch.device("cpu")), vectors=vectors, shares=shares)
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), C + 1).double()
     geometry = Geometry.kinds[kind].fit(rows, targets).check(N)
     few = 1 if name == "one row" else len(x)
@@ -246,12 +247,31 @@ def test_python_torch_graph_and_page_say_the_same(kind, name, tmp_path):
         given = pd.DataFrame({f"x{j}": column for j, column in enumerate(others.T)})
         given.insert(1, "text", list(x[:, VECTOR]))
         x = np.insert(others, [1, 1, 1], x[:, VECTOR], 1)
+    beyond = not Geometry.kinds[kind].takes_unit_rows
+    all_say_the_same(kind, given, y, x, -3 * x[: 7 * beyond], tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["circles", "text50+circles"])
+def test_all_say_the_same_of_categories_with_gaps(kind, tmp_path):
+    x, y = table("gaps")
+    level, shop = (np.random.default_rng(2).integers(0, k, len(x)) for k in (4, 40))
+    frame = pd.DataFrame(x[:, 1:], columns=[f"x{j}" for j in range(1, N)])
+    frame.insert(2, "level", np.where(np.arange(len(x)) % 5, [f"level {k}" for k in level], None))
+    frame["shop"] = [f"shop {k}" for k in shop]  # of which few have a number
+    if kind != "circles":
+        frame["vector"] = list(table("dense")[0][:, :3])
+    own = mn.DAMClassifier(1, geometry=kind, max_iter=1, random_state=0).fit(frame, y)
+    rows = mn.interpret.encode(own.model_, frame).to_numpy()
+    all_say_the_same(kind, frame, y, rows, -3 * rows[:7], tmp_path)
+
+
+def all_say_the_same(kind, given, y, x, further, tmp_path):
+    """A model of given rows, of them as numbers x and of further ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the row without direction
         model = mn.DAMClassifier(5, objective="joint", geometry=kind, varsigma=0.7, random_state=0)
         model.fit(given, y)
-        if not Geometry.kinds[kind].takes_unit_rows:
-            x = np.concatenate([x, -3 * x[:7]])  # beyond the training rows
+        x = np.concatenate([x, further])  # beyond the training rows
         wanted = model.predict_proba(x)
         mn.save(model, tmp_path / "m.safetensors")
     np.testing.assert_array_equal(mn.load(tmp_path / "m.safetensors").predict_proba(x), wanted)

@@ -1,5 +1,7 @@
 """Levels of a category as log-odds: the likeliest shrinkage, and rows that do not see their own labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -58,6 +60,18 @@ def test_two_classes_are_shrunk_as_a_beta_binomial_model_has_it():
     # m is one of a few powers of 2: within half a step of the likeliest.
     np.testing.assert_allclose(found[:-1, 0], expected, atol=0.25)
     assert 0.8 < np.std(found) / np.std(expected) < 1.25
+
+
+def test_what_is_known_of_columns_moves_with_them(drawn):
+    """Beside levels stand two indicators of another category, and numbers of a vector."""
+    level, label = drawn
+    rows = rows_of(level, *np.random.default_rng(4).random((4, N)))
+    rows = replace(rows, vectors=(4, 5), shares=(1.0, 1.0, 0.5, 0.5, 1.0, 1.0))
+    found, _ = cross_fitted(rows, torch.from_numpy(label), None)
+    assert found.vectors == (6, 7)
+    assert found.shares == (1.0, *[1.0] * C, 0.5, 0.5, 1.0, 1.0)
+    torch.testing.assert_close(found.values[:, 1 + C :], rows.values[:, 2:])
+    assert found.features([7, 4, 0]).shares == (1.0, 0.5, 1.0)
 
 
 def test_levels_that_tell_nothing_come_out_as_nearly_nothing():

@@ -182,11 +182,11 @@ def _leveled(model: FittedModel, X: Any) -> tuple[Features, StoredRows]:
     """Columns and rows with levels as numbers, where log-odds would tell labels."""
     encoding = model.features.encoding
     if encoding is None or not is_frame(X) or model.features.is_encoded(X):
-        return model.features, replace(model.stored(X), vectors=model.features.vectors)
+        return model.features, model.stored(X).told_by(encoding)
     encoding = encoding.without_odds()
     features = replace(model.features, encoding=encoding)
     stored = StoredRows.of(features.numbers_of(X), model.device)
-    return features, replace(stored, levels=encoding.coded, vectors=encoding.vectors)
+    return features, stored.told_by(encoding)
 
 
 def _take(stored: StoredRows, rows: NDArray[np.int64]) -> StoredRows:

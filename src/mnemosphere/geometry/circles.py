@@ -3,7 +3,8 @@
 With the rank u in (0, 1) of a value, a column has the coordinates cos(kπu)/k and sin(kπu)/k, k = 1..H. All
 values of all columns have the same length, so nothing is lost on the way to the sphere; outliers and
 monotone transforms do not matter; of a missing value, the length is known. The overlap of a row with a memory
-is a sum over columns of a smooth function of one column.
+is a sum over columns of a smooth function of one column. The n columns of zeros and ones that a category
+becomes are as long together as one column: each has a share 1/n of its squared length.
 
 A column with d different values has d − 1 harmonics at most: a category, which comes as columns of zeros
 and ones, has one for each of them.
@@ -22,17 +23,20 @@ from typing import Annotated, ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.schema import Array
-from mnemosphere.geometry.base import Curves, Geometry
+from mnemosphere.geometry.base import Curves, Geometry, occurs
 from mnemosphere.geometry.graph import Given, Graph
-from mnemosphere.rows.stored import ALONE, Sums
+from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
 __all__ = ["Circles"]
 
+Floats = NDArray[np.float64]
 KNOTS = 128  # values of a column between which ranks are interpolated
+_NUMBERS = 1 << 16  # that are sorted at a time
 _ROWS = 20_000  # ranks among so many rows are good to a percent
 # Finer functions of a column need more rows: 4 harmonics for hundreds, 16 for ten thousand.
 _LEAST, _MOST, _ROOTS_EACH = 4, 24, 6.0
@@ -56,6 +60,8 @@ class Circles(Geometry):
         Tensor, Array("N K", low=0.0)
     ]  # shares of the training rows nearest to each knot
     harmonics: Annotated[Tensor, Array("N", low=0.0)]  # whole; 0: a constant column
+    # of the squared length that columns have: below 1 for those of a category
+    shares: Annotated[Tensor, Array("N", low=math.ulp(0.0))]
 
     @classmethod
     def fit(
@@ -63,20 +69,21 @@ class Circles(Geometry):
         sums: Sums = ALONE,
     ) -> Self:  # fmt: skip
         """Learn the ranks from dense rows, NaN for missing values, some of them if there are many."""
+        assert isinstance(rows, StoredRows)
         step = max(1, -(-rows.n_rows // _ROWS))
         x = torch.cat([part[(-span.start) % step :: step].double() for span, part in rows.chunks()])
         each = x.new_ones(len(x)) if weight is None else weight[::step].to(x)
-        columns = [_ranks(own, each) for own in x.T]
-        size = max((len(value) for value, *_ in columns), default=1)
-        knots, ranks, mass = (
-            torch.stack([_longer(own[i], size, last) for own in columns])
-            for i, last in enumerate((1.0, 1.0, 0.0))
-        )
-        degrees = torch.tensor([len(value) - 1 for value, *_ in columns], device=x.device)
+        x = torch.where(each[:, None] > 0, x, torch.nan)
+        few = torch.split(x.T.contiguous().cpu(), max(1, _NUMBERS // len(x)))
+        found = zip(*(_knots(own.numpy(), each.cpu().numpy()) for own in few), strict=True)
+        *tables, count = (torch.from_numpy(np.concatenate(own)).to(x.device) for own in found)
+        knots, ranks, mass = (own[:, : int(count.max())].contiguous() for own in tables)
+        degrees = count - 1
         most = min(_MOST, max(_LEAST, int(rows.n_rows**0.5 / _ROOTS_EACH)))
         several = max(1, int((degrees > 1).sum()))
         most = max(2, min(most, _COORDINATES // 2 // several))
-        return cls(knots, ranks, mass, degrees.clamp_max(most).double())
+        shares = x.new_tensor(rows.shares or [1.0] * rows.n_features)
+        return cls(knots, ranks, mass, degrees.clamp_max(most).double(), shares)
 
     @cached_property
     def _pairs(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -88,7 +95,8 @@ class Circles(Geometry):
         # Columns with fewer harmonics are as long as the others.
         square = torch.cat([k.new_zeros(1), k.reciprocal().square().cumsum(0)])
         own = (square[first + count] - square[first])[column]
-        return column, k, (own.max() / own).sqrt() / k if len(k) else own
+        amplitude = (self.shares[column] * own.max() / own).sqrt() / k if len(k) else own
+        return column, k, amplitude
 
     def n_coordinates(self, n_features: int) -> int:
         """M, two for each harmonic of each column."""
@@ -104,12 +112,12 @@ class Circles(Geometry):
         """The length of a row without missing values."""
         return float(self._pairs[2].square().sum().sqrt())
 
-    @property
+    @cached_property
     def column(self) -> Tensor:
         """The column that each coordinate belongs to, (M,)."""
         return self._pairs[0].repeat_interleave(2)
 
-    @property
+    @cached_property
     def waves(self) -> tuple[Tensor, Tensor, Tensor]:
         """Coordinate m of a rank u is amplitude sin(frequency u + phase), (M,) each."""
         _, k, amplitude = self._pairs
@@ -122,22 +130,19 @@ class Circles(Geometry):
 
         Beyond the knots a rank goes on, by t/(1+t) half a rank of a value that is t ranges beyond.
         """
-        value = x.double().T.contiguous()  # (N, B)
-        last = self.knots.shape[1] - 1
-        right = torch.searchsorted(self.knots, value.detach().nan_to_num(0.0))
-        right = right.clamp(min(1, last), last)
+        unknown, knots = x.isnan(), self.knots / 2  # the difference of two huge numbers is one too
+        value = (torch.where(unknown, 0.0, x.double()) / 2).T.contiguous()  # (N, B)
+        low, high, last = knots[:, :1], knots[:, -1:], knots.shape[1] - 1
+        inside = value.clamp(low, high)
+        right = torch.searchsorted(knots, inside.detach()).clamp_min(min(1, last))
         left = (right - 1).clamp_min(0)
         (a, b), (u, v) = (
-            (table.gather(1, left), table.gather(1, right)) for table in (self.knots, self.ranks)
+            (own.gather(1, left), own.gather(1, right)) for own in (knots, self.ranks)
         )
-        # Halves: the difference of two huge numbers is one too.
-        share = (value / 2 - a / 2) / torch.where(b > a, b / 2 - a / 2, 1.0)
-        found: Tensor = torch.lerp(u, v, torch.where(b > a, share, 1.0).clamp(0.0, 1.0))
-        low, high = self.knots[:, :1] / 2, self.knots[:, -1:] / 2
-        width = torch.where(high > low, high - low, torch.inf)
-        over, under = (t.clamp_min(0) / width for t in (value / 2 - high, low - value / 2))
-        found = (found + (1 / (1 + under) - 1 / (1 + over)) / 2).T
-        return torch.where(x.isnan(), torch.nan, found)
+        found = torch.lerp(u, v, (inside - a) / torch.where(b > a, b - a, 1.0))
+        beyond = (value - inside) / torch.where(high > low, high - low, torch.inf)
+        found = found + beyond.sign() * (1 - 1 / (1 + beyond.abs())) / 2
+        return torch.where(unknown, torch.nan, found.T)
 
     def coordinates(self, x: Tensor) -> Tensor:
         """Coordinates (B, M) of rows (B, N); zeros for NaN."""
@@ -165,11 +170,10 @@ class Circles(Geometry):
 
     def at(self, rank: Tensor) -> Tensor:
         """Coordinates (B, M) of ranks (B, N); zeros for NaN."""
-        column, k, amplitude = self._pairs
-        known = ~rank.isnan()
-        angle = math.pi * k * torch.where(known, rank, 0.0)[:, column]
-        found = torch.stack([angle.cos(), angle.sin()], 2) * amplitude[:, None]
-        return (found * known[:, column, None]).flatten(1)
+        unknown, (amplitude, frequency, phase) = rank.isnan(), self.waves
+        turned = torch.where(unknown, 0.0, rank)[:, self.column]
+        found = amplitude * torch.addcmul(phase, turned, frequency).sin()
+        return found.masked_fill(unknown[:, self.column], 0.0) if occurs(unknown) else found
 
     @cached_property
     def _at_knots(self) -> list[tuple[slice, Tensor]]:
@@ -230,16 +234,18 @@ class Circles(Geometry):
     def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
         """A bound on the length of a change of ranks.
 
-        All rows with m known columns lie on one sphere, of squared radius mρ². A change of one rank by Δ moves
-        a row by d(Δ)² = Σ_k 4a²/k² sin²(kπΔ/2), which is at most min(π²a²HΔ², π²a²(Δ − Δ²/2)): the first
-        since sin t ≤ t, the second since it is the sum of all terms. Both are concave in Δ², so of all
-        changes of length r one by r/√m in each rank moves a row the farthest.
+        All rows with the same known columns lie on one sphere, of squared radius mρ², where m sums the shares s of
+        these columns. A change of one rank by Δ moves a row by s d(Δ)², with d(Δ)² = Σ_k 4a²/k² sin²(kπΔ/2), which
+        is at most f(Δ²) = min(π²a²HΔ², π²a²(Δ − Δ²/2)): the first since sin t ≤ t, the second since it is the sum
+        of all terms. Both are concave in Δ² and grow with it, so Σ s f(Δ²) ≤ m f(Σ sΔ²/m) ≤ m f(r²/m) for all
+        changes of length r, since s ≤ 1.
         """
         amplitude, frequency, _ = self.waves
+        amplitude = amplitude / self.shares.sqrt()[self.column]
         steepest = (self.per_feature((amplitude * frequency).square())[0] / 2).max().sqrt()  # πa√H
         largest = (amplitude * frequency).square().max()  # π²a²
         length = self.per_feature(amplitude.square())[0] / 2  # ρ², 0: a constant column
-        m = (~x.isnan() & (length > 0)).sum(1).clamp_min(1)
+        m = torch.where(x.isnan() | (length == 0), 0.0, self.shares).sum(1)
         moved = 4 * length.max() * (angle / 2).sin().square()  # of each column, on average
         reach = 1 - (1 - 2 * moved / largest).clamp_min(0.0).sqrt()
         found = m.sqrt() * torch.maximum(moved.sqrt() / steepest, reach) * (1 - 1e-9)
@@ -284,34 +290,48 @@ class Circles(Geometry):
             raise ValueError("knots and ranks of circles must ascend, ranks between 0 and 1")
         if not bool(((self.mass.sum(1) - 1).abs() < 1e-6).all()):
             raise ValueError("shares of the rows at the knots of circles must add up to 1")
+        if bool((self.shares > 1).any()):
+            raise ValueError("no column of circles is longer than others")
         if not 0 < int(self.harmonics.sum()) <= len(self.harmonics) * max(2, _MOST):
             raise ValueError(f"no circles with {int(self.harmonics.sum())} harmonics")
         return self
 
 
-def _longer(values: Tensor, size: int, last: float) -> Tensor:
-    """Values (size,) whose last one, times `last`, is repeated."""
-    return torch.cat([values, last * values[-1:].expand(size - len(values))])
+def _knots(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.intp]]:
+    """(values, ascending, their ranks, shares of rows) (N, KNOTS) of columns (N, n), and how many (N,).
 
-
-def _ranks(column: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(values, ascending, their ranks, shares of rows) of one column.
-
-    A rank is the middle of the ranks of all values that are equal.
+    A rank is the middle of the ranks of all values that are equal. Of many values only some are here.
     """
-    known = ~column.isnan() & (weight > 0)
-    value, place = torch.unique(column[known], return_inverse=True)
-    if len(value) == 0:
-        return column.new_zeros(1), column.new_full((1,), 0.5), column.new_ones(1)
-    mass = torch.zeros_like(value).index_add_(0, place, weight[known])
-    mass = mass / mass.sum()
-    rank = (mass.cumsum(0) - mass / 2).clamp(1e-9, 1 - 1e-9)
-    if len(value) > KNOTS:  # evenly by rank, the first and the last among them
-        at = torch.searchsorted(
-            rank, torch.linspace(0, 1, KNOTS, dtype=rank.dtype, device=rank.device)
-        )
-        at = torch.unique(at.clamp(0, len(value) - 1))
-        nearest = torch.searchsorted((rank[at][1:] + rank[at][:-1]) / 2, rank)
-        mass = torch.zeros_like(rank[at]).index_add_(0, nearest, mass)
-        value, rank = value[at], rank[at]
-    return value, rank, mass
+    order = None if (weight == weight[0]).all() else x.argsort(1)  # what is not known comes last
+    value = np.sort(x, 1) if order is None else np.take_along_axis(x, order, 1)
+    unknown = np.isnan(value)
+    value[unknown] = 0.0
+    mass = np.where(unknown, 0.0, weight if order is None else weight[order])
+    mass[:, 0] += mass.sum(1) == 0
+    new = np.ones_like(unknown)
+    new[:, 1:] = (value[:, 1:] != value[:, :-1]) & ~unknown[:, 1:]
+    at, real = _places(new, new.sum(1).max())
+    mass = np.where(real, np.bincount(new.cumsum() - 1, mass.ravel())[at], 0.0)
+    mass /= mass.sum(1, keepdims=True)
+    value, rank = value[new][at], (mass.cumsum(1) - mass / 2).clip(1e-9, 1 - 1e-9)
+    # Evenly by rank, the first and the last among them.
+    count = real.sum(1, keepdims=True)
+    kept = (np.diff(np.floor(rank * (KNOTS - 1)), prepend=-1) > 0) | (count <= KNOTS)
+    np.put_along_axis(kept, count - 1, True, 1)
+    kept &= real
+    at, real = _places(kept, KNOTS)
+    own, group, count = rank[kept], kept.cumsum() - 1, real.sum(1)
+    middle = (own + np.roll(own, -1)) / 2  # between two that are kept
+    middle[count.cumsum() - 1] = np.inf
+    nearest = group + (rank.ravel() > middle[group])
+    mass = np.where(real, np.bincount(nearest, mass.ravel())[at], 0.0)
+    return value[kept][at], own[at], mass, count
+
+
+def _places(kept: NDArray[np.bool_], size: int) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Where the values that are kept stand among all that are, (N, size), the last of a column again and again.
+
+    And which of them are not repeated.
+    """
+    count, k = kept.sum(1, keepdims=True), np.arange(size)
+    return count.cumsum()[:, None] - count + np.minimum(k, count - 1), k < count

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.base.schema import Array
-from mnemosphere.geometry.base import lengths
+from mnemosphere.geometry.base import lengths, occurs
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.geometry.standard import Standard
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
@@ -25,6 +25,7 @@ _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
 _OWN = 0.05  # of the variance of a column, at least, no other column knows
 _STEPS = 32  # of conjugate gradients
+_CLOSE = 1e-34  # squares of rests that further steps do not change
 _TINY = 1e-200  # squares that are taken for 0
 
 
@@ -63,8 +64,7 @@ class Whitened(Standard):
         z = standard.positions(x.double()).nan_to_num(0.0)
         each = torch.ones_like(z[:, 0]) if weight is None else weight[index].to(z)
         common = _common(z, each)
-        found = standard.mean + standard.scale * likely(common, z, x.isnan())
-        unit = standard.place(torch.where(x.isnan(), found, x.double()))[0]
+        unit = standard.place(_filled(standard, common, x, x.isnan()))[0]
         metric = whitening(unit, targets[index].argmax(1).to(unit.device), each, SHRINKAGE)
         return cls(standard.mean, standard.scale, metric, common)
 
@@ -82,11 +82,7 @@ class Whitened(Standard):
 
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
         """The mean given what is known."""
-        x = torch.where(unknown, self.mean, x.double())
-        some = unknown.any(1).nonzero()[:, 0]
-        own, gaps = x[some], unknown[some]
-        guess = self.mean + self.scale * likely(self.common, self.positions(own), gaps)
-        return x.index_copy(0, some, torch.where(gaps, guess, own))
+        return _filled(self, self.common, x, unknown)
 
     def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """As those of standard units, `likely` where unknown."""
@@ -140,6 +136,15 @@ def _own(common: Tensor) -> Tensor:
     return (1 - common.square().sum(0)).clamp_min(_OWN)
 
 
+def _filled(standard: Standard, common: Tensor, x: Tensor, unknown: Tensor) -> Tensor:
+    """Rows (B, N) with what is `likely` where unknown."""
+    x = torch.where(unknown, standard.mean, x.double())
+    some = unknown.any(1).nonzero()[:, 0]
+    own, gaps = x[some], unknown[some]
+    guess = standard.mean + standard.scale * likely(common, standard.positions(own), gaps)
+    return x.index_copy(0, some, torch.where(gaps, guess, own))
+
+
 def likely(common: Tensor, z: Tensor, unknown: Tensor) -> Tensor:
     """The mean of what is unknown of rows (B, N) in standard units, 0 there, given the rest of them.
 
@@ -157,6 +162,8 @@ def likely(common: Tensor, z: Tensor, unknown: Tensor) -> Tensor:
 
     found, step, size = torch.zeros_like(rest), rest, square(rest, rest)
     for _ in range(_STEPS):
+        if not occurs(size > _CLOSE):
+            break
         to = spread(step).masked_fill(unknown, 0.0)
         share = size / square(step, to)
         found, rest = found + share * step, rest - share * to

@@ -292,6 +292,12 @@ class Encoding:
         return tuple(j for numbers in own for j in numbers)
 
     @property
+    def shares(self) -> tuple[float, ...]:
+        """How much of a column each number is: the indicators of a category are one together."""
+        sizes = ((column.n_indicators, column.width) for column in self.columns)
+        return tuple(1 / n if k < n else 1.0 for n, width in sizes for k in range(width))
+
+    @property
     def coded(self) -> dict[int, int]:
         """Where a level stands as a number that awaits its log-odds, and how many levels there are."""
         return {

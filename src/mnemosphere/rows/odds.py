@@ -128,7 +128,9 @@ def _in_place(rows: StoredRows, found: Sequence[Floats]) -> StoredRows:
         own = torch.from_numpy(block).to(rows.values)
         parts += [rows.values[:, first:k], torch.where(known, own, torch.nan)]
         first = k + 1
-    more = [(k, block.shape[1] - 1) for k, block in zip(rows.levels, found, strict=True)]
-    vectors = tuple(j + sum(n for k, n in more if k < j) for j in rows.vectors)
+    width = {k: block.shape[1] for k, block in zip(rows.levels, found, strict=True)}
+    before = [k for k in range(rows.n_features) for _ in range(width.get(k, 1))]
+    vectors = tuple(j for j, k in enumerate(before) if k in rows.vectors)
+    shares = tuple(rows.shares[k] for k in before) if rows.shares else ()
     values = torch.cat([*parts, rows.values[:, first:]], 1)
-    return replace(rows, values=values, levels={}, vectors=vectors)
+    return replace(rows, values=values, levels={}, vectors=vectors, shares=shares)

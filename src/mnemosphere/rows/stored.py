@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows, take_rows
-from mnemosphere.rows.encoding import check_names, collected, is_frame
+from mnemosphere.rows.encoding import Encoding, check_names, collected, is_frame
 
 # Held at a time in float64, several times over: at most half a gigabyte on a GPU.
 _CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 24}
@@ -76,6 +76,7 @@ class StoredRows:
     # columns that hold a level of a category, to be replaced by its log-odds, and how many there are
     levels: Mapping[int, int] = field(default_factory=dict)
     vectors: tuple[int, ...] = ()  # columns that are numbers of a text, or of another vector
+    shares: tuple[float, ...] = ()  # how much of a user's column each one is; empty: all of it
 
     @classmethod
     def of(cls, x: Any, device: torch.device) -> Self:
@@ -93,6 +94,13 @@ class StoredRows:
         if x.dtype not in _KEPT:
             x = x.to(torch.uint8 if x.dtype == torch.bool else torch.float64)
         return cls(x, device)
+
+    def told_by(self, encoding: Encoding | None) -> Self:
+        """The same rows, which know the columns that their numbers come from."""
+        if encoding is None:
+            return self
+        levels, vectors, shares = encoding.coded, encoding.vectors, encoding.shares
+        return replace(self, levels=levels, vectors=vectors, shares=shares)
 
     def parts(self) -> dict[str, Tensor]:
         """All numbers, as plain tensors: what a checkpoint knows the rows by."""
@@ -147,7 +155,10 @@ class StoredRows:
 
     def features(self, some: Sequence[int]) -> Self:
         """The same rows with some of their features."""
-        return replace(self, values=self.values[:, list(some)], levels={}, vectors=())
+        shares = tuple(self.shares[j] for j in some) if self.shares else ()
+        return replace(
+            self, values=self.values[:, list(some)], levels={}, vectors=(), shares=shares
+        )
 
     def on(self, device: torch.device) -> Self:
         """The same rows, looked at on another device."""

@@ -57,8 +57,9 @@ async function unpackMixture(stored) {
 
 /** Columns on circles, as geometry/circles.py has them. */
 class Circles {
-  /** knots, ranks: (N·K), ascending in each column; harmonics (N); categories: [first, end] each. */
-  constructor({ knots, ranks, harmonics, categories }) {
+  /** knots, ranks: (N·K), ascending in each column; harmonics, shares of a column's squared length (N);
+      categories: [first, end] each. */
+  constructor({ knots, ranks, harmonics, shares, categories }) {
     Object.assign(this, { knots, ranks, categories });
     this.size = knots.length / harmonics.length;
     const whole = Array.from(harmonics, (h) => { let sum = 0; for (let k = 1; k <= h; k++) sum += 1 / (k * k); return sum; });
@@ -66,7 +67,7 @@ class Circles {
     this.column = []; // of each pair (cos, sin)
     this.pairs = Array.from(harmonics, (h, j) => Array.from({ length: h }, (_, i) => {
       this.column.push(j);
-      return { at: 2 * (this.column.length - 1), k: i + 1, amplitude: Math.sqrt(most / whole[j]) / (i + 1) };
+      return { at: 2 * (this.column.length - 1), k: i + 1, amplitude: Math.sqrt((shares[j] * most) / whole[j]) / (i + 1) };
     }));
   }
 
