@@ -6,6 +6,7 @@ rows as stored -> prepare(...)  what is "auto"; unit rows
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -134,12 +135,12 @@ def train(ready: Ready[Choice]) -> FittedModel:
         temperature = best_temperature([(votes, part) for part in parts])
     sample, said, folds = ready.choice.held or (None, None, ())
     votes, density = votes.at(temperature), params
-    others: list[Mixture] = [fold.votes for fold in folds]
+    others: Sequence[Mixture] = [fold.votes for fold in folds]
     if not joint:
         several = [_sample(dataset, generator)]
         several += [_sample(ArrayDataset(fold.fitted), generator) for fold in folds]
-        fit_all = partial(stacked.densities, several, generator=generator)
-        density, *others = current().on_rank0(fit_all)
+        every = current().on_rank0(partial(stacked.densities, several, generator=generator))
+        density, others = every[0], every[1:]
     kept = None
     if result.status == "interrupted":
         pass
