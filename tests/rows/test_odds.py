@@ -80,7 +80,7 @@ def test_levels_that_tell_nothing_come_out_as_nearly_nothing():
     assert np.abs(log_odds(counts_of(rng.integers(0, L, N), label))).max() < 0.2
 
 
-def test_a_row_is_with_columns_rows_of_other_folds_alone(drawn):
+def test_a_row_is_told_by_rows_of_other_folds_alone(drawn):
     level, label = drawn
     found, counts = cross_fitted(rows_of(level), torch.from_numpy(label), None)
     np.testing.assert_allclose(counts[0], counts_of(level, label))
