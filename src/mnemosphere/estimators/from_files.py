@@ -150,7 +150,7 @@ def learn_files(
     choice: Choice | Clusters
     with progress.scan(source):
         raw = _in_order(sampled, label)
-        stored = raw.rows.on(device).told_by(features.encoding)
+        stored = raw.rows.on(device).with_columns(features.encoding)
         targets, weight = label(raw)
         on_device = None if weight is None else weight.to(device)
         if found is not None:

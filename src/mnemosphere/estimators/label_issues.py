@@ -182,11 +182,11 @@ def _leveled(model: FittedModel, X: Any) -> tuple[Features, StoredRows]:
     """Columns and rows with levels as numbers, where log-odds would tell labels."""
     encoding = model.features.encoding
     if encoding is None or not is_frame(X) or model.features.is_encoded(X):
-        return model.features, model.stored(X).told_by(encoding)
+        return model.features, model.stored(X).with_columns(encoding)
     encoding = encoding.without_odds()
     features = replace(model.features, encoding=encoding)
     stored = StoredRows.of(features.numbers_of(X), model.device)
-    return features, stored.told_by(encoding)
+    return features, stored.with_columns(encoding)
 
 
 def _take(stored: StoredRows, rows: NDArray[np.int64]) -> StoredRows:

@@ -79,7 +79,9 @@ def learn_features(
         raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
     how = {name: settings[name] for name in COLUMNS if name in settings}
     features, rows = Features.learn(X, owner, encoded=encoded, labeled=labeled, **how)
-    stored = StoredRows.of(rows, device_of(rows, settings["device"])).told_by(features.encoding)
+    stored = StoredRows.of(rows, device_of(rows, settings["device"])).with_columns(
+        features.encoding
+    )
     stored.check_finite(features.names, gaps=stored.is_dense and encoded)
     return features, stored
 

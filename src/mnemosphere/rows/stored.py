@@ -95,8 +95,8 @@ class StoredRows:
             x = x.to(torch.uint8 if x.dtype == torch.bool else torch.float64)
         return cls(x, device)
 
-    def told_by(self, encoding: Encoding | None) -> Self:
-        """The same rows, which know the columns that their numbers come from."""
+    def with_columns(self, encoding: Encoding | None) -> Self:
+        """The same rows, which know the columns of the user that their numbers come from."""
         if encoding is None:
             return self
         levels, vectors, shares = encoding.coded, encoding.vectors, encoding.shares
