@@ -197,13 +197,15 @@ class _Pass:
     def backward(self, f: _Forward, s: Tensor, ratio: Tensor, w_bar: Tensor) -> None:
         """Add to p_bar/p (C+1, P) and w̄ (P, N); e is done with afterwards."""
         add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
-        self.pull(f.e.mul_(product(s, self.p_t)).mT, f, w_bar)
+        self.pull(self.rounded(f.e.mul_(product(s, self.p_t))).mT, f, w_bar)
+
+    def rounded(self, r: Tensor) -> Tensor:
+        """Responsibilities as the large products take them."""
+        return narrow(r)[:, : r.shape[1]] if self.narrow else r
 
     def pull(self, r: Tensor, f: _Forward, w_bar: Tensor) -> None:
         """Add to w̄ (P, N) what responsibilities r (P, B) make of the rows."""
-        rows = f.operand
-        if self.narrow:
-            r, rows = narrow(r)[:, : r.shape[1]], rows[:, : w_bar.shape[1]]
+        rows = f.operand[:, : w_bar.shape[-1]] if self.narrow else f.operand
         add_product(w_bar, r, rows)  # (P, N)
         if f.gaps is not None and f.expected is not None:
             share = r.index_select(-1, f.gaps.rows) * f.expected.mT
@@ -211,27 +213,42 @@ class _Pass:
 
 
 class _PassOfClasses(_Pass):
-    """The same for `ClassesAlone`: shares of memories are a softmax, and densities cancel.
-
-    Memories come first in e (P, B), `joint` and s (C+1, B): a softmax over few neighboring numbers
-    takes ten times as long as one over columns.
-    """
+    """The same for `ClassesAlone`: shares of memories are a softmax, and densities cancel."""
 
     def prepare(self) -> None:
         """Class weights become the logs of the weights of memories, and their soft labels."""
         weight = self.p.sum(-1, keepdim=True)
         self.p = self.p / weight.clamp_min(torch.finfo(self.p.dtype).tiny)
-        self.log_weight = weight.log()
+        self.log_weight = weight.log()  # (P, 1)
 
     def forward(self, x: Tensor) -> _Forward:
         """One chunk of rows; `log_joint` is log P(y|x)."""
+        e, operand, gaps, expected = self.exponents(x)
+        e = e.add_(self.log_weight.mT).softmax(-1)
+        joint = (e @ self.p).clamp_min_(self.floor)
+        return _Forward(e, None, joint, joint.log(), operand, gaps, expected)
+
+    def weigh(self, f: _Forward, part: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
+        """What the rule says, in fewer operations: `joint` is P(y|x)."""
+        targets, weight = part.targets, part.sample_weight
+        s = (targets / f.joint).sub_(targets.sum(-1, keepdim=True))
+        loss = -torch.linalg.vecdot(targets, f.log_joint)
+        if weight is not None:
+            s, loss = s.mul_(weight[..., None]), loss.mul_(weight)
+        return loss.sum(-1, dtype=torch.float64), s
+
+
+class _MemoriesFirst(_PassOfClasses):
+    """The same for dense rows on a processor, with e (P, B), `joint` and s (C+1, B).
+
+    A softmax over few neighboring numbers takes ten times as long there as one over columns.
+    """
+
+    def forward(self, x: Tensor) -> _Forward:
+        """One chunk of rows."""
         x, gaps = split(x)
         operand = narrow(x) if self.narrow else x
-        if isinstance(x, SparseRows):
-            e = product(x, self.scaled_columns).mT.contiguous()
-        else:
-            e = product(self.scaled_w, operand.mT)
-        expected = None
+        e, expected = product(self.scaled_w, operand.mT), None
         if gaps is not None:
             lift, expected = gaps.over(self.params)
             e.index_add_(-1, gaps.rows, lift.mT)
@@ -240,19 +257,18 @@ class _PassOfClasses(_Pass):
         return _Forward(e, None, joint, joint.log(), operand, gaps, expected)
 
     def weigh(self, f: _Forward, part: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
-        """What the rule says, in fewer operations: `joint` is P(y|x)."""
-        targets = part.targets.mT.contiguous()
+        """What the rule says."""
+        targets, weight = part.targets.mT.contiguous(), part.sample_weight
         s = (targets / f.joint).sub_(targets.sum(-2, keepdim=True))
-        terms = targets * f.log_joint
-        if part.sample_weight is not None:
-            s *= part.sample_weight[..., None, :]
-            terms *= part.sample_weight[..., None, :]
-        return -terms.sum((-2, -1), dtype=torch.float64), s
+        loss = targets * f.log_joint
+        if weight is not None:
+            s, loss = s.mul_(weight[..., None, :]), loss.mul_(weight[..., None, :])
+        return -loss.sum((-2, -1), dtype=torch.float64), s
 
     def backward(self, f: _Forward, s: Tensor, ratio: Tensor, w_bar: Tensor) -> None:
         """Add to p_bar/p (C+1, P) and w̄ (P, N); e is done with afterwards."""
         add_product(ratio, s, f.e.mT)
-        self.pull(f.e.mul_(product(self.p, s)), f, w_bar)
+        self.pull(self.rounded(f.e.mul_(product(self.p, s))), f, w_bar)
 
 
 class LogJoint:
@@ -341,7 +357,11 @@ def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
 
 def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
-    run = (_PassOfClasses if isinstance(rule, ClassesAlone) else _Pass)(params, batch.x)
+    kind = _Pass
+    if isinstance(rule, ClassesAlone):
+        plain = on_gpu(params.w) or isinstance(batch.x, SparseRows)
+        kind = _PassOfClasses if plain else _MemoriesFirst
+    run = kind(params, batch.x)
     w_bar = torch.zeros_like(params.w)
     if isinstance(batch.x, SparseRows):
         # Their product has features first: adding it in that order is several times as fast.
