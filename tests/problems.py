@@ -212,6 +212,7 @@ def quick_choice():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "ROWS", 20)
         patch.setattr(choice, "FOLDS", 3)
+        patch.setattr(choice, "FOLDED", 60)
         yield
 
 

@@ -74,7 +74,7 @@ LABELS = {
     "no y": (lambda c: small().fit(c.x, None), r"the target y is None: pass labels, and mark unlabeled rows with unlabeled="),
     "every row unlabeled": (
         lambda c: small(unlabeled=-1).fit(c.x, np.full(61, -1)), r"every row of y is unlabeled: label some rows of each class"),
-    "a number to predict in place of a class": (lambda c: small().fit(c.x, c.x[:, 0]), r"[Uu]nknown label type"),
+    "a number to predict instead of a class": (lambda c: small().fit(c.x, c.x[:, 0]), r"[Uu]nknown label type"),
     "NaN among the labels": (
         lambda c: small().fit(c.x, np.where(c.y == 1, NAN, c.y)), r"label 1 of y has no value: drop the row, or mark unlabeled rows by "),
     "soft labels above 1": (
