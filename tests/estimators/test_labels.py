@@ -128,7 +128,9 @@ def test_numbers_stay_numbers_beside_rows_out_of_scope():
 def test_dates_stay_dates():
     days = [datetime.date(2020, 1, 1 + v) for v in Y]
     assert coded(days).classes.tolist() == sorted(set(days))
-    assert coded(pd.Series(pd.to_datetime(days))).classes.dtype.kind == "M"
+    for some in (pd.Series(pd.to_datetime(days)), np.array(days, dtype="datetime64[ns]")):
+        assert coded(some).classes.dtype.kind == "M"
+        assert coded(some).targets.sum(1).all()
 
 
 # soft labels

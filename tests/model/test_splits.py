@@ -11,9 +11,9 @@ from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import certify
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.splits import class_splits, joint_split
+from mnemosphere.model.splits import class_splits
 from mnemosphere.numerics.bessel import log_omega_ratio
-from mnemosphere.theory import stability
+from mnemosphere.theory import joint_split, stability
 from mnemosphere.theory.limits import from_parameters
 from mnemosphere.theory.saddle_point import OrderParameters
 from mnemosphere.theory.solver import solve

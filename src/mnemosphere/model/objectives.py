@@ -8,7 +8,7 @@ derivative of the loss with respect to log_joint. That is all an objective is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from mnemosphere.gpu import on_gpu
 
 
+@runtime_checkable
 class LabelRule(Protocol):
     """What the kernel asks of an objective."""
 

@@ -161,6 +161,8 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
         raise ValueError(f"X has {n_rows} rows but y has {len(found)}: pass one label per row")
     if found.dtype.kind == "c":
         raise ValueError("Complex data not supported in y: pass labels")
+    if found.dtype == "datetime64[ns]":  # its items are whole numbers, those of others dates
+        found = found.astype("datetime64[us]")
     return found
 
 
