@@ -407,7 +407,8 @@ class Explanation(Shown):
         if not names:
             return f"No column alone would put {self._called(other)} ahead."
         told = ", or ".join(middle_cut(name, _LONG) for name in names[:_FIRST])
-        more = f", or {len(names) - _FIRST} others" if len(names) > _FIRST else ""
+        left = len(names) - _FIRST
+        more = f", or {left} other{'s' * (left > 1)}" if left > 0 else ""
         return f"One column would do to put {self._called(other)} ahead: {told}{more}."
 
     def memory_line(self, row: int) -> str:
@@ -447,7 +448,8 @@ class Explanation(Shown):
         if columns:
             given, lines = self._given(row), self.model.features.lines
             gone = [own.name for own in lines if np.isnan(given[own.place]).all()]
-            more = f" and {len(gone) - _FIRST} others" if len(gone) > _FIRST else ""
+            left = len(gone) - _FIRST
+            more = f" and {left} other{'s' * (left > 1)}" if left > 0 else ""
             missing = [f"Missing: {', '.join(gone[:_FIRST])}{more}."] * bool(gone)
             found += [columns, *missing, self.turning(row)]
         found.append(self.memory_line(row))
