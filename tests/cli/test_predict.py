@@ -137,8 +137,8 @@ def test_columns_left_out_are_not_needed_and_missing_ones_count_as_missing(run, 
     few.drop(columns=lost).to_csv(tmp_path / "less.csv", index=False)
     told = run("predict", tmp_path / "run", tmp_path / "less.csv", "--out", tmp_path / "q.csv")
     assert "lacks 'color', 'length0', 'length5': these columns count as missing" in told.stderr
-    blank = model.predict_proba(rows.assign(**dict.fromkeys(lost, np.nan)))
-    np.testing.assert_allclose(_proba(tmp_path / "q.csv"), blank, rtol=1e-9)
+    with_gaps = model.predict_proba(rows.assign(**dict.fromkeys(lost, np.nan)))
+    np.testing.assert_allclose(_proba(tmp_path / "q.csv"), with_gaps, rtol=1e-9)
     rows[["currency", "row_id"]].to_csv(tmp_path / "none.csv", index=False)
     error = run("predict", tmp_path / "run", tmp_path / "none.csv", code=2).error
     assert "has none of the columns that the model needs, such as 'color', 'length0'" in error

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import mnemosphere as mn
-from browser import Browser, find_chromium
 from commands import caller
 from mnemosphere.cli import app
 from mnemosphere.export.payload import payload
@@ -55,16 +54,6 @@ def fitted(request):
         clf = mn.DAMClassifier(random_state=0).fit(rows.x, rows.y)
     rows.known = clf.classes_
     return clf.model_, rows
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = find_chromium()
-    if program is None:
-        yield None
-        return
-    with Browser(program) as found:
-        yield found
 
 
 @pytest.mark.parametrize("edit", EDITS)

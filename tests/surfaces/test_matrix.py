@@ -15,7 +15,6 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, TunedThresholdClassifierCV, cross_val_predict
 
 import mnemosphere as mn
-from browser import Browser, find_chromium
 from commands import caller
 from mnemosphere.cli import app
 from mnemosphere.export import model_card
@@ -40,16 +39,6 @@ def fitted(tmp_path_factory):
         return found[kind, default]
 
     return get
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = find_chromium()
-    if program is None:
-        yield None
-        return
-    with Browser(program) as found:
-        yield found
 
 
 def file_of(f: Fitted) -> Path:

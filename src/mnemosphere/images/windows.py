@@ -98,7 +98,7 @@ def draw_patches(
     """
     if n_patches is not None:
         # Some images are enough where there are many: four times the patches wanted, since most
-        # may be blank.
+        # may be empty.
         n_images = -(-4 * n_patches // windows.n_places)
         if n_images < images.n_rows:
             images = images.take(torch.randperm(images.n_rows, generator=generator)[:n_images])
