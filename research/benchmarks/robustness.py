@@ -139,7 +139,8 @@ def memory_margins(model: mn.DAMClassifier, x: Floats) -> Margins:
     for target in (order[:, 1], model.model_.columns_of(proven.other.astype(model.classes_.dtype))):
         found = shortest_change(model.model_, rows, target).numpy()
         hit = ~np.isnan(found).any(1)
-        hit[hit] = model.model_.log_proba(found[hit]).argmax(1).numpy() == target.numpy()[hit]
+        if hit.any():
+            hit[hit] = model.model_.log_proba(found[hit]).argmax(1).numpy() == target.numpy()[hit]
         moved = np.linalg.norm(found - x, axis=1)
         attacked = np.minimum(attacked, np.where(hit & (moved > 0), moved, np.inf))
     return Margins(proven.label, proven.radius, attacked)
