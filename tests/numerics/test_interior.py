@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mnemosphere.numerics import interior
-from mnemosphere.numerics.laplacian import Laplacian
+from mnemosphere.numerics.interior import Laplacian
 
 TOL = 1e-12
 

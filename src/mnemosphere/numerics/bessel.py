@@ -20,20 +20,89 @@ holds down to beta = 0.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from fractions import Fraction
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.polynomial.polynomial import polyadd, polyder, polydiv, polyint, polymul, polysub
 from torch import Tensor
 
 from mnemosphere.gpu import on_gpu
-from mnemosphere.numerics.debye import expansion, on_device
 
 __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resultant"]
 
+_MIN_ORDER = 24  # here the terms left out are below 1e-15 of the result for every beta
+_N_TERMS = 11
 _NEWTON_STEPS, _LAST_ERROR = 5, 1e-9  # from a few percent, each squares the relative error
 _FEW = 12  # numbers that are quicker one by one
-Function = Callable[[Any, int], Any]
+
+_Polynomial = Any  # an array of fractions, lowest power first
+
+
+def _polynomial(*coefficients: Fraction | int) -> _Polynomial:
+    return np.array([Fraction(c) for c in coefficients], dtype=object)
+
+
+@lru_cache(maxsize=1)
+def _debye_log_polynomials() -> tuple[_Polynomial, ...]:
+    """D_k with sum_k D_k(q)/nu^k = log(1 + sum_k u_k(q)/nu^k), u_k Debye's polynomials of I_nu."""
+    u, d = [_polynomial(1)], list[_Polynomial]()
+    for _ in range(_N_TERMS):
+        # u_{k+1} = q^2 (1 - q^2) u_k' / 2 + int_0^q (1 - 5 s^2) u_k(s) ds / 8
+        slope = polymul(_polynomial(0, 0, 1, 0, -1), polyder(u[-1])) / 2
+        area = polyint(polymul(_polynomial(1, 0, -5), u[-1])) / 8
+        u.append(polyadd(slope, area))
+    for k in range(1, _N_TERMS + 1):
+        # k u_k = sum_{j=1}^{k} j D_j u_{k-j}, from (log U)' U = U'.
+        term = u[k]
+        for j in range(1, k):
+            term = polysub(term, polymul(d[j - 1] * Fraction(j, k), u[k - j]))
+        d.append(term)
+    return tuple(d)
+
+
+class _Expansion(NamedTuple):
+    """Polynomials in q (floats, lowest power first) of the expansion where recurrences start."""
+
+    m: int  # the dimension there
+    nu: float
+    ratio: tuple[float, ...]
+    resultant: tuple[float, ...]
+    slope: tuple[float, ...]
+
+
+@lru_cache(maxsize=64)
+def _expansion(n: int) -> _Expansion:
+    """With S(q) = sum_k D_k(q)/nu^k, nu = m/2 - 1 >= _MIN_ORDER for m = n + 2K, the polynomials
+
+    ratio      (S(q) - S(1)) / (q - 1),
+    resultant  P(q)/(nu q),   P = q^2/2 + q^3 S'(q),
+    slope      (P - q (1 - q^2) P') / (nu q^2).
+    """
+    m = n + 2 * max(0, math.ceil(_MIN_ORDER + 1 - n / 2))
+    nu = Fraction(m - 2, 2)
+    s = _polynomial(0)
+    for k, d in enumerate(_debye_log_polynomials(), start=1):
+        s = polyadd(s, d / nu**k)
+    ratio: _Polynomial = polydiv(s, _polynomial(-1, 1))[0]
+    p = polyadd(_polynomial(0, 0, Fraction(1, 2)), polymul(_polynomial(0, 0, 0, 1), polyder(s)))
+    r = polysub(p, polymul(_polynomial(0, 1, 0, -1), polyder(p)))
+    return _Expansion(
+        m,
+        nu=float(nu),
+        ratio=tuple(float(c) for c in ratio),
+        resultant=tuple(float(c / nu) for c in p[1:]),
+        slope=tuple(float(c / nu) for c in r[2:]),
+    )
+
+
+@cache  # a graph reads them where they are
+def _on_device(coefficients: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The coefficients and their powers as tensors, copied to the device once."""
+    c = torch.tensor(coefficients, dtype=torch.float64, device=device)
+    return c, torch.arange(len(c), dtype=torch.float64, device=device)
 
 
 class _Plain:
@@ -50,7 +119,7 @@ def _namespace(x: Any) -> Any:
 def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
     if isinstance(q, Tensor) and on_gpu(q):
         # Three kernels to launch instead of two for each of some thirty coefficients.
-        values, powers = on_device(coefficients, q.device)
+        values, powers = _on_device(coefficients, q.device)
         return q[..., None].pow(powers) @ values
     if isinstance(q, np.ndarray):
         return (np.vander(q.ravel(), len(coefficients), True) @ coefficients).reshape(q.shape)
@@ -60,53 +129,26 @@ def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
     return total
 
 
-def _scaled(beta: Any, nu: float) -> tuple[Any, Any, Any]:
-    xp = _namespace(beta)
-    z = beta / nu
+def _recurrence(beta: Any, n: int) -> tuple[Any, Any, Any]:
+    """(log Omega_N(beta)/Omega_N(0), A_N, A_N').
+
+    At large beta this keeps the digits that 1 - A^2 - (N-1) A/beta loses.
+    """
+    xp, e = _namespace(beta), _expansion(n)
+    z = beta / e.nu
     s = xp.hypot(z, 0 * z + 1)  # no overflow, unlike sqrt(1 + z^2)
-    return z, s, 1 / s
-
-
-def _resultant_at(beta: Any, m: int) -> Any:
-    """A_m(beta) from the expansion."""
-    e = expansion(m)
-    z, s, q = _scaled(beta, e.nu)
-    return z / s * (1 / (1 + q) - _horner(e.resultant, q))
-
-
-def _log_ratio(beta: Any, n: int) -> Any:
-    xp, e = _namespace(beta), expansion(n)
-    z, s, q = _scaled(beta, e.nu)
+    q = 1 / s
     t = z * (z / (1 + s))  # s - 1
     value = e.nu * (t - xp.log1p(t / 2)) - xp.log1p(t) / 2 - t / s * _horner(e.ratio, q)
-    if e.m > n:
-        a = _resultant_at(beta, e.m)
-        for k in range(e.m - 2, n - 1, -2):
-            value = value + xp.log1p(beta * a / k)
-            a = beta / (k + beta * a)
-    return value
-
-
-def _resultant(beta: Any, n: int) -> Any:
-    m = expansion(n).m
-    a = _resultant_at(beta, m)
-    for k in range(m - 2, n - 1, -2):
-        a = beta / (k + beta * a)
-    # Beyond beta = 1e15 the sum loses k to rounding, and the ratio may pass 1 by a few ulps.
-    return _namespace(beta).minimum(a, 0 * a + 1)
-
-
-def _resultant_and_slope(beta: Any, n: int) -> tuple[Any, Any]:
-    """A_N and A_N'. At large beta this keeps the digits that 1 - A^2 - (N-1) A/beta loses."""
-    e = expansion(n)
-    _, _, q = _scaled(beta, e.nu)
-    a = _resultant_at(beta, e.m)
+    a = z / s * (1 / (1 + q) - _horner(e.resultant, q))
     slope = q * q / e.nu * (1 / (1 + q) - _horner(e.slope, q))
     for k in range(e.m - 2, n - 1, -2):
+        value = value + xp.log1p(beta * a / k)
         denominator = k + beta * a
         a = beta / denominator
         slope = k / denominator / denominator - a * a * slope
-    return a, slope
+    # Beyond beta = 1e15 the sum loses k to rounding, and the ratio may pass 1 by a few ulps.
+    return value, xp.minimum(a, 0 * a + 1), slope
 
 
 def _inverse(r: Any, n: int) -> Any:
@@ -116,44 +158,36 @@ def _inverse(r: Any, n: int) -> Any:
     low, high = (n - 1) * base, n * base
     beta = (n - r * r) * base  # right to leading order at both ends
     for _ in range(_NEWTON_STEPS):
-        a, slope = _resultant_and_slope(beta, n)
+        _, a, slope = _recurrence(beta, n)
         before, beta = beta, xp.minimum(xp.maximum(beta - (a - r) / slope, low), high)
         if xp.all(abs(beta - before) <= _LAST_ERROR * beta):
             break
     return beta
 
 
-def _outside(x: Tensor, end: float) -> float | None:
-    """A number that does not lie in [0, end), if there is one."""
-    some = x if x.numel() <= _FEW else torch.stack(x.aminmax())
-    return next((v for v in some.reshape(-1).tolist() if not 0 <= v < end), None)  # NaN too
+def _evaluate(
+    function: Callable[[Any, int], Any], x: Tensor | float, n: int, *, end: float = math.inf,
+    wanted: str = "beta must be finite and not negative",
+    advice: str = "clamp it at 0 or lower the step size",
+) -> Tensor:  # fmt: skip
+    """In float64, by plain numbers if there are few, else by NumPy; ValueError outside of [0, end).
 
-
-def _check_beta(beta: Tensor | float) -> Tensor:
-    beta = beta if isinstance(beta, Tensor) else torch.as_tensor(beta, dtype=torch.float64)
-    # Asking a GPU would wait for it.
-    if not on_gpu(beta) and (got := _outside(beta, math.inf)) is not None:
-        raise ValueError(
-            f"beta must be finite and not negative, got {got}: clamp it at 0 or lower the step size"
-        )
-    return beta
-
-
-def _evaluate(function: Function, x: Tensor, n: int, *, smooth: bool = True) -> Tensor:
-    """In float64, by plain numbers if there are few, else by NumPy.
-
-    smooth: by torch on a GPU, which is not waited for, and if autograd is to go through.
+    By torch on a GPU, which is not waited for, and if autograd is to go through; but not if `end` is finite.
     """
+    x = x if isinstance(x, Tensor) else torch.as_tensor(x, dtype=torch.float64)
+    smooth = end == math.inf
+    few = x.numel() <= _FEW
+    if not (smooth and on_gpu(x)):
+        some = (x if few else torch.stack(x.aminmax())).reshape(-1).tolist()
+        if (bad := next((v for v in some if not 0 <= v < end), None)) is not None:  # NaN too
+            raise ValueError(f"{wanted}, got {bad}: {advice}")
     if smooth and (on_gpu(x) or x.requires_grad):
-        found: Any = function(x.double(), n)
-        return torch.as_tensor(found)
-    if x.numel() <= _FEW:
+        return torch.as_tensor(function(x.double(), n)).to(x.dtype)
+    if few:
         found = [function(v, n) for v in x.reshape(-1).tolist()]
-        found = found if x.ndim else found[0]
-        return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
-    numbers = x.detach().double().cpu().numpy()
+        return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape).to(x.dtype)
     with np.errstate(over="ignore", under="ignore"):
-        return torch.from_numpy(function(numbers, n)).to(x.device)
+        return torch.from_numpy(function(x.detach().double().cpu().numpy(), n)).to(x)
 
 
 def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
@@ -163,8 +197,7 @@ def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
     not checked on a GPU; n: the dimension N >= 2. Computed in float64, returned in the dtype of
     beta. Its derivative is `mean_resultant`; autograd has it to fewer digits where beta is large.
     """
-    beta = _check_beta(beta)
-    return _evaluate(_log_ratio, beta, n).to(beta.dtype)
+    return _evaluate(lambda x, n: _recurrence(x, n)[0], beta, n)
 
 
 def log_omega(beta: Tensor | float, n: int) -> Tensor:
@@ -173,9 +206,8 @@ def log_omega(beta: Tensor | float, n: int) -> Tensor:
     Arguments and precision as for `log_omega_ratio`. Prefer that one where constants
     cancel: at beta = 0 this is the log area of the sphere, large and negative for large N.
     """
-    beta = _check_beta(beta)
     log_area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
-    return (_evaluate(_log_ratio, beta, n) + log_area).to(beta.dtype)
+    return _evaluate(lambda x, n: _recurrence(x, n)[0] + log_area, beta, n)
 
 
 def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
@@ -184,8 +216,7 @@ def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
     It is the mean of <x, w> for x drawn from the von Mises-Fisher distribution of mean direction
     w and concentration beta. Arguments and precision as for `log_omega_ratio`.
     """
-    beta = _check_beta(beta)
-    return _evaluate(_resultant, beta, n).to(beta.dtype)
+    return _evaluate(lambda x, n: _recurrence(x, n)[1], beta, n)
 
 
 def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
@@ -195,9 +226,7 @@ def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
     N >= 2. Safeguarded Newton steps in float64, returned in the dtype of r. Near r = 1 the problem
     itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
     """
-    r = r if isinstance(r, Tensor) else torch.as_tensor(r, dtype=torch.float64)
-    if (got := _outside(r, 1.0)) is not None:
-        raise ValueError(
-            f"r must lie in [0, 1), got {got}: no finite beta has this resultant, keep r below 1"
-        )
-    return _evaluate(_inverse, r, n, smooth=False).to(r.dtype)
+    return _evaluate(
+        _inverse, r, n, end=1.0, wanted="r must lie in [0, 1)",
+        advice="no finite beta has this resultant, keep r below 1",
+    )  # fmt: skip

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.numerics import interior
-from mnemosphere.numerics.laplacian import Array, Laplacian
+from mnemosphere.numerics.interior import TINY, Array, Laplacian
 
 __all__ = [
     "Maximum", "center_rows", "check", "check_marginals", "maximize", "project",
@@ -25,7 +25,6 @@ __all__ = [
 ]  # fmt: skip
 
 _LOG_ZERO = -1e30  # stands for log 0: finite, so that differences are never NaN
-_TINY = 1e-300  # keeps a division by zero finite in float64
 _TOTALS = 1e-5  # relative slack between the two totals: float32 sums over many rows
 _FLOOR = 1e-30  # relative size of the vanishing floor under p_bar in maximize
 
@@ -139,12 +138,12 @@ def sinkhorn(
                 f"{float(error.max()):.3g}): raise max_sweeps, or check that the zeros of the "
                 "matrix leave a way to carry the marginals"
             )
-        edges = p.mT @ (p / r.clamp(min=_TINY)[..., None])  # (B, C, R) @ (B, R, C)
+        edges = p.mT @ (p / r.clamp(min=TINY)[..., None])  # (B, C, R) @ (B, R, C)
         big = c.argmax(-1)
         v = _solve_laplacian(edges, big, gap)
         # |f'''| ≤ range(v) f'' along v, so this damping always descends, and a huge step through
         # a flat region (weights e^{-s}) moves by about s, which is how far the wall is.
-        reach = (v.amax(-1, keepdim=True) - v.amin(-1, keepdim=True)).clamp(min=_TINY)
+        reach = (v.amax(-1, keepdim=True) - v.amin(-1, keepdim=True)).clamp(min=TINY)
         v = v * (torch.log1p(reach) / reach)
         x = x + torch.where(converged[:, None], 0.0, v)[:, None, :]
         sweeps += 1
@@ -176,8 +175,8 @@ def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     rows and cols. The Riemannian gradient of f is to_tangent(p, p * ∂f/∂p, rows, cols).
     """
     q, h, r, c = (t.double() for t in (p, g, rows, cols))
-    mean = h.sum(-1) / r.clamp(min=_TINY)  # (..., R)
-    share = q / r.clamp(min=_TINY)[..., None]
+    mean = h.sum(-1) / r.clamp(min=TINY)  # (..., R)
+    share = q / r.clamp(min=TINY)[..., None]
     edges = q.mT @ share  # (..., C, R) @ (..., R, C)
     b = h.sum(-2) - (q.mT @ mean[..., None])[..., 0]
     flat = edges.reshape(-1, *edges.shape[-2:])
@@ -251,7 +250,7 @@ def maximize(
     """
     r, c = check_marginals(rows, cols)
     batch = _check_matrix("p_bar", p_bar, rows, cols)
-    q = _array(p_bar.mT)  # in NumPy, columns first, from here on: see numerics.laplacian
+    q = _array(p_bar.mT)  # in NumPy, columns first, from here on: see numerics.interior
     least = q.min()
     if not (least >= 0 and np.isfinite(q.max())):
         raise ValueError(f"p_bar must be finite and non-negative, got {_first_bad(p_bar)}")
