@@ -36,6 +36,7 @@ with mn.plots.figure_style():
     ax.set_title("as often right as the model is sure")
     ax.legend()
     figure.savefig("calibration.png")
+    # Figure: Predicted probability against the share of rows that had the class, eight bins.
 
 # %%
 # Conformal sets: the more coverage you ask for, the larger the sets.

@@ -37,3 +37,4 @@ with mn.plots.figure_style():
     ax.set_title(f"{np.sum(splits < certificate.beta_eff)} of 15 memories would split")
     ax.legend(loc="center left")
     figure.savefig("splits.png")
+    # Figure: The inverse temperature at which each memory would split, against that of the model.

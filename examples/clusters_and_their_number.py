@@ -19,6 +19,7 @@ print(f"adjusted Rand index {adjusted_rand_score(cultivar, clusters.labels_):.2f
 # %%
 # The end of the search: how well two halves of the rows agree, by number and shape of clusters.
 mn.plots.search(clusters.search_).figure.savefig("search.png")
+# Figure: Agreement of two halves of the rows, by number and shape of clusters.
 
 # %%
 # Two of the 13 features, by cluster. Crosses mark rows whose cluster is less than 90% sure.
@@ -47,3 +48,4 @@ with mn.plots.figure_style():
     ax.set_title("clusters of wines; doubtful rows lie between them")
     ax.legend()
     figure.savefig("clusters.png")
+    # Figure: Two of the 13 columns, by cluster. Crosses: rows whose cluster is less than 90% sure.

@@ -26,6 +26,7 @@ print(f"{clf.score(X_test, y_test):.1%} of held-out rows right")
 # The distance between two curves is what the value of a column adds to the log-odds of two species.
 # Gray ticks are deciles of the training rows.
 mn.plots.memory_curves(clf.model_).savefig("curves.png")
+# Figure: What each memory says about the values of each column. Gray ticks: deciles of the rows.
 
 # %%
 # In words: the columns that matter most to each memory, and the values of the rows it stands for.

@@ -39,3 +39,4 @@ for k in range(10):
     partly[np.flatnonzero(y == k)[:2]] = k
 clf = mn.DAMClassifier(20, unlabeled=-1, **settings).fit(X, partly)
 memories_of(clf.model_, data.image_shape, count=20).savefig("memories.png")
+# Figure: Twenty memories, each with its label, from two labels per class.

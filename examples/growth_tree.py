@@ -27,6 +27,7 @@ for level in range(clf.lineage_.n_levels):
 # %%
 # The tree: four blurred digits at the top, and below each split memory its two copies.
 tree_of(clf.model_, data.image_shape).figure.savefig("tree.png")
+# Figure: The tree of splits: each memory above its two copies.
 
 # %%
 # `shrink` goes the other way: it merges memories whose removal costs least on the rows you pass.

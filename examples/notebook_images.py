@@ -26,12 +26,14 @@ ax = mn.plots.memories(
     clf.memories_, data.image_shape, indices=table.index, labels=table["label"], ncols=10
 )  # fmt: skip
 ax.figure.savefig("memories.png")
+# Figure: All memories with their labels. Red: brighter than the mean of the image; blue: darker.
 
 # %%
 # The digit on which the model is least sure, and the memories that vote on it:
 k = clf.predict_proba(data.x_test).max(1).argmin()
 why = clf.explain(data.x_test[k : k + 1], n_nearest=4)
 why.plot(image_shape=data.image_shape, truth=data.y_test[k]).savefig("doubt.png")
+# Figure: The digit in doubt, the memories with the largest shares, and the probabilities.
 
 # %%
 # Wrong labels often come together. Here every 1 of one style of writing is filed as a 7.
@@ -64,6 +66,7 @@ ax = mn.plots.memories(
     title=f"{memory} looks like a {right} and has another label",
 )  # fmt: skip
 ax.figure.savefig("suspects.png")
+# Figure: Memories labeled 1 and 7. One of them looks like the other class.
 edited = mn.as_estimator(mn.interpret.relabel_memory(spoiled.model_, memory, right))
 print(f"accuracy on fresh rows: {edited.score(fresh, fresh_labels):.1%}")
 
@@ -80,8 +83,10 @@ ax = mn.plots.memories(
     title="32 memories of patches: strokes, edges and dots",
 )  # fmt: skip
 ax.figure.savefig("strokes.png")
+# Figure: The memories of the first layer, 4 by 4 pixels each.
 
 # %%
 # Which memories of the second layer decide the digit in doubt, and where they agree with it:
 why = mn.explain_images(layers, data.x_test[k : k + 1], n_nearest=3)
 why.plot(truth=data.y_test[k]).savefig("agreement.png")
+# Figure: The digit in doubt and where it agrees with the memories that decide.

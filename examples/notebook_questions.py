@@ -20,6 +20,7 @@ print(f"accuracy on 100 held-out questions: {clf.score(bank.x_test, bank.y_test)
 why = clf.explain(["I can't find my wallet, my card was in it"], n_nearest=3)
 print(why)
 why.plot().savefig("why.png")
+# Figure: Shares of memories and the questions typical of them; on the right, the classes.
 
 # %%
 # Held-out questions set the threshold: at most one in twenty questions like them is rejected.

@@ -29,6 +29,7 @@ doubted = X_test.iloc[[sure.argmin()]]
 why = clf.explain(doubted)
 print(why)
 why.plot(truth=y_test[sure.argmin()]).savefig("why.png")
+# Figure: One biopsy: probabilities, and the pull of each column for and against the class.
 
 # %%
 # What would change the class? A few columns, with values that other rows have:
@@ -37,7 +38,9 @@ print(clf.counterfactual(doubted))
 # %%
 # Which columns matter for all rows, and what each value of a column says:
 mn.plots.importance(clf.model_, X_test, n_features=10).figure.savefig("importance.png")
+# Figure: The columns with the largest mean pull on the held-out rows.
 mn.plots.column_curves(clf.model_, X_test, n_features=4).savefig("columns.png")
+# Figure: What each value of a column says about the class.
 
 # %%
 # Half of the held-out values are lost. The model compares rows by the values that are left.

@@ -35,6 +35,7 @@ ax = mn.plots.novelty_histogram(
     threshold=mn.interpret.rejection_threshold(clf.novelty_score(held), rate), rate=rate,
 )  # fmt: skip
 ax.figure.savefig("novelty.png")
+# Figure: Novelty of digits that were trained and of two that were not. Line: the threshold.
 
 # %%
 # Over 200 draws of the held-out rows, the rejected share of fresh rows is on average as promised:

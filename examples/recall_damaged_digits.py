@@ -35,3 +35,4 @@ figure = recall_of(
     names=labels[shown], predictions=[*labels[shown[:3]], f"{clf.predict(path.rows[-1])[3]}, wrong"],
 )  # fmt: skip
 figure.savefig("recall.png")
+# Figure: Damaged digits, steps of recall, and the last state. The last row ends in a wrong digit.

@@ -38,6 +38,7 @@ print(f"{clf.score(lost, y_test):.1%} right with half of the values")
 # A memory is a typical penguin. `decode` writes it as a row of the table.
 print(mn.interpret.decode(clf.model_, clf.memories_).round(1).to_string())
 memories_of(clf.model_).savefig("memories.png")
+# Figure: The memories as typical penguins, by column.
 
 # %%
 # One of the held-out penguins whose sex is not known. Its other columns decide.

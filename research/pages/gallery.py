@@ -3,7 +3,8 @@
     python -m research gallery [NAME ...] [--jobs N]    run all or some, write their pages to docs/gallery
 
 The docstring of a script is the title and the introduction. A line `# %%` begins a cell, and the
-comments below it are its text. Figures are what a cell saves as PNG; a notebook displays them.
+comments below it are its text. Figures are what a cell saves as PNG, and the comment `# Figure:` below
+is its caption; a notebook displays them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from research.report import ROOT
 
 SCRIPTS = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
 FOLDER = ROOT / "docs" / "gallery"
+_CAPTION = re.compile(r"\n *# Figure: (.*)")
 _IN_THE_GUIDE = {"novelty": "novelty_at_a_rate", "recall": "recall_damaged_digits"}
 _ABOUT = """# Gallery
 
@@ -39,12 +41,20 @@ def cells(name: str) -> tuple[str, str, list[tuple[str, str]]]:
     source = SCRIPTS[name].read_text(encoding="utf-8")
     title, _, about = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
     parts = []
-    for cell in re.split(r"^# %%\n", source.split('"""', 2)[2], flags=re.MULTILINE):
+    for cell in re.split(
+        r"^# %%\n", _CAPTION.sub("", source.split('"""', 2)[2]), flags=re.MULTILINE
+    ):
         lines = cell.splitlines()
         n = next((k for k, line in enumerate(lines) if not line.startswith("#")), len(lines))
         text = "\n".join(line[1:].strip() for line in lines[:n])
         parts.append((text, "\n".join(lines[n:]).strip()))
     return title, about.strip(), parts
+
+
+def captions(name: str) -> dict[str, str]:
+    """The caption of each figure that a script saves."""
+    source = SCRIPTS[name].read_text(encoding="utf-8")
+    return dict(re.findall(r'savefig\("(.*)"\)' + _CAPTION.pattern, source))
 
 
 def displayed(code: str) -> str:
@@ -107,6 +117,7 @@ def write(name: str) -> None:
             for figure in sorted(set(Path().glob("*.png")) - before):
                 (FOLDER / f"{name}-{figure}").write_bytes(figure.read_bytes())
                 lines.append(f"![{title}]({name}-{figure})")
+                lines.append(f"*{captions(name)[figure.name]}*")
     page = "\n\n".join(line for line in lines if line)
     (FOLDER / f"{name}.md").write_text(page + "\n", encoding="utf-8")
     (FOLDER / f"{name}.ipynb").write_text(notebook(name), encoding="utf-8")

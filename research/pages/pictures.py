@@ -56,6 +56,15 @@ def lineage() -> Figure:
     return root_figure(tree_of(model.model_, raw.image_shape))
 
 
+@figure_style()
+def drift() -> Figure:
+    """Digits 0 to 8 were trained; new rows are digits 5 to 9."""
+    raw = load_data("digits")
+    known, new = raw.y_train < 9, raw.y_test > 4
+    model = DAMClassifier(20, random_state=0).fit(raw.x_train[known], raw.y_train[known])
+    return root_figure(plots.drift(model.compare(raw.x_test[new]), most=9))
+
+
 def samples() -> Figure:
     """Rows drawn from a model, with their classes."""
     raw = load_data("mnist-small")
@@ -149,6 +158,7 @@ PICTURES = {
     "search": search,
     "explanation-table": explanation,
     "conditional-before-after": conditional.gallery,
+    "drift": drift,
     "lineage": lineage,
     "samples": samples,
 }

@@ -18,7 +18,7 @@ from research.report import Json
 NAME = "robustness"
 _TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", TEXTS: "BANKING77 vectors"}
 _AT = {"image": (0.5, 1.0, 1.5), "text": (0.1, 0.2, 0.3), "table": (0.25, 0.5, 1.0)}
-_PICTURE = "![Certified and attacked accuracy against ε](../images/robustness.png)"
+_PICTURE = "![Certified and attacked accuracy against ε](../images/robustness.png)\n\n*Accuracy by length of the change.*"
 _METHODS = ("joint", "conditional", LOGISTIC, ONE_NEIGHBOR, FOREST)
 _PLAIN = f"{LOGISTIC}, C = 1"
 

@@ -21,6 +21,30 @@ from research.report import Json, measured_text
 IMAGES = Path("../images/paper")
 SUMMARY = "summary"
 _ON_CPU = "-cpu"
+_CAPTIONS = {
+    "fig1.png": "All memories: SGD on the left, the fixed point on the right.",
+    "fig1-passes.png": "Accuracy by passes.",
+    "fig2.png": "Memories at four values of β: SGD above, the fixed point below.",
+    "capacity.png": "Left: patterns found, by load. Right: the largest number of patterns found, by features.",
+    "table1.png": "Accuracy by passes. Triangles on the right: the paper.",
+    "regularizer.png": "Accuracy by passes, with and without the regularizer.",
+    "prior.png": "Accuracy by passes, for three sets of weights.",
+    "fig3.png": "SGD: some of the memories, and the soft labels of all that are shown.",
+    "fig3-fixed-point.png": "The fixed point: some of the memories, and their soft labels.",
+    "fig3-passes.png": "Accuracy by passes.",
+    "fig4.png": "Some memories of patches, and their soft labels over latent classes.",
+    **{
+        f"fig{k}.png": f"Figure {k} of the appendix: more memories of patches, and their soft labels."
+        for k in (7, 8, 9, 10)
+    },
+    "fig4-classes.png": "All memories by latent class, for four ways of training.",
+    "fig4-starts.png": "All memories by latent class, for each start.",
+    "fig5.png": "Above: paths of memories by UMAP. Below: how they leave the trunk, by passes.",
+    "fig6.png": "Accuracy and training time by number of memories.",
+    "fig6-work.png": "Accuracy and work (rows × memories) by number of memories.",
+    "hierarchy.png": "Left: each memory above the two that it split into. Right: the loss on the way.",
+    "hierarchy-threshold.png": "A doubled memory becomes a saddle at β_split, and its copies part.",
+}
 _WORDS = {None: "", True: "yes", False: "**no**"}
 
 
@@ -102,6 +126,7 @@ def section(name: str, results: Path) -> str:
     parts += [f"*{remark}*" for remark in result["remarks"]]
     parts += [
         f"![{result['title']}]({(IMAGES / _copy_name(name, picture)).as_posix()})"
+        f"\n\n*{_CAPTIONS[picture]}*"
         for picture in result["pictures"]
     ]
     return "\n\n".join(parts)
