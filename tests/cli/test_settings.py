@@ -1,16 +1,14 @@
-"""Settings as data: read off the estimators, and turned into them."""
+"""Settings as options: those of the estimators, and turned into them."""
 
 import dataclasses
 import inspect
+import re
 
 import pytest
 
 import mnemosphere as mn
-from mnemosphere.cli.settings import (
-    ESTIMATORS,
-    build,
-    label_numbers,
-)
+from mnemosphere.cli.build import build, label_numbers
+from mnemosphere.cli.settings import Classifier, ClassTraining, Clusterer, Training
 
 # Settled by the caller, by the data, or by another setting.
 APART = {"callbacks", "categories", "encoder", "random_state", "unlabeled", "learn_beta", "learn_weights",
@@ -18,33 +16,40 @@ APART = {"callbacks", "categories", "encoder", "random_state", "unlabeled", "lea
 SOLVERS = {"fixed-point": mn.FixedPoint, "sgd": mn.SGD, "adam": mn.Adam}
 
 
-@pytest.mark.parametrize("kind", [mn.DAMClassifier, mn.DAMClusterer])
-def test_every_setting_is_there_with_its_default(kind):
-    known = ESTIMATORS[kind.__name__]
-    own = {key.replace("memories", "n_memories").replace("clusters", "n_clusters"): about
-           for key, about in known.items() if "solver" not in about}  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "groups"),
+    [(mn.DAMClassifier, (Classifier, ClassTraining)), (mn.DAMClusterer, (Clusterer, Training))],
+)
+def test_every_setting_is_there_with_its_default(kind, groups):
+    told = {f.name: f.metadata["option"].help for g in groups for f in dataclasses.fields(g)}
+    of_solver = {key: re.search(r" With (.*)\. \(default", text) for key, text in told.items()}
+    known = {key: found[1].split(", ") for key, found in of_solver.items() if found}
+    typed = {key: re.search(r"\(default: (.*)\)$", told[key])[1] for key in told.keys() - known}
     defaults = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
-    assert own.keys() == defaults.keys() - APART
-    for name, about in own.items():
-        assert about["shown"] == ("none" if defaults[name] is None else str(defaults[name]))
-    for name, solver in SOLVERS.items():
-        if any(name in about.get("solver", ()) for about in known.values()):
-            fields = {field.name for field in dataclasses.fields(solver)} - APART
-            assert fields == {k for k, about in known.items() if name in about.get("solver", ())}
-    assert all(about["help"].endswith(".") for about in known.values())
-    text = {key: "none" if defaults[name] is None else str(defaults[name])
-            for key, name in zip([k for k, about in known.items() if "solver" not in about], own, strict=True)}  # fmt: skip
-    shown = build(kind.__name__, text).get_params(deep=False)
-    assert {name: shown[name] for name in own} == {name: defaults[name] for name in own}
+    named = {"memories": "n_memories", "clusters": "n_clusters"}
+    assert {named.get(key, key) for key in typed} == defaults.keys() - APART
+    for key, text in typed.items():
+        default = defaults[named.get(key, key)]
+        assert text == ("none" if default is None else str(default))
+    for name in {name for names in known.values() for name in names}:
+        fields = {field.name for field in dataclasses.fields(SOLVERS[name])} - APART
+        assert fields == {key for key, names in known.items() if name in names}
+    shown = build(kind.__name__, typed).get_params(deep=False)
+    assert {name: shown[name] for name in defaults.keys() - APART} == {
+        name: defaults[name] for name in defaults.keys() - APART
+    }
 
 
-def test_parts_in_play():
-    found = build("DAMClassifier", {"objective": "conditional", "noise": "0.25", "angle": 0.2})
-    assert found.solver == mn.Adam(noise=0.25, angle=0.2)
-    assert build("DAMClassifier", {"solver": "adam", "noise": "auto"}).solver == mn.Adam()
-    found = build("DAMClassifier", {"solver": "sgd", "patience": "7", "sweeps": "7"})
-    assert found.solver == mn.SGD(patience=7, sweeps=7)
-    assert build("DAMClassifier", {"geometry": "none"}).geometry == "none"
+@pytest.mark.parametrize(
+    ("typed", "solver"),
+    [
+        ({"objective": "conditional", "noise": "0.25"}, mn.Adam(noise=0.25)),
+        ({"solver": "adam", "noise": "auto"}, mn.Adam()),
+        ({"solver": "sgd", "patience": "7", "sweeps": "7"}, mn.SGD(patience=7, sweeps=7)),
+    ],
+)
+def test_settings_of_a_solver(typed, solver):
+    assert build("DAMClassifier", typed | {"geometry": "none"}).solver == solver
 
 
 def test_numbers_of_labels():

@@ -12,11 +12,12 @@ from sklearn.metrics import adjusted_rand_score
 from mnemosphere import plots
 from mnemosphere.base.text import short_text
 from mnemosphere.cli import report
-from mnemosphere.cli.options import Request, names_in
+from mnemosphere.cli.build import build
+from mnemosphere.cli.options import Request, Selection
 from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
 from mnemosphere.cli.rows import Opened, Rows, about_data, open_rows, parse_shape
-from mnemosphere.cli.settings import build
-from mnemosphere.cli.shell import Terminal, cells, command_line
+from mnemosphere.cli.settings import Clusterer, Training, typed
+from mnemosphere.cli.shell import Terminal, cells
 from mnemosphere.cli.table_writer import table_writer
 from mnemosphere.cli.train import fit, interrupted, set_text_encoder
 from mnemosphere.estimators.progress import Progress
@@ -26,35 +27,36 @@ _LABELS = 3  # that are named of a cluster
 
 
 def run(
-    request: Request, data: list[str], out: Folder, seed: int,
-    max_memory: float | None, image_shape: str | None, category: list[str] | None,
+    request: Request, data: list[str], columns: Selection, settings: Clusterer, training: Training,
+    folder: Folder, seed: int, max_memory: float | None, image_shape: str | None,
+    category: list[str] | None,
 ) -> None:  # fmt: skip
     """Find clusters, and write them with their rows."""
     terminal = request.terminal
-    model, columns = build("DAMClusterer", request.settings), request.columns
+    model = build("DAMClusterer", typed(settings, training))
     rows = open_rows(data, columns, max_memory, labels=columns.label is not None)
-    rows = rows.part(request.split, "train")
+    rows = rows.part(columns.split, "train")
     shape = parse_shape(image_shape, rows.n_features) or rows.image_shape
     if columns.text is not None:
         set_text_encoder(model, columns, rows)
     model.random_state = seed
-    model.categories = names_in(category)
-    with out.writing() as draft:
+    model.categories = category or ()
+    with folder.writing() as draft:
         seconds = fit(model, rows, terminal, draft / CHECKPOINT)
-        interrupted(Opened(model, {}, draft / MODEL), out)
+        interrupted(Opened(model, {}, draft / MODEL), folder)
         sure, labels = _look(model, rows, terminal, draft / "rows.csv")
         content = {
             "clusters": _told(model, sure, labels),
             "agreement": _agreement(model, labels),
             "seconds": seconds,
             "seed": seed,
-            "command": command_line(request.ctx),
+            "command": request.command,
             **report.about_model(model),
             "data": {**about_data(rows, rows=len(rows)), "image_shape": shape},
         }
         model.save(draft / MODEL)
         plots.save(memories_of(model.model_, shape), draft / "clusters.png")
-        wrote = out.finish(content)
+        wrote = folder.finish(content)
     terminal.result(content)
     terminal.prose(wrote, "")
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}

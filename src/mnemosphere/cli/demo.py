@@ -20,21 +20,21 @@ _MEMORIES, _PASSES = 400, 8  # so that it takes half a minute on two slow cores
 _HIDDEN = ["test-3", "test-5", "test-8"]  # by their lower halves
 
 
-def run(request: Request, out: Folder, seed: int) -> None:
+def run(request: Request, folder: Folder, seed: int) -> None:
     """Learn digits, draw memories, explain one, complete half-hidden ones."""
-    terminal, shown = request.terminal, out.shown
+    terminal, shown = request.terminal, folder.shown
     rows = open_rows(_DATA, Columns())
     rows, test = rows.part("train"), rows.part("test")
     terminal.note(f"{len(rows)} handwritten digits to learn, {len(test)} held out")
     model = DAMClassifier(
         _MEMORIES, objective="joint", geometry="center", max_iter=_PASSES, random_state=seed
     )
-    with out.writing() as draft:
+    with folder.writing() as draft:
         seconds = train.fit(model, rows, terminal)
         opened = Opened(model, {}, draft / MODEL)
         content = train.write(request, opened, rows, test, seconds, seed, 0.0)
         why, one = _pictures(model, test, draft)
-        wrote = out.finish(content)
+        wrote = folder.finish(content)
     explain.show(terminal, why, one, 0, "why? ")
     train.show(terminal, model, content, wrote)
     terminal.say(f"look:      {shown / 'memories.png'}, {shown / 'recall.png'}",

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from mnemosphere import plots
 from mnemosphere.cli import report
-from mnemosphere.cli.options import Columns, Request
+from mnemosphere.cli.options import Request, Selection
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
@@ -23,25 +23,24 @@ _CLASSES = 30
 
 
 def run(
-    request: Request, model: Path, data: list[str], novel: str | None, reject: float | None,
-    certify: bool, out: Path | None, max_memory: float | None,
+    request: Request, columns: Selection, model: Path, data: list[str], novel: str | None,
+    reject: float | None, certify: bool, out: Path | None, max_memory: float | None,
 ) -> None:  # fmt: skip
     """Measure a model on labeled rows."""
     terminal = request.terminal
     check_file(out, PICTURES, request.overwrite, model, *data)
-    opened = open_model(model, request.columns.encoder, labeled=True)
-    whole = replace(request, split="all")
-    every = rows_for(whole, opened, data, memory=max_memory, labels=True, measured=True)
-    rows, trained = every.part(request.split), every.part(request.split, "train")
-    if request.split is None and len(rows) < len(every):
+    opened = open_model(model, columns.encoder, labeled=True)
+    whole = replace(columns, split="all")
+    every = rows_for(opened, data, whole, memory=max_memory, labels=True, measured=True)
+    rows, trained = every.part(columns.split), every.part(columns.split, "train")
+    if columns.split is None and len(rows) < len(every):
         terminal.note(f"{len(rows)} held-out rows of {len(every)} (--split all for every row)")
     found = {"model": opened.path, "data": every.name, **report.score(opened.model, rows)}
     if found["unknown_labels"]:
         terminal.note(f"{found['unknown_labels']} rows have labels the model does not know: they "
                       "count as wrong, and are left out of log-loss and tables")  # fmt: skip
     if novel is not None:
-        other = replace(request, columns=Columns(), split=None)
-        found["novelty"] = _novelty(other, opened, rows, novel)
+        found["novelty"] = _novelty(opened, rows, novel)
     answered = None if reject is None else report.answers(opened.model, rows, reject)
     if answered is not None:
         found["rejection"] = answered.as_dict()
@@ -67,11 +66,11 @@ def run(
         terminal.say("", f"wrote {out}")
 
 
-def _novelty(request: Request, opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
+def _novelty(opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
     """How well novelty tells rows of another kind apart."""
     scores = [
         np.concatenate([opened.model.novelty_score(part.x) for part in given.batches()])
-        for given in (rows, rows_for(request, opened, other))
+        for given in (rows, rows_for(opened, other, Selection()))
     ]
     truth = np.repeat([0, 1], [len(s) for s in scores])
     auroc = float(roc_auc_score(truth, np.concatenate(scores)))

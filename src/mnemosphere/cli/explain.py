@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mnemosphere import plots
-from mnemosphere.cli.options import Request, names_in
+from mnemosphere.cli.options import Request, Selection
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal
@@ -28,17 +28,17 @@ _MEMORIES = (
 
 
 def run(
-    request: Request, model: Path, data: str, row: list[str] | None, top: int,
+    request: Request, columns: Selection, model: Path, data: str, row: list[str] | None, top: int,
     counterfactual: str | None, fixed: list[str] | None, only_rise: list[str] | None,
     only_fall: list[str] | None, out: Path | None, image_shape: str | None,
 ) -> None:  # fmt: skip
     """Show why rows got their class, and what would change it."""
     terminal = request.terminal
     check_file(out, PICTURES, request.overwrite, model, data)
-    opened = open_model(model, request.columns.encoder)
-    rows = rows_for(request, opened, data, row or ())
+    opened = open_model(model, columns.encoder)
+    rows = rows_for(opened, data, columns, row or ())
     rows = rows if row else rows.take(np.arange(1))
-    shape = opened.shape(image_shape, rows)
+    shape = opened.shape(image_shape, rows.image_shape)
     if out is not None and len(rows) > _MOST:
         raise ValueError(f"a picture shows {_MOST} rows at most, got {len(rows)}: ask for fewer")
     if opened.encoder is None:
@@ -51,8 +51,8 @@ def run(
         if counterfactual != "next":
             label = opened.label(counterfactual, "--counterfactual")
         other = opened.of_rows("--counterfactual").counterfactual(
-            rows.x, label, fixed=names_in(fixed), only_rise=names_in(only_rise),
-            only_fall=names_in(only_fall),
+            rows.x, label, fixed=fixed or (), only_rise=only_rise or (),
+            only_fall=only_fall or (),
         )  # fmt: skip
     readable = opened.encoder is None and not opened.takes_texts
     proven = opened.model.certified_radius(rows.x) if readable else None

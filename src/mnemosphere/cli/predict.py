@@ -12,10 +12,10 @@ import pandas as pd
 
 from mnemosphere import interpret
 from mnemosphere.base.text import short_text
-from mnemosphere.cli.options import Request
+from mnemosphere.cli.build import label_numbers
+from mnemosphere.cli.options import Request, Selection
 from mnemosphere.cli.output import TABLES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
-from mnemosphere.cli.settings import label_numbers
 from mnemosphere.cli.shell import Terminal, cell, cells
 from mnemosphere.cli.table_writer import table_writer
 from mnemosphere.estimators.progress import Progress
@@ -26,14 +26,14 @@ _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 
 
 def run(
-    request: Request, model: Path, data: list[str], out: Path | None, top: int, prior: str | None,
-    reject: float | None, ask: bool, radius: bool, max_memory: float | None,
+    request: Request, columns: Selection, model: Path, data: list[str], out: Path | None, top: int,
+    prior: str | None, reject: float | None, ask: bool, radius: bool, max_memory: float | None,
 ) -> None:  # fmt: skip
     """Predict rows, part by part if memory does not hold them."""
     terminal = request.terminal
     check_file(out, TABLES, request.overwrite, model, *data)
-    opened = open_model(model, request.columns.encoder, labeled=prior is not None)
-    rows = rows_for(request, opened, data, memory=max_memory)
+    opened = open_model(model, columns.encoder, labeled=prior is not None)
+    rows = rows_for(opened, data, columns, memory=max_memory)
     if not rows.in_memory and out is None and terminal.json_only:
         raise ValueError(f"{len(rows)} rows are too many to print: write them with --out")
     parts = (_predictions(opened, part, top, prior, reject, ask, radius) for part in rows.batches())

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mnemosphere import plots
-from mnemosphere.cli.options import Request
+from mnemosphere.cli.options import Request, Selection
 from mnemosphere.cli.output import PICTURES, TABLES, check_file
 from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import cells
@@ -26,16 +26,17 @@ _HALVES = ("top", "bottom", "left", "right")
 
 
 def run(
-    request: Request, model: Path, data: str, hide: str | None, row: list[str] | None,
-    of_class: str | None, out: Path | None, seed: int, image_shape: str | None,
+    request: Request, columns: Selection, model: Path, data: str, hide: str | None,
+    row: list[str] | None, of_class: str | None, out: Path | None, seed: int,
+    image_shape: str | None,
 ) -> None:  # fmt: skip
     """Complete rows by the density of the model."""
     terminal = request.terminal
     check_file(out, (*TABLES, *PICTURES), request.overwrite, model, data)
-    opened = open_model(model, request.columns.encoder)
+    opened = open_model(model, columns.encoder)
     opened.of_rows("recall")
-    rows = rows_for(request, opened, data, row or ())
-    shape = opened.shape(image_shape, rows)
+    rows = rows_for(opened, data, columns, row or ())
+    shape = opened.shape(image_shape, rows.image_shape)
     y = None if of_class is None else np.repeat(opened.label(of_class, "--class"), len(rows))
     fitted = opened.model.model_
     rows = replace(rows, x=np.asarray(encode(fitted, rows.x)), image_shape=shape)

@@ -29,7 +29,7 @@ from mnemosphere.base.limits import Range, check_depth
 from mnemosphere.base.machine import available_memory
 from mnemosphere.base.schema import put_together
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.cli.options import Columns, Request
+from mnemosphere.cli.options import Columns, Selection
 from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.images.encoder import image_shape, two_layers
 from mnemosphere.rows import tables
@@ -402,7 +402,7 @@ class Opened(NamedTuple):
             text = given.text or next(iter(self.order), None)
             if text is None:
                 raise ValueError(f"the model takes texts: name their column in {where} with --text")
-            return replace(given, text=text, features=(text,))
+            return replace(given, text=text, features=[text])
         if not names or not self.order:
             return given
         encoding = self.first.model_.features.encoding
@@ -417,7 +417,7 @@ class Opened(NamedTuple):
         if lost:
             count = "this column counts" if len(lost) == 1 else "these columns count"
             warn_user(f"{where} lacks {quoted(lost, len(lost))}: {count} as missing values")
-        return replace(given, features=tuple(name for name in needed if name in names))
+        return replace(given, features=[name for name in needed if name in names])
 
     def label(self, name: str, flag: str) -> Any:
         """The class of that name; ValueError names the flag."""
@@ -425,11 +425,13 @@ class Opened(NamedTuple):
             raise ValueError(f"{flag} must be one of {quoted(self.classes, 12)}, got {name!r:.60}")
         return self.model.classes_[self.classes.index(name)]
 
-    def shape(self, text: str | None, rows: Rows | None = None) -> tuple[int, ...] | None:
+    def shape(
+        self, text: str | None, known: tuple[int, ...] | None = None
+    ) -> tuple[int, ...] | None:
         """The shape of images: as given, as stored with the rows, or as the run noted."""
         n = self.first.n_features_in_
         noted = self.record.get("data", {}).get("image_shape")
-        known = (None if rows is None else rows.image_shape) or (tuple(noted) if noted else None)
+        known = known or (tuple(noted) if noted else None)
         return parse_shape(text, n) or (known if known and math.prod(known) == n else None)
 
 
@@ -475,7 +477,7 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def rows_for(
-    request: Request, opened: Opened, data: str | Sequence[str], names: Sequence[str] = (), *,
+    opened: Opened, data: str | Sequence[str], columns: Selection, names: Sequence[str] = (), *,
     memory: float | None = 1e12, labels: bool = False, measured: bool = False,
 ) -> Rows:  # fmt: skip
     """The rows of DATA as the model takes them: those of a split, or those with these names.
@@ -485,7 +487,7 @@ def rows_for(
     of rows that were trained on are left out, unless they are needed.
     """
     about, n = opened.record.get("data", {}), opened.first.n_features_in_
-    rows = open_rows(data, request.columns, memory, labels=labels, opened=opened)
+    rows = open_rows(data, columns, memory, labels=labels, opened=opened)
     order = [rows.text] if rows.text else opened.order
     if not (order and rows.columns) and rows.n_features != n:
         raise ValueError(
@@ -500,17 +502,6 @@ def rows_for(
         rows = rows.hold_out(about["test_fraction"], about["seed"])
         if not labels and rows.is_test is not None and not rows.is_test.any():
             rows = replace(rows, y=None)
-    split = request.split or ("all" if names else None)
+    split = columns.split or ("all" if names else None)
     rows = rows.part(split)
     return (rows.called(names) if names else rows).encoded(opened.encoder)
-
-
-def measured(request: Request, model: Path, data: str | None) -> tuple[Opened, Rows | None]:
-    """A model, and the rows of DATA that figures may be taken on; see `rows_for`."""
-    opened = open_model(model, request.columns.encoder)
-    if data is None:
-        return opened, None
-    rows = rows_for(request, opened, data, measured=True)
-    if rows.y is None and rows.label is not None:
-        request.terminal.note("no rows were held out in training: there are no figures")
-    return opened, rows

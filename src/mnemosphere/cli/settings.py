@@ -1,91 +1,170 @@
-"""The settings of an estimator by what a person types: flags, and the estimator.
+"""The settings of an estimator as options of `train` and `cluster`, in the order of `--help-all`.
 
-settings.toml has them as options, so that `--help` needs no torch. What is allowed is checked
-by the estimator and its solver.
+What is allowed is checked by the estimator and its solver.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-_FILE = Path(__file__).with_name("settings.toml")
-ESTIMATORS: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-_NAMES = {"memories": "n_memories", "clusters": "n_clusters"}  # shorter where a person types them
+from mnemosphere.cli.options import Text, asked, rare
 
 
-def build(estimator: str, values: Mapping[str, Any], classes: Iterable[Any] = ()) -> Any:
-    """The estimator that settings by key describe, checked; classes: labels that they may name."""
-    from sklearn.utils._param_validation import validate_parameter_constraints
+@dataclass
+class Training:
+    """How both estimators are trained."""
 
-    import mnemosphere
-    from mnemosphere.estimators.choice import SOLVERS
-
-    kind, known = getattr(mnemosphere, estimator), ESTIMATORS[estimator]
-    allowed = kind._parameter_constraints
-    own: dict[str, Any] = {}
-    fields: dict[str, Any] = {}
-    for key, given in values.items():
-        name = _NAMES.get(key, key)
-        part = fields if "solver" in known[key] else own
-        part[name] = _value(given, allowed.get(name, ()))
-    if fields:
-        solver = own.get("solver", known["solver"]["shown"])
-        if solver == "auto":  # known as soon as the objective is
-            solver = {"joint": "fixed-point", "conditional": "adam"}.get(own.get("objective", ""))
-        for key in fields:
-            if solver not in known[key]["solver"]:
-                where = " or ".join(f"--solver {name}" for name in known[key]["solver"])
-                raise ValueError(f"{_flag(key)} is a setting of {where}: add that")
-        own["solver"] = type(SOLVERS[str(solver)])(**fields)
-    if own.get("class_weight") not in (None, "balanced"):
-        own["class_weight"] = label_numbers(str(own["class_weight"]), classes, "--class-weight")
-    found = kind(**own)
-    try:
-        validate_parameter_constraints(allowed, found.get_params(deep=False), estimator)
-    except (TypeError, ValueError) as error:
-        text = " ".join(str(error).split())
-        for key in known:
-            long = f"The {_NAMES.get(key, key)!r} parameter of {estimator}"
-            text = text.replace(long, _flag(key))
-        raise ValueError(text) from error
-    return found
-
-
-def _flag(key: str) -> str:
-    return "--" + key.replace("_", "-")
-
-
-def _value(given: Any, constraints: Iterable[Any]) -> Any:
-    """A value from the text of a flag."""
-    words = {word for c in constraints for word in getattr(c, "options", ())}
-    if not isinstance(given, str) or given in words:
-        return given
-    if given == "none":
-        return None
-    for kind in (int, float):
-        try:
-            return kind(given)
-        except ValueError:
-            continue
-    return given
+    min_frequency: Text = rare(
+        "SHARE",
+        "Share of the rows that a level of a category needs for its own column. (default: 0.005)",
+    )
+    precision: Text = rare(
+        "auto|float64|float32|bfloat16",
+        "Precision of training; auto: float64 for small data, else float32, bfloat16 on GPUs. "
+        "(default: auto)",
+    )
+    device: Text = rare(
+        "auto|cpu|cuda", "auto: a GPU if there is one and the data are large. (default: auto)"
+    )
+    batch_size: Text = rare(
+        "N|auto|none",
+        "Rows per step; none: all of them. With fixed-point, sgd. (default: auto, 1000 with sgd)",
+    )
+    half_life: Text = rare(
+        "N|none",
+        "Rows after which half of the past is forgotten, for streams that drift. With "
+        "fixed-point. (default: none)",
+    )
+    tol: Text = rare(
+        "NUMBER",
+        "Stop if a pass changes the loss by less than this share; 0: never. With fixed-point, "
+        "sgd. (default: 0.0001)",
+    )
+    learning_rate: Text = rare("NUMBER", "Rate of the memories and β. With sgd. (default: 0.01)")
+    momentum: Text = rare("SHARE", "Share of the last step that is kept. With sgd. (default: 0.99)")
+    sweeps: Text = rare(
+        "N|none",
+        "Sinkhorn–Knopp sweeps per step; none: until class weights add up, ten on a GPU. With "
+        "sgd. (default: none)",
+    )
+    validation_fraction: Text = rare(
+        "SHARE", "Share of the rows to hold out for early stopping. With sgd. (default: 0.1)"
+    )
+    patience: Text = rare(
+        "N", "Passes without improvement on these rows before stopping. With sgd. (default: 3)"
+    )
 
 
-def label_numbers(text: str, classes: Iterable[Any], flag: str) -> dict[Any, float]:
-    """{label: number} from LABEL=NUMBER,…; labels are checked where classes are known."""
-    known = {str(label): label for label in classes}
-    found: dict[Any, float] = {}
-    for pair in text.split(","):
-        name, mark, number = pair.strip().rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            mark = ""
-        if not mark:
-            raise ValueError(f"{flag} must look like LABEL=NUMBER,LABEL=NUMBER, got {text!r}")
-        if known and name not in known:
-            raise ValueError(f"{flag} names {name!r}, which is none of {', '.join(known)}")
-        found[known.get(name, name)] = value
-    return found
+@dataclass
+class ClassTraining(Training):
+    """The same with Adam."""
+
+    batch_size: Text = rare(
+        "N|auto|none",
+        "Rows per step; none: all of them. With fixed-point, sgd, adam. (default: auto, 1000 "
+        "with sgd and adam)",
+    )
+    learning_rate: Text = rare(
+        "NUMBER",
+        "sgd: rate of the memories and β; adam: of class weights and β. With sgd, adam. "
+        "(default: 0.01)",
+    )
+    angle: Text = rare("RADIANS", "Largest turn of a memory in one step. With adam. (default: 0.1)")
+    noise: Text = rare(
+        "NUMBER|auto",
+        "Length of the noise on rows, relative to the row. With adam. (default: auto)",
+    )
+
+
+@dataclass
+class Classifier:
+    """Settings of `DAMClassifier`."""
+
+    memories: Text = asked(
+        "N|auto", "Number of memories; auto: as many as predict held-out rows best. (default: auto)"
+    )
+    objective: Text = asked(
+        "auto|joint|conditional",
+        "auto: by held-out rows; joint: memories look like typical rows; conditional: trained "
+        "for accuracy. (default: auto)",
+    )
+    geometry: Text = asked(
+        "auto|center|unit|standard|whitened|circles|none",
+        "How rows are put on the sphere; auto: by held-out rows. (default: auto)",
+    )
+    growth: Text = rare(
+        "N|none", "Memories to start with; those that are saddles are split. (default: none)"
+    )
+    varsigma: Text = rare(
+        "NUMBER|auto", "Regularizer ς of the joint likelihood, in (0, 1]; 1: none. (default: auto)"
+    )
+    beta: Text = rare(
+        "learn|NUMBER", "Inverse temperature; a number is held fixed. (default: learn)"
+    )
+    solver: Text = rare(
+        "auto|fixed-point|sgd|adam",
+        "auto: fixed-point for the joint likelihood, adam for the conditional one. (default: auto)",
+    )
+    search: Text = rare(
+        "auto|none", "none: no search, plain defaults for settings that are auto. (default: auto)"
+    )
+    max_iter: Text = rare(
+        "N|none", "Passes over the data; none: the solver's usual number. (default: none)"
+    )
+    label_smoothing: Text = rare(
+        "SHARE", "Share of each label that is spread over all classes. (default: 0.1)"
+    )
+    uniform_weight: Text = rare(
+        "NUMBER|auto", "Weight of the uniform component relative to a memory. (default: auto)"
+    )
+    class_weight: Text = rare(
+        "none|balanced|LABEL=NUMBER,…", "Weights of the classes. (default: none)"
+    )
+
+
+@dataclass
+class Clusterer:
+    """Settings of `DAMClusterer`."""
+
+    clusters: Text = asked(
+        "N|auto",
+        "Number of clusters; auto: the most that two random halves of the rows agree on. "
+        "(default: auto)",
+    )
+    memories: Text = asked(
+        "N|auto", "Number of memories; auto: one or eight per cluster. (default: auto)"
+    )
+    geometry: Text = asked(
+        "auto|center|unit|standard|circles|none",
+        "How rows are put on the sphere; auto: as two halves of the rows agree best. (default: "
+        "auto)",
+    )
+    growth: Text = rare(
+        "N|none", "Memories to start with; those that are saddles are split. (default: none)"
+    )
+    varsigma: Text = rare(
+        "NUMBER",
+        "Regularizer ς, in (0, 1]; 1: the plain likelihood, which BIC needs. (default: 1.0)",
+    )
+    beta: Text = rare(
+        "learn|NUMBER", "Inverse temperature; a number is held fixed. (default: learn)"
+    )
+    smoothing: Text = rare("SHARE", "How soft the clusters of memories stay. (default: 0.1)")
+    solver: Text = rare(
+        "fixed-point|sgd", "sgd: the paper's constrained SGD with momentum. (default: fixed-point)"
+    )
+    max_iter: Text = rare(
+        "N|none",
+        "Passes for the memories, and again for the clusters; none: the usual number. (default: "
+        "none)",
+    )
+    uniform_weight: Text = rare(
+        "NUMBER", "Weight of the uniform component relative to a memory. (default: 1.0)"
+    )
+
+
+def typed(*groups: Any) -> dict[str, str]:
+    """The settings that were typed."""
+    given = {key: value for group in groups for key, value in vars(group).items()}
+    return {key: value for key, value in given.items() if value is not None}

@@ -15,7 +15,8 @@ import numpy as np
 from mnemosphere import PatchEncoder, plots
 from mnemosphere.base.machine import pick_device
 from mnemosphere.cli import report
-from mnemosphere.cli.options import Columns, Request, names_in
+from mnemosphere.cli.build import build
+from mnemosphere.cli.options import Columns, Request
 from mnemosphere.cli.output import CHECKPOINT, COLUMNS, MODEL, Folder
 from mnemosphere.cli.rows import (
     Opened,
@@ -25,8 +26,8 @@ from mnemosphere.cli.rows import (
     parse_shape,
     text_encoder,
 )
-from mnemosphere.cli.settings import build
-from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line
+from mnemosphere.cli.settings import Classifier, ClassTraining, typed
+from mnemosphere.cli.shell import Interrupted, Terminal, cell
 from mnemosphere.estimators import save
 from mnemosphere.estimators.from_files import scan
 from mnemosphere.estimators.progress import size_of
@@ -41,24 +42,24 @@ _NAMED = 5  # classes of the first line
 
 
 def run(
-    request: Request, data: list[str], out: Folder, test: str | None, seed: int,
-    test_fraction: float, category: list[str] | None, max_memory: float | None,
-    image_shape: str | None,
+    request: Request, data: list[str], columns: Columns, settings: Classifier,
+    training: ClassTraining, folder: Folder, test: str | None, seed: int, test_fraction: float,
+    category: list[str] | None, max_memory: float | None, image_shape: str | None,
 ) -> None:  # fmt: skip
     """Train a model, and write its folder."""
-    terminal, columns, settings = request.terminal, request.columns, request.settings
-    build("DAMClassifier", settings)  # says what is wrong before a file is read
+    terminal, told = request.terminal, typed(settings, training)
+    build("DAMClassifier", told)  # says what is wrong before a file is read
     rows, held_out = _load(columns, data, test, test_fraction, seed, max_memory, image_shape)
     classes, counts = _classes(rows, columns.label)
-    model = build("DAMClassifier", settings, classes.tolist())
+    model = build("DAMClassifier", told, classes.tolist())
     model.random_state = seed
-    model.categories = names_in(category)
+    model.categories = category or ()
     if rows.y is not None and rows.y.dtype == object:
         model.unlabeled = math.nan
     pick_device(model.device)
     encoder = _encoder(columns, model, rows)
     _describe(terminal, rows, classes, counts)
-    with out.writing() as draft:
+    with folder.writing() as draft:
         began = time.perf_counter()
         if encoder is not None:
             rows = rows.encoded(encoder.fit(rows.x))
@@ -66,12 +67,12 @@ def run(
         fit(model, rows, terminal, draft / CHECKPOINT)
         seconds = time.perf_counter() - began
         opened = Opened(model, {}, draft / MODEL, encoder)
-        interrupted(opened, out)
+        interrupted(opened, folder)
         share = test_fraction if test is None else 0.0
-        content = write(request, opened, rows, held_out, seconds, seed, share)
-        wrote = out.finish(content)
+        content = write(request, opened, rows, held_out, seconds, seed, share, columns.id)
+        wrote = folder.finish(content)
     show(terminal, model, content, wrote)
-    terminal.note(f"next: mnemosphere explain {out.shown} {shlex.quote(data[0])}")
+    terminal.note(f"next: mnemosphere explain {folder.shown} {shlex.quote(data[0])}")
 
 
 def _load(
@@ -91,7 +92,7 @@ def _load(
             rows = rows.hold_out(test_fraction, seed)
         held = rows.part(None)
         return rows.part(None, "train"), None if held is rows else held
-    used = tuple(rows.columns) or columns.features
+    used = rows.columns or columns.features
     held = open_rows(test, replace(columns, label=rows.label, features=used), 1e12)
     if held.n_features != rows.n_features:
         raise ValueError(f"{test} has {held.n_features} features, {rows.name} "
@@ -185,7 +186,7 @@ def interrupted(opened: Opened, folder: Folder) -> None:
 
 def write(
     request: Request, opened: Opened, rows: Rows, held_out: Rows | None, seconds: float, seed: int,
-    test_fraction: float,
+    test_fraction: float, id: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure a fitted model, write it and its pictures; what the record says."""
     model, folder = opened.model, opened.path.parent
@@ -211,12 +212,12 @@ def write(
         "measured_on": "training rows" if held_out is None else "held-out rows",
         "seconds": seconds,
         "seed": seed,
-        "command": command_line(request.ctx),
+        "command": request.command,
         **report.about_model(model),
         "search": list(model.search_),
         "novelty": {"threshold": model.novelty_threshold_},
         "data": about_data(
-            rows, id=request.columns.id, rows=len(rows), seed=seed, test_fraction=test_fraction,
+            rows, id=id, rows=len(rows), seed=seed, test_fraction=test_fraction,
             test_rows=0 if held_out is None else len(held_out),
         ),
     }  # fmt: skip
