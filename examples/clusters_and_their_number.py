@@ -1,7 +1,7 @@
 """Clusters, and how many there are
 
 Chemical analyses of 178 wines of three cultivars. The model does not see the cultivars: it takes
-the largest number of clusters that two halves of the rows reproduce.
+the number of clusters that two halves of the rows agree on best.
 """
 
 import pandas as pd

@@ -68,9 +68,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_clusters : int or "auto", default "auto"
-        Number of latent classes. "auto": the largest of 2 to 8, 10, 12, 14, 17, 20, 24 and 29 that is
-        reproducible: two halves of the rows, clustered separately, divide all rows alike. It is 1 if none is,
-        or if a single cloud with the same mean and covariance would be divided as reliably.
+        Number of latent classes. "auto": of 2 to 8, 10, 12, 14, 17, 20, 24 and 29, the one on which two
+        halves of the rows, clustered separately, agree best, or a larger one on which they agree about as well.
+        It is 1 if they never agree well, or if a single cloud with the same mean and covariance would be divided as reliably.
     n_memories : int or "auto", default "auto"
         Number of memories. "auto": one per cluster, or eight (at most one for five distinct rows),
         whichever is more reproducible; eight with `growth`.
