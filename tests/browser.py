@@ -1,7 +1,5 @@
 """A real Chromium, driven over the pipe of its DevTools protocol: the standard library suffices."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """A way to run the commands of an application in this process."""
 
-from __future__ import annotations
-
 import json
 
 from typer.testing import CliRunner

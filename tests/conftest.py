@@ -1,7 +1,5 @@
 """How the tests are run; what many of them share is in `problems`."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """Random numbers and rows that several tests draw."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """What several tests of the fixed point share."""
 
-from __future__ import annotations
-
 import torch
 from torch.testing import assert_close
 

@@ -1,7 +1,5 @@
 """Where each geometry puts a row, written down once more, in NumPy and double precision."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Two small encoders of texts that need nothing: words hashed to fixed directions."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.feature_extraction.text import HashingVectorizer
 

@@ -1,11 +1,9 @@
 """Random problems and the plain differentiable loss that many tests compare with."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -18,7 +16,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from browser import Browser, find_chromium
 from mnemosphere.estimators import choice
+from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
@@ -53,6 +53,15 @@ class Case(SimpleNamespace):
 
 # The commands of an application are the same in every call: made once, not for each.
 typer.testing._get_command = cache(typer.testing._get_command)
+
+
+RULES = {
+    "joint": objectives.joint,
+    "conditional": objectives.conditional,
+    "blend 0.3": objectives.JointConditional(0.3),
+    "marginal": objectives.marginal,
+    "unsupervised 0.1": objectives.Unsupervised(0.1),
+}
 
 
 class Problem(NamedTuple):
@@ -189,6 +198,16 @@ def gradient(stats: Statistics, params: Parameters) -> tuple[Tensor, Tensor, Ten
     ratio = stats.p_bar / params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
     of_p = ratio / -stats.count.to(params.p.dtype)[..., None, None]
     return stats.gradient_w(params), of_p, stats.gradient_beta(params)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A Chromium; tests that need one are skipped where there is none."""
+    program = find_chromium()
+    if program is None:
+        pytest.skip("no Chromium here: install the package chromium")
+    with Browser(program) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """Groups of processes for tests: forks of this one, which need not import anything."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import multiprocessing

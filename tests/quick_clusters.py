@@ -1,7 +1,5 @@
 """Clusters on the sphere, and a clusterer that finds them quickly."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

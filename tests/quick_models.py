@@ -1,8 +1,7 @@
 """A classifier that is fitted quickly, and what makes two of them one."""
 
-from __future__ import annotations
-
 import numpy as np
+import pytest
 import torch
 
 import mnemosphere as mn
@@ -36,6 +35,22 @@ def built(memories, class_weights, *, beta, varsigma=1.0, classes=None, geometry
         learns_beta=False, label_mass=params.p_q.clone(), record=Record(settings),
     )  # fmt: skip
     return mn.as_estimator(model)
+
+
+def reloaded(model, folder):
+    """The model as its file gives it back."""
+    mn.save(model, folder / "m.safetensors")
+    return mn.load(folder / "m.safetensors")
+
+
+def graph_answers(model, folder, rows):
+    """What the ONNX graph of a model answers to rows of numbers, by the names of its outputs."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    mn.to_onnx(model, folder / "m.onnx")
+    session = onnxruntime.InferenceSession(folder / "m.onnx", providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    given = {"rows": np.asarray(rows, dtype=np.float64)}
+    return dict(zip(names, session.run(None, given), strict=True))
 
 
 def assert_same_model(one, two, x):

@@ -1,7 +1,5 @@
 """Callbacks and comparisons that the tests of training share."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch
@@ -56,10 +54,6 @@ class Break(Callback):
 
     def on_split(self, split: SplitRecord, params: Parameters) -> None:
         self._count("split")
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def assert_same_params(a: Parameters, b: Parameters) -> None:

@@ -10,8 +10,12 @@ from mnemosphere.model.kernel import accumulate, log_joint_differentiable
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
+from problems import RULES
 
 B, N, P, C = 41, 7, 3, 2
+
+# Those that describe the rows, too.
+PROPER = [rule for name, rule in RULES.items() if name != "conditional"]
 
 
 def make_data(seed: int, weight: Tensor | None = None) -> Batch:

@@ -1,7 +1,5 @@
 """The symmetric solution of the saddle-point equations."""
 
-from __future__ import annotations
-
 import torch
 
 from mnemosphere.theory.problem import SaddlePointProblem

@@ -4,8 +4,6 @@ Public is what the pages of docs/api show: `::: name` and, for a class, its memb
 docs/api/index.md and of their own page.
 """
 
-from __future__ import annotations
-
 import copy
 import doctest
 import inspect

@@ -5,8 +5,6 @@ In ```bash and ```console blocks every line that calls mnemosphere or research i
 against the options that exist.
 """
 
-from __future__ import annotations
-
 import ast
 import html
 import re

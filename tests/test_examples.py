@@ -1,7 +1,5 @@
 """Every script of examples/ runs, as a script or as a notebook, and has a page in the gallery."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

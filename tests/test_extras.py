@@ -1,7 +1,5 @@
 """Arrays need no more than the required packages; what is missing is named in one line."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A new module at the top of the package must be given its place here.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

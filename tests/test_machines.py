@@ -1,7 +1,5 @@
 """The files of the page "More than one machine": what Slurm and Kubernetes would start."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """What is published: all of the package, and nothing else that lies about."""
 
-from __future__ import annotations
-
 import tarfile
 import tomllib
 import zipfile

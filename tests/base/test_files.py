@@ -1,7 +1,5 @@
 """Files that are written whole or not at all, and what they give back."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -128,12 +126,7 @@ def test_other_versions_and_files_without_a_checksum_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "[" * 100_000,
-        "[" * 40 + "]" * 40,
-        "9" * 5000,
-        '{"format": "kind", "version": 1e999}',
-    ],
+    ["[" * 100_000, "[" * 40 + "]" * 40, "9" * 5000, '{"format": "kind", "version": 1e999}'],
     ids=["open", "deep", "digits", "overflow"],
 )
 def test_a_header_is_bounded(tmp_path, text):

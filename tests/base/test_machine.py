@@ -1,7 +1,5 @@
 """Devices by name, and what a computation ran on."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

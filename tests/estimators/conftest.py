@@ -1,7 +1,5 @@
 """Small clustered data, and one model of real images for everything that needs one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

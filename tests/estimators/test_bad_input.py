@@ -1,7 +1,5 @@
 """What a user is told about input that cannot be used: what, got, try, in one line."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -196,16 +194,6 @@ def test_a_failed_fit_does_not_pass_for_a_model(case):
         model.fit(np.full((61, 5), INF), case.y)
     with pytest.raises(NotFittedError):
         model.predict(case.x)
-
-
-@pytest.mark.parametrize(("kind", "factor"), [("unit", 1e-300), ("center", 1e160)])
-def test_units_do_not_matter(case, kind, factor):
-    """Length means nothing on the sphere, however large or small the numbers are."""
-    model = small(geometry=kind)
-    x, y = case.x[:29], case.y[:29]
-    plain = model.fit(x, y).predict_proba(x)
-    scaled = model.fit(factor * x, y).predict_proba(factor * x)
-    assert np.allclose(plain, scaled, rtol=1e-9)
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"

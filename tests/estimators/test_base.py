@@ -1,7 +1,5 @@
 """What every estimator shares: tensors, frames, rows without direction."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

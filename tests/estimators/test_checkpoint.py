@@ -1,7 +1,5 @@
 """A checkpoint knows its run: every setting and all data, the seed that was drawn, folds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.base import clone

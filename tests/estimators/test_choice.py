@@ -1,7 +1,5 @@
 """The automatic choice: what it finds on problems whose answer is known, and laws that it keeps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

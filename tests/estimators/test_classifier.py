@@ -1,7 +1,5 @@
 """The classifier: scikit-learn's checks, its defaults, predictions against formulas, training."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -12,6 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import class_formula
 import mnemosphere as mn
+from draws import generator
 from mnemosphere.numerics import sphere, vmf
 from quick_models import small
 
@@ -31,8 +30,7 @@ def cross_fitted(estimator):
 # The whole list where the choices are made, which is quick, and where they are "auto".
 @pytest.mark.usefixtures("quick_choice")
 @parametrize_with_checks(
-    [small(geometry="standard", varsigma=0.8)],
-    expected_failed_checks=cross_fitted,
+    [small(geometry="standard", varsigma=0.8)], expected_failed_checks=cross_fitted
 )
 def test_check_estimator(estimator, check):
     check(estimator)
@@ -64,7 +62,7 @@ def embeddings(seed, rows, concentration, classes=4, modes=2):
     x = vmf.sample(
         mean.repeat_interleave(rows, 0),
         torch.tensor(concentration, dtype=torch.float64),
-        generator=torch.Generator().manual_seed(seed),
+        generator=generator(seed),
     )
     return x.numpy(), np.repeat(np.arange(classes * modes) % classes, rows)
 

@@ -1,7 +1,5 @@
 """What "auto" means for clusters: the agreement against enumeration, and what is chosen."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -86,8 +84,7 @@ def test_the_number_of_clusters_is_found(data):
 
 
 @pytest.mark.parametrize(
-    ("rows", "settings", "most"),
-    [(3, {}, 2), (43, {}, 4), (43, {"n_memories": 3}, 3)],
+    ("rows", "settings", "most"), [(3, {}, 2), (43, {}, 4), (43, {"n_memories": 3}, 3)]
 )
 def test_as_many_clusters_as_the_data_allow(rows, settings, most):
     x = np.random.default_rng(3).normal(size=(rows, 5))

@@ -1,7 +1,5 @@
 """The clusterer: scikit-learn's checks, clusters it must find, its density."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

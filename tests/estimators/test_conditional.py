@@ -1,7 +1,5 @@
 """The conditional objective of a classifier: direct training, its density, its laws."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_wine

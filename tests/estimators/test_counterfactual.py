@@ -1,7 +1,5 @@
 """A change of few columns that changes the class: verified by `predict`, by values that rows have."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -38,13 +36,16 @@ def test_every_normalization_and_what_is_fixed(read, fresh):
 
 @pytest.fixture(scope="module")
 def wines():
+    """A table, a model of every other row of it, others of its rows and changes of those."""
     frame, y = load_wine(return_X_y=True, as_frame=True)
-    return frame, mn.DAMClassifier(random_state=0).fit(frame[::2], y[::2]), frame[1::2]
+    model = small(n_memories=12, geometry="standard", objective="conditional")
+    model.fit(frame[::2], y[::2])
+    rows = frame[1::8]
+    return frame, model, rows, model.counterfactual(rows)
 
 
 def test_values_are_those_of_training_rows_in_few_columns(wines):
-    frame, model, rows = wines
-    found = model.counterfactual(rows)
+    frame, model, rows, found = wines
     check(model, rows, found)
     assert found.found.all()
     assert np.median([len(changes) for changes in found.changes]) <= 3
@@ -59,9 +60,8 @@ def test_values_are_those_of_training_rows_in_few_columns(wines):
 
 
 def test_no_column_is_changed_in_vain_and_probabilities_are_those_of_predict_proba(wines):
-    _, model, rows = wines
-    found = model.counterfactual(rows)
-    for k in range(0, len(rows), 7):
+    _, model, rows, found = wines
+    for k in range(0, len(rows), 3):
         column = model.classes_.tolist().index(found.wanted[k])
         row = rows.iloc[[k]].copy()
         for change in found[k]:
@@ -77,7 +77,7 @@ def test_no_column_is_changed_in_vain_and_probabilities_are_those_of_predict_pro
 
 def test_one_column_is_found_wherever_its_typical_value_does(wines):
     """All columns are tried, one at a time."""
-    _, model, rows = wines
+    _, model, rows, _ = wines
     fitted = model.model_
     order = np.argsort(-model.predict_proba(rows), axis=1, kind="stable")
     typical = typical_of_classes(fitted, fitted.stored(rows), order[:, 1:2])[:, 0]
@@ -92,7 +92,7 @@ def test_one_column_is_found_wherever_its_typical_value_does(wines):
 
 
 def test_columns_move_only_where_they_may(wines):
-    _, model, rows = wines
+    _, model, rows, _ = wines
     some = ["proline", "alcohol", "color_intensity"]
     for argument, sign in (("only_rise", 1), ("only_fall", -1)):
         found = model.counterfactual(rows, **{argument: some})
@@ -169,28 +169,13 @@ def test_tables_of_categories_dates_and_missing_values(customers, fixed):
         model.counterfactual(rows, only_rise=["plan"])
 
 
-@pytest.mark.parametrize("geometry", ["unit", "whitened"])
-def test_counts_are_counts_that_occurred(geometry, tmp_path):
-    rng = np.random.default_rng(5)
-    y = rng.integers(0, 2, 301)
-    x = rng.poisson(np.where(y[:, None] == 1, [3.0, 1.0, 0.4], [1.0, 2.5, 0.4])).clip(0, 6) + 1.0
-    model = small(n_memories=9, geometry=geometry, varsigma=0.8, max_iter=None).fit(x, y)
-    model.save(tmp_path / "counts.safetensors")
-    model = mn.load(tmp_path / "counts.safetensors")
-    found = model.counterfactual(x[:40])
-    check(model, x[:40], found)
-    assert found.found.mean() > 0.95
-    for j in range(3):
-        assert np.isin(found.after[:, j], x[:, j]).all()
-
-
 def test_rows_without_units_stay_in_the_range_of_their_columns():
     """Pixels: memories of directions have no units, and point beyond the rows."""
     x, y = load_digits(return_X_y=True)
     for geometry in ("unit", "center"):
-        model = small(n_memories=30, geometry=geometry, objective="conditional").fit(x[::3], y[::3])
-        found = model.counterfactual(x[1:40:3])
-        check(model, x[1:40:3], found)
+        model = small(n_memories=20, geometry=geometry, objective="conditional").fit(x[::5], y[::5])
+        found = model.counterfactual(x[1:40:6])
+        check(model, x[1:40:6], found)
         assert found.found.mean() > 0.9
         assert ((found.after >= x.min(0)) & (found.after <= x.max(0))).all()
         assert (found.after == found.after.round()).all()

@@ -1,7 +1,5 @@
 """A file that is no model, or none any more, is refused with one clear line."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json
@@ -125,26 +123,6 @@ def test_numbers_that_make_no_model(saved, tmp_path, change, message):
     path = rewritten(saved, tmp_path / "m.safetensors", tensors=change(tensors))
     with pytest.raises(ValueError, match=f"m.safetensors is damaged: .*{message}"):
         mn.load(path)
-
-
-def test_a_tree_of_splits_that_is_none(grown, tmp_path):
-    saved = tmp_path / "grown.safetensors"
-    grown.save(saved)
-    tree = grown.lineage_
-    for name, tensor in (
-        ("parent", tree.parent + 10**9),
-        ("level", tree.level.double()),
-        ("level", torch.tensor(0)),
-        ("lambda_min", torch.full_like(tree.lambda_min, -torch.inf)),
-        ("members.1", tree.members[1].clone().fill_(0)),
-        ("members.0", torch.tensor(0)),
-        ("members.9", tree.members[1]),
-        ("models.0.w", tree.models[1].w),
-        ("gate", tree.level),
-    ):
-        path = rewritten(saved, tmp_path / "m.safetensors", tensors={f"lineage.{name}": tensor})
-        with pytest.raises(ValueError, match=r"m.safetensors is damaged: .*save the model again"):
-            mn.load(path)
 
 
 def test_the_precision_of_a_stream_is_that_of_its_memories(data, tmp_path):

@@ -1,7 +1,5 @@
 """Estimators fitted by many processes, from files of which each reads a part."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Memories edited by hand: exact class weights, nothing retrained, the old model untouched."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Explanations: they add up to the prediction, and can be printed and drawn."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 import numpy as np
 import pytest

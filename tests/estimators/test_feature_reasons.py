@@ -1,6 +1,6 @@
 """What each column does: the odds if the row were typical of the other class there."""
 
-from __future__ import annotations
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -45,15 +45,20 @@ def clients():
     return frame.mask(rng.random(frame.shape) < 0.15), np.where(y, "left", "stayed")
 
 
-@pytest.mark.filterwarnings("ignore:.* have no direction")
-@pytest.mark.parametrize("geometry", ["unit", "center", "standard", "whitened", "circles"])
-def test_pulls_are_what_would_happen_on_every_geometry_and_with_gaps(clients, geometry):
+@pytest.fixture(scope="module", params=["unit", "center", "standard", "whitened", "circles"])
+def explained(request, clients):
+    """A model, what is typical of its memories, their labels, rows and their explanation."""
     x, y = clients
-    model = small(n_memories=2, geometry=geometry, objective="conditional").fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rows that have no direction
+        model = small(n_memories=2, geometry=request.param, objective="conditional").fit(x, y)
     typical = mn.interpret.decode(model.model_, model.model_.typical_values)
-    label = model.memory_table()["label"]
-    found = model.explain(x[:11])
-    for row in range(11):
+    return model, typical, model.memory_table()["label"], x[:11], model.explain(x[:11])
+
+
+def test_pulls_are_what_would_happen_on_every_geometry_and_with_gaps(explained):
+    model, typical, label, x, found = explained
+    for row in range(0, 11, 2):
         pulls = found.pulls(row)
         pair = np.argsort(-found.proba[row])
         own = [typical[(label == model.classes_[c]).to_numpy()][:1] for c in pair]
@@ -131,14 +136,10 @@ def test_the_printed_explanation(clients):
         assert str(x.index[row]) in found.title(row)
 
 
-@pytest.mark.filterwarnings("ignore:.* have no direction")
-@pytest.mark.parametrize("geometry", ["center", "standard", "whitened", "circles"])
-def test_columns_that_would_do_alone_put_the_runner_up_ahead(clients, geometry):
-    x, y = clients
-    model = small(n_memories=2, geometry=geometry, objective="conditional").fit(x, y)
-    typical = mn.interpret.decode(model.model_, model.model_.typical_values)
-    label, found, n_named = model.memory_table()["label"], model.explain(x[:23]), 0
-    for row in range(23):
+def test_columns_that_would_do_alone_put_the_runner_up_ahead(explained):
+    model, typical, label, x, found = explained
+    n_named = 0
+    for row in range(11):
         other = typical[(label == found.runner_up[row]).to_numpy()].iloc[0]
         told, turns = found.turning(row), set()
         for name in x.columns[x.iloc[row].notna()]:
@@ -164,14 +165,6 @@ def test_wide_rows_have_pulls_of_the_columns_furthest_from_typical():
     found = model.explain(frame[:3])
     assert found.pulls(0)[0].column == "gene 7"
     assert found.column_table(0)[-1]["column"].endswith("others together")
-
-
-def test_a_row_without_direction_has_the_odds_of_the_prior(data):
-    model = small().fit(data.x, data.y)
-    found = model.explain(np.zeros((1, 5)))
-    assert found.proba[0] == pytest.approx(model.class_prior_[:-1] / model.class_prior_[:-1].sum())
-    assert len(found.pulls()) == 5
-    assert str(found)
 
 
 def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.datasets import load_digits
 
 import mnemosphere as mn
@@ -38,9 +39,7 @@ def test_hard_soft_and_missing_labels_are_one_thing(two):
     soft[np.arange(6), partly[:6]] = 1.0
     hard_model = small(unlabeled=-1).fit(x, partly)
     soft_model = small().fit(x, soft)
-    np.testing.assert_array_equal(
-        soft_model.predict_proba(fresh_x), hard_model.predict_proba(fresh_x)
-    )
+    assert_array_equal(soft_model.predict_proba(fresh_x), hard_model.predict_proba(fresh_x))
     soft[0] = [0.3, 0.2]  # half of it is not known
     other = small().fit(x, soft)
     assert not np.array_equal(other.class_weights_, soft_model.class_weights_)

@@ -1,7 +1,5 @@
 """Why an image got its class: maps that add up to the overlaps they explain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline

@@ -1,7 +1,5 @@
 """From a user's labels to numbers: every kind of y, missing ones, soft ones, unknown ones."""
 
-from __future__ import annotations
-
 import datetime
 
 import numpy as np

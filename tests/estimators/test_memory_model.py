@@ -1,7 +1,5 @@
 """What a fitted model does without labels, classifier and clusterer alike, against formulas."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

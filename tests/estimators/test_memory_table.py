@@ -1,7 +1,5 @@
 """What stands behind each memory, against plain enumeration over the rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

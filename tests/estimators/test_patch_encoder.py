@@ -1,7 +1,5 @@
 """Soft counts of patch memories, against loops over patches; its laws; model files."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

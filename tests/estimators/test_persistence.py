@@ -1,7 +1,5 @@
 """Model files: the same bits back, written whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 

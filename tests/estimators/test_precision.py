@@ -1,7 +1,5 @@
 """`precision`: what training takes, and what it leaves alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

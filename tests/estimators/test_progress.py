@@ -1,7 +1,5 @@
 """`verbose`: stages of the choice and passes of training, on standard error, after a second."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

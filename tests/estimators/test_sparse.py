@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from scipy import sparse
 
 import mnemosphere as mn
@@ -56,21 +55,6 @@ def test_classifier_as_with_dense_rows(data, never_dense, kind):
     one, other = a.explain(x[:3]), b.explain(rows[:3])
     np.testing.assert_allclose(other.share, one.share, rtol=0, atol=1e-5)
     assert str(one) == str(other)
-
-
-@pytest.mark.parametrize("settings", [{"objective": "conditional"}, {"growth": 5}])
-def test_conditional_growth_and_certificates_on_sparse_rows(data, settings):
-    x, y = data
-    rows = sparse.csr_matrix(x)
-    settings = settings | {"geometry": "unit", "random_state": 0, "max_iter": 3, "varsigma": 0.5,
-                           "device": "cpu", "beta": 40.0}  # fmt: skip
-    if "objective" in settings:
-        settings["solver"] = mn.Adam(noise=0)
-    a = mn.DAMClassifier(P, **settings).fit(x, y)
-    b = mn.DAMClassifier(P, **settings).fit(rows, y)
-    np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-8)
-    one, other = a.certify(x, y), b.certify(rows, y)
-    torch.testing.assert_close(other.lambda_min, one.lambda_min, rtol=1e-6, atol=1e-8)
 
 
 def test_memories_and_decisions_name_features(data, never_dense, tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from numpy.testing import assert_array_equal
 from sklearn.metrics import log_loss
 
 import mnemosphere as mn
@@ -36,7 +37,7 @@ def test_a_model_of_texts_is_the_model_of_their_vectors(model, data):
     encoded = mn.interpret.encode(model.model_, pd.DataFrame({"message": data.x_test}))
     for X in (encoded, data.x_test, list(data.x_test), pd.DataFrame({"message": data.x_test}),
               pd.DataFrame({"n": 1, "message": data.x_test}), vectors):  # fmt: skip
-        np.testing.assert_array_equal(model.predict_proba(X), wanted)
+        assert_array_equal(model.predict_proba(X), wanted)
     found = model.predict_proba(torch.from_numpy(vectors))
     assert isinstance(found, torch.Tensor)
     assert model.score(data.x_test, data.y_test) > 0.6
@@ -86,17 +87,17 @@ def test_a_file_knows_its_encoder(model, data, tmp_path):
     wanted = model.predict_proba(data.x_test)
     found = mn.load(path, encoder=hashed_words)
     assert found.encoder is hashed_words
-    np.testing.assert_array_equal(found.predict_proba(data.x_test), wanted)
+    assert_array_equal(found.predict_proba(data.x_test), wanted)
     again = mn.load(path)
     assert again.memory_table().typical_rows.tolist() == model.memory_table().typical_rows.tolist()
-    np.testing.assert_array_equal(again.predict_proba(hashed_words(list(data.x_test))), wanted)
+    assert_array_equal(again.predict_proba(hashed_words(list(data.x_test))), wanted)
     with pytest.raises(ValueError, match=r"encoder 'hashed_words', which its file does not hold"):
         again.predict(data.x_test)
     with pytest.raises(ValueError, match="'other_words' gives other vectors than 'hashed_words'"):
         mn.load(path, encoder=other_words)
     again.save(tmp_path / "twice.safetensors")
     twice = mn.load(tmp_path / "twice.safetensors", encoder=hashed_words)
-    np.testing.assert_array_equal(twice.predict_proba(data.x_test), wanted)
+    assert_array_equal(twice.predict_proba(data.x_test), wanted)
 
 
 def test_missing_texts_are_set_aside(data):
@@ -111,7 +112,7 @@ def test_missing_texts_are_set_aside(data):
 
 def test_pickles_and_streams(model, data):
     again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(data.x_test), model.predict(data.x_test))
+    assert_array_equal(again.predict(data.x_test), model.predict(data.x_test))
     stream = small()
     for half in (slice(0, None, 2), slice(1, None, 2)):
         stream.partial_fit(list(data.x_train[half]), data.y_train[half])
@@ -129,9 +130,7 @@ def test_the_packaged_encoder_is_found_by_its_name(data, tmp_path):
     model.save(tmp_path / "model.safetensors")
     found = mn.load(tmp_path / "model.safetensors")
     assert found.encoder == "wordllama"
-    np.testing.assert_array_equal(
-        found.predict_proba(data.x_test), model.predict_proba(data.x_test)
-    )
+    assert_array_equal(found.predict_proba(data.x_test), model.predict_proba(data.x_test))
     assert model.score(data.x_test, data.y_test) > 0.9
 
 

@@ -1,7 +1,5 @@
 """Fitted models in many threads and processes, and searches in several jobs."""
 
-from __future__ import annotations
-
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,5 @@
 """One browser for all tests of pages, and models to write pages of; tests only read them."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,18 +7,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 import mnemosphere as mn
-from browser import Browser, find_chromium
 from quick_models import small
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """A Chromium; tests that need one are skipped where there is none."""
-    program = find_chromium()
-    if program is None:
-        pytest.skip("no Chromium here: install the package chromium")
-    with Browser(program) as found:
-        yield found
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """The model card: front matter that YAML reads, figures that scikit-learn finds too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
@@ -40,10 +38,7 @@ def test_calibration_error_of_a_model_that_is_too_sure():
     sure = np.array([0.95] * 20 + [0.55] * 10)
     right = np.array([True] * 10 + [False] * 10 + [True] * 5 + [False] * 5)
     found = measures(np.zeros(30, int), np.where(right, 0, 1), sure, sure, 2)
-    assert found["calibration"] == [
-        (pytest.approx(0.55), 0.5, 10),
-        (pytest.approx(0.95), 0.5, 20),
-    ]
+    assert found["calibration"] == [(pytest.approx(0.55), 0.5, 10), (pytest.approx(0.95), 0.5, 20)]
     assert found["calibration_error"] == pytest.approx((20 * 0.45 + 10 * 0.05) / 30)
 
 

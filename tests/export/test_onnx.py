@@ -1,7 +1,5 @@
 """The ONNX graph in onnxruntime, and the torch module exported: the same answers."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 
@@ -14,9 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 import mnemosphere as mn
 from mnemosphere.model.kernel import log_joint
-from quick_models import small
+from quick_models import graph_answers, small
 
-onnxruntime = pytest.importorskip("onnxruntime")
 assert_close = functools.partial(np.testing.assert_allclose, rtol=0)
 B = 1000
 
@@ -29,13 +26,6 @@ def rows(kind, seed=0):
     return x.astype(np.float32), y
 
 
-def run(model, path, x):
-    mn.to_onnx(model, path)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(None, {"rows": x.astype(np.float64)}), strict=True))
-
-
 def fit(kind, y=None, **settings):
     x, labels = rows(kind)
     model = small(n_memories=29, geometry=kind, varsigma=0.6, **settings)
@@ -43,24 +33,6 @@ def fit(kind, y=None, **settings):
 
 
 # Other geometries are in surfaces/test_matrix.
-@pytest.mark.parametrize("kind", ["whitened", "none"])
-def test_rows_get_the_same_answers_and_are_rejected_alike(kind, tmp_path):
-    model = fit(kind, precision="float32")
-    fresh, y = rows(kind, 1)
-    model.calibrate(fresh, y)
-    found = run(model, tmp_path / "m.onnx", fresh)
-    np.testing.assert_array_equal(found["label"], model.predict(fresh))
-    assert_close(found["probabilities"], model.predict_proba(fresh), atol=1e-5)
-    wanted = model.novelty_score(fresh)
-    assert_close(found["novelty_score"], wanted, atol=2e-4, rtol=1e-5)
-    far = np.abs(wanted - model.novelty_threshold_) > 1e-3
-    np.testing.assert_array_equal(
-        found["is_novel"][far], mn.interpret.is_novel(model.model_, fresh)[far]
-    )
-    assert found["is_novel"].dtype == bool
-    assert 5 <= found["is_novel"].sum() <= 15
-    assert_close(found["shares"], model.model_.shares(fresh), atol=1e-5)
-    assert found["shares"].shape == (B, model.n_memories_)
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
@@ -74,7 +46,7 @@ def test_the_graph_rejects_the_same_rows_for_the_same_reasons(objective, again, 
         model.calibrate(fresh[truth < 4], truth[truth < 4].astype(str))
     asked = np.vstack([fresh, -3 * fresh[:50], np.full((1, 13), np.nan)])
     wanted = mn.interpret.rejections(model.model_, asked)
-    found = run(model, tmp_path / "m.onnx", asked)
+    found = graph_answers(model, tmp_path, asked)
     assert_close(found["reasons"], wanted.tails, rtol=1e-3, atol=1e-2)
     agree = found["is_rejected"] == wanted.rejected
     assert agree.mean() > 0.995
@@ -92,7 +64,7 @@ def test_without_a_uniform_component_rows_far_from_all_memories_keep_their_class
     proba = model.predict_proba(far)
     assert proba.argmax(1).tolist() == [0, 1, 2]
     assert proba.max(1).min() > 0.9
-    found = run(model, tmp_path / "m.onnx", far)
+    found = graph_answers(model, tmp_path, far)
     assert_close(found["probabilities"], proba, atol=1e-5)
 
 
@@ -101,7 +73,7 @@ def test_images_at_full_size(digits, tmp_path):
     x, fresh = (v.astype(np.float32) for v in (digits.x_train[:500], digits.x_test))
     settings = {"geometry": "center", "varsigma": 0.3, "precision": "float32", "max_iter": 2}
     model = small(n_memories=53, **settings).fit(x, digits.y_train[:500])
-    found = run(model, tmp_path / "m.onnx", fresh)
+    found = graph_answers(model, tmp_path, fresh)
     wanted = model.predict_proba(fresh)
     unit, _ = model.model_.geometry.place(torch.from_numpy(fresh))
     scores = log_joint(model.model_.votes.to(dtype=torch.float64), unit)[:, :-1]
@@ -125,7 +97,7 @@ def test_two_layers_give_the_same_answers(tmp_path):
     features = encoder.transform(fresh)
     model.calibrate(features[np.ptp(fresh, axis=1) > 0])
     for rows in (fresh[:1], fresh):
-        found = run(pipeline, tmp_path / "m.onnx", rows)
+        found = graph_answers(pipeline, tmp_path, rows)
         assert_close(found["probabilities"], pipeline.predict_proba(rows), atol=1e-5)
         np.testing.assert_array_equal(found["label"], pipeline.predict(rows))
         scores = model.novelty_score(features[: len(rows)])
@@ -150,7 +122,7 @@ def test_a_pipeline_of_other_parts_is_refused(tmp_path):
 def test_labels_keep_their_type(names, tmp_path):
     model = fit("unit", np.array(names))
     x, _ = rows("unit", 2)
-    found = run(model, tmp_path / "m.onnx", x)["label"]
+    found = graph_answers(model, tmp_path, x)["label"]
     assert found.tolist() == model.predict(x).tolist()
     assert len(set(found.tolist())) == 5
 
@@ -159,7 +131,7 @@ def test_any_number_of_rows_and_rows_without_direction(tmp_path):
     model = fit("center")
     x = np.stack([np.zeros(13), np.full(13, 7.0), np.arange(13.0)]).astype(np.float32)
     for part in (x, x[:1]):
-        found = run(model, tmp_path / "m.onnx", part)
+        found = graph_answers(model, tmp_path, part)
         assert_close(found["probabilities"], model.predict_proba(part), atol=1e-5)
         np.testing.assert_allclose(found["novelty_score"], model.novelty_score(part), rtol=1e-6)
 
@@ -167,7 +139,7 @@ def test_any_number_of_rows_and_rows_without_direction(tmp_path):
 def test_a_clusterer(tmp_path):
     x, _ = rows("unit")
     model = mn.DAMClusterer(5, n_memories=11, geometry="unit", random_state=0).fit(x)
-    found = run(model, tmp_path / "m.onnx", x)
+    found = graph_answers(model, tmp_path, x)
     np.testing.assert_array_equal(found["label"], model.predict(x))
     assert_close(found["probabilities"], model.predict_proba(x), atol=1e-5)
 
@@ -194,4 +166,4 @@ def test_times_in_seconds_keep_their_digits(tmp_path):
     y = rng.integers(2, size=200)
     x = np.c_[1.7e9 + 30 * y + rng.normal(size=200), rng.normal(size=200)]
     model = mn.DAMClassifier(4, geometry="standard", search=None, random_state=0).fit(x, y)
-    assert run(model, tmp_path / "m.onnx", x)["label"].tolist() == model.predict(x).tolist()
+    assert graph_answers(model, tmp_path, x)["label"].tolist() == model.predict(x).tolist()

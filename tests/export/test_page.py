@@ -1,7 +1,5 @@
 """The page in a real browser: it answers as Python does, asks for nothing, runs no one's names."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -98,8 +96,7 @@ def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, page, image_
 
 
 @pytest.mark.parametrize(
-    ("hidden", "options"),
-    [(True, {}), (True, {"column": 3}), (False, {"steps": 7})],
+    ("hidden", "options"), [(True, {}), (True, {"column": 3}), (False, {"steps": 7})]
 )
 def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hidden, options):
     row = digits.x_test[211].astype(float)

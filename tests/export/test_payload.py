@@ -1,7 +1,5 @@
 """What goes into a page: which rows, in which precision, as images or as tables."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 

@@ -1,7 +1,5 @@
 """The page of a model of texts: a search box, rejected rows, memories by their texts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

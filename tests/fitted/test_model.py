@@ -1,7 +1,5 @@
 """The fitted model: a value that nothing changes, and its way of a row, short for one of them."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import pickle

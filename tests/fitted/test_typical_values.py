@@ -1,7 +1,5 @@
 """What memories stand for are values of rows: they occur, stay in range, and whole numbers are whole."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,13 +1,12 @@
 """Columns on circles against plain NumPy formulas, and the laws of ranks."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from sklearn.datasets import load_breast_cancer
 
 import mnemosphere as mn
@@ -41,7 +40,7 @@ def test_coordinates_are_their_formula():
     geometry = Circles.fit(stored(x))
     unit, lost = on_sphere(stored(fresh), geometry, torch.float64)
     assert not lost.any()
-    np.testing.assert_allclose(unit.numpy(), on_circles(fresh, x), rtol=1e-10, atol=1e-12)
+    assert_allclose(unit.numpy(), on_circles(fresh, x), rtol=1e-10, atol=1e-12)
     column = geometry.column.numpy()
     assert np.bincount(column, minlength=N).tolist() == [8, 8, 2, 0, 8]
 
@@ -56,7 +55,7 @@ def test_ranks_are_interpolated_and_weighted():
     torch.testing.assert_close(once.center, again.center)
     for j in range(N):
         expected = ranks_of(fresh[:, j].numpy(), *mid_ranks(x[:, j], weight))
-        np.testing.assert_allclose(once.positions(fresh)[:, j].numpy(), expected, rtol=1e-12)
+        assert_allclose(once.positions(fresh)[:, j].numpy(), expected, rtol=1e-12)
 
 
 def test_many_values_have_few_knots():
@@ -66,11 +65,9 @@ def test_many_values_have_few_knots():
     circles = Circles.fit(stored(x))
     assert circles.knots.shape[1] < 200
     wanted = np.interp(x[:, 0], *mid_ranks(x[:, 0]))
-    np.testing.assert_allclose(
-        circles.positions(torch.from_numpy(x))[:, 0].numpy(), wanted, atol=5e-3
-    )
+    assert_allclose(circles.positions(torch.from_numpy(x))[:, 0].numpy(), wanted, atol=5e-3)
     mean = circles.coordinates(torch.from_numpy(x)).mean(0)
-    np.testing.assert_allclose(circles.center.numpy(), mean.numpy(), atol=5e-3)
+    assert_allclose(circles.center.numpy(), mean.numpy(), atol=5e-3)
 
 
 def test_increasing_functions_of_a_column_change_nothing():
@@ -92,7 +89,7 @@ def test_rows_come_back():
     x = np.nan_to_num(np.hstack([x, category]), nan=0.25)
     geometry = Circles.fit(stored(x))
     unit = geometry.place(torch.from_numpy(x))[0]
-    np.testing.assert_allclose(geometry.restore(unit, [slice(3, 6)]).numpy(), x)
+    assert_allclose(geometry.restore(unit, [slice(3, 6)]).numpy(), x)
     points = torch.from_numpy(np.random.default_rng(6).normal(size=(29, unit.shape[1])))
     found = geometry.restore(points, [slice(3, 6)]).numpy()
     assert (found[:, 3:].sum(1) == 1).all()
@@ -116,7 +113,7 @@ def test_curves_are_what_columns_contribute():
     for j in (0, 1, 2):
         at = torch.searchsorted(circles.knots[j], torch.from_numpy(x[:, j]).contiguous())
         torch.testing.assert_close(curves[:, j, at], parts[..., j])
-        np.testing.assert_allclose(parts[..., j].mean(1).numpy(), 0, atol=1e-12)
+        assert_allclose(parts[..., j].mean(1).numpy(), 0, atol=1e-12)
 
 
 def with_a_category(n, levels=10, seed=0):

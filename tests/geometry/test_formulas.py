@@ -1,10 +1,9 @@
 """Rows on the sphere against plain NumPy formulas, for every kind and every type of number."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 
 from geometry_formula import on_sphere as by_numpy
 from mnemosphere.geometry import Center, Geometry, Standard
@@ -35,7 +34,7 @@ def test_each_kind_is_its_formula(kind, dtype):
     unit, lost = on_sphere(stored(fresh), geometry, torch.float64)
     assert not lost.any()
     assert unit.shape[1] == 7 + geometry.appended
-    np.testing.assert_allclose(unit.numpy(), by_numpy(kind, fresh, x), rtol=1e-12, atol=1e-15)
+    assert_allclose(unit.numpy(), by_numpy(kind, fresh, x), rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("factor", [1e300, 1e-300, 1.7e308 / 41])
@@ -45,10 +44,8 @@ def test_units_of_a_feature_mean_nothing_to_standard(factor):
     geometry = Standard.fit(stored(scale * x))
     unit, lost = geometry.place(torch.from_numpy(scale * x))
     assert not lost.any()
-    np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x), rtol=1e-9)
-    np.testing.assert_allclose(
-        (geometry.restore(unit) / torch.from_numpy(scale)).numpy(), x, rtol=1e-9
-    )
+    assert_allclose(unit.numpy(), by_numpy("standard", x, x), rtol=1e-9)
+    assert_allclose((geometry.restore(unit) / torch.from_numpy(scale)).numpy(), x, rtol=1e-9)
 
 
 def test_the_smallest_numbers_there_are():
@@ -59,10 +56,10 @@ def test_the_smallest_numbers_there_are():
     for kind in ("unit", "center"):
         unit, lost = Geometry.kinds[kind]().place(x)
         assert not lost.any()
-        np.testing.assert_allclose(unit.numpy(), by_numpy(kind, pattern, None), rtol=1e-12)
+        assert_allclose(unit.numpy(), by_numpy(kind, pattern, None), rtol=1e-12)
     unit, lost = Standard.fit(stored(x.numpy())).place(x)
     assert not lost.any()
-    np.testing.assert_allclose(unit.norm(dim=1).numpy(), 1, rtol=1e-12)
+    assert_allclose(unit.norm(dim=1).numpy(), 1, rtol=1e-12)
     assert len({tuple(row) for row in unit.tolist()}) == 4  # still distinct
 
 
@@ -75,11 +72,11 @@ def test_the_largest_numbers():
             unit, lost = on_sphere(stored(x), Geometry.kinds[kind].fit(stored(x)), torch.float64)
             assert not lost.any()
             expected = by_numpy(kind, signs, signs)
-            np.testing.assert_allclose(unit.numpy(), expected, rtol=1e-12, atol=1e-15)
+            assert_allclose(unit.numpy(), expected, rtol=1e-12, atol=1e-15)
     # A row as far away as can be points along its one huge feature.
     geometry = Standard.fit(stored(1e-3 * np.eye(3)))
     unit, _ = geometry.place(torch.tensor([[0.0, -1.7e308, 0.0]], dtype=torch.float64))
-    np.testing.assert_allclose(unit.numpy(), [[0, -1, 0, 0]], atol=1e-12)
+    assert_allclose(unit.numpy(), [[0, -1, 0, 0]], atol=1e-12)
 
 
 # rows without direction
@@ -97,7 +94,7 @@ def test_zero_rows_and_constant_rows():
         unit, lost = Geometry.kinds[kind].fit(stored(x.numpy())).place(x)
         assert lost.tolist() == expected
         assert not unit[lost].any()
-        np.testing.assert_allclose(unit[~lost].norm(dim=1).numpy(), 1, rtol=1e-12)
+        assert_allclose(unit[~lost].norm(dim=1).numpy(), 1, rtol=1e-12)
     # The mean of 0.1 five times is not 0.1 to the last bit; a hundredth more is a difference.
     x = torch.full((2, 5), 0.1, dtype=torch.float64)
     x[1, 0] += 1e-2
@@ -113,10 +110,10 @@ def test_standard_by_weight_is_standard_of_repeated_rows():
     one = Standard.fit(stored(x), weight=torch.from_numpy(weight.astype(float)))
     two = Standard.fit(stored(np.repeat(x, weight, axis=0)))
     for a, b in ((one.mean, two.mean), (one.scale, two.scale)):
-        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
+        assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
     fraction = np.random.default_rng(3).random(len(x))
     unit, _ = Standard.fit(stored(x), weight=torch.from_numpy(fraction)).place(torch.from_numpy(x))
-    np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x, fraction), rtol=1e-12)
+    assert_allclose(unit.numpy(), by_numpy("standard", x, x, fraction), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["center", "unit", "standard"])
@@ -126,14 +123,14 @@ def test_rows_in_several_chunks(kind):
     geometry = Geometry.kinds[kind].fit(stored(x), weight=torch.from_numpy(weight))
     assert len(list(stored(x).chunks())) == 2
     unit, _ = on_sphere(stored(x), geometry, torch.float64)
-    np.testing.assert_allclose(unit.numpy(), by_numpy(kind, x, x, weight), rtol=1e-9, atol=1e-15)
+    assert_allclose(unit.numpy(), by_numpy(kind, x, x, weight), rtol=1e-9, atol=1e-15)
 
 
 def test_a_large_offset_does_not_drown_the_spread():
     """Two sweeps: the textbook difference of moments would have no digit left."""
     x = np.random.default_rng(0).normal(size=(101, 3))
     geometry = Standard.fit(stored(1e9 + x))
-    np.testing.assert_allclose(geometry.scale.numpy(), x.std(axis=0), rtol=1e-6)
+    assert_allclose(geometry.scale.numpy(), x.std(axis=0), rtol=1e-6)
 
 
 # back again
@@ -143,14 +140,14 @@ def test_restore_undoes_standard():
     x = table("float64")
     geometry = Standard.fit(stored(x))
     unit, _ = geometry.place(torch.from_numpy(x))
-    np.testing.assert_allclose(geometry.restore(unit).numpy(), x, rtol=1e-12)
+    assert_allclose(geometry.restore(unit).numpy(), x, rtol=1e-12)
     # Also of more axes, as a path of recall has.
     path = geometry.restore(torch.stack([unit, unit]))
-    np.testing.assert_allclose(path.numpy(), np.stack([x, x]), rtol=1e-12)
+    assert_allclose(path.numpy(), np.stack([x, x]), rtol=1e-12)
     # The center of the data is the pole of the sphere.
     pole = torch.zeros(1, 8, dtype=torch.float64)
     pole[0, -1] = 1
-    np.testing.assert_allclose(geometry.restore(pole)[0].numpy(), x.mean(axis=0), rtol=1e-12)
+    assert_allclose(geometry.restore(pole)[0].numpy(), x.mean(axis=0), rtol=1e-12)
 
 
 def test_a_point_beyond_the_largest_number_is_shown_at_it():

@@ -1,7 +1,5 @@
 """The laws of every geometry there is, on every kind of rows."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil
@@ -17,12 +15,13 @@ import torch
 from scipy import sparse
 
 import mnemosphere as mn
+from draws import generator
 from mnemosphere.export import payload
 from mnemosphere.geometry import Geometry, Product
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import StoredRows
-from runs import seeded
+from quick_models import graph_answers, reloaded
 
 GEOMETRIES = [*Geometry.kinds]
 N, C = 7, 3
@@ -69,7 +68,7 @@ def learned(kind, name):
 
 
 def points(geometry, n=5):
-    w = torch.randn(n, geometry.n_coordinates(N), generator=seeded(3), dtype=torch.float64)
+    w = torch.randn(n, geometry.n_coordinates(N), generator=generator(3), dtype=torch.float64)
     return w / w.norm(dim=1, keepdim=True)
 
 
@@ -156,7 +155,7 @@ def test_completed_rows_keep_what_is_known(kind):
     np.testing.assert_array_equal(done[known], x.numpy()[known])
     assert np.isfinite(done).all()
     whole = learned(kind, "dense")[1]
-    holes = torch.where(torch.rand(whole.shape, generator=seeded(4)) < 0.3, torch.nan, whole)
+    holes = torch.where(torch.rand(whole.shape, generator=generator(4)) < 0.3, torch.nan, whole)
     geometry = learned(kind, "dense")[0]
     itself = geometry.restore(geometry.place(whole)[0])
     np.testing.assert_allclose(geometry.complete(holes.numpy(), itself.numpy()), whole, rtol=1e-9)
@@ -194,7 +193,7 @@ def test_no_change_within_the_radius_turns_a_row_further(kind, turn):
     radius = geometry.radius(x, torch.full((5,), turn, dtype=torch.float64))
     assert bool((radius > 0).all())
     start = geometry.place(x)[0]
-    way = torch.randn(2003, 1, N, generator=seeded(5), dtype=torch.float64)
+    way = torch.randn(2003, 1, N, generator=generator(5), dtype=torch.float64)
     size = torch.logspace(-2, 1.5, 2003, dtype=torch.float64)[:, None, None]
     moved = x + way * size * geometry.unit_at(x)
     unit, lost = geometry.place(moved.flatten(0, 1))
@@ -273,14 +272,10 @@ def all_say_the_same(kind, given, y, x, further, tmp_path):
         model.fit(given, y)
         x = np.concatenate([x, further])  # beyond the training rows
         wanted = model.predict_proba(x)
-        mn.save(model, tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(mn.load(tmp_path / "m.safetensors").predict_proba(x), wanted)
+    np.testing.assert_array_equal(reloaded(model, tmp_path).predict_proba(x), wanted)
     layer = mn.export.DAMModule(model.model_)(torch.from_numpy(x)).exp()
     np.testing.assert_allclose(layer.numpy(), wanted, rtol=0, atol=1e-12)
     if shutil.which("node"):
         np.testing.assert_allclose(by_page(model, x), wanted, rtol=0, atol=1e-5)
-    onnxruntime = pytest.importorskip("onnxruntime")
-    mn.to_onnx(model, tmp_path / "m.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    found = session.run(["probabilities"], {"rows": x})[0]
+    found = graph_answers(model, tmp_path, x)["probabilities"]
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)

@@ -1,7 +1,5 @@
 """From stored rows to unit rows: the precision, the numbers of rows, rows that do not fit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

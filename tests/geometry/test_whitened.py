@@ -1,22 +1,20 @@
 """The metric of a geometry: where it starts, and what it lets count."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_iris
 
 import mnemosphere as mn
+from draws import generator
 from mnemosphere.geometry import Whitened
 from mnemosphere.geometry.whitened import MAX_RANK, whitening
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.stored import StoredRows
-from runs import seeded
 
 
 def randn(*shape, seed=0):
-    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
+    return torch.randn(*shape, generator=generator(seed), dtype=torch.float64)
 
 
 def standard_rows(z):
@@ -85,7 +83,7 @@ def test_a_gap_gets_the_mean_that_the_rest_of_its_row_suggests():
     x = z * torch.tensor([1.0, 20.0, 1.0, 0.3, 1.0]) + torch.tensor([0.0, 7.0, -1.0, 0.0, 300.0])
     targets = torch.nn.functional.one_hot(index, 4).double()
     geometry = Whitened.fit(StoredRows.of(x, torch.device("cpu")), targets)
-    gaps = torch.rand(x.shape, generator=seeded(7)) < 0.4
+    gaps = torch.rand(x.shape, generator=generator(7)) < 0.4
     gaps[0], gaps[1] = True, False
     found = geometry.fill(torch.where(gaps, torch.nan, x), gaps).numpy()
     values, mean, spread = x.numpy(), x.numpy().mean(0), x.numpy().std(0)

@@ -1,11 +1,10 @@
 """Windows and patches, against loops over pixels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 
+from draws import generator
 from mnemosphere.images.windows import Windows, draw_patches
 from mnemosphere.rows.stored import StoredRows
 
@@ -44,7 +43,7 @@ def images(windows, n=5, seed=0):
 def dataset(windows, rows, n_patches=None, seed=0):
     return draw_patches(
         StoredRows.of(rows, CPU), windows, n_patches,
-        dtype=torch.float64, generator=torch.Generator().manual_seed(seed),
+        dtype=torch.float64, generator=generator(seed),
     )  # fmt: skip
 
 
@@ -60,20 +59,6 @@ def unit_by_loops(windows, rows):
 @pytest.fixture(params=CASES)
 def windows(request):
     return CASES[request.param]
-
-
-def test_cut_takes_the_pixels_that_loops_take(windows):
-    rows = images(windows)
-    cut = windows.cut(torch.from_numpy(rows)).numpy()
-    assert np.array_equal(cut, [patches_by_loops(windows, row) for row in rows])
-
-
-def test_blend_undoes_cut_where_patches_lie(windows):
-    rows = torch.from_numpy(images(windows)).double()
-    covered = torch.zeros(windows.n_pixels, dtype=torch.bool)
-    covered[windows.pixels()] = True
-    expected = torch.where(covered, rows, 0.0)
-    torch.testing.assert_close(windows.blend(windows.cut(rows)), expected, rtol=1e-12, atol=0)
 
 
 def test_every_patch_that_is_not_blank_is_a_row(windows):

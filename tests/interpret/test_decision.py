@@ -1,7 +1,5 @@
 """How few memories decide: against float64 sums written down once more."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

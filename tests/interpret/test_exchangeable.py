@@ -1,7 +1,5 @@
 """Rates and coverages hold for few held-out rows, on average over draws of them."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

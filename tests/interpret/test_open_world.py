@@ -7,6 +7,7 @@ from sklearn.metrics import adjusted_rand_score, roc_auc_score
 
 import mnemosphere as mn
 from mnemosphere import interpret
+from quick_models import reloaded
 
 X, Y = load_digits(return_X_y=True)
 UNIT = X - X.mean(1, keepdims=True)
@@ -61,16 +62,8 @@ def test_sets_hold_the_classes_above_the_quantile(digits):
 def test_a_row_without_direction_is_rejected_and_stays_so_in_a_file(digits, tmp_path):
     rows = np.vstack([X[REST[:99]], np.zeros((1, 64))])
     model = mn.as_estimator(interpret.calibrate(digits.model_, rows))
-    assert model.predict_or_reject(np.zeros((1, 64)), 0.02)[0] is None
-    model.save(tmp_path / "m.safetensors")
-    loaded = mn.load(tmp_path / "m.safetensors")
-    for name in ("novelty", "rejection", "label"):
-        one, two = (getattr(m.model_.calibration, name) for m in (model, loaded))
-        np.testing.assert_array_equal(one, two)
-    one, two = (m.model_.calibration.tails for m in (model, loaded))
-    assert np.array_equal(one.values, two.values)
-    assert (one.level, *one.mean) == (two.level, *two.mean)
-    assert np.array_equal(model.predict_or_reject(X), loaded.predict_or_reject(X))
+    for found in (model, reloaded(model, tmp_path)):
+        assert found.predict_or_reject(np.zeros((1, 64)), 0.02)[0] is None
 
 
 def test_rows_of_low_scores_are_right(seven):
@@ -104,9 +97,8 @@ def test_rows_out_of_scope_are_of_no_class_and_help_to_reject(names, objective, 
         found.append(roc_auc_score(Y[REST] > 6, score))
     assert found[0] > found[1]
     assert told.predict_proba(X[REST]).shape[1] == 7
-    told.save(tmp_path / "m.safetensors")
-    again = mn.load(tmp_path / "m.safetensors")
-    assert np.array_equal(again.predict_or_reject(X[REST]), told.predict_or_reject(X[REST]))
+    answers = reloaded(told, tmp_path).predict_or_reject(X[REST])
+    assert np.array_equal(answers, told.predict_or_reject(X[REST]))
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
@@ -179,7 +171,7 @@ def test_a_class_from_five_rows(per_class, objective, most):
 
 
 @pytest.mark.parametrize("n_rows", [1, 5, 40])
-def test_adding_and_removing_a_class_leaves_no_trace(seven, n_rows, tmp_path):
+def test_adding_and_removing_a_class_leaves_no_trace(seven, n_rows):
     new = FIT[Y[FIT] == 8][:n_rows]
     wide = mn.as_estimator(seven.model_).add_class(X[new], 8)
     assert wide.n_memories_ == seven.n_memories_ + min(n_rows, 5)
@@ -189,10 +181,6 @@ def test_adding_and_removing_a_class_leaves_no_trace(seven, n_rows, tmp_path):
     assert np.array_equal(back.classes_, seven.classes_)
     np.testing.assert_allclose(back.predict_proba(X), seven.predict_proba(X), atol=1e-6)
     np.testing.assert_allclose(back.novelty_score(X), seven.novelty_score(X), rtol=1e-5)
-    wide.save(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(
-        mn.load(tmp_path / "m.safetensors").predict_proba(X), wide.predict_proba(X)
-    )
 
 
 def test_merged_classes_have_the_sum_of_their_probabilities(seven):

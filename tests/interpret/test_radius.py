@@ -1,7 +1,5 @@
 """No row within the certified radius changes the class: enumeration, attacks, closed forms."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -199,8 +197,7 @@ def directions(n):
 
 
 @pytest.mark.parametrize(
-    ("kind", "n"),
-    [("center", 3), ("unit", 2), ("standard", 3), ("whitened", 2)],
+    ("kind", "n"), [("center", 3), ("unit", 2), ("standard", 3), ("whitened", 2)]
 )
 @pytest.mark.parametrize("turn", [0.05, 1.3, 1.9, 2.9])
 def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, turn):

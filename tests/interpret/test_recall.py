@@ -1,7 +1,5 @@
 """Rows of a table completed and drawn: by the density of the model, in the user's columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,12 +1,11 @@
 """How often memories are right on held-out rows, and how new rows differ from those."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import mnemosphere as mn
 from mnemosphere import interpret
+from quick_models import reloaded
 
 CENTERS = 3.0 * np.random.default_rng(3).normal(size=(6, 5))
 
@@ -62,8 +61,7 @@ def test_weak_memories_come_first_with_rows_to_label(fitted):
 
 
 def test_records_are_read_the_same_everywhere(fitted, tmp_path):
-    fitted.save(tmp_path / "m.safetensors")
-    table = mn.load(tmp_path / "m.safetensors").memory_table()
+    table = reloaded(fitted, tmp_path).memory_table()
     lines = {line["memory"]: line for line in interpret.weak_spots(fitted.model_)}
     for _, own in table.iterrows():
         line = lines[own["name"]]

@@ -1,7 +1,5 @@
 """Models and results show themselves: a few lines in a terminal, tables in a notebook."""
 
-from __future__ import annotations
-
 from html import escape
 
 import pytest

@@ -1,9 +1,6 @@
 """Rows of few kinds: ties at a threshold are answered, on every surface, and rates stay at most what was asked."""
 
-from __future__ import annotations
-
 import numpy as np
-import onnxruntime
 import pandas as pd
 import pytest
 from sklearn.preprocessing import OneHotEncoder
@@ -12,6 +9,7 @@ import mnemosphere as mn
 from commands import caller
 from mnemosphere import interpret
 from mnemosphere.cli import app
+from quick_models import graph_answers, reloaded
 
 run = caller(app)
 # Levels of each column: 12, 40, 120 and 240 kinds of rows.
@@ -46,7 +44,7 @@ def test_a_rate_is_about_what_was_asked_at_most_after_fit_and_edits(design):
     for seed in range(2):
         x, y = table(DESIGNS[design], seed, 480)
         x_new, y_new = table(DESIGNS[design], seed + 50, 3000)
-        model = mn.DAMClassifier(random_state=seed).fit(x, y).model_
+        model = mn.DAMClassifier(search=None, random_state=seed).fit(x, y).model_
         wider = interpret.add_class(model, x[y == "rare"][:5], "new")
         others = interpret.remove_class(wider, "b")
         found += [shares(model, x_new), shares(wider, x_new), shares(others, x_new[y_new != "b"])]
@@ -80,8 +78,7 @@ def test_equal_rows_get_one_answer_on_every_surface(few_kinds, edit, tmp_path):
     alone = [clf.predict_or_reject(x[k : k + 1], rate=rate)[0] for k in range(0, 480, 20)]
     assert alone == answers[::20].tolist()
 
-    mn.save(clf, tmp_path / "m.safetensors")
-    assert mn.load(tmp_path / "m.safetensors").predict_or_reject(x).tolist() == answers.tolist()
+    assert reloaded(clf, tmp_path).predict_or_reject(x).tolist() == answers.tolist()
     x.to_csv(tmp_path / "x.csv", index=False)
     run("predict", tmp_path / "m.safetensors", tmp_path / "x.csv", "--reject", rate,
         "--out", tmp_path / "p.csv")  # fmt: skip
@@ -89,13 +86,10 @@ def test_equal_rows_get_one_answer_on_every_surface(few_kinds, edit, tmp_path):
     assert (told["prediction"].isna() == rejected).all()
     assert told["prediction"][~rejected].tolist() == answers[~rejected].tolist()
     assert [own is not None for own in clf.explain(x).rejected] == rejected.tolist()
-    mn.to_onnx(clf, tmp_path / "m.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
-    rows = model.stored(x).values.numpy().astype(np.float64)
-    found = session.run(["is_rejected", "is_novel"], {"rows": rows})
-    assert found[0].tolist() == rejected.tolist()
+    found = graph_answers(clf, tmp_path, model.stored(x).values)
+    assert found["is_rejected"].tolist() == rejected.tolist()
     novel = model.novelty_score(x).numpy() > interpret.rejection.novelty_threshold(model)
-    assert found[1].tolist() == novel.tolist()
+    assert found["is_novel"].tolist() == novel.tolist()
 
 
 def test_the_tails_of_equal_rows_do_not_depend_on_rounding():

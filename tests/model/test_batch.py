@@ -1,7 +1,5 @@
 """A batch of rows: parts, means by weight, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction

@@ -9,6 +9,7 @@ import scipy.optimize
 import scipy.special
 import torch
 
+from draws import generator
 from mnemosphere.model import certificates, objectives
 from mnemosphere.model.certificates import certify
 from mnemosphere.model.curvature import Curvature, Krylov
@@ -85,7 +86,7 @@ def test_residual_is_the_step_of_independent_solvers(seed, oracle):
 
 @pytest.mark.parametrize("rule", ["conditional", "blend 0.3"])
 def test_residual_without_a_step_is_the_tangent_gradient(rule, oracle):
-    weight = torch.rand(B, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    weight = torch.rand(B, generator=generator(1), dtype=torch.float64)
     batch = make_data(3, weight)
     params = make_params(3)
     lam = 1.0 if rule == "conditional" else 0.3

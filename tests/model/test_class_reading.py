@@ -1,7 +1,5 @@
 """Class probabilities of a memory: against SciPy's functions and formulas in NumPy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

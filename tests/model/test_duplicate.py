@@ -3,17 +3,9 @@
 import pytest
 import torch
 
-from mnemosphere.model import objectives
 from mnemosphere.model.duplicate import duplicate
 from mnemosphere.model.kernel import evaluate, log_joint_differentiable
-from small_models import P, make_data, make_params
-
-RULES = [
-    objectives.joint,
-    objectives.marginal,
-    objectives.JointConditional(0.3),
-    objectives.Unsupervised(0.2),
-]
+from small_models import PROPER, P, make_data, make_params
 
 
 @pytest.mark.parametrize("which", [[], [0], [2, 0], [1, 2, 0]])
@@ -24,7 +16,7 @@ def test_duplication_changes_neither_density_nor_loss(which):
     assert grown.n_memories == P + len(which)
     before, after = (log_joint_differentiable(m, batch.x) for m in (params, grown))
     assert (before - after).abs().max() < 1e-12
-    for rule in RULES:
+    for rule in PROPER:
         assert evaluate(params, batch, rule) == pytest.approx(
             evaluate(grown, batch, rule), abs=1e-12
         )

@@ -1,13 +1,11 @@
-from __future__ import annotations
-
 import mpmath
 import pytest
 import torch
 from torch.testing import assert_close
 
+from draws import generator
 from mnemosphere.model import initialize
 from mnemosphere.numerics import sphere
-from runs import seeded
 
 
 @pytest.fixture
@@ -16,7 +14,7 @@ def x(problem):
 
 
 def test_memories_from_data_are_distinct_rows(x):
-    w = initialize.from_data(x, 31, generator=seeded())
+    w = initialize.from_data(x, 31, generator=generator())
     picked = [(x == row).all(1).nonzero().ravel().tolist() for row in w]
     assert all(len(matches) == 1 for matches in picked)
     assert len({matches[0] for matches in picked}) == 31
@@ -24,7 +22,7 @@ def test_memories_from_data_are_distinct_rows(x):
 
 @pytest.mark.parametrize("n_memories", [48, 94, 101])
 def test_more_memories_than_rows(x, n_memories):
-    w = sphere.check(initialize.from_data(x, n_memories, generator=seeded()))
+    w = sphere.check(initialize.from_data(x, n_memories, generator=generator()))
     assert w.shape == (n_memories, 11)
     # Every row is a memory; the rest are near a row, and no two are the same.
     overlap = w @ x.T
@@ -51,7 +49,7 @@ def test_beta_for_rows_that_go_to_their_nearest_memory(problem, varsigma):
 
 
 def test_rows_that_are_memories_do_not_count(x):
-    w = initialize.from_data(x, 29, generator=seeded())
+    w = initialize.from_data(x, 29, generator=generator())
     nearest = (x @ w.T).max(1).values
     others = nearest[nearest < 1 - 1e-9]
     assert len(others) == 18

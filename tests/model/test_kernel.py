@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.testing import assert_close
@@ -9,24 +7,10 @@ from mnemosphere.model import kernel
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.m_step import maximize_bound
-from mnemosphere.model.objectives import (
-    JointConditional,
-    Unsupervised,
-    classes_alone,
-    conditional,
-    joint,
-    marginal,
-)
+from mnemosphere.model.objectives import classes_alone, conditional, joint
 from mnemosphere.model.parameters import Parameters, from_memories
-from problems import gradient
+from problems import RULES, gradient
 
-RULES = {
-    "joint": joint,
-    "conditional": conditional,
-    "blend 0.3": JointConditional(0.3),
-    "marginal": marginal,
-    "unsupervised 0.1": Unsupervised(0.1),
-}
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
 

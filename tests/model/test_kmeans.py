@@ -1,7 +1,5 @@
 """Spherical k-means: against enumeration and scikit-learn, its starts against their law."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fixed-point step maximizes a lower bound: against autograd, SciPy and the loss."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -13,12 +11,7 @@ from torch.testing import assert_close
 
 from class_formula import log_omega
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.m_step import (
-    approach_beta,
-    bound,
-    maximize_bound,
-    with_labels,
-)
+from mnemosphere.model.m_step import approach_beta, bound, maximize_bound, with_labels
 from mnemosphere.model.objectives import joint, marginal
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 from problems import gradient

@@ -1,7 +1,5 @@
 """Memories that share rows: against sums over rows, linear algebra, enumeration and symmetry."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
@@ -38,9 +39,9 @@ def test_merging_undoes_duplication(which):
     params, rows = make(0)
     grown = duplicate(params, torch.tensor(which))
     merged, source = merge(grown, rows, P)
-    torch.testing.assert_close(merged.w, params.w, rtol=0, atol=1e-12)
-    torch.testing.assert_close(merged.p, params.p, rtol=1e-12, atol=0)
-    torch.testing.assert_close(merged.p_h, params.p_h, rtol=1e-12, atol=0)
+    assert_close(merged.w, params.w, rtol=0, atol=1e-12)
+    assert_close(merged.p, params.p, rtol=1e-12, atol=0)
+    assert_close(merged.p_h, params.p_h, rtol=1e-12, atol=0)
     assert source.tolist() == [*range(P), *which]
 
 
@@ -63,9 +64,7 @@ def test_copies_of_any_weight_are_merged_back_and_no_prediction_changes(shares, 
     x = rows.x.to(dtype)
     for before, after in ((p, merged.p), (net, classes)):
         expected = log_joint(grown.replace(p=before.to(dtype)), x)
-        torch.testing.assert_close(
-            log_joint(merged.replace(p=after), x), expected, rtol=0, atol=tolerance
-        )
+        assert_close(log_joint(merged.replace(p=after), x), expected, rtol=0, atol=tolerance)
 
 
 def test_what_differs_is_not_merged():
@@ -103,7 +102,7 @@ def test_marginals_stay_valid_and_mass_goes_where_source_says(n_memories):
     assert small.p_h[0] == params.p_h[0]
     expected = torch.zeros(n_memories, C + 1, dtype=torch.float64)
     expected.index_add_(0, source, params.p[1:])
-    torch.testing.assert_close(small.p[1:], expected)
+    assert_close(small.p[1:], expected)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -140,8 +139,8 @@ def test_many_rounds_take_the_copies_first():
     beta = torch.tensor(30.0, dtype=torch.float64)
     params = Parameters(x[:37].clone(), p, beta, 1.0, p.sum(1), p.sum(0))
     merged, _ = merge(duplicate(params, torch.arange(37)), Batch(x, q), 37)
-    torch.testing.assert_close(merged.w, params.w, rtol=0, atol=1e-12)
-    torch.testing.assert_close(merged.p, params.p, rtol=1e-12, atol=0)
+    assert_close(merged.w, params.w, rtol=0, atol=1e-12)
+    assert_close(merged.p, params.p, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("n_memories", [0, P + 1])

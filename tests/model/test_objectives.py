@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -13,17 +11,12 @@ from mnemosphere.model.objectives import (
     classes_alone,
     conditional,
     joint,
-    marginal,
     soft_labels,
 )
+from problems import RULES
 
-RULES = {
-    "joint": joint,
-    "conditional": conditional,
+EVERY = RULES | {
     "classes alone": classes_alone,
-    "blend 0.3": JointConditional(0.3),
-    "marginal": marginal,
-    "unsupervised 0.1": Unsupervised(0.1),
     "unsupervised 0.0": Unsupervised(0.0),
     "unsupervised 1.0": Unsupervised(1.0),
 }
@@ -44,12 +37,12 @@ def labels(rows=13, columns=5, seed=1):
     return q
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("full", [False, True])
 def test_weights_are_minus_the_derivative_of_the_loss(name, full, oracle):
     z, q = scores().requires_grad_(), labels()
     q = q[::3].repeat(5, 1)[:13] if full else q
-    loss, weights = RULES[name](z, q)
+    loss, weights = EVERY[name](z, q)
     assert_close(loss, oracle.loss(name, z, q), rtol=1e-12, atol=1e-12)
     (gradient,) = torch.autograd.grad(oracle.loss(name, z, q).sum(), z)
     assert_close(weights, -gradient, rtol=0, atol=1e-12)
@@ -74,7 +67,7 @@ def test_a_partial_label_is_a_labeled_row_and_one_without_label():
             assert_close(mixed, part * labeled + (1 - part) * without)
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.supports_fixed_point])
+@pytest.mark.parametrize("rule", [rule for rule in EVERY.values() if rule.supports_fixed_point])
 @given(seed=st.integers(0, 10_000), excess=st.sampled_from([0.0, 3e-8, 5e-6, 9e-5]))
 def test_weights_for_the_fixed_point_are_never_negative(rule, seed, excess):
     # One-hot labels against confident scores, and sums that rounding left above 1.
@@ -85,11 +78,11 @@ def test_weights_for_the_fixed_point_are_never_negative(rule, seed, excess):
     assert (weights >= 0).all()
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", EVERY)
 def test_extreme_scores_stay_finite(name):
     z = torch.tensor([[-2e4, 0.0, 3e4], [1e4, 1e4, 1e4], [-1e30, 0.0, 50.0]], dtype=torch.float32)
     q = torch.tensor([[0.0, 0.0, 1.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])
-    loss, weights = RULES[name](z, q)
+    loss, weights = EVERY[name](z, q)
     assert torch.isfinite(loss).all()
     assert torch.isfinite(weights).all()
 

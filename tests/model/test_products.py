@@ -1,12 +1,11 @@
 """Products of bfloat16 operands: what they round and what they leave alone."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
+from draws import generator
 from mnemosphere.model import Batch, accumulate
 from mnemosphere.model.kernel import memory_shares
 from mnemosphere.model.objectives import conditional, joint, marginal
@@ -47,7 +46,7 @@ def test_only_passes_in_single_precision_inside_the_context_take_them():
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_operands_are_rounded_and_sums_are_not(device):
-    a, b = (torch.randn(17, 331, generator=torch.Generator().manual_seed(k)) for k in (0, 1))
+    a, b = (torch.randn(17, 331, generator=generator(k)) for k in (0, 1))
     a, b = a.to(device), b.to(device)
     exact = a.bfloat16().double() @ b.bfloat16().double().T
     low = narrow(a), narrow(b)

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import generator
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.recall import recall
 from mnemosphere.numerics import sphere
@@ -21,7 +22,7 @@ def energy_of(oracle, params, x, class_index):
 
 
 def mask(rows, features, seed):
-    known = torch.rand(rows, features, generator=torch.Generator().manual_seed(seed)) < 0.5
+    known = torch.rand(rows, features, generator=generator(seed)) < 0.5
     known[0], known[1] = True, False
     return known
 
@@ -83,7 +84,7 @@ def test_the_tangent_gradient_vanishes_where_recall_ends(problem, oracle, class_
 def test_completion_of_a_stored_pattern_finds_scale_and_rest(problem):
     """Half of a memory's entries, put on the sphere alone, bring the whole memory back."""
     params, *_ = problem(3, features=61, memories=5, beta=80.0)
-    known = torch.rand(5, 61, generator=torch.Generator().manual_seed(1)) < 0.5
+    known = torch.rand(5, 61, generator=generator(1)) < 0.5
     start = sphere.project(params.w * known)
     found = recall(params, start, known=known, steps=200, tol=1e-13)
     assert found.converged.all()
@@ -140,8 +141,8 @@ def test_rows_do_not_depend_on_their_company(problem):
 def test_what_is_known_stays_also_through_a_metric(problem, k):
     """Seen through a metric, completion keeps the known coordinates before it, up to one factor."""
     params = problem(31 + k, features=5, memories=7, beta=9.0).params
-    a = torch.randn(5, 5, generator=torch.Generator().manual_seed(1 + k), dtype=torch.float64)
-    v = torch.randn(11, 5, generator=torch.Generator().manual_seed(2 + k), dtype=torch.float64)
+    a = torch.randn(5, 5, generator=generator(1 + k), dtype=torch.float64)
+    v = torch.randn(11, 5, generator=generator(2 + k), dtype=torch.float64)
     known = mask(11, 5, 3 + k)
     x = sphere.project((v * known) @ a.T + 1e-3 * (v @ a.T))
     given = torch.linalg.solve(a, x.T).T

@@ -6,6 +6,7 @@ import mpmath
 import pytest
 import torch
 
+from draws import generator
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.retrieval import Scores
@@ -55,9 +56,7 @@ def test_sampled_classes_and_moments(varsigma):
 def test_a_class_for_each_draw_and_no_component_of_weight_zero():
     params = sampled_model(beta=1e9)
     wanted = torch.arange(1009) % 3
-    x, y = retrieval.sample(
-        params, 1009, class_index=wanted, generator=torch.Generator().manual_seed(3)
-    )
+    x, y = retrieval.sample(params, 1009, class_index=wanted, generator=generator(3))
     assert torch.equal(y, wanted)
     overlap = x @ params.w.T
     on_memory = (overlap > 0.999).double().argmax(1).where((overlap > 0.999).any(1), -1)
@@ -78,7 +77,7 @@ def test_sampling_with_a_learned_beta_has_the_overlap_of_the_data():
 
 def test_too_cold_for_the_noise_draws_the_memories():
     params = sampled_model(varsigma=0.25, beta=1e3)
-    x, _ = retrieval.sample(params, 11, class_index=0, generator=torch.Generator().manual_seed(5))
+    x, _ = retrieval.sample(params, 11, class_index=0, generator=generator(5))
     assert ((x @ params.w.T).amax(1) > 1 - 1e-6).all()
 
 

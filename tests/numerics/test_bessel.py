@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.testing import assert_close
 
 from mnemosphere.numerics.bessel import (
     inverse_mean_resultant,
@@ -102,10 +103,8 @@ def test_huge_beta_neither_overflows_nor_leaves_the_unit_interval():
     beta = torch.tensor([1e20, 1e200, 1e300], dtype=torch.float64)
     for n in (2, 784, 10**6):
         value = log_omega_ratio(beta, n)
-        torch.testing.assert_close(value / beta, torch.ones_like(beta), rtol=1e-12, atol=0)
-        torch.testing.assert_close(
-            mean_resultant(beta, n), torch.ones_like(beta), rtol=1e-12, atol=0
-        )
+        assert_close(value / beta, torch.ones_like(beta), rtol=1e-12, atol=0)
+        assert_close(mean_resultant(beta, n), torch.ones_like(beta), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("n", [2, 53])
@@ -121,7 +120,7 @@ def test_inverse_returns_to_r(n):
     starts = torch.logspace(-300, -2, 31, dtype=torch.float64)
     r = torch.cat([starts, torch.linspace(0.01, 0.99, 197, dtype=torch.float64), ends])
     back = mean_resultant(inverse_mean_resultant(r, n), n)
-    torch.testing.assert_close(back, r, rtol=3e-15, atol=0)
+    assert_close(back, r, rtol=3e-15, atol=0)
 
 
 @settings(deadline=None, max_examples=30)
@@ -162,7 +161,7 @@ def test_a_gpu_finds_the_same(n):
     for function in (log_omega_ratio, mean_resultant):
         found, expected = function(beta.cuda(), n), function(beta, n)
         assert found.is_cuda
-        torch.testing.assert_close(found.cpu(), expected, rtol=1e-12, atol=0)
+        assert_close(found.cpu(), expected, rtol=1e-12, atol=0)
         single = function(beta.float().cuda(), n)
         assert single.dtype == torch.float32
-        torch.testing.assert_close(single.cpu().double(), expected, rtol=1e-6, atol=0)
+        assert_close(single.cpu().double(), expected, rtol=1e-6, atol=0)

@@ -1,7 +1,5 @@
 """Multipliers from those of a problem like it, and the graph Laplacian."""
 
-from __future__ import annotations
-
 import mpmath
 import numpy as np
 import pytest

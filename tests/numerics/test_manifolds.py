@@ -1,7 +1,5 @@
 """One set of laws for both constraint sets: the verbs mean the same on each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Importance and curves of columns: against explanations, and against what was planted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

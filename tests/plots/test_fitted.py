@@ -1,7 +1,5 @@
 """Pictures of a fitted model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,4 +1,4 @@
-import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
 
 from mnemosphere.plots.curves import learning_curves
 from mnemosphere.training.callbacks import PassRecord
@@ -17,13 +17,11 @@ def test_curves_hold_the_history():
     history = [record(k) for k in range(11)]
     figure = learning_curves(history)
     loss, accuracy, beta = figure.axes
-    np.testing.assert_array_equal(loss.lines[0].get_xdata(), range(1, 12))
-    np.testing.assert_allclose(loss.lines[0].get_ydata(), [r["loss"] for r in history])
-    np.testing.assert_allclose(loss.lines[1].get_ydata(), [r["validation_loss"] for r in history])
-    np.testing.assert_allclose(
-        accuracy.lines[0].get_ydata(), [r["validation_accuracy"] for r in history]
-    )
-    np.testing.assert_allclose(beta.lines[0].get_ydata(), [r["beta"] for r in history])
+    assert_array_equal(loss.lines[0].get_xdata(), range(1, 12))
+    assert_allclose(loss.lines[0].get_ydata(), [r["loss"] for r in history])
+    assert_allclose(loss.lines[1].get_ydata(), [r["validation_loss"] for r in history])
+    assert_allclose(accuracy.lines[0].get_ydata(), [r["validation_accuracy"] for r in history])
+    assert_allclose(beta.lines[0].get_ydata(), [r["beta"] for r in history])
 
 
 def test_phases_are_counted_on_and_marked():
@@ -35,7 +33,7 @@ def test_phases_are_counted_on_and_marked():
     ]
     figure = learning_curves(history)
     loss = figure.axes[0]
-    np.testing.assert_array_equal(loss.lines[0].get_xdata(), range(1, 18))
+    assert_array_equal(loss.lines[0].get_xdata(), range(1, 18))
     for ax in figure.axes:
         marks = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 2]
         assert marks == [4.5, 10.5]

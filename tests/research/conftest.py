@@ -1,7 +1,5 @@
 """The commands of the research."""
 
-from __future__ import annotations
-
 import pytest
 
 from commands import caller

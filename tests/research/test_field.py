@@ -1,7 +1,5 @@
 """Ranks and critical differences against published values; every part runs and finds what is easy."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

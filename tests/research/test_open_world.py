@@ -1,7 +1,5 @@
 """The benchmark of embeddings: its protocol, its measures and its tables."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Commands are listed; tables of results that differ, or that are of another version, are refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from research import __main__ as start

@@ -1,7 +1,5 @@
 """Everything, small: what `reproduce NAME --quick` measured and drew."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Margins of the study of robustness: against samples, planes and the models themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -14,9 +12,7 @@ RNG = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize("geometry", ["standard", "whitened", "center"])
-def test_an_attack_is_as_short_as_a_grid_finds_and_no_shorter_than_the_certificate(
-    geometry,
-):
+def test_an_attack_is_as_short_as_a_grid_finds_and_no_shorter_than_the_certificate(geometry):
     centers, y = 2 * np.random.default_rng(3).normal(size=(4, 3)), np.arange(101) % 4
     x = centers[y] + np.random.default_rng(4).normal(size=(101, 3))
     model = small(n_memories=11, geometry=geometry, max_iter=None).fit(x, y)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from mnemosphere.base.schema import put_together, take_apart
 from mnemosphere.rows.encoding import Encoding
@@ -57,21 +58,17 @@ def test_numbers_are_those_of_the_table(learned):
     encoding, _ = learned
     given = frame()
     x = dict(zip(encoding.names, encoding(given).T, strict=True))
-    np.testing.assert_array_equal(x["age"], given["age"].astype(float))
+    assert_array_equal(x["age"], given["age"].astype(float))
     one_hot = pd.get_dummies(given["color"]).to_numpy(float)
-    np.testing.assert_array_equal(
-        np.stack([x[f"color={c}"] for c in ("blue", "green", "red")], 1), one_hot
-    )
+    assert_array_equal(np.stack([x[f"color={c}"] for c in ("blue", "green", "red")], 1), one_hot)
     assert np.isnan(x["smoker=yes"][0])
     assert x["smoker=yes"][1] == 1.0
     utc = given["since"].dt.tz_convert("UTC").dt.tz_localize(None)
-    np.testing.assert_allclose(
-        x["since"], (utc - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
-    )
+    assert_allclose(x["since"], (utc - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1))
     assert x["seen"][3] == np.datetime64("2024-01-04").astype(int)
     assert np.isnan(x["weight"][0])
     assert x["weight"][5] == 1.0
-    np.testing.assert_array_equal(x["vector[1]"], np.arange(N) + 0.5)
+    assert_array_equal(x["vector[1]"], np.arange(N) + 0.5)
 
 
 def test_new_and_rare_categories_are_none_of_the_others(learned):
@@ -79,7 +76,7 @@ def test_new_and_rare_categories_are_none_of_the_others(learned):
     odd = frame().head(3).assign(color=["pink", "red", None], smoker=["maybe", "yes", "no"])
     with pytest.warns(UserWarning, match="'pink' in 'color', 'maybe' in 'smoker'"):
         x = encoding(odd)
-    np.testing.assert_array_equal(x[0, 1:5], [0, 0, 0, 0.5])
+    assert_array_equal(x[0, 1:5], [0, 0, 0, 0.5])
     assert np.isnan(x[2, 1:4]).all()
     values = ["a"] * 300 + ["b"] * 299 + ["c"]
     rare, notes = Encoding.fit(pd.DataFrame({"k": values}))
@@ -104,9 +101,7 @@ def test_the_way_back_and_the_model_file(learned):
 def test_other_frames_and_plain_ones():
     polars = pl.DataFrame({"a": [1.5, 2.5, None], "b": ["x", "y", None], "c": [[1.0], [2.0], None]})
     encoding, _ = Encoding.fit(polars)
-    np.testing.assert_array_equal(
-        encoding(polars), [[1.5, 0, 1], [2.5, 1, 2], [np.nan, np.nan, np.nan]]
-    )
+    assert_array_equal(encoding(polars), [[1.5, 0, 1], [2.5, 1, 2], [np.nan, np.nan, np.nan]])
     assert not encoding.is_plain
     assert Encoding.fit(pd.DataFrame(np.eye(3)))[0].is_plain
 
@@ -167,7 +162,7 @@ def written(values):
 def test_numbers_as_people_write_them(texts, numbers, format):
     column, notes, found = written(texts)
     assert (column.kind, column.format) == ("numeral", format)
-    np.testing.assert_array_equal(found, numbers)
+    assert_array_equal(found, numbers)
     assert len(notes) == 1
     assert f"is read as numbers: {texts[0]!r} as {numbers[0]:g}" in notes[0]
 
@@ -185,7 +180,7 @@ def test_dates_as_people_write_them(texts, dates, format):
     column, notes, found = written(texts)
     assert (column.kind, column.format) == ("date", format)
     days = np.array(dates, dtype="datetime64[D]")
-    np.testing.assert_array_equal(found, np.where(np.isnat(days), np.nan, days.astype(float)))
+    assert_array_equal(found, np.where(np.isnat(days), np.nan, days.astype(float)))
     assert f"read as dates, {format}, such as {texts[0]!r}" in notes[0]
 
 

@@ -1,7 +1,5 @@
 """Rows as they came: every type and layout of NumPy and torch; laws of merging copies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Kinds of data, small and real, from packages that the tests need anyway."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import os

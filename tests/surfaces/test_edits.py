@@ -1,11 +1,8 @@
 """After an edit of classes or examples, every surface gives the answers of the edited model, rejected rows too."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
-import onnxruntime
 import pandas as pd
 import pytest
 
@@ -14,6 +11,7 @@ from commands import caller
 from mnemosphere.cli import app
 from mnemosphere.export.payload import payload
 from mnemosphere.rows.stored import StoredRows
+from quick_models import graph_answers, reloaded
 from surfaces.kinds import embeddings, images, missing
 
 run = caller(app)
@@ -57,7 +55,7 @@ def fitted(request):
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_every_surface_answers_as_the_edited_model(fitted, browser, edit, tmp_path):
+def test_every_surface_answers_as_the_edited_model(fitted, request, edit, tmp_path):
     model, rows = fitted
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -71,16 +69,12 @@ def test_every_surface_answers_as_the_edited_model(fitted, browser, edit, tmp_pa
     answers = clf.predict_or_reject(x, RATE)
     assert np.equal(answers, None).tolist() == why.rejected.tolist()
 
-    clf.save(tmp_path / "m.safetensors")
-    loaded = mn.load(tmp_path / "m.safetensors")
+    loaded = reloaded(clf, tmp_path)
     assert np.array_equal(loaded.predict_proba(x), proba)
     assert np.array_equal(loaded.predict_or_reject(x, RATE), answers)
     assert loaded.explain(x).rejected == clf.explain(x).rejected == why.reasons
 
-    mn.to_onnx(clf, tmp_path / "m.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
-    names = [output.name for output in session.get_outputs()]
-    graph = dict(zip(names, session.run(None, {"rows": numbers.numpy()}), strict=True))
+    graph = graph_answers(clf, tmp_path, numbers)
     np.testing.assert_allclose(graph["probabilities"], proba, atol=1e-5)
     np.testing.assert_allclose(graph["shares"], model.shares(some), atol=1e-5)
     np.testing.assert_allclose(graph["reasons"], why.tails, rtol=1e-3, atol=1e-3)
@@ -109,8 +103,7 @@ def test_every_surface_answers_as_the_edited_model(fitted, browser, edit, tmp_pa
     shown = payload(model, x)
     assert shown["rows"]["rejected"] == why.reasons
     assert shown["threshold"] == clf.novelty_threshold_
-    if browser is None:
-        return
+    browser = request.getfixturevalue("browser")
     clf.explore(tmp_path / "p.html", x)
     browser.open(tmp_path / "p.html")
     every = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"

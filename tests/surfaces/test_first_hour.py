@@ -1,7 +1,5 @@
 """A user's first hour: tables and corpora from packages, through the command line alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer

@@ -3,8 +3,6 @@
 A verb that takes rows or labels and is not in the tables below fails the first test.
 """
 
-from __future__ import annotations
-
 import datetime
 import inspect
 import os

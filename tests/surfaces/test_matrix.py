@@ -1,9 +1,8 @@
 """Every surface says the same, on every kind of data: the table is in docs/guide/deploy.md."""
 
-from __future__ import annotations
-
 import re
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,14 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import KFold, TunedThresholdClassifierCV, cross_val_predict
+from sklearn.model_selection import TunedThresholdClassifierCV
 
 import mnemosphere as mn
 from commands import caller
 from mnemosphere.cli import app
 from mnemosphere.export import model_card
 from mnemosphere.rows.stored import StoredRows
+from quick_models import graph_answers, reloaded
 from surfaces.kinds import KINDS, SLOW, Fitted
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "deploy.md"
@@ -48,7 +48,7 @@ def file_of(f: Fitted) -> Path:
     return path
 
 
-def check_fit(f, _):
+def check_fit(f):
     proba = f.proba()
     assert np.isfinite(proba).all()
     np.testing.assert_allclose(proba.sum(1), 1)
@@ -58,7 +58,7 @@ def check_fit(f, _):
     assert right >= min(most, 0.9) - 0.1
 
 
-def check_file(f, _):
+def check_file(f):
     """Loaded on a processor; a model that was trained there answers bitwise identically."""
     loaded = mn.load(file_of(f))
     moved = {step.model_.device.type for step in (f.model, f.rows.encoder) if step} != {"cpu"}
@@ -66,14 +66,9 @@ def check_file(f, _):
     np.testing.assert_allclose(as_array(loaded.predict_proba(f.x_test)), f.proba(), 0, most)
 
 
-def check_graph(f, _):
-    runtime = pytest.importorskip("onnxruntime")
-    path = f.folder / "m.onnx"
-    mn.to_onnx(f.whole, path)
-    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
+def check_graph(f):
     rows = f.raw().astype(np.float64)
-    found = dict(zip(names, session.run(None, {"rows": rows}), strict=True))
+    found = graph_answers(f.whole, f.folder, rows)
     model, given = f.model.model_, rows
     if f.rows.encoder is not None:
         given = f.rows.encoder.transform(rows)
@@ -85,12 +80,11 @@ def check_graph(f, _):
     assert found["label"].tolist() == model.classes[wanted.argmax(1)].tolist()
 
 
-def check_page(f, browser):
+def check_page(f):
     if f.rows.encoder is not None:  # one clear line instead
         run("explore", file_of(f), "--out", f.folder / "p.html", code=2)
         raise ValueError(run("explore", file_of(f), "--out", f.folder / "p.html", code=2).stderr)
-    if browser is None:
-        pytest.skip("no Chromium here: install the package chromium")
+    browser = f.browser()
     f.model.explore(f.folder / "p.html", f.x_test[:4])
     browser.open(f.folder / "p.html")
     every = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
@@ -101,7 +95,7 @@ def check_page(f, browser):
     assert not browser.complaints()
 
 
-def check_command_line(f, _):
+def check_command_line(f):
     if isinstance(f.x_test, pd.DataFrame):
         data = f.folder / "rows_test.csv"
         f.x_test.to_csv(data, index=False)
@@ -116,7 +110,7 @@ def check_command_line(f, _):
     np.testing.assert_allclose(found, f.proba()[kept], atol=1e-9)
 
 
-def check_sparse(f, _):
+def check_sparse(f):
     rows = f.raw() if f.rows.encoder is None else f.seen()
     rows = rows[~np.isnan(rows).any(1)]
     model = f.model.model_
@@ -126,7 +120,7 @@ def check_sparse(f, _):
     torch.testing.assert_close(sparse, dense, rtol=0, atol=1e-10)
 
 
-def check_reasons(f, _):
+def check_reasons(f):
     why = f.model.explain(f.seen(), n_nearest=f.model.n_memories_)
     prior = f.model.model_.votes.p[0].double().cpu().numpy()
     parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
@@ -143,7 +137,7 @@ def as_array(values):
     return np.asarray(torch.as_tensor(values).cpu())
 
 
-def check_shares(f, _):
+def check_shares(f):
     """`transform` has the shares that `explain` shows; memories that are alike are shown as one."""
     model, why = f.model, f.model.explain(f.seen(), n_nearest=f.model.n_memories_)
     share = as_array(model.transform(f.seen()))
@@ -154,7 +148,7 @@ def check_shares(f, _):
     np.testing.assert_allclose(share.sum(1) + why.uniform_share, 1, atol=1e-6)
 
 
-def check_layer(f, _):
+def check_layer(f):
     layer = mn.export.DAMModule(f.model.model_)
     rows = f.raw() if f.rows.encoder is None else as_array(f.seen())
     given = torch.from_numpy(rows).to(f.model.model_.device).requires_grad_()
@@ -163,7 +157,7 @@ def check_layer(f, _):
     found.sum().backward()  # nothing that a fit leaves keeps autograd from it
 
 
-def check_exemplars(f, _):
+def check_exemplars(f):
     """Support is the sum of shares in the votes, and typical rows have the largest ones."""
     rows, model = f.rows, f.model
     x = rows.x if rows.encoder is None else rows.encoder.transform(rows.x)
@@ -177,24 +171,23 @@ def check_exemplars(f, _):
             assert share[known, memory].min() >= np.sort(share[:, memory])[-3:].min() - 2e-3
 
 
-def check_radius(f, _):
+def check_radius(f):
     found = f.model.certified_radius(f.seen())
     whole = ~np.isnan(found.radius)  # of a row with missing values nothing is proven
     assert (found.radius[whole] >= 0).all()
     assert found.label.tolist() == f.model.classes_[f.proba().argmax(1)].tolist()
 
 
-def check_novelty(f, _):
+def check_novelty(f):
     model = clone(f.model)
     model.model_ = f.model.model_
-    score = np.asarray(torch.as_tensor(model.novelty_score(f.seen())).cpu())
-    assert np.isfinite(score).all()
+    assert np.isfinite(as_array(model.novelty_score(f.seen()))).all()
     model.calibrate(f.seen())
     novel = np.array([label is None for label in model.predict_or_reject(f.seen(), rate=0.2)])
     assert novel.mean() <= 0.2
 
 
-def check_recall(f, _):
+def check_recall(f):
     rows = f.raw()[:5] if f.rows.encoder is None else f.seen()[:5]
     some = rows.copy()
     some[:, ::3] = np.nan
@@ -212,7 +205,7 @@ def check_recall(f, _):
         assert found.iloc[:, 1].notna().all()
 
 
-def check_sample(f, _):
+def check_sample(f):
     x, y = f.model.sample(7, random_state=0)
     assert {*y.tolist()} <= {None, *f.model.classes_.tolist()}
     if isinstance(f.x_test, pd.DataFrame):
@@ -224,7 +217,7 @@ def check_sample(f, _):
         assert np.isfinite(np.asarray(x)).all()
 
 
-def check_card(f, _):
+def check_card(f):
     truth = np.asarray(f.rows.y_test)
     found = mn.interpret.evaluate(f.model.model_, [(f.seen(), truth, np.arange(len(truth)))], 3)
     card = model_card(f.model.model_, f.seen(), truth)
@@ -241,7 +234,8 @@ def in_memory(f):
     return x, rows.y if np.ndim(rows.y) == 1 else np.asarray(rows.y).argmax(1)
 
 
-def check_threshold(f, _):
+def check_folds(f):
+    """A threshold that is found by cross-validation."""
     x, y = in_memory(f)
     known = np.flatnonzero(y != f.model.unlabeled) if f.model.unlabeled is not None else slice(None)
     x, y = x.iloc[known] if isinstance(x, pd.DataFrame) else x[known], y[known]
@@ -251,24 +245,13 @@ def check_threshold(f, _):
         warnings.simplefilter("ignore")
         quick = f.quick().set_params(unlabeled=None)
         tuned = TunedThresholdClassifierCV(quick, scoring="balanced_accuracy", cv=2).fit(x, rare)
-    proba = np.asarray(torch.as_tensor(tuned.predict_proba(x))[:, 1].cpu())
+    proba = as_array(tuned.predict_proba(x))[:, 1]
     expected = np.where(proba >= tuned.best_threshold_, "rare", "other")
     np.testing.assert_array_equal(tuned.predict(x), expected)
     assert tuned.best_score_ > 0.5
 
 
-def check_folds(f, _):
-    rows, (x, y) = f.rows, in_memory(f)
-    params = None if rows.weight is None else {"sample_weight": rows.weight}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = cross_val_predict(
-            clone(f.quick()), x, y, cv=KFold(2, shuffle=True, random_state=0), params=params
-        )
-    assert len(found) == len(y)
-
-
-def check_stream(f, _):
+def check_stream(f):
     rows = f.rows
     model = f.quick()
     if rows.stored is not None:
@@ -284,25 +267,21 @@ def check_stream(f, _):
             some = x.iloc[part] if isinstance(x, pd.DataFrame) else x[part]
             given = None if weight is None else weight[part]
             model.partial_fit(some, rows.y[part], sample_weight=given)
-    mn.save(model, f.folder / "stream.safetensors")
-    found = mn.load(f.folder / "stream.safetensors").predict_proba(f.seen())
-    wanted = model.predict_proba(f.seen())
-    torch.testing.assert_close(torch.as_tensor(found).cpu(), torch.as_tensor(wanted).cpu())
+    found = as_array(reloaded(model, f.folder).predict_proba(f.seen()))
+    np.testing.assert_allclose(found, as_array(model.predict_proba(f.seen())), rtol=1e-6)
 
 
-def check_examples(f, _):
+def check_examples(f):
     model = f.model.model_
     truth = np.asarray(f.rows.y_test)
     labels = truth if truth.ndim == 1 else model.classes[truth.argmax(1)]
     wider = mn.interpret.add_examples(model, f.seen(), labels)
     assert wider.n_memories > model.n_memories
-    path = f.folder / "examples.safetensors"
-    mn.save(mn.as_estimator(wider), path)
-    back = mn.interpret.remove_examples(mn.load(path).model_)
+    back = mn.interpret.remove_examples(reloaded(mn.as_estimator(wider), f.folder).model_)
     assert torch.equal(back.votes.p, model.votes.p.cpu())
 
 
-def check_label_issues(f, _):
+def check_label_issues(f):
     x, y = in_memory(f)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -328,7 +307,6 @@ SURFACES = {
     "sample": check_sample,
     "card": check_card,
     "cross-validation": check_folds,
-    "threshold": check_threshold,
     "`partial_fit`": check_stream,
     "`add_examples`": check_examples,
     "`label_issues`": check_label_issues,
@@ -337,14 +315,13 @@ SURFACES = {
 REFUSED = {
     ("images through patches", "page"): "a page needs memories of pixels: train without --encoder",
     ("files", "cross-validation"): "cross-validation takes rows in memory",
-    ("files", "threshold"): "cross-validation takes rows in memory",
     ("files", "`partial_fit`"): "this takes rows in memory, got a Dataset: pass it to fit",
     ("files", "`label_issues`"): "cross-validation takes rows in memory",
 }
 
 
 LONG = {
-    "page", "cross-validation", "threshold", "`label_issues`", "`partial_fit`", "`add_examples`",
+    "page", "cross-validation", "`label_issues`", "`partial_fit`", "`add_examples`",
 }  # fmt: skip
 ALWAYS = {"numbers", "missing values"}  # kinds that are tried whole in every run
 
@@ -359,13 +336,14 @@ def cells(default):
 
 
 @pytest.mark.parametrize(("kind", "surface", "default"), [*cells(False), *cells(True)])
-def test_cell(fitted, browser, kind, surface, default):
+def test_cell(fitted, request, kind, surface, default):
     f = fitted(kind, default)
+    f.browser = partial(request.getfixturevalue, "browser")
     if (kind, surface) not in REFUSED:
-        SURFACES[surface](f, browser)
+        SURFACES[surface](f)
         return
     with pytest.raises((TypeError, ValueError), match=re.escape(REFUSED[kind, surface])):
-        SURFACES[surface](f, browser)
+        SURFACES[surface](f)
 
 
 def written() -> str:

@@ -1,13 +1,10 @@
 """Whatever is done to a model, in any order, it saves, loads and answers as before, or says why."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import scipy.sparse as sp
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -16,6 +13,7 @@ from sklearn.datasets import load_wine
 
 import mnemosphere as mn
 from mnemosphere import interpret
+from quick_models import graph_answers, reloaded
 
 X, Y = load_wine(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(len(Y))
@@ -131,15 +129,12 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def export(self):
-        path = Path(self.folder.name) / "m.onnx"
-        mn.to_onnx(self.model, path)
         rows = as_given("missing", slice(130, 150)).astype(np.float64)
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        found = session.run(["probabilities", "novelty_score"], {"rows": rows})
+        found = graph_answers(self.model, Path(self.folder.name), rows)
         wanted = self.model.predict_proba(rows)
-        np.testing.assert_allclose(found[0], wanted, atol=1e-5)
+        np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-5)
         score = self.model.novelty_score(rows)
-        np.testing.assert_allclose(found[1], score, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found["novelty_score"], score, rtol=1e-5, atol=1e-5)
 
     @rule()
     def go_on_from_the_file(self):
@@ -147,9 +142,7 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def answers_are_those_of_the_stored_model(self):
-        path = Path(self.folder.name) / "m.safetensors"
-        self.model.save(path)
-        other = mn.load(path)
+        other = reloaded(self.model, Path(self.folder.name))
         for kind in ("dense", "sparse", "missing"):
             rows = as_given(kind, slice(150, 178))
             proba = self.model.predict_proba(rows)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from draws import generator
 from mnemosphere.theory import saddle_free, solver, stability
@@ -63,7 +64,7 @@ def test_near_a_saddle_it_goes_away_where_newton_returns():
     assert float(moved.mean()) > 100 * 1e-4
     # A saddle met by symmetry is not left.
     (x_new, _), _ = step(problem, saddle.x_bar[None], saddle.p_bar[None])
-    torch.testing.assert_close(x_new[0], saddle.x_bar, rtol=0, atol=1e-12)
+    assert_close(x_new[0], saddle.x_bar, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("beta", "rho"), [(8.0, 1.0), (20.0, INF)])
@@ -83,14 +84,10 @@ def test_compressed_coordinates_change_no_solution():
     problem = labeled(3, 2)
     small = problem.compressed()
     assert small.patterns.shape == (3, 3)
-    torch.testing.assert_close(
-        small.patterns @ small.patterns.T, problem.patterns @ problem.patterns.T
-    )
+    assert_close(small.patterns @ small.patterns.T, problem.patterns @ problem.patterns.T)
     start = sp.random_starts(problem, 5, generator=generator(7))
     for field in ("m", "p"):
-        torch.testing.assert_close(
-            getattr(sp.step(problem, start), field), getattr(sp.step(small, start), field)
-        )
+        assert_close(getattr(sp.step(problem, start), field), getattr(sp.step(small, start), field))
     found = solver.solve(problem, start).raise_if_failed()
     assert found.problem is problem
     assert float(sp.residual(problem, found.state).max()) < 2e-10

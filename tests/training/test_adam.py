@@ -1,7 +1,5 @@
 """Adam on the sphere: steps against autograd, laws, and settings."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,10 +8,11 @@ import torch
 from torch.testing import assert_close
 
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.objectives import JointConditional, conditional
+from mnemosphere.model.objectives import conditional
 from mnemosphere.training.adam import Adam
+from problems import RULES
 
-RULES = {"conditional": conditional, "blend 0.3": JointConditional(0.3)}
+both = pytest.mark.parametrize("rule", ["conditional", "blend 0.3"])
 
 
 def take(solver, params, state, case, rule=conditional):
@@ -27,7 +26,7 @@ def run(solver, case, steps, rule=conditional):
     return params
 
 
-@pytest.mark.parametrize("rule", RULES)
+@both
 def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule):
     """Against autograd: each memory by one angle, log p of each by one length, log β by one."""
     case = problem(31, rows=29, weighted=True, clustered=True, varsigma=0.5)
@@ -50,7 +49,7 @@ def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule
     assert float(new.beta) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@both
 def test_constraints_hold_however_large_the_steps(problem, rule):
     case = problem(32, rows=31, weighted=True, beta=20.0)
     new = run(Adam(steps=40, angle=1.0, learning_rate=0.5), case, 11, RULES[rule])

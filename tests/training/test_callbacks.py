@@ -1,13 +1,12 @@
 """A run in progress, and the callbacks that watch and stop it."""
 
-from __future__ import annotations
-
 import pytest
 
+from draws import generator
 from mnemosphere.training.callbacks import Callback, PassRecord, Run
 from mnemosphere.training.fit import fit
 from mnemosphere.training.sgd import SGD
-from runs import Log, assert_same_params, seeded
+from runs import Log, assert_same_params
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def record(n_iter, loss=1.0, validation_loss=None, residual=None):
 
 @pytest.fixture
 def run(case):
-    return Run(case.params, {}, seeded(), max_iter=20)
+    return Run(case.params, {}, generator(), max_iter=20)
 
 
 def add_losses(run, losses, residuals=None):

@@ -1,11 +1,10 @@
 """Direct training of the conditional likelihood: starts, targets, stacked problems."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.testing import assert_close
 
+from draws import generator
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import evaluate, log_joint
@@ -39,7 +38,7 @@ def labeled(seed, **settings):
 def test_memories_start_inside_their_classes():
     batch, y = labeled(1)
     w, labels, classes = initialize.within_classes(
-        batch.x, batch.targets, 11, generator=torch.Generator().manual_seed(0)
+        batch.x, batch.targets, 11, generator=generator(0)
     )
     assert_close(labels[:, :-1].argmax(1), classes.argmax(1))
     assert w.shape == (11, 7)
@@ -55,11 +54,9 @@ def test_memories_start_inside_their_classes():
 )
 def test_each_class_has_some_memories_and_large_ones_more(counts, n, expected):
     y = torch.cat([torch.full((c,), k) for k, c in enumerate(counts)])
-    x = sphere.sample_uniform(
-        len(y), 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    x = sphere.sample_uniform(len(y), 5, generator=generator(0), dtype=torch.float64)
     targets = objectives.soft_labels(y, len(counts), 0.0, dtype=torch.float64)
-    start = initialize.within_classes(x, targets, n, generator=torch.Generator().manual_seed(0))
+    start = initialize.within_classes(x, targets, n, generator=generator(0))
     labels = start.labels
     found = labels.argmax(1).bincount(minlength=len(counts)).tolist()
     assert sum(found) == n
@@ -81,9 +78,7 @@ def test_targets_are_net_of_smoothing_and_without_none():
 
 
 def start(batch, memories, seed=0):
-    found = initialize.within_classes(
-        batch.x, batch.targets, memories, generator=torch.Generator().manual_seed(seed)
-    )
+    found = initialize.within_classes(batch.x, batch.targets, memories, generator=generator(seed))
     return start_conditional(found, batch.label_mass(), beta=None)
 
 
@@ -126,12 +121,10 @@ def test_problems_side_by_side_are_those_alone_but_for_noise_on_the_first():
     solver = Adam(batch_size=61, steps=12)
     together = stacked.conditional(
         Parameters.stack(starts), Batch.stack(rows), solver, 0.5, noisy=1,
-        generator=torch.Generator().manual_seed(0),
+        generator=generator(0),
     )  # fmt: skip
     for k, (params, own) in enumerate(zip(starts, rows, strict=True)):
-        alone = stacked.conditional(
-            params, own, solver, 0.0, noisy=0, generator=torch.Generator().manual_seed(0)
-        )
+        alone = stacked.conditional(params, own, solver, 0.0, noisy=0, generator=generator(0))
         if k == 0:
             assert (together.w[k] - alone.w).abs().max() > 1e-3
             continue
@@ -164,12 +157,10 @@ def test_problems_side_by_side_train_as_fit_does():
     batch, _ = labeled(5, rows=83)
     own = Batch(batch.x, class_targets(batch.targets))
     params, solver = start(batch, 7), Adam().scheduled(83, 5)
-    found = stacked.conditional(
-        params, own, solver, 0.0, noisy=0, generator=torch.Generator().manual_seed(3)
-    )
+    found = stacked.conditional(params, own, solver, 0.0, noisy=0, generator=generator(3))
     result = fit(
         params, ArrayDataset(own), solver, rule=objectives.classes_alone, max_iter=5,
-        generator=torch.Generator().manual_seed(3),
+        generator=generator(3),
     )  # fmt: skip
     for name in ("w", "p", "beta"):
         assert_close(getattr(found, name), getattr(result.params, name), rtol=0, atol=0)

@@ -1,7 +1,5 @@
 """Rows in memory: passes, samples, the hold-out, label mass, streams."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -11,11 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draws import generator as seeded
 from mnemosphere.model.batch import Batch
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.stored import Sums
 from mnemosphere.training.dataset import ArrayDataset, StreamedBatch, held_out
-from runs import seeded
 
 N_ROWS, N, COLUMNS = 53, 7, 4
 

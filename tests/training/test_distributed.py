@@ -1,7 +1,5 @@
 """Several processes: the model of one, bitwise identical on all; an error of one ends all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The training loop: what it records, when it stops, what it returns and refuses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from draws import generator
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint, log_joint_differentiable
@@ -23,7 +22,7 @@ from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
-from runs import Break, Log, assert_same_params, seeded
+from runs import Break, Log, assert_same_params
 
 SOLVERS = [
     FixedPoint(None),
@@ -104,7 +103,8 @@ def test_arguments_are_left_as_they_were(case):
 @pytest.mark.parametrize("solver", IN_BATCHES)
 def test_same_seed_same_bits(case, solver):
     a, b, c = (
-        fit(case.params, case.dataset, solver, max_iter=2, generator=seeded(s)) for s in (7, 7, 8)
+        fit(case.params, case.dataset, solver, max_iter=2, generator=generator(s))
+        for s in (7, 7, 8)
     )
     assert_same_params(a.params, b.params)
     assert not torch.equal(a.params.w, c.params.w)

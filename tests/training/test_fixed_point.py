@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -9,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from draws import generator
 from fixed_points import assert_feasible, crowd
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, log_joint
@@ -181,9 +180,7 @@ def step(case):
 
 def test_rotation(problem):
     case = symmetric_case(problem)
-    turn = torch.linalg.qr(
-        torch.randn(7, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    )[0]
+    turn = torch.linalg.qr(torch.randn(7, 7, generator=generator(3), dtype=torch.float64))[0]
     turned = case._replace(params=case.params.replace(w=case.params.w @ turn), x=case.x @ turn)
     a, b = step(case), step(turned)
     assert_close(b.w, a.w @ turn, rtol=1e-10, atol=1e-10)
@@ -223,10 +220,7 @@ def test_no_uniform_component(problem):
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(
-    ("n_rows", "size"),
-    [(1999, None), (2000, 256), (60000, 3000)],
-)
+@pytest.mark.parametrize(("n_rows", "size"), [(1999, None), (2000, 256), (60000, 3000)])
 def test_auto_takes_twenty_steps_per_pass_of_large_data(n_rows, size):
     solver = FixedPoint().resolve(n_rows, learn_beta=False, device=CPU)
     assert solver == FixedPoint(size, learn_beta=False)

@@ -5,7 +5,9 @@ import math
 
 import pytest
 import torch
+from torch.testing import assert_close
 
+from draws import generator as seeded
 from mnemosphere.base.schema import take_apart
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
@@ -21,7 +23,7 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import Splitting, grow
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.sgd import SGD
-from runs import Break, Log, assert_same_params, assert_same_state, seeded, timeless
+from runs import Break, Log, assert_same_params, assert_same_state, timeless
 
 B, N, C = 211, 11, 3
 SOLVERS = [FixedPoint(None), FixedPoint(53), SGD(batch_size=53, sweeps=10)]
@@ -116,8 +118,8 @@ def test_sgd_of_copies_is_sgd_of_the_original():
     stats = accumulate(grown, rows, objectives.joint)
     grown, copied = solver.step(grown, copied, stats, rows, 1.0)
     assert torch.equal(grown.w[1], grown.w[3])
-    torch.testing.assert_close(grown.p[2], grown.p[4])
-    torch.testing.assert_close(copied["w"][1], copied["w"][3])
+    assert_close(grown.p[2], grown.p[4])
+    assert_close(copied["w"][1], copied["w"][3])
 
 
 def test_running_statistics_are_expanded_along_the_lineage():
@@ -133,15 +135,13 @@ def test_running_statistics_are_expanded_along_the_lineage():
     expanded = solver.expand_state(state, grown, parents(3, which))
     shared = split(params, which, u, 0.2, 0.1 * params.p[1:] * torch.tensor([1.0, -1.0, 1.0, -1.0]))
     classes = solver.expand_state(state, shared, parents(3, which))["p_bar"]
-    torch.testing.assert_close(classes.sum(0), state["p_bar"].sum(0))
-    torch.testing.assert_close(classes[3] / classes[4], shared.p[3] / shared.p[4])
-    torch.testing.assert_close(sphere.project(expanded["w_bar"]), grown.w)
-    torch.testing.assert_close(
-        expanded["w_bar"].norm(dim=1).sum(), state["w_bar"].norm(dim=1).sum()
-    )
-    torch.testing.assert_close(expanded["p_bar"].sum(0), state["p_bar"].sum(0))
-    torch.testing.assert_close(expanded["p_bar"][3], state["p_bar"][3] / 2)
-    torch.testing.assert_close(expanded["p_bar"][1], state["p_bar"][1])
+    assert_close(classes.sum(0), state["p_bar"].sum(0))
+    assert_close(classes[3] / classes[4], shared.p[3] / shared.p[4])
+    assert_close(sphere.project(expanded["w_bar"]), grown.w)
+    assert_close(expanded["w_bar"].norm(dim=1).sum(), state["w_bar"].norm(dim=1).sum())
+    assert_close(expanded["p_bar"].sum(0), state["p_bar"].sum(0))
+    assert_close(expanded["p_bar"][3], state["p_bar"][3] / 2)
+    assert_close(expanded["p_bar"][1], state["p_bar"][1])
 
 
 # The line search
@@ -247,7 +247,7 @@ def assert_same_growth(a, b):
     assert take_apart(Lineage, a.lineage, one) == take_apart(Lineage, b.lineage, two)
     assert one.keys() == two.keys()
     for name, tensor in one.items():
-        torch.testing.assert_close(two[name], tensor, rtol=0, atol=0, equal_nan=True)
+        assert_close(two[name], tensor, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: f"{type(s).__name__}({s.batch_size})")

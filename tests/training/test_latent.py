@@ -1,7 +1,5 @@
 """Latent classes: the loss they descend, their prior, where they start, how they train."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

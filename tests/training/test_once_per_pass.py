@@ -1,11 +1,10 @@
 """Class weights that wait for the end of a pass."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.testing import assert_close
 
+from draws import generator
 from fixed_points import assert_feasible
 from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.m_step import maximize_bound
@@ -21,7 +20,7 @@ def test_class_weights_wait_for_the_end_of_a_pass(problem, weighted):
     params, state = case.params, solver.start(case.params)
     means = {"w": torch.zeros_like(params.w), "p": torch.zeros_like(params.p)}
     done = 0.0
-    for batch in case.dataset.batches(17, generator=torch.Generator().manual_seed(0)):
+    for batch in case.dataset.batches(17, generator=generator(0)):
         stats, share = accumulate(params, batch, joint), batch.n_rows / 97
         params, state = solver.step(params, state, stats, batch, share)
         done += share

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -11,24 +9,11 @@ from torch.testing import assert_close
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import displacement
-from mnemosphere.model.objectives import (
-    JointConditional,
-    Unsupervised,
-    conditional,
-    joint,
-    marginal,
-)
+from mnemosphere.model.objectives import joint
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
-
-RULES = {
-    "joint": joint,
-    "conditional": conditional,
-    "blend 0.3": JointConditional(0.3),
-    "marginal": marginal,
-    "unsupervised 0.1": Unsupervised(0.1),
-}
+from problems import RULES
 
 
 def run(solver, case, steps, rule=joint):

@@ -1,12 +1,11 @@
 """Plain steps, and steps replayed on a GPU, which give the same numbers."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from draws import generator
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.objectives import Unsupervised, joint
 from mnemosphere.model.parameters import Parameters
@@ -19,14 +18,9 @@ from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.steps import CapturedSteps, Steps, steps_for
-from runs import seeded
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-CAPTURED = [
-    SGD(0.01, 0.9, 23, sweeps=10),
-    Adam(steps=20, batch_size=23),
-    PassFixedPoint(23),
-]
+CAPTURED = [SGD(0.01, 0.9, 23, sweeps=10), Adam(steps=20, batch_size=23), PassFixedPoint(23)]
 
 
 class Again:
@@ -88,9 +82,9 @@ def test_replayed_steps_are_the_plain_ones(problem, device, weighted, solver, ru
         kind(params, solver.start(params), solver, rule, noise) for kind in (Steps, CapturedSteps)
     )
     for _ in range(3):
-        for batch in data.batches(23, generator=seeded(7)):  # the last one is smaller
+        for batch in data.batches(23, generator=generator(7)):  # the last one is smaller
             for steps in (plain, replayed):
-                steps(batch, batch.n_rows / data.n_rows, seeded(batch.n_rows))
+                steps(batch, batch.n_rows / data.n_rows, generator(batch.n_rows))
         for steps in (plain, replayed):
             steps.end_pass(batch, data.n_rows)
         assert plain.mean_loss() == pytest.approx(replayed.mean_loss(), rel=1e-12)
@@ -113,7 +107,7 @@ def test_replayed_steps_take_bfloat16_operands(problem, device, solver):
             steps = kind(params, solver.start(params), solver, joint)
             with operands(precision):
                 for _ in range(2):
-                    steps(batch, 23 / 101, seeded(1))
+                    steps(batch, 23 / 101, generator(1))
             found[precision, kind] = steps.read()[0].w
     plain, replayed = found["bfloat16", Steps], found["bfloat16", CapturedSteps]
     torch.testing.assert_close(replayed, plain, rtol=1e-4, atol=1e-5)

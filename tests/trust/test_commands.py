@@ -1,7 +1,5 @@
 """Every command with every kind of bad file: one line, an exit code, nothing destroyed or left behind."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Any finite rows and any settings give a sound model or an error that names a parameter."""
 
-from __future__ import annotations
-
 import math
 import os
 

@@ -1,7 +1,5 @@
 """Runs that are killed, or whose checkpoint is changed, end bitwise identical or with a clear error."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,11 +18,14 @@ import mnemosphere as mn
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
 from problems import Case, slow_but
-from processes import forking, run_group
+from processes import forking, run_forked, run_group
 from runs import Break
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-some = settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+some = settings(
+    max_examples=15 if "CAMPAIGN" in os.environ else 6,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 KINDS = [
     "fixed point", "batches", "sgd", "growth", "conditional", "few labels", "clusters",
     "clusters sgd", "files", "files sgd", "files growth", "files conditional", "files clusters",
@@ -123,6 +125,26 @@ def test_killed_fits_go_on(tmp_path, kind):
         assert not [path for path in place.iterdir() if path.name.startswith(".")]
 
 
+class Signal(Callback):
+    """The signal of Ctrl-C in the middle of a long fit."""
+
+    def on_pass(self, run):
+        if run.n_iter == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_real_signal():
+    def work():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        x = np.random.default_rng(0).normal(size=(200, 5))
+        model = mn.DAMClassifier(max_iter=10**6, callbacks=[Signal()]).fit(x, x[:, 0] > 0)
+        return model.status_, len(model.history_), model.score(x, x[:, 0] > 0)
+
+    status, passes, score = run_forked(work)
+    assert (status, passes in (2, 3, 4)) == ("interrupted", True)
+    assert score > 0.7
+
+
 def grouped(folder, kind, kill):
     """The work of one rank, which dies after the k-th batch if `kill` = (rank, k) names it."""
 
@@ -181,7 +203,10 @@ def test_torchrun_starts_a_killed_group_again(tmp_path):
 # --- checkpoints that were changed
 
 
-@pytest.fixture(scope="module", params=slow_but(["growth", "files"], KINDS))
+FAST = ["sgd", "growth", "conditional", "few labels", "files"]
+
+
+@pytest.fixture(scope="module", params=slow_but(FAST, KINDS))
 def broken_off(request, tmp_path_factory):
     """A model, its rows, the finished fit, and the checkpoint files after some batches."""
     folder = tmp_path_factory.mktemp("runs")
@@ -217,6 +242,15 @@ def resume(model, rows, place, files):
         said = str(error)
         assert "\n" not in said
         return None
+
+
+def test_broken_off_runs_go_on(tmp_path, broken_off):
+    case = broken_off
+    for k, files in enumerate(case.moments):
+        found = resume(case.model, case.rows, tmp_path / str(k), files)
+        assert identical(found, case.straight)
+        assert found.status_ == case.straight.status_
+        assert torch.equal(found.model_.votes.slope, case.straight.model_.votes.slope)
 
 
 @some

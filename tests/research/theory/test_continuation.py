@@ -1,6 +1,5 @@
 """Branches and bifurcations: the analytic transition line, folds of the count, ends of branches."""
 
-import pytest
 import torch
 
 from draws import generator
@@ -8,7 +7,6 @@ from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solver, symmetric
 from mnemosphere.theory.problem import SaddlePointProblem
 from research.theory import continuation as ct
-from symmetric_state import symmetric_state
 
 
 def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, upsilon=1.0):
@@ -17,25 +15,6 @@ def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, upsilon=1.0):
     return SaddlePointProblem.uniform(
         n_teacher, n_student, beta=beta, rho=rho, upsilon=upsilon, n_features=300, p_h=p_h
     )
-
-
-@pytest.mark.parametrize(("rho", "p_0"), [(0.5, 0.0), (2.0, 0.1)])
-def test_transition_in_beta_agrees_with_the_continuation(rho, p_0):
-    problem = uniform(rho=rho, p_0=p_0, beta=1.0)
-    expected = symmetric.symmetric_transition(problem, "beta")
-    values = [0.9 * expected, 1.1 * expected]
-    start = symmetric_state(problem.replace(beta=values[0]))
-    branch = ct.trace_branch(problem, values, start)
-    assert branch.complete
-    assert [b.kind for b in branch.bifurcations] == ["crossing"]
-    assert abs(branch.bifurcations[0].value - expected) < 1e-6
-    assert branch.points[0].n_unstable == 0
-    assert branch.points[-1].n_unstable == 1
-    assert branch.points[-1].symmetry.kind == "symmetric"
-    if p_0 == 0.0:
-        # In closed form β_eff² = P* + P/ϱ.
-        at = problem.replace(beta=expected)
-        assert at.beta_eff**2 == pytest.approx(2.0 + 2.0 / rho, rel=1e-12)
 
 
 def test_the_broken_branch_ends_on_the_symmetric_one_at_the_same_place():
