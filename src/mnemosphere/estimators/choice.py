@@ -183,17 +183,15 @@ class Settings:
                 f"{type(self.solver).__name__} does not train the {kind} likelihood: use "
                 "solver='auto', or another objective"
             )
-        if (
-            sample.is_sparse
-            and self.geometry != "auto"
-            and not Geometry.kinds[self.geometry].keeps_sparse
-        ):
+        if sample.rows.is_dense:
+            return
+        if self.geometry != "auto" and not Geometry.kinds[self.geometry].keeps_sparse:
             raise ValueError(
                 f"geometry={self.geometry!r} would fill sparse rows: pass geometry='unit' or "
                 "dense rows"
             )
         noise = self.adam.noise
-        if sample.is_sparse and not isinstance(noise, str) and noise > 0:
+        if not isinstance(noise, str) and noise > 0:
             raise ValueError("noise would make sparse rows dense: pass Adam(noise=0)")
 
 
@@ -218,11 +216,6 @@ class Sample:
     dtype: torch.dtype
 
     @property
-    def n_rows(self) -> int:
-        """How many rows."""
-        return self.rows.n_rows
-
-    @property
     def n_classes(self) -> int:
         """C."""
         return self.targets.shape[1] - 1
@@ -231,11 +224,6 @@ class Sample:
     def labeled(self) -> Tensor:
         """Which rows have a label, (n,)."""
         return self.targets.sum(1) > 0
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether rows are stored sparse."""
-        return isinstance(self.rows.values, SparseRows)
 
     def take(self, index: Tensor) -> Self:
         """Some of the rows."""
@@ -323,7 +311,7 @@ class Split:
     fitted: Sample
     held: Sample
     number: Tensor  # of the rows that are held out, among all
-    seed: int
+    turn: int  # which of the splits it is
     placed: dict[str, tuple[Batch, Batch, Tensor]] = field(default_factory=dict)
     starts: dict[tuple[object, ...], Start] = field(default_factory=dict)
 
@@ -346,7 +334,7 @@ class Split:
             self.starts[key] = start_memories(
                 fitted, min(candidate.n_memories, max(fitted.n_rows, self.fitted.n_classes)),
                 own_labels=not candidate.unlabeled,
-                generator=torch.Generator().manual_seed(self.seed),
+                generator=torch.Generator().manual_seed(self.turn),
             )  # fmt: skip
         return self.starts[key]
 
@@ -379,7 +367,7 @@ def usable(sample: Sample) -> list[str]:
     if 0 < len(sample.rows.vectors) < sample.rows.n_features:
         return [name for name, kind in Geometry.kinds.items() if issubclass(kind, Product)]
     kinds = [*directed(sample.rows, sample.weight), "standard"]
-    if not sample.is_sparse:
+    if sample.rows.is_dense:
         kinds += ["whitened"]
         n = sample.rows.n_features
         few = Circles.least_and_most(n)[1] <= MOST_COORDINATES
@@ -440,15 +428,28 @@ class _Scope:
         widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
         widths = widths if settings.n_memories is None else [settings.n_memories]
         noise, objectives = settings.adam.noise, settings.objectives
-        noises = [0.0] if sample.is_sparse else [0.0, NOISE] if isinstance(noise, str) else [noise]
+        noises = [0.0, NOISE] if isinstance(noise, str) else [noise]
+        noises = noises if sample.rows.is_dense else [0.0]
         if settings.search is None:
-            one = "unit" if sample.is_sparse else "standard"
+            one = "standard" if sample.rows.is_dense else "unit"
             kinds = [kind for kind in kinds if kind == one] or kinds[:1]
             objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
         number = min(FOLDS, n_labeled, max(1, FOLDED // max(1, n_labeled)))
         # On circles, columns that depend on each other count twice in the joint likelihood.
         plain = [kind for kind in kinds if not kind.endswith("circles")] or kinds
         return cls(kinds, objectives, widths, noises, first, whole, held, number, plain)
+
+    def candidates(self) -> list[Candidate]:
+        """All of the screening."""
+        found = []
+        if "joint" in self.objectives:
+            found += [Candidate(kind, k, "joint") for kind in self.plain for k in self.widths]
+        if "conditional" in self.objectives:
+            found += [
+                Candidate(kind, k, "conditional", noise)
+                for kind in self.kinds for k in self.widths for noise in self.noises
+            ]  # fmt: skip
+        return found
 
 
 class _Trials:
@@ -506,13 +507,33 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     """
     settings.check(sample)
     scope, n_labeled = _Scope.of(sample, settings), int(sample.labeled.sum())
-    least = 2 if n_labeled == sample.n_rows else FOLDS
+    least = 2 if n_labeled == sample.rows.n_rows else FOLDS
     if n_labeled < least * max(2, sample.n_classes):  # nothing can be held out
         return Choice(_alone(scope, settings.n_memories, sample))
     if not on_gpu(sample.rows.device):
         progress.expect(partial(_expected_seconds, sample, settings, scope))
     first = last = _Trials(sample, settings, scope, scope.first, progress)
-    lines = _screen(first, scope)
+    best, *others = scope.candidates()
+    unlabeled = "joint" in scope.objectives and n_labeled < sample.rows.n_rows
+    if others or unlabeled:
+        last, best = _search(first, sample, settings, scope, progress, unlabeled=unlabeled)
+    else:
+        first.run("holding rows out", [best])
+    table = [*(first.table(best) if last is not first else ()), *last.table(best)]
+    held, expected = None, last.found[best]
+    if expected.folds:
+        places, said = expected.held_out()
+        whole = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
+        held = whole.take(places), said, expected.folds
+    return Choice(best, expected.temperature, SearchTable(table), held)
+
+
+def _search(
+    first: _Trials, sample: Sample, settings: Settings, scope: _Scope, progress: Progress, *,
+    unlabeled: bool,
+) -> tuple[_Trials, Candidate]:  # fmt: skip
+    """(the last trials, the best of them); unlabeled: whether rows without label may take part."""
+    last, lines = first, _screen(first, scope)
     if len({*first.found, *lines}) > 1:
         screen = [replace(own, n_memories=k) for own in lines for k in scope.widths]
         first.run("trying noise", screen)
@@ -526,16 +547,16 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
         if last is not first:
             longer = [replace(own, longer=LONGER) for own in last.ranked("conditional")[:1]]
             last.run("trying more steps", longer)
-    if "joint" in scope.objectives and n_labeled < sample.n_rows:
-        _try_unlabeled(last, scope, settings.n_memories, sample)
-    best = _best(last)
-    table = [*(first.table(best) if last is not first else ()), *last.table(best)]
-    held, expected = None, last.found[best]
-    if expected.folds:
-        places, said = expected.held_out()
-        whole = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
-        held = whole.take(places), said, expected.folds
-    return Choice(best, expected.temperature, SearchTable(table), held)
+    if unlabeled:
+        k = settings.n_memories or min(sample.rows.n_rows, max(ROWS, sample.n_classes))
+        kinds = [kind for kind in _plain(last, scope) if kind != "whitened"] or ["standard"]
+        screen = [Candidate(kind, k, "joint", unlabeled=True) for kind in kinds]
+        last.run("trying rows without label", screen)
+    best = min(last.found, key=last.score)
+    # Rows without label are learned from unless that is clearly worse.
+    near = (own for own in last.ranked("joint") if own.unlabeled)
+    near = (own for own in near if not last.found[own].exceeds(last.found[best]))
+    return last, next(near, best)
 
 
 def _expected_seconds(sample: Sample, settings: Settings, scope: _Scope) -> float:
@@ -555,7 +576,7 @@ def _expected_seconds(sample: Sample, settings: Settings, scope: _Scope) -> floa
             scope.number,
         ),
         (scope.whole, [*scope.widths, last], 1.5, wide, scope.number),
-        (sample.n_rows, [last], 1, 1, 1),
+        (sample.rows.n_rows, [last], 1, 1, 1),
     ):
         pairs = adam.passes(n_rows, STEPS) * n_rows * times * sum(widths)
         seconds += pairs * (_A_PAIR * kinds + _A_NUMBER * columns * sample.rows.n_features)
@@ -619,39 +640,21 @@ def _follow(trials: _Trials, lines: Sequence[Candidate]) -> None:
         lines = joint + others[: -(-len(others) // 2)]
 
 
-def _try_unlabeled(trials: _Trials, scope: _Scope, n_memories: int | None, sample: Sample) -> None:
-    """The joint objective with many memories, and with the rows without label."""
-    k = n_memories or min(sample.n_rows, max(ROWS, sample.n_classes))
-    kinds = [kind for kind in _plain(trials, scope) if kind != "whitened"] or ["standard"]
-    screen = [Candidate(kind, k, "joint", unlabeled=True) for kind in kinds]
-    trials.run("trying rows without label", screen)
-
-
-def _best(trials: _Trials) -> Candidate:
-    """The best score; rows without label take part unless that is clearly worse."""
-    best = min(trials.found, key=trials.score)
-    near = (own for own in trials.ranked("joint") if own.unlabeled)
-    near = (own for own in near if not trials.found[own].exceeds(trials.found[best]))
-    return next(near, best)
-
-
 def _alone(scope: _Scope, n_memories: int | None, sample: Sample) -> Candidate:
     """What is taken if no row can be held out."""
     objectives = scope.objectives
     kind = scope.plain[0] if "joint" in objectives else scope.kinds[0]
     unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind != "whitened"
-    width = min(sample.n_rows, ROWS) if unlabeled else sample.n_classes
+    width = min(sample.rows.n_rows, ROWS) if unlabeled else sample.n_classes
     return Candidate(kind, n_memories or width, objectives[0], unlabeled=unlabeled)
 
 
 class _Trial(NamedTuple):
     """A candidate on one split."""
 
-    losses: Floats  # (held-out rows, temperatures), to be filled in
-    directed: NDArray[np.int64]  # the held-out rows that have a direction
-    folds: list[Fold]  # likewise
-    number: Tensor  # of those rows, among all
+    part: Split
     candidate: Candidate
+    some: Tensor  # the held-out rows that have a direction
     params: Parameters
     fitted: Batch
     held: Batch
@@ -666,60 +669,48 @@ def evaluate(
     show: is told how many trials are done, of how many.
     """
     trials: list[_Trial] = []
-    losses: list[list[Floats]] = []
-    folds: list[list[Fold]] = [[] for _ in candidates]
-    chances = []
     varsigma: dict[Candidate, float] = {}  # of joint candidates, the same in all splits
+    for part, candidate in itertools.product(parts, candidates):
+        fitted, held, some = part.place(candidate.geometry)
+        if not candidate.unlabeled and not bool(part.fitted.labeled.all()):
+            fitted = fitted.take(fitted.targets.sum(1) > 0)
+        if not len(some) or not fitted.n_rows:
+            continue
+        start = part.start(candidate, fitted)
+        if candidate.objective == "conditional":
+            params = start_conditional(start, fitted.label_mass(), beta=settings.beta)
+        else:
+            params = start_joint(
+                start, fitted, varsigma=varsigma.get(candidate, settings.varsigma),
+                beta=settings.beta, uniform_weight=settings.uniform_weight,
+            )  # fmt: skip
+            varsigma[candidate] = params.varsigma
+        trials.append(_Trial(part, candidate, some, params, fitted, held))
+    # Rows without direction are predicted by the class frequencies.
+    chances, weights = [], []
     for part in parts:
-        prior = part.fitted.targets[:, :-1].sum(0)
+        prior, weight = part.fitted.targets[:, :-1].sum(0), part.held.weight
         chance = label_shares(part.held.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
-        # Rows without direction are predicted by the class frequencies.
         chances.append(chance.double().cpu().numpy())
-        plain = np.tile(chances[-1][:, None], (1, len(LOG_T)))
-        losses.append([plain.copy() for _ in candidates])
-        for candidate, loss, into in zip(candidates, losses[-1], folds, strict=True):
-            fitted, held, some = part.place(candidate.geometry)
-            if not candidate.unlabeled and not bool(part.fitted.labeled.all()):
-                fitted = fitted.take(fitted.targets.sum(1) > 0)
-            if len(some) and fitted.n_rows:
-                given = varsigma.get(candidate, settings.varsigma)
-                params = _begin(candidate, fitted, part.start(candidate, fitted), settings, given)
-                varsigma[candidate] = params.varsigma
-                number = part.number[some]
-                trials.append(
-                    _Trial(loss, some.cpu().numpy(), into, number, candidate, params, fitted, held)
-                )
+        weights.append(np.ones(len(chance)) if weight is None else weight.double().cpu().numpy())
+    losses = {
+        own: [np.tile(chance[:, None], (1, len(LOG_T))) for chance in chances] for own in candidates
+    }
+    folds: dict[Candidate, list[Fold]] = {own: [] for own in candidates}
     done = 0
     for group in _groups(trials):
-        for trial, (loss, votes) in zip(group, _held_out_losses(group, settings), strict=True):
-            trial.losses[trial.directed] = loss
-            trial.folds.append(Fold(trial.number, trial.held, trial.fitted, votes))
+        for own, (loss, votes) in zip(group, _held_out_losses(group, settings), strict=True):
+            losses[own.candidate][own.part.turn][own.some.cpu().numpy()] = loss
+            fold = Fold(own.part.number[own.some], own.held, own.fitted, votes)
+            folds[own.candidate].append(fold)
         done += len(group)
         show(done, len(trials))
-    weights = [
-        np.ones(part.held.n_rows) if part.held.weight is None
-        else part.held.weight.double().cpu().numpy()
-        for part in parts
-    ]  # fmt: skip
-    weight = np.concatenate(weights)
-    mean_chance = float(weight @ np.concatenate(chances) / weight.sum())
+    every = np.concatenate(weights)
+    mean_chance = float(every @ np.concatenate(chances) / every.sum())
     return [
-        Evaluation.of(
-            np.concatenate([own[k] for own in losses]), weight, mean_chance, tuple(folds[k])
-        )
-        for k in range(len(candidates))
+        Evaluation.of(np.concatenate(losses[own]), every, mean_chance, tuple(folds[own]))
+        for own in candidates
     ]
-
-
-def _begin(
-    candidate: Candidate, fitted: Batch, start: Start, settings: Settings, varsigma: float | None,
-) -> Parameters:  # fmt: skip
-    if candidate.objective == "conditional":
-        return start_conditional(start, fitted.label_mass(), beta=settings.beta)
-    return start_joint(
-        start, fitted, varsigma=varsigma, beta=settings.beta,
-        uniform_weight=settings.uniform_weight,
-    )  # fmt: skip
 
 
 def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
