@@ -55,17 +55,6 @@ def test_the_density_is_a_proper_one(wine):
     assert (model.predict(rows) == labels).mean() > 0.6
 
 
-def test_names_of_classes_soft_labels_and_weights(model, wine):
-    x, y = wine
-    proba = model.predict_proba(x)
-    named = mn.DAMClassifier(**SETTINGS).fit(x, np.array(["b", "c", "a"])[y])
-    np.testing.assert_allclose(named.predict_proba(x)[:, [1, 2, 0]], proba, rtol=0, atol=1e-6)
-    soft = mn.DAMClassifier(**SETTINGS).fit(x, np.eye(3)[y])
-    np.testing.assert_allclose(soft.predict_proba(x), proba, atol=1e-6)
-    heavy = mn.DAMClassifier(**SETTINGS).fit(x, y, sample_weight=np.where(y == 0, 50.0, 1.0))
-    assert heavy.predict_proba(x)[:, 0].mean() > proba[:, 0].mean()
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

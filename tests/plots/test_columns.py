@@ -9,13 +9,15 @@ import mnemosphere as mn
 from mnemosphere.fitted import pulls
 from quick_models import small
 
-NORMALIZATIONS = ["unit", "center", "standard", "whitened", "circles"]
 
-
-@pytest.mark.parametrize("normalize", NORMALIZATIONS)
-def test_bars_are_mean_absolute_pulls_of_explanations(normalize):
+@pytest.fixture(scope="module", params=["unit", "center", "standard", "whitened", "circles"])
+def wines(request):
     x, y = load_wine(return_X_y=True, as_frame=True)
-    clf = small(geometry=normalize).fit(x, y)
+    return x, small(geometry=request.param).fit(x, y)
+
+
+def test_bars_are_mean_absolute_pulls_of_explanations(wines):
+    x, clf = wines
     why = clf.explain(x[:23])
     wanted = pd.DataFrame([{p.column: abs(p.pull) for p in why.pulls(k)} for k in range(23)])
     ax = mn.plots.importance(clf.model_, x[:23], n_features=4)
@@ -25,10 +27,8 @@ def test_bars_are_mean_absolute_pulls_of_explanations(normalize):
     assert [t.get_text()[:15] for t in ax.get_yticklabels()] == [n[:15] for n in best.index]
 
 
-@pytest.mark.parametrize("normalize", NORMALIZATIONS)
-def test_curves_are_predictions_of_rows_moved_through_a_column(normalize):
-    x, y = load_wine(return_X_y=True, as_frame=True)
-    clf = small(geometry=normalize).fit(x, y)
+def test_curves_are_predictions_of_rows_moved_through_a_column(wines):
+    x, clf = wines
     rows, at = x[:7], np.sort(x["hue"].to_numpy())[[3, 60, 150]]
     found = pulls.column_curve(
         clf.model_, clf.model_.stored(rows), slice(10, 11), at[:, None], np.array([1.0, 2.0, 1.0])

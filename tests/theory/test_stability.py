@@ -76,19 +76,6 @@ def test_duplicates_of_a_fixed_point_are_fixed_points(memories):
     assert float(sp.residual(grown, copy)) < 1e-12
 
 
-@pytest.mark.parametrize("rho", [0.8, 30.0, INF])
-@pytest.mark.parametrize("columns", [1, 2])
-def test_closed_jacobian_equals_autograd(rho, columns):
-    here = problem(rho=rho, columns=columns)
-    x_bar = torch.randn(3, 7, dtype=torch.float64, generator=generator(4))
-    p_bar = torch.rand(4, columns, dtype=torch.float64, generator=generator(5)) + 0.2
-    k, factor, _ = stability.linearize(here, x_bar, p_bar)
-    p = sp.respond(here, x_bar, p_bar).p
-    exact = jacobian(lambda z: plain_map(here, p, z), x_bar).reshape(21, 21)
-    closed = (k @ factor @ factor.T)[:21, :21]  # the class weights fixed
-    torch.testing.assert_close(closed, exact, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("rho", [0.8, INF])
 def test_jacobian_of_the_full_map_equals_differences(rho):
     here = problem(rho=rho)
