@@ -13,7 +13,7 @@ from mnemosphere import plots
 from mnemosphere.base.text import short_text
 from mnemosphere.cli import report
 from mnemosphere.cli.build import build
-from mnemosphere.cli.options import Request, Selection
+from mnemosphere.cli.options import Selection
 from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
 from mnemosphere.cli.rows import Opened, Rows, about_data, open_rows, parse_shape
 from mnemosphere.cli.settings import Clusterer, Training, typed
@@ -27,12 +27,11 @@ _LABELS = 3  # that are named of a cluster
 
 
 def run(
-    request: Request, data: list[str], columns: Selection, settings: Clusterer, training: Training,
+    terminal: Terminal, data: list[str], columns: Selection, settings: Clusterer, training: Training,
     folder: Folder, seed: int, max_memory: float | None, image_shape: str | None,
     category: list[str] | None,
 ) -> None:  # fmt: skip
     """Find clusters, and write them with their rows."""
-    terminal = request.terminal
     model = build("DAMClusterer", typed(settings, training))
     rows = open_rows(data, columns, max_memory, labels=columns.label is not None)
     rows = rows.part(columns.split, "train")
@@ -45,12 +44,17 @@ def run(
         seconds = fit(model, rows, terminal, draft / CHECKPOINT)
         interrupted(Opened(model, {}, draft / MODEL), folder)
         sure, labels = _look(model, rows, terminal, draft / "rows.csv")
+        agreement = None
+        if labels is not None:
+            known = [label is not None for label in labels]
+            found = adjusted_rand_score(labels[known].astype(str), model.labels_[known])
+            agreement = float(found)
         content = {
             "clusters": _told(model, sure, labels),
-            "agreement": _agreement(model, labels),
+            "agreement": agreement,
             "seconds": seconds,
             "seed": seed,
-            "command": request.command,
+            "command": terminal.command,
             **report.about_model(model),
             "data": {**about_data(rows, rows=len(rows)), "image_shape": shape},
         }
@@ -60,8 +64,8 @@ def run(
     terminal.result(content)
     terminal.prose(wrote, "")
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}
-    if content["agreement"] is not None:
-        facts["agreement"] = f"{content['agreement']:.3f} with the labels (adjusted Rand index)"
+    if agreement is not None:
+        facts["agreement"] = f"{agreement:.3f} with the labels (adjusted Rand index)"
     terminal.facts(facts)
     terminal.table(cells(content["clusters"]), "\nclusters")
 
@@ -92,14 +96,6 @@ def _told(model: Any, sure: Any, labels: Any) -> list[dict[str, Any]]:
             line["labels"] = ", ".join(f"{name} {part:.0%}" for name, part in share.items())
         found.append(line)
     return found
-
-
-def _agreement(model: Any, labels: Any) -> float | None:
-    """Adjusted Rand index between clusters and labels: 0 for chance, 1 for the same."""
-    if labels is None:
-        return None
-    known = [label is not None for label in labels]
-    return float(adjusted_rand_score(labels[known].astype(str), model.labels_[known]))
 
 
 def _look(model: Any, rows: Rows, terminal: Terminal, path: Path) -> tuple[Any, Any]:

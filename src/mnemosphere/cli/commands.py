@@ -7,6 +7,7 @@ torch nor pandas.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
@@ -19,10 +20,10 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from mnemosphere.cli.options import Columns, Request, Selection, Text, names_in
+from mnemosphere.cli.options import REJECT, Answers, Changes, Columns, Selection, Text, names_in
 from mnemosphere.cli.output import Folder
 from mnemosphere.cli.settings import Classifier, ClassTraining, Clusterer, Training
-from mnemosphere.cli.shell import Shell, command_line
+from mnemosphere.cli.shell import Shell, Terminal
 
 _WIDEST = 34  # columns of a flag in help
 
@@ -100,7 +101,7 @@ def _line(parameter: Any) -> tuple[str, str]:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Register a command: a group among its parameters becomes options, the request's the last."""
+    """Register a command: a group among its parameters becomes options, the terminal's the last."""
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {n: kind for n, kind in hints.items() if is_dataclass(kind)}
 
@@ -109,12 +110,12 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         _check(ctx, given)
         for name, kind in groups.items():
             given[name] = kind(**{f.name: given.pop(f.name) for f in fields(kind) if f.metadata})
-        given["request"].command = command_line(ctx)
+        given["terminal"].command = shlex.join(["mnemosphere", *ctx.meta["mnemosphere.arguments"]])
         function(**given)
 
     own = signature(function).parameters
     seen = [Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    for name in sorted(own, key="request".__eq__):
+    for name in sorted(own, key="terminal".__eq__):
         seen += _options(own[name], hints[name])
     run.__signature__ = Signature(seen)  # type: ignore[attr-defined]
     app.command(function.__name__, cls=Command)(run)
@@ -202,19 +203,12 @@ Category = Annotated[
     ),
 ]
 ImageShape = Annotated[Text, option("HxW", "Draw rows as images, such as 28x28.", hidden=True)]
-Reject = Annotated[
-    float | None,
-    option(
-        "RATE",
-        "Give no class to novel or undecided rows: at most this share of ordinary ones.",
-    ),
-]
 Kind = StrEnum("Kind", ["memories", "history", "tree"])
 
 
 @command
 def demo(
-    request: Request,
+    terminal: Terminal,
     out: Annotated[
         Path, option("OUT", "Folder for the pictures, the model and results.", "--out", "-o")
     ] = Path("mnemosphere-demo"),
@@ -229,14 +223,14 @@ def demo(
 
         mnemosphere demo --out mnemosphere-demo
     """
-    folder = Folder(out, overwrite=request.overwrite)
+    folder = Folder(out, overwrite=terminal.overwrite)
     del out
     _work("demo.run", locals())
 
 
 @command
 def train(
-    request: Request,
+    terminal: Terminal,
     data: Files,
     *,
     out: Annotated[Path, option("OUT", "Folder to write.", "--out", "-o")] = Path("run"),
@@ -264,38 +258,21 @@ def train(
 
         mnemosphere train irises.csv --label species --out run
     """
-    folder = Folder(out, overwrite=request.overwrite, resume=resume)
+    folder = Folder(out, overwrite=terminal.overwrite, resume=resume)
     del out, resume
     _work("train.run", locals())
 
 
 @command
 def predict(
-    request: Request,
+    terminal: Terminal,
     model: Model,
     data: Files,
     *,
     out: Annotated[
         Path | None, option("FILE", "Table (.csv, .tsv, .csv.gz or .parquet).", "--out", "-o")
     ] = None,
-    top: Annotated[int, option("N", "Memories to list per row.", min=0)] = 3,
-    prior: Annotated[
-        Text,
-        option(
-            "LABEL=NUMBER,…",
-            "Other class frequencies than in training: weights of all classes, or shares of some.",
-        ),
-    ] = None,
-    reject: Reject = None,
-    ask: Annotated[
-        bool, option(None, 'With --reject: answer "ask" for rows between known classes.', "--ask")
-    ] = False,
-    radius: Annotated[
-        bool,
-        typer.Option(
-            "--radius", help="Add a proven radius within which no row gets another class."
-        ),
-    ] = False,
+    answers: Answers,
     max_memory: MaxMemory = None,
     columns: Selection,
 ) -> None:
@@ -314,14 +291,14 @@ def predict(
 
 @command
 def evaluate(
-    request: Request,
+    terminal: Terminal,
     model: Model,
     data: Files,
     *,
     novel: Annotated[
         Text, option("DATA", "Rows of another kind that novelty should detect.")
     ] = None,
-    reject: Reject = None,
+    reject: Annotated[float | None, option("RATE", REJECT)] = None,
     certify: Annotated[
         bool,
         typer.Option(
@@ -347,26 +324,13 @@ def evaluate(
 
 @command
 def explain(
-    request: Request,
+    terminal: Terminal,
     model: Model,
     data: Data,
     *,
     row: Row = None,
     top: Annotated[int, option("N", "Memories to show.", min=1)] = 5,
-    counterfactual: Annotated[
-        Text,
-        option("LABEL", "Show what would have to change for this class; next: the runner-up."),
-    ] = None,
-    fixed: Annotated[
-        list[str] | None,
-        option("A,B", "Columns that --counterfactual must not change.", callback=names_in),
-    ] = None,
-    only_rise: Annotated[
-        list[str] | None, option("A,B", "Columns that must not fall.", callback=names_in)
-    ] = None,
-    only_fall: Annotated[
-        list[str] | None, option("A,B", "Columns that must not rise.", callback=names_in)
-    ] = None,
+    changes: Changes,
     out: Picture = None,
     image_shape: ImageShape = None,
     columns: Selection,
@@ -385,7 +349,7 @@ def explain(
 
 @command
 def cluster(
-    request: Request,
+    terminal: Terminal,
     data: Files,
     *,
     out: Annotated[
@@ -413,14 +377,14 @@ def cluster(
 
         mnemosphere cluster customers.csv --id name --out clusters
     """
-    folder = Folder(out, overwrite=request.overwrite, resume=resume)
+    folder = Folder(out, overwrite=terminal.overwrite, resume=resume)
     del out, resume
     _work("cluster.run", locals())
 
 
 @command
 def recall(
-    request: Request,
+    terminal: Terminal,
     model: Model,
     data: Data,
     *,
@@ -454,7 +418,7 @@ def recall(
 
 @command
 def plot(
-    request: Request,
+    terminal: Terminal,
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="memories, history or tree.")],
     model: Model,
     out: Picture = None,
@@ -475,7 +439,7 @@ def plot(
 
 @command
 def explore(
-    request: Request,
+    terminal: Terminal,
     model: Model,
     *,
     data: SomeData = None,
@@ -499,7 +463,7 @@ def explore(
 
 @command
 def export(
-    request: Request,
+    terminal: Terminal,
     model: Model,
     *,
     data: SomeData = None,

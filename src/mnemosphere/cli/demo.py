@@ -9,9 +9,10 @@ import numpy as np
 
 from mnemosphere import DAMClassifier, plots
 from mnemosphere.cli import explain, train
-from mnemosphere.cli.options import Columns, Request
+from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.rows import Opened, Rows, open_rows
+from mnemosphere.cli.shell import Terminal
 from mnemosphere.interpret import Explanation, recall_path
 from mnemosphere.plots.fitted import recall_of
 
@@ -20,9 +21,9 @@ _MEMORIES, _PASSES = 400, 8  # so that it takes half a minute on two slow cores
 _HIDDEN = ["test-3", "test-5", "test-8"]  # by their lower halves
 
 
-def run(request: Request, folder: Folder, seed: int) -> None:
+def run(terminal: Terminal, folder: Folder, seed: int) -> None:
     """Learn digits, draw memories, explain one, complete half-hidden ones."""
-    terminal, shown = request.terminal, folder.shown
+    shown = folder.shown
     rows = open_rows(_DATA, Columns())
     rows, test = rows.part("train"), rows.part("test")
     terminal.note(f"{len(rows)} handwritten digits to learn, {len(test)} held out")
@@ -32,7 +33,7 @@ def run(request: Request, folder: Folder, seed: int) -> None:
     with folder.writing() as draft:
         seconds = train.fit(model, rows, terminal)
         opened = Opened(model, {}, draft / MODEL)
-        content = train.write(request, opened, rows, test, seconds, seed, 0.0)
+        content = train.write(terminal, opened, rows, test, seconds, seed, 0.0)
         why, one = _pictures(model, test, draft)
         wrote = folder.finish(content)
     explain.show(terminal, why, one, 0, "why? ")

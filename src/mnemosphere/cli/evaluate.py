@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from mnemosphere import plots
 from mnemosphere.cli import report
-from mnemosphere.cli.options import Request, Selection
+from mnemosphere.cli.options import Selection
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
@@ -23,12 +23,11 @@ _CLASSES = 30
 
 
 def run(
-    request: Request, columns: Selection, model: Path, data: list[str], novel: str | None,
+    terminal: Terminal, columns: Selection, model: Path, data: list[str], novel: str | None,
     reject: float | None, certify: bool, out: Path | None, max_memory: float | None,
 ) -> None:  # fmt: skip
     """Measure a model on labeled rows."""
-    terminal = request.terminal
-    check_file(out, PICTURES, request.overwrite, model, *data)
+    check_file(out, PICTURES, terminal.overwrite, model, *data)
     opened = open_model(model, columns.encoder, labeled=True)
     whole = replace(columns, split="all")
     every = rows_for(opened, data, whole, memory=max_memory, labels=True, measured=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mnemosphere import plots
-from mnemosphere.cli.options import Request, Selection
+from mnemosphere.cli.options import Changes, Selection
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal
@@ -28,13 +28,11 @@ _MEMORIES = (
 
 
 def run(
-    request: Request, columns: Selection, model: Path, data: str, row: list[str] | None, top: int,
-    counterfactual: str | None, fixed: list[str] | None, only_rise: list[str] | None,
-    only_fall: list[str] | None, out: Path | None, image_shape: str | None,
+    terminal: Terminal, columns: Selection, model: Path, data: str, row: list[str] | None, top: int,
+    changes: Changes, out: Path | None, image_shape: str | None,
 ) -> None:  # fmt: skip
     """Show why rows got their class, and what would change it."""
-    terminal = request.terminal
-    check_file(out, PICTURES, request.overwrite, model, data)
+    check_file(out, PICTURES, terminal.overwrite, model, data)
     opened = open_model(model, columns.encoder)
     rows = rows_for(opened, data, columns, row or ())
     rows = rows if row else rows.take(np.arange(1))
@@ -45,20 +43,18 @@ def run(
         found = opened.model.explain(rows.x, top)
     else:
         found = explain_images(opened.whole, rows.images, top)
-    other = None
-    if counterfactual is not None:
-        label = None
-        if counterfactual != "next":
-            label = opened.label(counterfactual, "--counterfactual")
+    other, wanted = None, changes.counterfactual
+    if wanted is not None:
+        label = None if wanted == "next" else opened.label(wanted, "--counterfactual")
         other = opened.of_rows("--counterfactual").counterfactual(
-            rows.x, label, fixed=fixed or (), only_rise=only_rise or (),
-            only_fall=only_fall or (),
+            rows.x, label, fixed=changes.fixed, only_rise=changes.only_rise,
+            only_fall=changes.only_fall,
         )  # fmt: skip
     readable = opened.encoder is None and not opened.takes_texts
     proven = opened.model.certified_radius(rows.x) if readable else None
     if out is not None:
         plots.save(picture(found, rows, shape), out)
-    if terminal.json_only:
+    if terminal.json:
         records = [_record(found, rows, k, proven, other) for k in range(len(rows))]
         terminal.result({"model": opened.path, "data": data, "rows": records})
     for k in range(len(rows)):

@@ -11,9 +11,8 @@ from typing import Any
 
 import typer
 
-from mnemosphere.cli.shell import Terminal
-
 Text = str | None
+REJECT = "Give no class to novel or undecided rows: at most this share of ordinary ones."
 
 
 def asked(values: str, text: str, *, default: Any = None, **more: Any) -> Any:
@@ -38,27 +37,6 @@ def names_in(texts: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(n.strip() for text in texts or () for n in text.split(",") if n.strip())
 
 
-def _show_all(ctx: typer.Context, value: bool) -> None:
-    if value:
-        ctx.meta["mnemosphere.all"] = True
-        typer.echo(ctx.get_help())
-        raise typer.Exit
-
-
-@dataclass
-class Request:
-    """What every command is asked alike."""
-
-    overwrite: bool = flag("Replace the existing --out.", "--overwrite")
-    json: bool = flag("Print the result as JSON, nothing else.", "--json")
-    quiet: bool = flag("Print no progress and no notes.", "--quiet", "-q", hidden=True)
-    help_all: bool = flag("Show all options.", "--help-all", callback=_show_all, is_eager=True)
-    command: str = ""  # as it was typed
-
-    def __post_init__(self) -> None:
-        self.terminal = Terminal(json_only=self.json, quiet=self.quiet)
-
-
 @dataclass
 class Columns:
     """What the user says about the columns of a table."""
@@ -76,8 +54,7 @@ class Columns:
     features: list[str] = rare("A,B", "Use these columns only.", default=(), callback=names_in)
     encoder: Text = rare(
         "patches|MODULE:NAME",
-        "For images: patches; for texts: a function, or an object with encode or embed. Default: "
-        "none, wordllama for texts.",
+        "For images: patches; for texts: a function, or an object with encode or embed. Default: none, wordllama for texts.",
     )
     no_header: bool = flag(
         "The first line of a text file is a row, not names.", "--no-header", hidden=True
@@ -99,3 +76,35 @@ class Selection(Columns):
     """The same, and which rows."""
 
     split: Text = asked("train|test|all", "Which rows of data that have a split.")
+
+
+@dataclass
+class Answers:
+    """What `predict` says of a row."""
+
+    top: int = asked("N", "Memories to list per row.", default=3, min=0)
+    prior: Text = asked(
+        "LABEL=NUMBER,…",
+        "Other class frequencies than in training: weights of all classes, or shares of some.",
+    )
+    reject: float | None = asked("RATE", REJECT)
+    ask: bool = flag('With --reject: answer "ask" for rows between known classes.', "--ask")
+    radius: bool = flag("Add a proven radius within which no row gets another class.", "--radius")
+
+
+@dataclass
+class Changes:
+    """What `explain` may change of a row for another class."""
+
+    counterfactual: Text = asked(
+        "LABEL", "Show what would have to change for this class; next: the runner-up."
+    )
+    fixed: list[str] = asked(
+        "A,B", "Columns that --counterfactual must not change.", default=(), callback=names_in
+    )
+    only_rise: list[str] = asked(
+        "A,B", "Columns that must not fall.", default=(), callback=names_in
+    )
+    only_fall: list[str] = asked(
+        "A,B", "Columns that must not rise.", default=(), callback=names_in
+    )

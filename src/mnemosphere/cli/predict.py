@@ -13,7 +13,7 @@ import pandas as pd
 from mnemosphere import interpret
 from mnemosphere.base.text import short_text
 from mnemosphere.cli.build import label_numbers
-from mnemosphere.cli.options import Request, Selection
+from mnemosphere.cli.options import Answers, Selection
 from mnemosphere.cli.output import TABLES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
@@ -26,17 +26,16 @@ _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 
 
 def run(
-    request: Request, columns: Selection, model: Path, data: list[str], out: Path | None, top: int,
-    prior: str | None, reject: float | None, ask: bool, radius: bool, max_memory: float | None,
+    terminal: Terminal, columns: Selection, model: Path, data: list[str], out: Path | None,
+    answers: Answers, max_memory: float | None,
 ) -> None:  # fmt: skip
     """Predict rows, part by part if memory does not hold them."""
-    terminal = request.terminal
-    check_file(out, TABLES, request.overwrite, model, *data)
-    opened = open_model(model, columns.encoder, labeled=prior is not None)
+    check_file(out, TABLES, terminal.overwrite, model, *data)
+    opened = open_model(model, columns.encoder, labeled=answers.prior is not None)
     rows = rows_for(opened, data, columns, memory=max_memory)
-    if not rows.in_memory and out is None and terminal.json_only:
+    if not rows.in_memory and out is None and terminal.json:
         raise ValueError(f"{len(rows)} rows are too many to print: write them with --out")
-    parts = (_predictions(opened, part, top, prior, reject, ask, radius) for part in rows.batches())
+    parts = (_predictions(opened, part, answers) for part in rows.batches())
     frame = next(parts)
     named = {"model": opened.path, "data": data[0] if len(data) == 1 else data}
     if out is not None:
@@ -57,40 +56,37 @@ def run(
         terminal.say(f"wrote {out}: {len(rows)} rows, {frame.shape[1]} columns")
         return
     _show(terminal, opened, frame, rows.text)
-    if len(rows) > _SHOWN and not terminal.json_only:
+    if len(rows) > _SHOWN and not terminal.json:
         terminal.note(f"{len(rows) - _SHOWN} more rows: write all to a file with --out")
 
 
-def _predictions(
-    opened: Opened, rows: Rows, top: int, prior: str | None, reject: float | None, ask: bool,
-    radius: bool,
-) -> pd.DataFrame:  # fmt: skip
+def _predictions(opened: Opened, rows: Rows, asked: Answers) -> pd.DataFrame:
     """A frame with one row per row."""
     model = first = opened.model.model_
-    if prior is not None:
-        model = interpret.with_class_prior(model, _weights(model, prior))
+    if asked.prior is not None:
+        model = interpret.with_class_prior(model, _weights(model, asked.prior))
     proba = model.log_proba(rows.x).exp().cpu().numpy()
     found = model.classes[proba.argmax(axis=1)]
     # Novelty and rejection are about the rows that were trained on, whatever classes are expected.
     threshold = interpret.rejection.novelty_threshold(first)
-    if ask and reject is None:
+    if asked.ask and asked.reject is None:
         raise ValueError("--ask is about rejected rows: say how many with --reject RATE")
-    told = None if reject is None else interpret.rejections(first, rows.x, reject)
+    told = None if asked.reject is None else interpret.rejections(first, rows.x, asked.reject)
     if told is not None:
-        found = np.where(told.rejected, told.said(ask), found.astype(object))
+        found = np.where(told.rejected, told.said(asked.ask), found.astype(object))
     columns: dict[str, Any] = {rows.kind: rows.names}
     columns |= {rows.text: rows.texts} if rows.text else {}
     columns["prediction"] = found
     columns["reason"] = None if told is None else told.reasons
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
-    if radius:
+    if asked.radius:
         opened.of_rows("--radius")
         proven = interpret.certified_radius(model, rows.x)
         columns |= {"certified_radius": proven.radius, "next_class": proven.other}
     columns["novelty_score"] = first.novelty_score(rows.x).cpu().numpy()
     if threshold is not None:
         columns["novel"] = columns["novelty_score"] > threshold
-    columns |= deciding(model, rows.x, top) if top else {}
+    columns |= deciding(model, rows.x, asked.top) if asked.top else {}
     return pd.DataFrame({k: v for k, v in columns.items() if v is not None})
 
 

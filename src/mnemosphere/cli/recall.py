@@ -11,10 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mnemosphere import plots
-from mnemosphere.cli.options import Request, Selection
+from mnemosphere.cli.options import Selection
 from mnemosphere.cli.output import PICTURES, TABLES, check_file
 from mnemosphere.cli.rows import Rows, open_model, rows_for
-from mnemosphere.cli.shell import cells
+from mnemosphere.cli.shell import Terminal, cells
 from mnemosphere.cli.table_writer import table_writer
 from mnemosphere.fitted.model import as_numpy
 from mnemosphere.interpret import decode, encode, recall_path
@@ -26,13 +26,12 @@ _HALVES = ("top", "bottom", "left", "right")
 
 
 def run(
-    request: Request, columns: Selection, model: Path, data: str, hide: str | None,
+    terminal: Terminal, columns: Selection, model: Path, data: str, hide: str | None,
     row: list[str] | None, of_class: str | None, out: Path | None, seed: int,
     image_shape: str | None,
 ) -> None:  # fmt: skip
     """Complete rows by the density of the model."""
-    terminal = request.terminal
-    check_file(out, (*TABLES, *PICTURES), request.overwrite, model, data)
+    check_file(out, (*TABLES, *PICTURES), terminal.overwrite, model, data)
     opened = open_model(model, columns.encoder)
     opened.of_rows("recall")
     rows = rows_for(opened, data, columns, row or ())
@@ -78,7 +77,7 @@ def run(
     own = "the memories that decide" if fitted.is_joint else "its own memories"
     terminal.note(f"completed by the density of the rows: {own}, {fitted.density.n_memories}")
     terminal.table(cells(lines[:_SHOWN], percent=False))
-    if len(lines) > _SHOWN and not terminal.json_only:
+    if len(lines) > _SHOWN and not terminal.json:
         terminal.note(f"{len(lines) - _SHOWN} more rows: write all to a table with --out")
     if out is not None:
         terminal.say(f"wrote {out}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -42,10 +41,16 @@ def answers(model: Any, rows: Rows, rate: float) -> ClassificationReport:
 
 
 def remark(terminal: Terminal, model: Any, found: dict[str, Any]) -> None:
-    """Tell if the classes are hardly learned."""
-    poor = no_better_than_chance(found, model.class_weight)
-    if poor is not None:
-        terminal.note(f"note: {poor}")
+    """Tell if always saying the most frequent class would be right as often.
+
+    With weights of classes accuracy is not what was asked for.
+    """
+    accuracy, most = found["accuracy"], found["most_frequent"]
+    if accuracy <= most < 1 and model.class_weight is None:
+        terminal.note(
+            f"note: accuracy {accuracy:.1%} is no better than always answering the most frequent class "
+            f"({most:.1%}): the features may not tell the classes, or --class-weight balanced may help"
+        )
 
 
 def ranks(found: dict[str, Any]) -> dict[str, str]:
@@ -135,17 +140,3 @@ def best_trials(model: Any) -> list[dict[str, str]]:
         for place, trial in enumerate(last)
         if place < _TRIALS or trial["chosen"]
     ]
-
-
-def no_better_than_chance(found: Mapping[str, Any], class_weight: object) -> str | None:
-    """A remark where always saying the most frequent class would be right as often.
-
-    With weights of classes accuracy is not what was asked for.
-    """
-    accuracy, most = found["accuracy"], found["most_frequent"]
-    if accuracy > most or most == 1 or class_weight is not None:
-        return None
-    return (
-        f"accuracy {accuracy:.1%} is no better than always answering the most frequent class "
-        f"({most:.1%}): the features may not tell the classes, or --class-weight balanced may help"
-    )

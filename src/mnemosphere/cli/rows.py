@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
@@ -439,11 +439,10 @@ def text_encoder(name: str | None) -> Any:
     """The encoder of texts that --encoder names: NAME of MODULE; None for the packaged one."""
     if name is None or ":" not in name:
         return name
-    module, _, attribute = name.partition(":")
     sys.path.insert(0, os.getcwd())  # as Python does for a script of the user's
     try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        return resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"--encoder {name} cannot be imported ({one_line(error)})") from error
     finally:
         sys.path.remove(os.getcwd())

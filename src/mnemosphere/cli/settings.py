@@ -21,8 +21,7 @@ class Training:
     )
     precision: Text = rare(
         "auto|float64|float32|bfloat16",
-        "Precision of training; auto: float64 for small data, else float32, bfloat16 on GPUs. "
-        "(default: auto)",
+        "Precision of training; auto: float64 for small data, else float32, bfloat16 on GPUs. (default: auto)",
     )
     device: Text = rare(
         "auto|cpu|cuda", "auto: a GPU if there is one and the data are large. (default: auto)"
@@ -33,20 +32,17 @@ class Training:
     )
     half_life: Text = rare(
         "N|none",
-        "Rows after which half of the past is forgotten, for streams that drift. With "
-        "fixed-point. (default: none)",
+        "Rows after which half of the past is forgotten, for streams that drift. With fixed-point. (default: none)",
     )
     tol: Text = rare(
         "NUMBER",
-        "Stop if a pass changes the loss by less than this share; 0: never. With fixed-point, "
-        "sgd. (default: 0.0001)",
+        "Stop if a pass changes the loss by less than this share; 0: never. With fixed-point, sgd. (default: 0.0001)",
     )
     learning_rate: Text = rare("NUMBER", "Rate of the memories and β. With sgd. (default: 0.01)")
     momentum: Text = rare("SHARE", "Share of the last step that is kept. With sgd. (default: 0.99)")
     sweeps: Text = rare(
         "N|none",
-        "Sinkhorn–Knopp sweeps per step; none: until class weights add up, ten on a GPU. With "
-        "sgd. (default: none)",
+        "Sinkhorn–Knopp sweeps per step; none: until class weights add up, ten on a GPU. With sgd. (default: none)",
     )
     validation_fraction: Text = rare(
         "SHARE", "Share of the rows to hold out for early stopping. With sgd. (default: 0.1)"
@@ -62,13 +58,11 @@ class ClassTraining(Training):
 
     batch_size: Text = rare(
         "N|auto|none",
-        "Rows per step; none: all of them. With fixed-point, sgd, adam. (default: auto, 1000 "
-        "with sgd and adam)",
+        "Rows per step; none: all of them. With fixed-point, sgd, adam. (default: auto, 1000 with sgd and adam)",
     )
     learning_rate: Text = rare(
         "NUMBER",
-        "sgd: rate of the memories and β; adam: of class weights and β. With sgd, adam. "
-        "(default: 0.01)",
+        "sgd: rate of the memories and β; adam: of class weights and β. With sgd, adam. (default: 0.01)",
     )
     angle: Text = rare("RADIANS", "Largest turn of a memory in one step. With adam. (default: 0.1)")
     noise: Text = rare(
@@ -86,8 +80,7 @@ class Classifier:
     )
     objective: Text = asked(
         "auto|joint|conditional",
-        "auto: by held-out rows; joint: memories look like typical rows; conditional: trained "
-        "for accuracy. (default: auto)",
+        "auto: by held-out rows; joint: memories look like typical rows; conditional: trained for accuracy. (default: auto)",
     )
     geometry: Text = asked(
         "auto|center|unit|standard|whitened|circles|none",
@@ -129,16 +122,14 @@ class Clusterer:
 
     clusters: Text = asked(
         "N|auto",
-        "Number of clusters; auto: the most that two random halves of the rows agree on. "
-        "(default: auto)",
+        "Number of clusters; auto: the most that two random halves of the rows agree on. (default: auto)",
     )
     memories: Text = asked(
         "N|auto", "Number of memories; auto: one or eight per cluster. (default: auto)"
     )
     geometry: Text = asked(
         "auto|center|unit|standard|circles|none",
-        "How rows are put on the sphere; auto: as two halves of the rows agree best. (default: "
-        "auto)",
+        "How rows are put on the sphere; auto: as two halves of the rows agree best. (default: auto)",
     )
     growth: Text = rare(
         "N|none", "Memories to start with; those that are saddles are split. (default: none)"
@@ -156,8 +147,7 @@ class Clusterer:
     )
     max_iter: Text = rare(
         "N|none",
-        "Passes for the memories, and again for the clusters; none: the usual number. (default: "
-        "none)",
+        "Passes for the memories, and again for the clusters; none: the usual number. (default: none)",
     )
     uniform_weight: Text = rare(
         "NUMBER", "Weight of the uniform component relative to a memory. (default: 1.0)"

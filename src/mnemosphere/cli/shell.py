@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import shutil
 import sys
 import textwrap
@@ -12,12 +11,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from mnemosphere.base.text import printable
+from mnemosphere.cli.options import flag
 
 UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 _HINTS = {
@@ -121,18 +122,26 @@ def describe(error: Exception) -> tuple[str, int]:
     return "; ".join([text, *getattr(error, "__notes__", [])]), code
 
 
-def command_line(ctx: typer.Context) -> str:
-    """The command as it was typed, for the record in results."""
-    return shlex.join(["mnemosphere", *ctx.meta.get("mnemosphere.arguments", [])])
+def _show_all(ctx: typer.Context, value: bool) -> None:
+    if value:
+        ctx.meta["mnemosphere.all"] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
 
 
+@dataclass
 class Terminal:
-    """Where a command's output goes: results to standard output, remarks to standard error."""
+    """What every command is asked alike. Results go to standard output, remarks to standard error."""
 
-    def __init__(self, *, json_only: bool = False, quiet: bool = False) -> None:
-        self.json_only, self.quiet = json_only, quiet
+    overwrite: bool = flag("Replace the existing --out.", "--overwrite")
+    json: bool = flag("Print the result as JSON, nothing else.", "--json")
+    quiet: bool = flag("Print no progress and no notes.", "--quiet", "-q", hidden=True)
+    help_all: bool = flag("Show all options.", "--help-all", callback=_show_all, is_eager=True)
+    command: str = ""  # as it was typed, for the record in results
+
+    def __post_init__(self) -> None:
         self.width = max(_NARROWEST, shutil.get_terminal_size().columns)
-        self.live = not quiet and sys.stderr.isatty()
+        self.live = not self.quiet and sys.stderr.isatty()
 
     def note(self, text: str) -> None:
         """A remark on the way."""
@@ -141,7 +150,7 @@ class Terminal:
 
     def say(self, *lines: str) -> None:
         """Parts of the result, for people."""
-        for line in () if self.json_only else lines:
+        for line in () if self.json else lines:
             typer.echo(printable(line, keep="\n"))
 
     def prose(self, *sentences: str) -> None:
@@ -151,7 +160,7 @@ class Terminal:
 
     def table(self, rows: Sequence[Mapping[str, str]], title: str = "") -> None:
         """Rows for people, in columns, or where these do not fit, one below the other."""
-        if rows and not self.json_only:
+        if rows and not self.json:
             from mnemosphere.base.text import format_table
 
             cells = [{printable(k): printable(str(v)) for k, v in row.items()} for row in rows]
@@ -164,7 +173,7 @@ class Terminal:
 
     def result(self, content: Mapping[str, Any]) -> None:
         """The result for machines, if that is what was asked for."""
-        if self.json_only:
+        if self.json:
             from mnemosphere.base.files import to_json
 
             typer.echo(to_json(content))

@@ -16,7 +16,7 @@ from mnemosphere import PatchEncoder, plots
 from mnemosphere.base.machine import pick_device
 from mnemosphere.cli import report
 from mnemosphere.cli.build import build
-from mnemosphere.cli.options import Columns, Request
+from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import CHECKPOINT, COLUMNS, MODEL, Folder
 from mnemosphere.cli.rows import (
     Opened,
@@ -42,12 +42,12 @@ _NAMED = 5  # classes of the first line
 
 
 def run(
-    request: Request, data: list[str], columns: Columns, settings: Classifier,
+    terminal: Terminal, data: list[str], columns: Columns, settings: Classifier,
     training: ClassTraining, folder: Folder, test: str | None, seed: int, test_fraction: float,
     category: list[str] | None, max_memory: float | None, image_shape: str | None,
 ) -> None:  # fmt: skip
     """Train a model, and write its folder."""
-    terminal, told = request.terminal, typed(settings, training)
+    told = typed(settings, training)
     build("DAMClassifier", told)  # says what is wrong before a file is read
     rows, held_out = _load(columns, data, test, test_fraction, seed, max_memory, image_shape)
     classes, counts = _classes(rows, columns.label)
@@ -69,7 +69,7 @@ def run(
         opened = Opened(model, {}, draft / MODEL, encoder)
         interrupted(opened, folder)
         share = test_fraction if test is None else 0.0
-        content = write(request, opened, rows, held_out, seconds, seed, share, columns.id)
+        content = write(terminal, opened, rows, held_out, seconds, seed, share, columns.id)
         wrote = folder.finish(content)
     show(terminal, model, content, wrote)
     terminal.note(f"next: mnemosphere explain {folder.shown} {shlex.quote(data[0])}")
@@ -185,7 +185,7 @@ def interrupted(opened: Opened, folder: Folder) -> None:
 
 
 def write(
-    request: Request, opened: Opened, rows: Rows, held_out: Rows | None, seconds: float, seed: int,
+    terminal: Terminal, opened: Opened, rows: Rows, held_out: Rows | None, seconds: float, seed: int,
     test_fraction: float, id: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure a fitted model, write it and its pictures; what the record says."""
@@ -194,7 +194,7 @@ def write(
     if missing:
         used = any(record["phase"] == PHASE for record in model.history_)
         how = "used unlabeled" if used else "left out"
-        request.terminal.note(f"{missing} of {len(rows)} rows have no label: they were {how}")
+        terminal.note(f"{missing} of {len(rows)} rows have no label: they were {how}")
     content = report.score(model, rows if held_out is None else held_out)
     if held_out is not None:
         model.calibrate(held_out.x)
@@ -212,7 +212,7 @@ def write(
         "measured_on": "training rows" if held_out is None else "held-out rows",
         "seconds": seconds,
         "seed": seed,
-        "command": request.command,
+        "command": terminal.command,
         **report.about_model(model),
         "search": list(model.search_),
         "novelty": {"threshold": model.novelty_threshold_},
