@@ -51,6 +51,13 @@ USE = {
     "rate": (["predict", "{run}", "{table}", "--reject", "0.001"], "held-out rows"),
     "nothing blank": (["recall", "{run}", "{table}"], "no value is missing"),
     "hide": (["recall", "{run}", "{table}", "--hide", "all"], "--hide must be top, bottom"),
+    "share of a class": (["predict", "{run}", "{table}", "--prior", "ant=0.8,bee=0.3"],
+                         "gives some of the classes 1.1 of 1: name all, or give less"),
+    "ask": (["predict", "{run}", "{table}", "--ask"], "--ask is about rejected rows"),
+    "other class": (["explain", "{run}", "{table}", "--counterfactual", "dog"],
+                    "--counterfactual must be one of 'ant', 'bee', 'cat'"),
+    "existing": (["predict", "{run}", "{fresh}", "--out", "{folder}/same.csv"], "same.csv exists"),
+    "input": (["predict", "{run}", "{fresh}", "--out", "{fresh}", "--overwrite"], "is what is read"),
     "tree": (["plot", "tree", "{run}"], "did not grow"),
     "clusters": (["cluster", "{table}", "--drop", "tag,kind", "--clusters", "200"], "=200 needs"),
 }  # fmt: skip
