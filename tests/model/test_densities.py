@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.model import objectives, products
+from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, memory_shares
+from mnemosphere.model.kernel import accumulate, exponentials, least_density, memory_shares
 from mnemosphere.model.parameters import from_memories
-from mnemosphere.model.products import exponentials, least_density
 from mnemosphere.numerics import sphere
 
 
@@ -27,7 +26,7 @@ def test_they_are_exponentials_down_to_the_least_density_and_then_nothing(dtype,
     rtol = 3e-5 if dtype == torch.float32 else 1e-12
     counts = oracle >= least
     np.testing.assert_allclose(found[counts], oracle[counts], rtol=rtol)
-    if products.SUBNORMALS_ARE_SLOW:
+    if kernel.SUBNORMALS_ARE_SLOW:
         assert (found[oracle < 1e-3 * least] == 0).all()
         assert found[found > 0].min() > 1e4 * torch.finfo(dtype).tiny
 
@@ -43,7 +42,7 @@ def test_sharp_memories_give_no_number_that_loses_digits(beta):
     single, batch = params.to(dtype=torch.float32), Batch(x, targets).to(dtype=torch.float32)
     tiny = torch.finfo(torch.float32).tiny
     shares = torch.cat([r for _, r in memory_shares(single, batch, objectives.joint)])
-    if products.SUBNORMALS_ARE_SLOW:
+    if kernel.SUBNORMALS_ARE_SLOW:
         assert not ((shares > 0) & (shares < tiny)).any()
     assert (shares == 0).any() == (beta > 100)
     found = accumulate(single, batch, objectives.joint)

@@ -12,7 +12,6 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.parameters import from_memories
-from mnemosphere.model.retrieval import Scores
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
@@ -104,7 +103,7 @@ def test_shares_and_patterns_follow_the_same_exponents(problem):
     h = gaps.overlaps(params, x) * params.beta_eff
     h = h - log_omega_ratio(params.beta, N)
     score = torch.cat([torch.zeros(B, 1, dtype=DOUBLE), h], 1) + params.p.sum(1).log()
-    found = Scores(params, None, B)(x, slice(None)).softmax(1)
+    found = retrieval.scores(params, gaps.overlaps(params, x)).softmax(1)
     torch.testing.assert_close(found, score.softmax(1))
     pattern = retrieval.expected_memory(params, x)
     torch.testing.assert_close(pattern, score[:, 1:].softmax(1) @ params.w)

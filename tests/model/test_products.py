@@ -7,9 +7,15 @@ import torch
 
 from draws import generator
 from mnemosphere.model import Batch, accumulate
-from mnemosphere.model.kernel import memory_shares
+from mnemosphere.model.kernel import (
+    add_product,
+    memory_shares,
+    narrow,
+    narrowed,
+    operands,
+    product,
+)
 from mnemosphere.model.objectives import conditional, joint, marginal
-from mnemosphere.model.products import add_product, narrow, narrowed, operands, product
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=on_gpu)]

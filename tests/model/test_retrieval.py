@@ -8,8 +8,8 @@ import torch
 
 from draws import generator
 from mnemosphere.model import retrieval
+from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.retrieval import Scores
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant
 
@@ -110,7 +110,9 @@ def test_novelty_and_shares_match_mpmath(problem, beta):
         for y in (None, 1, 3):
             parts = [sum(line) if y is None else line[y] for line in table]
             parts = [float(part / sum(parts)) for part in parts]
-            share = Scores(params, y, 3)(x[:3], slice(None)).softmax(1)[row]
+            column = None if y is None else torch.full((3,), y)
+            overlap = overlaps(params, x[:3])
+            share = retrieval.scores(params, overlap, column).softmax(1)[row]
             assert share.tolist() == pytest.approx(parts, rel=1e-11)
 
 

@@ -7,9 +7,9 @@ import torch
 
 from draws import generator
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import operands
 from mnemosphere.model.objectives import Unsupervised, joint
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import operands
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.dataset import ArrayDataset

@@ -48,7 +48,7 @@ from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import objectives
-from mnemosphere.model.products import operands
+from mnemosphere.model.kernel import operands
 from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import (
     OUT_OF_SCOPE,

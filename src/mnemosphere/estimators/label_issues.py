@@ -28,7 +28,7 @@ from mnemosphere.fitted.model import (
     draw_seed,
     row_labels,
 )
-from mnemosphere.model.products import operands
+from mnemosphere.model.kernel import operands
 from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded, encode

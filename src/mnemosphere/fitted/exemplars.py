@@ -16,7 +16,7 @@ from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.model.retrieval import Scores
+from mnemosphere.model.retrieval import scores
 from mnemosphere.model.votes import Votes
 from mnemosphere.rows.features import Features, readable
 from mnemosphere.rows.stored import StoredRows
@@ -60,10 +60,9 @@ def find_exemplars(
     best = x.new_full((TYPICAL, votes.n_memories), -1.0)
     owner = torch.zeros(len(x), dtype=torch.long)
     number = torch.full_like(best, -1, dtype=torch.long)
-    scores = Scores(votes, None, len(x))
     for rows in kernel.chunks(len(x), votes.n_memories, x.device):
         overlap = overlaps(votes, x[rows])
-        share = scores.of_overlaps(overlap, rows).softmax(1)[:, 1:]  # (B, P)
+        share = scores(votes, overlap).softmax(1)[:, 1:]  # (B, P)
         support += weight[rows] @ share.double()
         owner[rows] = share.argmax(1).cpu()
         digits = (share * _DIGITS).round()

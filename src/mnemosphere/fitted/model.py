@@ -33,11 +33,10 @@ from mnemosphere.geometry.base import on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.model import kernel, objectives, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import label_frequencies, net_class_weights, without_floor
-from mnemosphere.model.gaps import has_gaps
+from mnemosphere.model.gaps import has_gaps, overlaps
 from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.retrieval import Scores
 from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega
@@ -516,9 +515,9 @@ class FittedModel:
         return (standing == torch.arange(len(standing), device=standing.device)).nonzero()[:, 0]
 
     @cached_property
-    def _forward(self) -> kernel.LogJoint:
+    def _forward(self) -> kernel.Pass:
         """log_joint of the votes, with all that rows share computed once."""
-        return kernel.LogJoint(self.precise_votes)
+        return kernel.Pass(self.precise_votes, self.precise_votes.w)
 
     def columns_of(self, y: Any, n_rows: int | None = None) -> Tensor:
         """The columns of p that these classes, or clusters, have, (n,); n_rows: so many must be given."""
@@ -608,7 +607,7 @@ class FittedModel:
 
     def class_log_joint(self, X: Any) -> Tensor:
         """Log of the votes for each class, up to a constant of the row, (n, C+1)."""
-        votes, read = self.precise_votes, self._forward
+        votes, read = self.precise_votes, self._forward.log_joint
         prior = votes.prior.clamp_min(torch.finfo(votes.p.dtype).tiny).log()
         return _over(
             self.unit_rows(X, votes.w.dtype),
@@ -623,13 +622,15 @@ class FittedModel:
         """P(memory | x), the share of each memory in the votes, (n, P)."""
         votes = self.precise_votes
 
-        def read(x: Tensor, lost: Tensor) -> Tensor:
-            scores, found = Scores(votes, None, len(x)), x.new_zeros(len(x), votes.n_memories)
-            for rows in kernel.chunks(len(x), votes.n_memories, x.device):
-                found[rows] = scores(x[rows], rows).softmax(1)[:, 1:]
-            return torch.where(lost[:, None], 0.0, found)
+        def share(x: Tensor) -> Tensor:
+            return retrieval.scores(votes, overlaps(votes, x)).softmax(1)[:, 1:]
 
-        return _over(self.unit_rows(X, votes.w.dtype), read)
+        return _over(
+            self.unit_rows(X, votes.w.dtype),
+            lambda x, lost: torch.where(
+                lost[:, None], 0.0, kernel.in_chunks(share, x, votes.n_memories)
+            ),
+        )
 
     def log_density(self, X: Any) -> Tensor:
         """Log of the effective density on the sphere, labels summed out, (n,)."""

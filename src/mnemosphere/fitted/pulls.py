@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from mnemosphere.fitted.exemplars import middle
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
+from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import frequency_part
-from mnemosphere.model.retrieval import Scores
+from mnemosphere.model.gaps import overlaps
 from mnemosphere.rows.stored import StoredRows
 
 NUMBERS = 1 << 21  # of changed rows that are held at a time
@@ -245,11 +246,9 @@ def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.in
     start = 0
     for x, lost in model.unit_rows(X, votes.w.dtype):
         part = slice(start, start := start + len(lost))
-        scores = Scores(votes, None, len(lost))(x, slice(None))[:, 1:]  # (B, P)
-        scores = torch.where(lost[:, None], votes.weights[1:].log(), scores).double()
-        weight = as_numpy(
-            (scores[:, None] + rest.to(scores)[classes[part]]).softmax(2)
-        )  # (B, k, P)
+        said = retrieval.scores(votes, overlaps(votes, x))[:, 1:]  # (B, P)
+        said = torch.where(lost[:, None], votes.weights[1:].log(), said).double()
+        weight = as_numpy((said[:, None] + rest.to(said)[classes[part]]).softmax(2))  # (B, k, P)
         for b, each in enumerate(weight, part.start):
             known = known_values(model, as_numpy(rows[b]))
             found[b] = [middle(known, own, categories) for own in each]

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import split
-from mnemosphere.model.kernel import exponents
+from mnemosphere.model.kernel import exponentials, exponents
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import exponentials
 from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture, Votes
 

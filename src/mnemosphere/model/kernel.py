@@ -13,34 +13,31 @@ float32, e^690 in float64, is counted as if it lay just there.
 
 Rows may have gaps, NaN where a feature is not known: see `model.gaps`.
 
+A matrix unit takes bfloat16 operands several times as fast as float32 ones. Where that is wanted, x wᵀ, rᵀ x and r w
+take them, with sums in float32; all else, and the memories themselves, stay as they are.
+
 A leading axis of parameters (ς a tensor then) and batch holds several small problems of one shape,
 which take one call in place of many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.base.machine import core_cache
-from mnemosphere.gpu import on_gpu
+from mnemosphere.base.machine import POWERS_OF_2_ARE_FAST, SUBNORMALS_ARE_SLOW, core_cache
+from mnemosphere.gpu import has_bfloat16, on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import Gaps, lift_of, split
 from mnemosphere.model.objectives import ClassesAlone, LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import (
-    add_product,
-    exponentials,
-    least_density,
-    narrow,
-    narrowed,
-    product,
-)
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics.bessel import mean_resultant
@@ -50,6 +47,83 @@ from mnemosphere.numerics.bessel import mean_resultant
 _CHUNK_ELEMENTS, _CHUNK_ON_GPU = 1 << 20, 1 << 25
 _LARGE_CACHE = 1 << 21  # bytes
 _FEW_MEMORIES = 256  # on a processor; up to so many, products are faster with p transposed
+
+
+_HEADROOM = 1e8  # label weights over densities, summed over so many rows, stay finite
+_LOG2_E = 1 / math.log(2)
+_BELOW = 6.0  # in the exponent: what lies so far below the least density is nothing
+_ALIGNED = 16  # columns: matrix units are slow on rows of bfloat16 that start between whole reads
+_wanted: ContextVar[str] = ContextVar("operands", default="float32")
+
+
+@contextmanager
+def operands(precision: str) -> Iterator[None]:
+    """Inside, passes in float32 take operands of this precision.
+
+    "auto": bfloat16 on a GPU that has units for it; "bfloat16": everywhere; else none.
+    """
+    token = _wanted.set(precision)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
+
+
+def narrowed(w: Tensor) -> bool:
+    """Whether products with these memories are to take bfloat16 operands."""
+    wanted = _wanted.get()
+    if w.dtype != torch.float32 or w.ndim != 2:
+        return False
+    return wanted == "bfloat16" or (wanted == "auto" and has_bfloat16(w.device))
+
+
+def narrow(x: Tensor) -> Tensor:
+    """The matrix in bfloat16; on a GPU with columns of zeros behind its own.
+
+    Elsewhere numbers are rounded all the same, and stay float32.
+    """
+    if not has_bfloat16(x.device):
+        return x.to(torch.bfloat16).to(x.dtype)
+    n_rows, n_columns = x.shape
+    rounded = x.new_empty(n_rows, n_columns + -n_columns % _ALIGNED, dtype=torch.bfloat16)
+    rounded[:, :n_columns] = x
+    rounded[:, n_columns:] = 0
+    return rounded
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """The product; sums of bfloat16 operands are float32."""
+    return torch.mm(a, b, out_dtype=torch.float32) if a.dtype == torch.bfloat16 else a @ b
+
+
+def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add the product to `total`; matrices, or as many matrices each."""
+    if a.dtype == torch.bfloat16:
+        torch.addmm(total, a, b, out_dtype=torch.float32, out=total)
+    else:
+        (total.addmm_ if total.ndim == 2 else total.baddbmm_)(a, b)
+
+
+def least_density(dtype: torch.dtype) -> float:
+    """What a density counts as at least, relative to that of the densest component."""
+    return _HEADROOM * torch.finfo(dtype).tiny
+
+
+def exponentials(h: Tensor, top: Tensor, reach: Tensor | None = None) -> Tensor:
+    """exp(h − top), in place of h; top: at least the largest of each row, or column.
+
+    Where subnormal numbers would slow down all that follows, what lies far below the least density
+    is 0. reach: by how much two exponents of a row can differ, where that is known.
+    """
+    h.sub_(top)  # first: large ones that differ little keep their digits
+    if POWERS_OF_2_ARE_FAST and not on_gpu(h):
+        return h.mul_(_LOG2_E).exp2_()
+    low = math.log(least_density(h.dtype)) - _BELOW
+    slow = SUBNORMALS_ARE_SLOW and not on_gpu(h)
+    if not slow or (reach is not None and float(reach.max()) < -low):
+        return h.exp_()
+    e = h.clamp_min_(low).exp_()
+    return torch.threshold_(e, 1.01 * math.exp(low), 0.0)
 
 
 def chunk_rows(n_memories: int, device: torch.device) -> int:
@@ -67,6 +141,12 @@ def chunks(n_rows: int, n_memories: int, device: torch.device) -> Iterator[slice
     step = max(1, -(-n_rows // n_chunks))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+def in_chunks(read: Callable[[Tensor], Tensor], x: Tensor, n_memories: int) -> Tensor:
+    """What is read of rows x (B, N), chunk by chunk."""
+    cuts = list(chunks(len(x), n_memories, x.device))
+    return read(x) if len(cuts) < 2 else torch.cat([read(x[rows]) for rows in cuts])
 
 
 @dataclass(frozen=True)
@@ -130,26 +210,27 @@ class _Forward(NamedTuple):
     expected: Tensor | None  # (R, P) c: the memories expect c·w in the gaps
 
 
-class _Pass:
-    """What every chunk of one pass shares."""
+class Pass:
+    """What every chunk of a pass shares, computed once."""
+
+    memories_first: ClassVar[bool] = False
 
     def __init__(self, params: Mixture, x: Tensor) -> None:
+        """x: rows of the kind that will come."""
         on_device = on_gpu(params.w)
         self.params, self.w, self.p = params, params.w, params.p[..., 1:, :]
         self.prepare()
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
         self.floor = least_density(self.p.dtype)
         w = params.slope[..., None, None] * params.w
-        self.scaled_w = narrow(w) if self.narrow else w
+        w = narrow(w) if self.narrow else w
+        self.scaled = (
+            w if self.memories_first else w.mT if on_device else w.mT.contiguous()
+        )  # else slow
         # Products with p and its transpose depend on their strides, up to a factor of four.
         few = self.p.shape[-2] <= _FEW_MEMORIES
         self.p_t = self.p.mT.contiguous() if on_device or few else self.p.mT  # (C+1, P)
         self.p = self.p_t.mT if on_device else self.p
-
-    @cached_property
-    def scaled_columns(self) -> Tensor:
-        """The scaled memories as columns (N, P)."""
-        return self.scaled_w.mT if on_gpu(self.w) else self.scaled_w.mT.contiguous()  # else slow
 
     def prepare(self) -> None:
         """The part that the uniform component and the densities of memories have."""
@@ -164,7 +245,7 @@ class _Pass:
         """(slope·⟨w, x⟩ (B, P), the rows as products take them, their gaps, c as in `_Forward`)."""
         x, gaps = split(x)
         operand = narrow(x) if self.narrow else x
-        e = product(operand, self.scaled_columns)
+        e = product(operand, self.scaled)
         expected = None
         if gaps is not None:
             lift, expected = gaps.over(self.params)
@@ -184,6 +265,12 @@ class _Pass:
         joint.clamp_min_(self.floor)
         log_joint = joint.log() - h0[..., None]
         return _Forward(e, e0, joint, log_joint, operand, gaps, expected)
+
+    def log_joint(self, x: Tensor) -> Tensor:
+        """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
+        if self.w.ndim > 2:
+            return self.forward(x).log_joint
+        return in_chunks(lambda rows: self.forward(rows).log_joint, x, len(self.w))
 
     def weigh(self, f: _Forward, part: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
         """(summed loss (), label weights over `joint` (B, C+1)) of the rows of a chunk."""
@@ -212,7 +299,7 @@ class _Pass:
             w_bar.addcmul_(self.w, share @ f.gaps.unknown)
 
 
-class _PassOfClasses(_Pass):
+class _PassOfClasses(Pass):
     """The same for `ClassesAlone`: shares of memories are a softmax, and densities cancel."""
 
     def prepare(self) -> None:
@@ -244,11 +331,13 @@ class _MemoriesFirst(_PassOfClasses):
     A softmax over few neighboring numbers takes ten times as long there as one over columns.
     """
 
+    memories_first: ClassVar[bool] = True
+
     def forward(self, x: Tensor) -> _Forward:
         """One chunk of rows."""
         x, gaps = split(x)
         operand = narrow(x) if self.narrow else x
-        e, expected = product(self.scaled_w, operand.mT), None
+        e, expected = product(self.scaled, operand.mT), None
         if gaps is not None:
             lift, expected = gaps.over(self.params)
             e.index_add_(-1, gaps.rows, lift.mT)
@@ -271,29 +360,9 @@ class _MemoriesFirst(_PassOfClasses):
         self.pull(self.rounded(f.e.mul_(product(self.p, s))), f, w_bar)
 
 
-class LogJoint:
-    """`log_joint` of the same parameters again and again: what rows share is computed once."""
-
-    def __init__(self, params: Mixture, like: Tensor | None = None) -> None:
-        """like: rows of the kind that will come, dense if None."""
-        self._params = params
-        self._run = _Pass(params, params.w if like is None else like)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
-        run, params = self._run, self._params
-        cuts = list(chunks(x.shape[-2], params.n_memories, params.w.device))
-        if params.w.ndim > 2 or len(cuts) == 1:
-            return run.forward(x).log_joint
-        out = x.new_empty(x.shape[0], params.n_columns)
-        for rows in cuts:
-            out[rows] = run.forward(x[rows]).log_joint
-        return out
-
-
 def log_joint(params: Mixture, x: Tensor) -> Tensor:
     """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
-    return LogJoint(params, x)(x)
+    return Pass(params, x).log_joint(x)
 
 
 def exponents(params: Mixture, overlap: Tensor) -> Tensor:
@@ -331,7 +400,7 @@ def class_shares(
     e[b,μ]·s[b,y]·p[μ,y] is the part of row b and class y that memory μ answers for, with the label
     weights that `rule` gives, times the sample weights.
     """
-    run = _Pass(params, batch.x)
+    run = Pass(params, batch.x)
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
         part = batch.take(rows)
         f = run.forward(part.x)
@@ -357,7 +426,7 @@ def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
 
 def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
-    kind = _Pass
+    kind = Pass
     if isinstance(rule, ClassesAlone):
         plain = on_gpu(params.w) or isinstance(batch.x, SparseRows)
         kind = _PassOfClasses if plain else _MemoriesFirst

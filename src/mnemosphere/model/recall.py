@@ -19,10 +19,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mnemosphere.model import retrieval
 from mnemosphere.model.batch import check_rows
 from mnemosphere.model.kernel import chunks
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.retrieval import Scores
+from mnemosphere.model.retrieval import class_column
 from mnemosphere.numerics import sphere
 
 _NONE = 1e-9  # seen through a metric: what is smaller than this is rounding
@@ -71,7 +72,11 @@ def recall(
     check_rows(params, x)
     if steps < 0 or not tol >= 0:
         raise ValueError(f"steps and tol must be >= 0, got steps={steps}, tol={tol}")
-    scores = Scores(params, class_index, x.shape[0])
+    column = None if class_index is None else class_column(params, class_index, len(x))
+
+    def height_of(here: Tensor, rows: slice | Tensor) -> Tensor:
+        return retrieval.energy(params, here, None if column is None else column[rows])
+
     out = x.clone()
     energy = x.new_empty(x.shape[0])
     taken = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
@@ -79,11 +84,12 @@ def recall(
     paths, energies = [], []
     for rows in chunks(x.shape[0], params.n_memories, x.device):
         index = torch.arange(rows.start, rows.stop, device=x.device)  # rows still moving
-        visited, height = [out[rows].clone()], [scores.energy(out[rows], rows)]
+        visited, height = [out[rows].clone()], [height_of(out[rows], rows)]
         for _ in range(steps):
             old = out[index]
             kept = None if known is None else _Kept(x[index], known[index], metric)
-            new = _fixed_point_step(scores.pull(old, index), old, kept)
+            pull = retrieval.pull(params, old, None if column is None else column[index])
+            new = _fixed_point_step(pull, old, kept)
             out[index] = new
             taken[index] += 1
             moved = (new - old).norm(dim=1) > tol
@@ -91,11 +97,11 @@ def recall(
             if record:
                 visited.append(out[rows].clone())
                 height.append(height[-1].clone())
-                height[-1][index - rows.start] = scores.energy(new, index)
+                height[-1][index - rows.start] = height_of(new, index)
             index = index[moved]
             if index.shape[0] == 0:
                 break
-        energy[rows] = scores.energy(out[rows], rows)
+        energy[rows] = height_of(out[rows], rows)
         paths.append(visited)
         energies.append(height)
     return Recall(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import check_rows
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.model.kernel import chunks, exponents, log_joint
+from mnemosphere.model.kernel import exponents, in_chunks, log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import vmf
@@ -24,36 +24,27 @@ from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 _MAX_RESULTANT = 1 - 1e-9  # of a sampled memory: its draws are then the memory itself
 
 
-class Scores:
-    """log c_γ + h[b,γ] for a class, or one per row, or any; and what is read from it."""
+def scores(params: Mixture, overlap: Tensor, column: Tensor | None = None) -> Tensor:
+    """Log c_γ + h[b,γ] (B, P+1) from overlaps (B, P); column (B,): the class of each row, None: any."""
+    return exponents(params, overlap).add_(_log_weights(params, column))
 
-    def __init__(self, params: Mixture, class_index: int | Tensor | None, n_rows: int) -> None:
-        self.params = params
-        if class_index is None:
-            self.log_c = params.p.sum(1).log()[None]  # (1, P+1)
-            self.column = torch.zeros(n_rows, dtype=torch.long, device=params.w.device)
-        else:
-            self.log_c = params.p.T.log()  # (C+1, P+1)
-            self.column = class_column(params, class_index, n_rows)
-        self.log_prior = self.log_c.logsumexp(1)  # (C+1,) of the classes
 
-    def of_overlaps(self, overlap: Tensor, rows: slice | Tensor) -> Tensor:
-        """Scores (B, P+1) from the overlaps (B, P) of the rows `rows` of the whole."""
-        return exponents(self.params, overlap).add_(self.log_c[self.column[rows]])
+def energy(params: Mixture, x: Tensor, column: Tensor | None = None) -> Tensor:
+    """−log P(x|y) of x (B, N) relative to the uniform law, (B,)."""
+    log_prior = _log_weights(params, column).logsumexp(1)
+    return log_prior - scores(params, overlaps(params, x), column).logsumexp(1)
 
-    def __call__(self, x: Tensor, rows: slice | Tensor) -> Tensor:
-        """Scores (B, P+1) of x (B, N), which are the rows `rows` of the whole."""
-        return self.of_overlaps(overlaps(self.params, x), rows)
 
-    def energy(self, x: Tensor, rows: slice | Tensor) -> Tensor:
-        """−log P(x|y) of x (B, N) relative to the uniform law, (B,)."""
-        return self.log_prior[self.column[rows]] - self(x, rows).logsumexp(1)
+def pull(params: Mixture, x: Tensor, column: Tensor | None = None) -> Tensor:
+    """Σ_μ r_μ w^μ up to a positive factor per row, (B, N); zero where no memory has weight."""
+    # Among memories alone: far from all of them, their shares would vanish in rounding.
+    share = scores(params, overlaps(params, x), column)[:, 1:].softmax(1).nan_to_num(0.0)  # (B, P)
+    return share @ params.w
 
-    def pull(self, x: Tensor, rows: slice | Tensor) -> Tensor:
-        """Σ_μ r_μ w^μ up to a positive factor per row, (B, N); zero where no memory has weight."""
-        # Among memories alone: far from all of them, their shares would vanish in rounding.
-        share = self(x, rows)[:, 1:].softmax(1).nan_to_num(0.0)  # (B, P)
-        return share @ self.params.w
+
+def _log_weights(params: Mixture, column: Tensor | None) -> Tensor:
+    """Log c_γ, (1, P+1) or (B, P+1)."""
+    return params.p.sum(1).log()[None] if column is None else params.p.T.log()[column]
 
 
 def class_column(params: Mixture, class_index: int | Tensor, n_rows: int) -> Tensor:
@@ -136,11 +127,11 @@ def novelty_score(params: Mixture, x: Tensor) -> Tensor:
     answers, and the second into 0 where one does; the score tells rows apart everywhere.
     """
     check_rows(params, x)
-    scores = Scores(params, None, x.shape[0])
-    out = x.new_empty(x.shape[0])
-    for rows in chunks(x.shape[0], params.n_memories, x.device):
-        out[rows] = -scores(x[rows], rows)[:, 1:].logsumexp(1)  # (B, P) -> (B,)
-    return out
+
+    def read(x: Tensor) -> Tensor:
+        return -scores(params, overlaps(params, x))[:, 1:].logsumexp(1)  # (B, P) -> (B,)
+
+    return in_chunks(read, x, params.n_memories)
 
 
 def largest_novelty_score(params: Mixture) -> float:
@@ -152,10 +143,7 @@ def largest_novelty_score(params: Mixture) -> float:
 def expected_memory(params: Mixture, x: Tensor) -> Tensor:
     """Σ_μ P(μ|x) w^μ among memories, (B, N): the pattern behind each row, also in its gaps."""
     check_rows(params, x)
-    scores, out = Scores(params, None, x.shape[0]), torch.empty_like(x)
-    for rows in chunks(x.shape[0], params.n_memories, x.device):
-        out[rows] = scores.pull(x[rows], rows)
-    return out
+    return in_chunks(lambda rows: pull(params, rows), x, params.n_memories)
 
 
 def _invert(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:
