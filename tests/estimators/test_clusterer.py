@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import mnemosphere as mn
 from mnemosphere.model.kernel import log_joint
 from quick_clusters import N, blobs, small
+from quick_models import assert_same_model, reloaded
 
 
 def not_a_classifier(estimator):
@@ -204,12 +205,8 @@ def test_a_stream_moves_the_memories_and_keeps_the_clusters(data):
 
 def test_a_file_gives_back_the_clusters(data, tmp_path):
     model = small(max_iter=2).fit(data.x)
-    model.save(tmp_path / "clusters.safetensors")
-    loaded = mn.load(tmp_path / "clusters.safetensors")
-    assert isinstance(loaded, mn.DAMClusterer)
-    assert np.array_equal(loaded.predict_proba(data.x), model.predict_proba(data.x))
-    assert np.array_equal(loaded.labels_, model.labels_)
-    assert np.array_equal(loaded.memory_labels_, model.memory_labels_)
-    assert loaded.history_ == model.history_
-    assert np.array_equal(loaded.cluster_centers_, model.cluster_centers_)
+    loaded = reloaded(model, tmp_path)
+    assert_same_model(loaded, model, data.x)
+    for name in ("labels_", "memory_labels_", "cluster_centers_"):
+        assert np.array_equal(getattr(loaded, name), getattr(model, name))
     assert clone(loaded).fit(data.x).labels_.tolist() == model.labels_.tolist()

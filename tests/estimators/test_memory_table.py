@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mnemosphere as mn
+from quick_models import reloaded
 
 pd = pytest.importorskip("pandas")
 
@@ -39,6 +40,5 @@ def test_the_table_reads_as_the_attributes_do(data, fitted):
 def test_rows_behind_memories_are_forgotten_by_shrinking(fitted, data, tmp_path):
     smaller = mn.as_estimator(mn.interpret.shrink(fitted.model_, data.x, data.y, n_memories=5))
     assert smaller.typical_rows_ is None
-    smaller.save(tmp_path / "s.safetensors")
-    assert mn.load(tmp_path / "s.safetensors").typical_rows_ is None
+    assert reloaded(smaller, tmp_path).typical_rows_ is None
     assert smaller.memory_table()["support"].isna().all()

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from sklearn.base import clone
 
 import mnemosphere as mn
-from quick_models import assert_same_model, small
+from quick_models import assert_same_model, reloaded, small
 
 pytestmark = pytest.mark.usefixtures("quick_choice")
 
@@ -19,8 +19,7 @@ NAN = float("nan")
 
 def test_round_trip_is_exact(data, fresh, tmp_path):
     model = small(geometry="standard", varsigma=0.7, precision="float32").fit(data.x, data.y)
-    model.save(tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
+    loaded = reloaded(model, tmp_path)
     assert_same_model(model, loaded, fresh.x)
     assert np.array_equal(model.recall(fresh.x), loaded.recall(fresh.x))
     drawn = [m.sample(5, random_state=3)[0] for m in (model, loaded)]
@@ -45,8 +44,7 @@ def test_round_trip_is_exact(data, fresh, tmp_path):
 def test_settings_come_back(data, fresh, tmp_path, settings):
     """As equal objects, through clone too, and a fit with them gives the same bits."""
     model = small(**{"objective": "auto"} | settings).fit(data.x, data.y)
-    model.save(tmp_path / "model.safetensors")
-    loaded = mn.load(tmp_path / "model.safetensors")
+    loaded = reloaded(model, tmp_path)
     assert loaded.get_params() == model.get_params() == clone(model).get_params()
     again = clone(loaded).fit(data.x, data.y)
     assert np.array_equal(again.predict_proba(fresh.x), model.predict_proba(fresh.x))
@@ -56,8 +54,7 @@ def test_settings_come_back(data, fresh, tmp_path, settings):
 def test_marker_of_unlabeled_rows(data, tmp_path, marker):
     model = small(n_memories=5, max_iter=1, unlabeled=marker)
     model.fit(data.x, np.where(np.arange(61) < 30, "a", "b").astype(object))
-    model.save(tmp_path / "model.safetensors")
-    back = mn.load(tmp_path / "model.safetensors").unlabeled
+    back = reloaded(model, tmp_path).unlabeled
     if isinstance(marker, float):
         assert np.isnan(back)
     else:
@@ -77,8 +74,8 @@ def test_marker_of_unlabeled_rows(data, tmp_path, marker):
 )
 def test_labels_of_several_types(data, fresh, tmp_path, names):
     model = small(n_memories=5, max_iter=2)
-    model.fit(data.x, names[data.y]).save(tmp_path / "model.safetensors")
-    assert_same_model(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
+    model.fit(data.x, names[data.y])
+    assert_same_model(model, reloaded(model, tmp_path), fresh.x)
 
 
 def test_header_is_readable_by_anyone(saved):

@@ -6,7 +6,7 @@ from scipy import sparse
 
 import mnemosphere as mn
 from mnemosphere.model.sparse_rows import SparseRows
-from quick_models import small
+from quick_models import reloaded, small
 
 pytestmark = pytest.mark.usefixtures("quick_choice")
 
@@ -65,8 +65,7 @@ def test_memories_and_decisions_name_features(data, never_dense, tmp_path):
     assert mn.interpret.strongest_features(model.model_, 1)["feature"].iloc[2] == first[0]
     terms = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"][:N]
     model.model_ = mn.interpret.name_features(model.model_, np.array(terms))
-    model.save(tmp_path / "m.safetensors")
-    model = mn.load(tmp_path / "m.safetensors")
+    model = reloaded(model, tmp_path)
     table = mn.interpret.strongest_features(model.model_, 4)
     assert len(table) == 4 * P
     own = table[table["memory"] == "#2"]

@@ -220,22 +220,6 @@ def test_a_category_of_many_levels_is_one_line(countries, governed):
     assert_array_equal(governed.predict(other.rows[other.found]), other.wanted[other.found])
 
 
-def test_flipped_labels_do_not_hide_behind_their_level(countries):
-    """A level of three rows tells the label of each if a row sees its own."""
-    frame, y = countries
-    flipped = y[:400].copy()
-    flipped[:8] = np.where(y[:8] == "civil", "military", "civil")
-    model = small(min_frequency=0.02).fit(frame[:400], flipped)
-    seen, held = model.predict_proba(frame[:400]), model.label_issues(frame[:400], flipped)
-    place = (flipped[:, None] == model.classes_).argmax(1)
-    own = seen[np.arange(400), place]
-    assert held.scores[~np.isnan(held.scores)].mean() < own.mean()
-    fresh = model.predict_proba(frame[400:])[
-        np.arange(200), (y[400:, None] == model.classes_).argmax(1)
-    ]
-    assert abs(np.log(held.scores).mean() - np.log(fresh).mean()) < 0.12
-
-
 def test_the_choice_expects_of_many_levels_what_fresh_rows_say(countries):
     frame, y = countries
     model = quick_models.small(n_memories=4, max_iter=5, search="auto").fit(frame[:400], y[:400])

@@ -216,14 +216,3 @@ def test_losses_of_problems_side_by_side(problem, classes):
     for k, pair in enumerate(pairs):
         expected = [plain_loss([pair])[0](log_t) for log_t in LOG_T]
         np.testing.assert_allclose(losses[k].sum(0), expected, rtol=1e-9)
-
-
-def test_soft_labels_count_by_their_shares(problem):
-    """A row of two labels costs what two rows of half the weight cost."""
-    params, rows, _ = case_of(problem, 16, rows=31, memories=5)
-    one, two = (soft_labels(torch.full((31,), k), 3, EPSILON, dtype=torch.float64) for k in (0, 2))
-    mixed, first, second = (
-        tempered_losses(params, Batch(rows.x, targets))
-        for targets in (0.25 * one + 0.75 * two, one, two)
-    )
-    np.testing.assert_allclose(mixed, 0.25 * first + 0.75 * second, rtol=1e-10)
