@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_SHOWN = 40
-_DEEPEST = 32
+_SHOWN = 40  # letters of a value in a message
+_DEEPEST = 32  # lists in lists, more than in any model file
 _NESTED = frozenset([list, dict])
 
 

@@ -43,7 +43,7 @@ from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import start_joint
 
-_PASSES = 10
+_PASSES = 10  # over the patches, as many as the fixed point takes on the digits of the paper
 Size = int | Sequence[int]
 
 

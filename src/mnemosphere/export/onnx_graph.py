@@ -23,10 +23,10 @@ from mnemosphere.interpret.rejection import novelty_threshold, usual_limit
 from mnemosphere.model.retrieval import largest_novelty_score
 from mnemosphere.model.votes import Mixture, Votes
 
-_OPSET = 17
+_OPSET = 17  # of ONNX Runtime 1.12 and later
 _LABELS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}  # else texts
 _IR_VERSION = 8
-_TINY = 1e-300
+_TINY = 1e-300  # in place of 0, in logarithms
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 
 

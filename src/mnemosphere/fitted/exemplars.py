@@ -21,8 +21,8 @@ from mnemosphere.model.votes import Votes
 from mnemosphere.rows.features import Features, readable
 from mnemosphere.rows.stored import StoredRows
 
-_MOST_ROWS = 8000
-TYPICAL = 3
+_MOST_ROWS = 8000  # that are looked through
+TYPICAL = 3  # rows of each memory: few enough to read
 _LETTERS = 200  # of the name of a row
 _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 

@@ -35,8 +35,8 @@ from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels
 
-_NEW_MEMORIES = 5
-_FOLDS = 5
+_NEW_MEMORIES = 5  # of a class that is added
+_FOLDS = 5  # of its rows, to score them
 _DRAWN = 1000  # rows of the known classes
 _LEAST = 1e-30  # weight: float32 has it
 _SAME = 1e-5  # distance of unit rows that differ by rounding

@@ -33,7 +33,7 @@ from mnemosphere.rows.stored import StoredRows
 
 _MEMORIES = 4  # of the wanted class that a row goes over to
 _SHOWN = 10
-_LETTERS = 36
+_LETTERS = 36  # of a value
 
 
 class ColumnChange(NamedTuple):

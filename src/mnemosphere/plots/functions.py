@@ -15,7 +15,7 @@ from mnemosphere.plots.panels import draw_column, name_curves, panels
 from mnemosphere.plots.style import category_colors, figure_style, plain
 from mnemosphere.rows.features import Line
 
-_PANELS = 12
+_PANELS = 12  # of functions in one picture
 _TAILS = 0.01  # of the training rows on either side that an axis may leave out
 _MEMORIES = 8
 _FEW = 4  # values of a column that are named

@@ -23,7 +23,7 @@ from torch import Tensor
 from mnemosphere.rows.stored import StoredRows
 
 Floats = NDArray[np.float64]
-_FOLDS = 5
+_FOLDS = 5  # a row is encoded by the rows of the others
 _MORE_ROWS = 2.0 ** np.arange(-1, 13)
 
 

@@ -38,7 +38,7 @@ from mnemosphere.rows.tables import (
     suffix_of,
 )
 
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20  # of a file, read at once
 _UNEVEN = 1.25  # the largest shard of whole blocks, in units of the mean
 _CPU = torch.device("cpu")
 _T = TypeVar("_T")

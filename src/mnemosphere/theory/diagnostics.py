@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-R_HAT_MAX = 1.05
-ESS_MIN = 100.0
+R_HAT_MAX = 1.05  # of a chain that has converged
+ESS_MIN = 100.0  # independent draws: an error of a tenth of the spread
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from mnemosphere.theory.saddle_point import OrderParameters
 # torch says nothing of their types.
 _hessian: Callable[..., Tensor] = torch.autograd.functional.hessian
 _jacobian: Callable[..., Tensor] = torch.autograd.functional.jacobian
-_INTERIOR = 1e-7
+_INTERIOR = 1e-7  # a class weight below it counts as 0
 
 
 @dataclass(frozen=True)

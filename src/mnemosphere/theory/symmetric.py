@@ -27,7 +27,7 @@ from mnemosphere.theory.problem import SaddlePointProblem
 
 Order = Literal["continuous", "first order"]
 
-_XTOL, _RTOL = 1e-15, 1e-14
+_XTOL, _RTOL = 1e-15, 1e-14  # a few units in the last place
 
 
 def symmetric_transitions(
