@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mnemosphere.base import machine
-from mnemosphere.cli.table_writer import table_writer
+from mnemosphere.cli.table_writer import write_table
 from mnemosphere.rows.tables import read_table
 
 # Spreadsheets' mark and line ends, a blank first line, pandas' column of counts, a name over two
@@ -197,24 +197,20 @@ def test_more_than_fits_is_refused(tmp_path, monkeypatch, suffix):
 def test_parts_are_written_as_the_whole_and_read_back(tmp_path, suffix):
     table = pd.DataFrame({"a": np.arange(7) / 3, "b": [None, None, "x", "y,z", "v", None, "w"]})
     paths = [tmp_path / "new" / f"{name}{suffix}" for name in ("parts", "whole")]
-    with table_writer(paths[0], table) as write:
-        for part in (slice(0, 2), slice(2, 3), slice(3, 7)):
-            write(table[part])
-        assert not paths[0].exists()
-    with table_writer(paths[1], table) as write:
-        write(table)
+    write_table(paths[0], [table[:2], table[2:3], table[3:]], table)
+    write_table(paths[1], [table], table)
     if suffix == ".csv":  # others are packed part by part
         assert paths[0].read_bytes() == paths[1].read_bytes()
     for path in paths:
         pd.testing.assert_frame_equal(read_table(str(path)).x, table, check_dtype=False)
 
-    def fails():
-        with table_writer(tmp_path / "new" / f"bad{suffix}", table) as write:
-            write(table[:2])
-            raise RuntimeError
+    def parts():
+        yield table[:2]
+        assert len(list((tmp_path / "new").iterdir())) == 3  # under another name so far
+        raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        fails()
+        write_table(tmp_path / "new" / f"bad{suffix}", parts(), table)
     assert len(list((tmp_path / "new").iterdir())) == 2
 
 

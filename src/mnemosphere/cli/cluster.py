@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
 from mnemosphere.cli.rows import Opened, Rows, about_data, open_rows, parse_shape
 from mnemosphere.cli.settings import Clusterer, Training, typed
 from mnemosphere.cli.shell import Terminal, cells
-from mnemosphere.cli.table_writer import table_writer
+from mnemosphere.cli.table_writer import counted, write_table
 from mnemosphere.cli.train import fit, interrupted, set_text_encoder
-from mnemosphere.estimators.progress import Progress
 from mnemosphere.plots.fitted import memories_of
 
 _LABELS = 3  # that are named of a cluster
@@ -103,10 +103,10 @@ def _look(model: Any, rows: Rows, terminal: Terminal, path: Path) -> tuple[Any, 
 
     Goes over them once more, and writes the cluster of each as it goes.
     """
-    n_bytes = 0 if rows.in_memory else rows.x.n_bytes
-    probability, labels, first = [], [], 0
-    with table_writer(path) as write, Progress(terminal.live) as progress:
-        done = progress.counter("finding clusters of rows", len(rows), n_bytes)
+    probability, labels = [], []
+
+    def parts() -> Iterator[pd.DataFrame]:
+        first = 0
         for part in rows.batches():
             own = model.labels_[first : first + len(part)]
             first += len(part)
@@ -114,6 +114,7 @@ def _look(model: Any, rows: Rows, terminal: Terminal, path: Path) -> tuple[Any, 
             if part.y is not None:
                 labels.append(part.y.astype(object))
             told = {part.kind: part.names, "cluster": own, "probability": probability[-1]}
-            write(pd.DataFrame(told))
-            done(len(part))
+            yield pd.DataFrame(told)
+
+    write_table(path, counted(terminal, "finding clusters of rows", rows, parts()))
     return np.concatenate(probability), np.concatenate(labels) if labels else None

@@ -17,8 +17,7 @@ from mnemosphere.cli.options import Answers, Selection
 from mnemosphere.cli.output import TABLES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
-from mnemosphere.cli.table_writer import table_writer
-from mnemosphere.estimators.progress import Progress
+from mnemosphere.cli.table_writer import counted, write_table
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.interpret.explanation import deciding
 
@@ -39,15 +38,11 @@ def run(
     frame = next(parts)
     named = {"model": opened.path, "data": data[0] if len(data) == 1 else data}
     if out is not None:
-        n_bytes = 0 if rows.in_memory else rows.x.n_bytes
         # With --reject a part may have no prediction at all.
         like = frame.assign(prediction=np.resize(opened.model.classes_, len(frame)))
         like = like.assign(reason="") if "reason" in like else like
-        with table_writer(out, like) as write, Progress(terminal.live) as progress:
-            done = progress.counter("predicting rows", len(rows), n_bytes)
-            for some in itertools.chain([frame], parts):
-                write(some)
-                done(len(some))
+        every = itertools.chain([frame], parts)
+        write_table(out, counted(terminal, "predicting rows", rows, every), like)
     if rows.in_memory:
         terminal.result({**named, "predictions": frame.to_dict("records")})
     else:

@@ -15,7 +15,7 @@ from mnemosphere.cli.options import Selection
 from mnemosphere.cli.output import PICTURES, TABLES, check_file
 from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cells
-from mnemosphere.cli.table_writer import table_writer
+from mnemosphere.cli.table_writer import write_table
 from mnemosphere.fitted.model import as_numpy
 from mnemosphere.interpret import decode, encode, recall_path
 from mnemosphere.plots.fitted import recall_of
@@ -55,8 +55,7 @@ def run(
         table = pd.DataFrame(decode(fitted, completed))
         table = table.add_prefix("x") if fitted.features.names is None else table
         table.insert(0, rows.kind, rows.names, allow_duplicates=True)
-        with table_writer(out, table) as write:
-            write(table)
+        write_table(out, [table], table)
     truth = None if rows.y is None else rows.y.tolist()
     lines = [
         {

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from mnemosphere.base.files import writing
 from mnemosphere.base.machine import need
+from mnemosphere.cli.rows import Rows
+from mnemosphere.cli.shell import Terminal
+from mnemosphere.estimators.progress import Progress
 
 
-@contextmanager
-def table_writer(path: Path, like: Any = None) -> Iterator[Callable[[Any], Any]]:
-    """What writes one part of the table after another.
+def write_table(path: Path, parts: Iterable[Any], like: Any = None) -> None:
+    """Write frames below each other.
 
     like: a frame with the types of all columns, which a part might lack; text needs none.
     """
@@ -24,13 +25,20 @@ def table_writer(path: Path, like: Any = None) -> Iterator[Callable[[Any], Any]]
             pa = need("pyarrow")
             schema = pa.Schema.from_pandas(like, preserve_index=False)
             with need("pyarrow.parquet").ParquetWriter(file, schema) as out:
-                yield lambda part: out.write_table(
-                    pa.Table.from_pandas(part, schema, preserve_index=False)
-                )
+                for part in parts:
+                    out.write_table(pa.Table.from_pandas(part, schema, preserve_index=False))
         else:
             # No time stamp and no name: the same rows give the same bytes.
             gz = {"method": "gzip", "mtime": 0, "filename": ""} if name.endswith(".gz") else None
-            comma = "\t" if ".tsv" in name else ","
-            yield lambda part: part.to_csv(
-                file, index=False, sep=comma, header=file.tell() == 0, mode="wb", compression=gz
-            )
+            how = {"index": False, "sep": "\t" if ".tsv" in name else ",", "compression": gz}
+            for part in parts:
+                part.to_csv(file, header=file.tell() == 0, mode="wb", **how)
+
+
+def counted(terminal: Terminal, stage: str, rows: Rows, parts: Iterable[Any]) -> Iterator[Any]:
+    """The parts of a table of these rows, with a line of progress."""
+    with Progress(terminal.live) as progress:
+        done = progress.counter(stage, len(rows), 0 if rows.in_memory else rows.x.n_bytes)
+        for part in parts:
+            yield part
+            done(len(part))
