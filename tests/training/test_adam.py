@@ -117,7 +117,8 @@ def test_the_schedule_is_that_of_all_passes(n_rows, passes, size, steps):
     """At least two batches per pass, none much smaller than the others."""
     cpu = torch.device("cpu")
     solver = Adam(batch_size=1000).resolve(n_rows, learn_beta=False, device=cpu)
-    found = solver.scheduled(n_rows, passes)
+    found, taken = solver.scheduled(n_rows, 0, passes)
+    assert taken == passes
     assert (found.rows_per_step, found.steps, found.learn_beta) == (size, steps, False)
     assert not found.exact
 

@@ -120,11 +120,11 @@ def test_problems_side_by_side_are_those_alone_but_for_noise_on_the_first():
     starts = [start(b, 7) for b in batches]
     solver = Adam(batch_size=61, steps=12)
     together = stacked.conditional(
-        Parameters.stack(starts), Batch.stack(rows), solver, 0.5, noisy=1,
+        Parameters.stack(starts), Batch.stack(rows), solver, 12, noise=0.5, noisy=1,
         generator=generator(0),
     )  # fmt: skip
     for k, (params, own) in enumerate(zip(starts, rows, strict=True)):
-        alone = stacked.conditional(params, own, solver, 0.0, noisy=0, generator=generator(0))
+        alone = stacked.conditional(params, own, solver, 12, generator=generator(0))
         if k == 0:
             assert (together.w[k] - alone.w).abs().max() > 1e-3
             continue
@@ -140,13 +140,9 @@ def test_smaller_problems_side_by_side_with_larger_ones_are_those_alone():
     starts = [start(batches[0], 5), start(batches[1], 9)]
     params, together = stacked.stack(starts, rows)
     solver, seed = Adam(batch_size=23, steps=12), torch.Generator
-    found = stacked.conditional(
-        params, together, solver, 0.0, noisy=0, generator=seed().manual_seed(0)
-    )
+    found = stacked.conditional(params, together, solver, 4, generator=seed().manual_seed(0))
     for k, (own, batch) in enumerate(zip(starts, rows, strict=True)):
-        alone = stacked.conditional(
-            own, batch, solver, 0.0, noisy=0, generator=seed().manual_seed(0)
-        )
+        alone = stacked.conditional(own, batch, solver, 4, generator=seed().manual_seed(0))
         n_memories, n = own.w.shape
         assert_close(found.w[k, :n_memories, :n], alone.w, rtol=1e-9, atol=1e-9)
         assert_close(found.p[k, : n_memories + 1], alone.p, rtol=1e-9, atol=1e-12)
@@ -156,8 +152,8 @@ def test_smaller_problems_side_by_side_with_larger_ones_are_those_alone():
 def test_problems_side_by_side_train_as_fit_does():
     batch, _ = labeled(5, rows=83)
     own = Batch(batch.x, class_targets(batch.targets))
-    params, solver = start(batch, 7), Adam().scheduled(83, 5)
-    found = stacked.conditional(params, own, solver, 0.0, noisy=0, generator=generator(3))
+    params, (solver, passes) = start(batch, 7), Adam().scheduled(83, 0, 5)
+    found = stacked.conditional(params, own, solver, passes, generator=generator(3))
     result = fit(
         params, ArrayDataset(own), solver, rule=objectives.classes_alone, max_iter=5,
         generator=generator(3),

@@ -578,7 +578,7 @@ def _expected_seconds(sample: Sample, settings: Settings, scope: _Scope) -> floa
         (scope.whole, [*scope.widths, last], 1.5, wide, scope.number),
         (sample.rows.n_rows, [last], 1, 1, 1),
     ):
-        pairs = adam.passes(n_rows, STEPS) * n_rows * times * sum(widths)
+        pairs = adam.scheduled(n_rows, STEPS)[1] * n_rows * times * sum(widths)
         seconds += pairs * (_A_PAIR * kinds + _A_NUMBER * columns * sample.rows.n_features)
     return seconds
 
@@ -762,10 +762,9 @@ def _train(params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: 
     frequencies = label_frequencies(rows.label_mass(), settings.smoothing)
     if first.objective == "conditional":
         solver = settings.adam.resolve(n_rows, learn_beta=learn_beta, device=rows.x.device)
-        passes = solver.passes(n_rows, first.longer * STEPS)
         params = stacked.conditional(
             params, replace(rows, targets=class_targets(rows.targets)),
-            solver.scheduled(n_rows, passes), first.noise,
+            *solver.scheduled(n_rows, first.longer * STEPS), noise=first.noise,
             noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
         )  # fmt: skip
         p = net_class_weights(params, 0.0, frequencies)

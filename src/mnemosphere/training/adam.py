@@ -81,23 +81,16 @@ class Adam(Solver):
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
-    def _steps_per_pass(self, n_rows: int) -> int:
+    def scheduled(self, n_rows: int, steps: int, max_iter: int | None = None) -> tuple[Self, int]:
+        """(the same with its schedule set, its passes over n_rows): max_iter, or about so many steps.
+
+        There are a few passes at least, and no batch is much smaller than the others.
+        """
         few, several = _STEPS_PER_PASS
         least = min(max(few, n_rows // _ROWS_PER_STEP), several, n_rows)
-        return max(math.ceil(n_rows / self.batch_size), least)
-
-    def passes(self, n_rows: int, steps: int) -> int:
-        """Passes over n_rows that take about so many steps: at least a few."""
-        return max(_LEAST_PASSES, round(steps / self._steps_per_pass(n_rows)))
-
-    def scheduled(self, n_rows: int, max_iter: int) -> Self:
-        """The same for max_iter passes over n_rows: no batch much smaller than the others."""
-        each = self._steps_per_pass(n_rows)
-        return replace(self, batch_size=math.ceil(n_rows / each), steps=max_iter * each)
-
-    def per_pass(self, n_rows: int) -> int:
-        """Steps of a pass, as scheduled."""
-        return math.ceil(n_rows / self.batch_size)
+        each = max(math.ceil(n_rows / self.batch_size), least)
+        passes = max_iter or max(_LEAST_PASSES, round(steps / each))
+        return replace(self, batch_size=math.ceil(n_rows / each), steps=passes * each), passes
 
     def can_capture(self, params: Parameters) -> bool:
         """No step needs a device-to-host synchronization."""

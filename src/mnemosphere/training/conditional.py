@@ -82,10 +82,10 @@ def fit_conditional(
     )
     n_rows = dataset.n_rows
     adam = (solver or Adam()).resolve(n_rows, learn_beta=beta is None, device=dataset.device)
-    passes = max_iter or adam.passes(n_rows, longer * STEPS)
+    adam, passes = adam.scheduled(n_rows, longer * STEPS, max_iter)
     result = fit(
         start_conditional(start, dataset.label_mass().to(start.w), beta=beta),
-        dataset.with_targets(class_targets), adam.scheduled(n_rows, passes), rule=objectives.classes_alone, max_iter=passes,
+        dataset.with_targets(class_targets), adam, rule=objectives.classes_alone, max_iter=passes,
         generator=generator, callbacks=callbacks,
         noise=SphereNoise(noise) if noise > 0 else None,
     )  # fmt: skip

@@ -112,7 +112,10 @@ def fit(
             run.add(_record(found[0], steps, run, validation, rule, phase, began), *found)
             for callback in watchers:
                 callback.on_pass(run)
-        run.status, run.state = stop, steps.final_state()
+        run.status = stop
+        if group.many:  # rank 0 has the state
+            own = group.broadcast_tensors(*run.state.values())
+            run.state = dict(zip(run.state, own, strict=True))
     except KeyboardInterrupt:
         if group.many:
             raise

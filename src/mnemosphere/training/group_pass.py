@@ -13,7 +13,6 @@ from mnemosphere.training import distributed
 from mnemosphere.training.callbacks import Run
 from mnemosphere.training.dataset import Dataset, Part
 from mnemosphere.training.distributed import Group
-from mnemosphere.training.solver import SolverState
 from mnemosphere.training.steps import CHANGING, Steps
 
 __all__ = ["GroupSteps", "share_run"]
@@ -45,6 +44,7 @@ class GroupSteps(Steps):
         batch = next(batches, None)
         seeds: Batch | None = None  # rows to which a step on some rows may move dead memories
         start: Batch | None = None  # those of a process that has none
+        every: Statistics | None = None  # for one step
         lost, more, length = 0, True, _ROUND if size is None else 1
         while more:
             # Drawn by all, those without a batch too: their generators stay in step.
@@ -66,7 +66,7 @@ class GroupSteps(Steps):
             rows, n_lost, left = map(round, taken.tolist())
             if size is None:
                 stats = Statistics(*sums)
-                self._sums = stats if self._sums is None else self._sums + stats
+                every = stats if every is None else every + stats
             elif rows:
                 if seeds is not None:
                     self._take_step(Statistics(*sums), seeds, rows / dataset.n_rows)
@@ -74,12 +74,11 @@ class GroupSteps(Steps):
             lost, more = lost + n_lost, left > 0
             yield rows, more
         if group.first:
-            if seeds is None:
-                self.step_on_all(next(dataset.batches(None)))
-            else:
+            if every is not None:
+                self.step_on_all(every, next(dataset.batches(None)))
+            elif seeds is not None:
                 self.end_pass(seeds, dataset.n_rows)
             dataset.set_aside(lost)
-        self._sums = None
         self._broadcast_parameters()
 
     def _part(self, batch: Batch, seed: int) -> Statistics:
@@ -94,8 +93,3 @@ class GroupSteps(Steps):
         mine = (getattr(self._params, name) for name in CHANGING)
         found = distributed.current().broadcast_tensors(*mine)
         self._params = self._params.replace(**dict(zip(CHANGING, found, strict=True)))
-
-    def final_state(self) -> SolverState:
-        """The state of rank 0, on every process."""
-        found = distributed.current().broadcast_tensors(*self._state.values())
-        return dict(zip(self._state, found, strict=True))

@@ -83,18 +83,19 @@ def conditional(
     params: Parameters,
     rows: Batch,
     solver: Adam,
-    noise: float,
+    passes: int,
     *,
-    noisy: int,
+    noise: float = 0.0,
+    noisy: int = 0,
     generator: torch.Generator,
 ) -> Parameters:
-    """The steps of `solver`, by the conditional likelihood, on all problems at once.
+    """The steps of `solver`, as scheduled, by the conditional likelihood, on all problems at once.
 
     noisy: how many of the problems, the first ones, have noise on their rows.
     """
     dataset = ArrayDataset(rows.filled())
     laid = SphereNoise(noise, noisy) if noise > 0 and noisy > 0 else None
-    run = Run(params, solver.start(params), generator, solver.steps // solver.per_pass(rows.n_rows))
+    run = Run(params, solver.start(params), generator, passes)
     kind = steps_for(params, dataset, solver)
     steps = kind(params, run.state, solver, objectives.classes_alone, laid)
     for _ in range(run.max_iter):

@@ -41,7 +41,6 @@ class Steps:
         self._solver, self._rule, self._noise = solver, rule, noise
         self._loss = torch.zeros_like(params.beta, dtype=torch.float64)
         self._count = torch.zeros_like(self._loss)
-        self._sums: Statistics | None = None  # of the rows that `add` has taken in
         self.residual: Tensor | None = None  # of stationarity, if a step was exact
 
     # A pass
@@ -60,17 +59,20 @@ class Steps:
         size = self._rows_per_step(dataset)
         batches = self._batches(dataset, size, None if size is None else generator)
         batch: Batch | None = next(batches)
+        sums: Statistics | None = None  # for one step
         while batch is not None:
             with inference(type(batch.x)):
                 if size is None:
-                    self.add(batch, generator)
+                    noisy = self._noisy(batch, generator)
+                    stats = accumulate(self._params, noisy, self._rule)
+                    sums = stats if sums is None else sums + stats
                 else:
                     self(batch, batch.n_rows / dataset.n_rows, generator)
             last, batch = batch, next(batches, None)
             yield last.n_rows, batch is not None
         with inference(type(last.x)):
-            if size is None:
-                self.step_on_all(next(dataset.batches(None)))
+            if sums is not None:
+                self.step_on_all(sums, next(dataset.batches(None)))
             else:
                 self.end_pass(last, dataset.n_rows)
 
@@ -90,15 +92,9 @@ class Steps:
         """One step on a batch that is this share of all rows."""
         self._step(self._noisy(batch, generator), share)
 
-    def add(self, batch: Batch, generator: torch.Generator) -> None:
-        """Take in a part of all rows, for `step_on_all`."""
-        stats = accumulate(self._params, self._noisy(batch, generator), self._rule)
-        self._sums = stats if self._sums is None else self._sums + stats
-
-    def step_on_all(self, first: Batch) -> None:
+    def step_on_all(self, stats: Statistics, first: Batch) -> None:
         """One step from the statistics of all rows; `first`: some of them."""
-        assert self._sums is not None
-        stats, self._sums, before = self._sums, None, self._params
+        before = self._params
         self._take_step(stats, first, 1.0)
         if self._solver.exact:
             self.residual = displacement(before, self._params).largest
@@ -127,10 +123,6 @@ class Steps:
     def read(self) -> tuple[Parameters, SolverState]:
         """Copies of the parameters and the state as they are now."""
         return self._params.clone(), _copy_state(self._state)
-
-    def final_state(self) -> SolverState:
-        """The state after the last pass."""
-        return self.read()[1]
 
     def mean_loss(self) -> float:
         """Loss per unit of sample weight since the last time."""
