@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import mnemosphere as mn
 from commands import caller
 from mnemosphere.cli import app
 
@@ -78,6 +79,11 @@ def trained(tmp_path_factory, table):
     out = tmp_path_factory.mktemp("runs") / "run"
     invoke("train", table, "--out", out, "--label", "kind", "--id", "tag", *FAST, "--quiet")
     return out
+
+
+@pytest.fixture
+def model(trained):
+    return mn.load(trained / "model.safetensors")
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, log_loss, precision_score, recall_score, roc_auc_score
 
-import mnemosphere as mn
 from mnemosphere.interpret import classification_report
-
-
-@pytest.fixture
-def model(trained):
-    return mn.load(trained / "model.safetensors")
 
 
 @pytest.fixture

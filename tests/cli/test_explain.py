@@ -1,13 +1,6 @@
 import numpy as np
 import pytest
 
-import mnemosphere as mn
-
-
-@pytest.fixture
-def model(trained):
-    return mn.load(trained / "model.safetensors")
-
 
 def test_rows_are_called_by_the_id_column_of_training_or_by_line(
     run, tmp_path, trained, model, table, kit

@@ -7,11 +7,6 @@ from mnemosphere.interpret import rejections
 
 
 @pytest.fixture
-def model(trained):
-    return mn.load(trained / "model.safetensors")
-
-
-@pytest.fixture
 def fresh(tmp_path, kit):
     table = kit.frame(5, 41)
     path = tmp_path / "fresh.csv"

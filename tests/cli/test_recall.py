@@ -4,7 +4,9 @@ import pandas as pd
 import mnemosphere as mn
 
 
-def test_missing_values_of_a_table_are_completed_and_the_rest_stays(run, tmp_path, trained, kit):
+def test_missing_values_of_a_table_are_completed_and_the_rest_stays(
+    run, tmp_path, trained, model, kit
+):
     holes = kit.frame(5, 13)
     mask = np.random.default_rng(0).random((13, 7)) < 0.3
     mask[:, 0] = False
@@ -14,7 +16,7 @@ def test_missing_values_of_a_table_are_completed_and_the_rest_stays(run, tmp_pat
     found = pd.read_csv(tmp_path / "whole.csv")
     assert found["tag"].tolist() == holes["tag"].tolist()
     np.testing.assert_array_equal(found[kit.names].mask(mask), holes[kit.names])
-    expected = mn.load(trained / "model.safetensors").recall(holes[kit.names])
+    expected = model.recall(holes[kit.names])
     np.testing.assert_allclose(found[kit.names], expected, rtol=1e-9)
 
 

@@ -10,7 +10,7 @@ from mnemosphere.cli.output import Folder
 from mnemosphere.cli.rows import open_rows
 
 
-def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):
+def test_folder_holds_model_settings_record_and_pictures(trained, model, kit):
     record = json.loads((trained / "results.json").read_text())
     assert sorted(record["files"]) == sorted(path.name for path in trained.iterdir())
     assert {"model.safetensors", "memories.png"} < set(record["files"])
@@ -18,7 +18,6 @@ def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):
     assert record["seed"] == 0
     assert record["data"]["rows"] + record["data"]["test_rows"] == kit.n_rows
     assert {"torch", "numpy", "pandas", "mnemosphere"} <= set(record["versions"])
-    model = mn.load(trained / "model.safetensors")
     assert model.feature_names_in_.tolist() == kit.names
     assert record["chosen"]["memories"] == model.n_memories_ == 11
     sizes = record["importance"]
@@ -28,7 +27,7 @@ def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):
     assert not trained.with_name("run.partial").exists()
 
 
-def test_the_model_is_that_of_python_on_the_rows_that_were_not_held_out(trained, table, kit):
+def test_the_model_is_that_of_python_on_the_rows_that_were_not_held_out(model, table, kit):
     rows = open_rows(str(table), Columns(label="kind", id="tag")).hold_out(0.2, 0)
     kept = rows.take(~rows.is_test)
     # A fifth of each class is held out: 31, 30 and 30 rows.
@@ -37,7 +36,6 @@ def test_the_model_is_that_of_python_on_the_rows_that_were_not_held_out(trained,
         11, objective="joint", varsigma=0.9, geometry="standard", max_iter=5, random_state=0
     )
     clf.fit(kit.frame().loc[~rows.is_test, kit.names], kept.y)
-    model = mn.load(trained / "model.safetensors")
     x = kit.frame(5)[kit.names]
     np.testing.assert_array_equal(model.predict_proba(x), clf.predict_proba(x))
 
