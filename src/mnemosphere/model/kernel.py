@@ -224,9 +224,9 @@ class Pass:
         self.floor = least_density(self.p.dtype)
         w = params.slope[..., None, None] * params.w
         w = narrow(w) if self.narrow else w
-        self.scaled = (
-            w if self.memories_first else w.mT if on_device else w.mT.contiguous()
-        )  # else slow
+        if not self.memories_first:
+            w = w.mT if on_device else w.mT.contiguous()  # else slow
+        self.scaled = w  # (P, N) or (N, P)
         # Products with p and its transpose depend on their strides, up to a factor of four.
         few = self.p.shape[-2] <= _FEW_MEMORIES
         self.p_t = self.p.mT.contiguous() if on_device or few else self.p.mT  # (C+1, P)
@@ -244,12 +244,12 @@ class Pass:
     def exponents(self, x: Tensor) -> tuple[Tensor, Tensor, Gaps | None, Tensor | None]:
         """(slope·⟨w, x⟩ (B, P), the rows as products take them, their gaps, c as in `_Forward`)."""
         x, gaps = split(x)
-        operand = narrow(x) if self.narrow else x
-        e = product(operand, self.scaled)
-        expected = None
+        operand, expected = narrow(x) if self.narrow else x, None
+        first = self.memories_first  # then (P, B)
+        e = product(self.scaled, operand.mT) if first else product(operand, self.scaled)
         if gaps is not None:
             lift, expected = gaps.over(self.params)
-            e.index_add_(-2, gaps.rows, lift)
+            e.index_add_(-1 if first else -2, gaps.rows, lift.mT if first else lift)
         return e, operand, gaps, expected
 
     def forward(self, x: Tensor) -> _Forward:
@@ -335,12 +335,7 @@ class _MemoriesFirst(_PassOfClasses):
 
     def forward(self, x: Tensor) -> _Forward:
         """One chunk of rows."""
-        x, gaps = split(x)
-        operand = narrow(x) if self.narrow else x
-        e, expected = product(self.scaled, operand.mT), None
-        if gaps is not None:
-            lift, expected = gaps.over(self.params)
-            e.index_add_(-1, gaps.rows, lift.mT)
+        e, operand, gaps, expected = self.exponents(x)
         e = e.add_(self.log_weight).softmax(-2)
         joint = (self.p_t @ e).clamp_min_(self.floor)
         return _Forward(e, None, joint, joint.log(), operand, gaps, expected)
@@ -404,10 +399,7 @@ def class_shares(
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
         part = batch.take(rows)
         f = run.forward(part.x)
-        _, weights = rule(f.log_joint, part.targets)
-        if part.sample_weight is not None:
-            weights = weights * part.sample_weight[:, None]
-        yield rows, f.e, weights / f.joint
+        yield rows, f.e, run.weigh(f, part, rule)[1]
 
 
 def memory_shares(

@@ -41,25 +41,25 @@ class Components:
         """Return a copy with some fields replaced."""
         return dataclasses.replace(self, **changes)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by their names."""
+        parts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: t for name, t in parts.items() if isinstance(t, Tensor)}
+
     def to(
         self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> Self:
         """Return a copy on another device or in another precision."""
-        parts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        tensors = {name: t for name, t in parts.items() if isinstance(t, Tensor)}
-        return self.replace(
-            **{name: t.to(device=device, dtype=dtype) for name, t in tensors.items()}
-        )
+        moved = {name: t.to(device=device, dtype=dtype) for name, t in self.tensors().items()}
+        return self.replace(**moved)
 
     def unstacked(self) -> list[Self]:
         """Each of several along a leading axis; one as it is."""
         if self.w.ndim == 2:
             return [self]
-        parts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        tensors = {name: t for name, t in parts.items() if isinstance(t, Tensor)}
         found = []
         for k in range(len(self.w)):
-            own: dict[str, Any] = {name: t[k] for name, t in tensors.items()}
+            own: dict[str, Any] = {name: t[k] for name, t in self.tensors().items()}
             if "varsigma" in own:
                 own["varsigma"] = float(own["varsigma"])
             found.append(self.replace(**own))
@@ -111,7 +111,7 @@ class Parameters(Components):
                 f"class weights must be (P+1, C+1) = {shape} with p_h (P+1,) and p_q (C+1,), got "
                 f"p {tuple(self.p.shape)}, p_h {tuple(self.p_h.shape)}, p_q {tuple(self.p_q.shape)}"
             )
-        kinds = {(t.dtype, t.device) for t in (self.w, self.p, self.beta, self.p_h, self.p_q)}
+        kinds = {(t.dtype, t.device) for t in self.tensors().values()}
         if len(kinds) > 1:
             raise ValueError(f"tensors must share one dtype and device, got {kinds}: use .to(...)")
         if self.w.dtype not in (torch.float32, torch.float64):
@@ -129,22 +129,20 @@ class Parameters(Components):
     def stack(cls, several: Sequence[Self]) -> Self:
         """Parameters of one shape along a leading axis, ς a tensor too: see `kernel`."""
         together: Any = {
-            name: torch.stack([getattr(one, name) for one in several]) for name in _TENSORS
+            name: torch.stack([getattr(one, name) for one in several])
+            for name in several[0].tensors()
         }
         varsigma: Any = torch.tensor([one.varsigma for one in several], dtype=torch.float64)
         return cls(varsigma=varsigma.to(together["w"]), **together)
 
     def clone(self) -> Self:
         """Return a copy with memory of its own."""
-        return self.replace(**{name: getattr(self, name).clone() for name in _TENSORS})
+        return self.replace(**{name: t.clone() for name, t in self.tensors().items()})
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Everything as named tensors, for a file or a buffer; ς as a float64 number."""
-        tensors = {name: getattr(self, name) for name in _TENSORS}
-        return {**tensors, "varsigma": torch.as_tensor(self.varsigma, dtype=torch.float64)}
-
-
-_TENSORS = tuple(f.name for f in dataclasses.fields(Parameters) if f.name != "varsigma")
+        varsigma = torch.as_tensor(self.varsigma, dtype=torch.float64)
+        return {**self.tensors(), "varsigma": varsigma}
 
 
 def memory_name(memory: int) -> str:

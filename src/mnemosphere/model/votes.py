@@ -28,8 +28,6 @@ from mnemosphere.numerics import sphere
 
 __all__ = ["Mixture", "Votes"]
 
-_TENSORS = ("w", "p", "slope", "offset", "prior", "share")
-
 
 @dataclass(frozen=True)
 class Votes(Components):
@@ -115,7 +113,7 @@ class Votes(Components):
                 f"votes need memories (P, N) and class weights (P+1, C+1), got {tuple(w.shape)} "
                 f"and {tuple(p.shape)}"
             )
-        kinds = {(t.dtype, t.device) for t in (getattr(self, name) for name in _TENSORS)}
+        kinds = {(t.dtype, t.device) for t in self.tensors().values()}
         if len(kinds) > 1 or w.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"votes must be of one precision and device, got {kinds}")
         sphere.check(w, "memories")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -139,15 +140,8 @@ class CapturedSteps(Steps):
     and loss in place.
     """
 
-    def __init__(
-        self,
-        params: Parameters,
-        state: SolverState,
-        solver: Solver,
-        rule: LabelRule,
-        noise: SphereNoise | None = None,
-    ) -> None:
-        super().__init__(params.clone(), _copy_state(state), solver, rule, noise)
+    def __init__(self, params: Parameters, state: SolverState, *how: Any) -> None:
+        super().__init__(params.clone(), _copy_state(state), *how)
         self._own = self._params, self._state
         self._generators: list[torch.Generator] = []  # of the noise
         self._batch: Batch | None = None
