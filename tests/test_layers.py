@@ -5,6 +5,7 @@ A new module at the top of the package must be given its place here.
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -89,13 +90,15 @@ def _walk(tree: ast.AST, types: bool, lazy: bool) -> Iterator[ast.AST]:
             left += (n for n in ast.iter_child_nodes(node) if not isinstance(n, ast.expr))
 
 
-MODULES = [Module(path) for path in sorted(ROOT.rglob("*.py"))]
+@cache
+def modules() -> list[Module]:
+    return [Module(path) for path in sorted(ROOT.rglob("*.py"))]
 
 
 def test_imports_go_down_only():
     tops = {p.stem if p.is_file() else p.name for p in ROOT.iterdir()}
     found = []
-    for module in MODULES:
+    for module in modules():
         layer = module.layer
         if layer not in LAYERS:
             found.append(f"{layer} has no place in LAYERS")
@@ -120,7 +123,7 @@ def test_no_modules_import_each_other():
 
     A name taken from a package is the module of that name, or else whatever its `__init__` has.
     """
-    found = {module.name: module for module in MODULES}
+    found = {module.name: module for module in modules()}
     index = {name: k for k, name in enumerate(found)}
     graph = np.zeros((len(found), len(found)), dtype=np.int8)
     for name, module in found.items():
@@ -138,7 +141,7 @@ def test_no_modules_import_each_other():
 def test_imports_are_at_the_top():
     """But for those inside functions that something excuses."""
     found = []
-    for module in MODULES:
+    for module in modules():
         if module.layer == "cli" or module.where in START:
             continue
         early = list(module.imports(lazy=False))
@@ -154,7 +157,7 @@ def test_imports_are_at_the_top():
 def test_no_module_reads_what_another_hides():
     """Underscored attributes of an object that the module does not define."""
     found = []
-    for module in MODULES:
+    for module in modules():
         own = set(PROTOCOL)
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -177,7 +180,7 @@ def test_no_module_reads_what_another_hides():
 def test_functions_of_a_model_say_which():
     untyped = [
         f"{module.where}: {node.name}"
-        for module in MODULES
+        for module in modules()
         if module.where.startswith(FITTED)
         for node in ast.walk(module.tree)
         if isinstance(node, ast.FunctionDef)

@@ -11,6 +11,7 @@ import pytest
 
 import mnemosphere as mn
 from mnemosphere import interpret
+from problems import slow_but
 
 
 def _tenth():
@@ -36,6 +37,7 @@ def _few():
 
 
 DESIGNS = {"tenth": _tenth, "coin": _coin, "levels": _levels, "few": _few}
+every_design = pytest.mark.parametrize("design", slow_but(["tenth", "levels"], DESIGNS))
 SETTINGS = {
     "default": {},
     "no search": {"search": None},
@@ -61,7 +63,7 @@ def check_law(model, X, y, weight=None):
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("design", DESIGNS)
+@every_design
 def test_no_model_is_worse_than_the_class_frequencies(design, setting):
     X, y = DESIGNS[design]()
     kind = SETTINGS[setting].get("geometry")
@@ -82,7 +84,7 @@ def test_one_category_that_says_nothing(levels, n_rows, rare, seed):
     check_law(mn.DAMClassifier(random_state=seed).fit(X, y), X, y)
 
 
-@pytest.mark.parametrize("design", DESIGNS)
+@every_design
 def test_streams(design):
     X, y = (np.concatenate([part] * 5) for part in DESIGNS[design]())
     order = np.random.default_rng(0).permutation(len(y))
@@ -93,7 +95,7 @@ def test_streams(design):
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
-@pytest.mark.parametrize("design", DESIGNS)
+@every_design
 def test_files(tmp_path, design, objective):
     X, y = DESIGNS[design]()
     frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
@@ -103,7 +105,7 @@ def test_files(tmp_path, design, objective):
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
-@pytest.mark.parametrize("design", DESIGNS)
+@every_design
 def test_soft_labels_and_weights(design, objective):
     X, y = DESIGNS[design]()
     cells, index = np.unique(X, axis=0, return_inverse=True)
@@ -118,7 +120,7 @@ def test_soft_labels_and_weights(design, objective):
 
 
 @pytest.mark.parametrize("settings", [{}, {"objective": "joint", "search": None}])
-@pytest.mark.parametrize("design", DESIGNS)
+@every_design
 def test_rows_that_repeat_with_and_without_label(design, settings):
     X, y = DESIGNS[design]()
     known = np.random.default_rng(0).random(len(y)) < 0.5
@@ -127,7 +129,7 @@ def test_rows_that_repeat_with_and_without_label(design, settings):
 
 
 @pytest.mark.parametrize("settings", [{}, {"objective": "joint", "search": None}])
-@pytest.mark.parametrize("design", DESIGNS)
+@every_design
 def test_a_radius_is_infinite_only_if_no_row_at_all_gets_another_class(design, settings):
     X, y = DESIGNS[design]()
     model = mn.DAMClassifier(random_state=0, **settings).fit(X, y)
