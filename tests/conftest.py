@@ -13,9 +13,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Files that take long go first, so that no process waits for another at the end.
 _LONG = {
-    "test_docs.py", "test_gate.py", "test_matrix.py", "test_page.py", "test_classifier.py", "test_clusterer.py",
-    "test_examples.py", "test_choice.py", "test_patch_encoder.py", "test_large_files.py", "test_example_noise.py",
-    "test_memory.py", "test_train.py", "test_studies.py", "test_radius.py", "test_open_world.py", "test_files.py",
+    "test_docs.py", "test_gate.py", "test_matrix.py", "test_classifier.py", "test_laws.py", "test_examples.py",
+    "test_every_class.py", "test_files.py", "test_clusterer.py", "test_runs.py", "test_rejection.py", "test_train.py",
+    "test_api.py", "test_example_noise.py", "test_extras.py", "test_large_files.py", "test_edits.py",
 }  # fmt: skip
 
 

@@ -25,14 +25,14 @@ def clients():
     return frame.mask(rng.random(frame.shape) < 0.1), np.where(y, "left", "stayed")
 
 
-def table(load):
+def table(load, step=3):
     found = load(as_frame=True)
-    return found.data[::3], found.target[::3]
+    return found.data[::step], found.target[::step]
 
 
 TABLES = {
     "iris": lambda: table(load_iris),
-    "digits": lambda: table(load_digits),
+    "digits": lambda: table(load_digits, 9),
     "clients": clients,
 }
 

@@ -52,7 +52,7 @@ def test_strong_teachers_have_the_equations_without_noise(p_0):
 
 
 def test_one_memory_is_the_exact_posterior():
-    b, beta_eff, rho, n, sets = 1.0, 3.0, 2.0, 2000, 5
+    b, beta_eff, rho, n, sets = 1.0, 3.0, 2.0, 1000, 4
     problem = weak(1, 1, b, beta_eff, rho, n)
     found = theory.solve_with_noise(problem, aligned(problem))
     # The overlap loses the factor 1/√(1 + 1/(ϱb²)), and the gain grows by as much.

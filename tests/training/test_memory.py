@@ -9,7 +9,10 @@ import pytest
 N_ROWS, N = 100_003, 61
 ROWS = N_ROWS * N * 4  # bytes of the rows in single precision
 WORKSPACE = 40 << 20
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status"),
+]
 
 # Memory is what the process holds at most. Freed memory goes back at once, whatever allocator
 # torch was built with.
@@ -79,7 +82,6 @@ print(peak(lambda x, y: clustered(x, "standard")))
     assert fitted < ROWS + WORKSPACE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [("standard", "float16"), ("standard", "float32"), ("unit", "float32"), ("center", "uint8")],
@@ -94,7 +96,6 @@ print(peak(lambda x, y: prepared(x, y, {kind!r})))
     assert taken < ROWS + WORKSPACE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])
 def test_rows_in_files_are_never_held_together(tmp_path, suffix):
     path = tmp_path / f"rows{suffix}"
