@@ -4,18 +4,15 @@ The work is done by modules that are imported when a command runs, so that `--he
 torch nor pandas.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from functools import wraps
 from importlib import import_module
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -102,10 +99,9 @@ def _line(parameter: Any) -> tuple[str, str]:
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Register a command: a group among its parameters becomes options, the terminal's the last."""
-    hints = get_type_hints(function, include_extras=True)
-    groups: dict[str, Any] = {n: kind for n, kind in hints.items() if is_dataclass(kind)}
+    own = signature(function).parameters.values()
+    groups: dict[str, Any] = {p.name: p.annotation for p in own if is_dataclass(p.annotation)}
 
-    @wraps(function)
     def run(ctx: typer.Context, **given: Any) -> None:
         _check(ctx, given)
         for name, kind in groups.items():
@@ -113,25 +109,23 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         given["terminal"].command = shlex.join(["mnemosphere", *ctx.meta["mnemosphere.arguments"]])
         function(**given)
 
-    own = signature(function).parameters
     seen = [Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    for name in sorted(own, key="terminal".__eq__):
-        seen += _options(own[name], hints[name])
+    for parameter in sorted(own, key=lambda p: p.name == "terminal"):
+        seen += _options(parameter)
     run.__signature__ = Signature(seen)  # type: ignore[attr-defined]
-    app.command(function.__name__, cls=Command)(run)
+    app.command(function.__name__, cls=Command, help=getdoc(function))(run)
     return function
 
 
-def _options(parameter: Parameter, kind: Any) -> Iterator[Parameter]:
+def _options(parameter: Parameter) -> Iterator[Parameter]:
     """What Typer sees of a parameter: the fields of a group, or itself."""
-    if not is_dataclass(kind):
-        yield parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind)
+    if not is_dataclass(parameter.annotation):
+        yield parameter.replace(kind=Parameter.KEYWORD_ONLY)
         return
-    types = get_type_hints(kind)
-    for own in fields(kind):
+    for own in fields(parameter.annotation):
         if own.metadata:
             yield Parameter(own.name, Parameter.KEYWORD_ONLY, default=own.metadata["option"],
-                            annotation=types[own.name])  # fmt: skip
+                            annotation=own.type)  # fmt: skip
 
 
 def _check(ctx: typer.Context, given: dict[str, Any]) -> None:

@@ -3,8 +3,6 @@
 A group is a dataclass whose fields are options: a command that has it as a parameter has them all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any

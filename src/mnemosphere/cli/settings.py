@@ -3,8 +3,6 @@
 What is allowed is checked by the estimator and its solver.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What all commands share: output, and errors as one line with an exit code."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
