@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import mnemosphere as mn
+from frames import clients
 from quick_models import small
 
 
@@ -29,26 +30,10 @@ def expected(model, row, pair, typical):
     return found
 
 
-@pytest.fixture(scope="module")
-def clients():
-    """Two memories, one per class: what is typical of a class are the medians of its memory."""
-    rng = np.random.default_rng(4)
-    y = rng.integers(0, 2, 157)
-    frame = pd.DataFrame(
-        {
-            "calls": rng.poisson(np.where(y, 0.6, 3.0)).astype(float),
-            "plan": np.where(rng.random(157) < 0.7, np.where(y, "basic", "pro"), "plus"),
-            "paid": rng.random(157) < 0.3 + 0.4 * y,
-            "income": rng.lognormal(3 + y, 0.5).round(2),
-        }
-    )
-    return frame.mask(rng.random(frame.shape) < 0.15), np.where(y, "left", "stayed")
-
-
 @pytest.fixture(scope="module", params=["unit", "center", "standard", "whitened", "circles"])
-def explained(request, clients):
+def explained(request):
     """A model, what is typical of its memories, their labels, rows and their explanation."""
-    x, y = clients
+    x, y = clients()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rows that have no direction
         model = small(n_memories=2, geometry=request.param, objective="conditional").fit(x, y)
@@ -93,8 +78,8 @@ def test_what_is_typical_of_a_class_is_what_its_memories_that_answer_have(data, 
                 assert near[0] - 1e-3 <= float(text) <= near[1] + 1e-3
 
 
-def test_the_printed_explanation(clients):
-    x, y = clients
+def test_the_printed_explanation():
+    x, y = clients()
     model = small(n_memories=2, geometry="standard").fit(x, y)
     found = model.explain(x[:5])
     for row in range(5):

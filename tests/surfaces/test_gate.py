@@ -363,7 +363,8 @@ HEAVY = {"explore", "counterfactual"}
 FEW = [4, 7]  # for verbs that take long
 
 
-TWINS = {"fit_transform", "fit_predict", "label_issues", "memory_table"}  # of verbs that are tried whole
+# Of verbs that are tried whole.
+TWINS = {"fit_transform", "fit_predict", "label_issues", "memory_table"}
 
 
 def chosen(verb, table):
