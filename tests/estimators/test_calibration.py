@@ -71,22 +71,6 @@ def test_temperatures_stay_finite(noisy):
 # Rejection
 
 
-def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch():
-    # Rounding depends on the size of the batch; five distinct rows, so that ties are common.
-    rng = np.random.default_rng(0)
-    distinct = rng.normal(size=(5, 61)) + 1
-    x = distinct[rng.integers(5, size=83)]
-    model = mn.DAMClassifier(7, objective="joint", precision="float32", random_state=0)
-    model.fit(rng.normal(size=(101, 61)) + 1, np.arange(101) % 2)
-    model.calibrate(x)
-    for size in (1, 7, 83):
-        parts = [x[k : k + size] for k in range(0, len(x), size)]
-        novel = [mn.interpret.is_novel(model.model_, part, 0.05) for part in parts]
-        rejected = [mn.interpret.rejections(model.model_, part, 0.05).rejected for part in parts]
-        assert np.concatenate(novel).mean() <= 0.05
-        assert np.concatenate(rejected).mean() <= 0.05
-
-
 @pytest.mark.parametrize("names", [["ant", "bee", "cat"], [False, True]])
 def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     rows = make_clusters(0, classes=len(names))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_wine
-from sklearn.metrics import adjusted_rand_score, roc_auc_score
+from sklearn.metrics import adjusted_rand_score
 
 import mnemosphere as mn
 from mnemosphere import interpret
@@ -73,32 +73,6 @@ def test_rows_of_low_scores_are_right(seven):
 
 
 # Out of scope
-
-
-@pytest.mark.parametrize(
-    ("names", "objective"),
-    [(list(range(10)), "joint"), ([f"digit {k}" for k in range(10)], "conditional")],
-    ids=["numbers", "texts"],
-)
-def test_rows_out_of_scope_are_of_no_class_and_help_to_reject(names, objective, tmp_path):
-    labels = np.array(names, dtype=object)[Y]
-    outside = np.where(Y > 6, mn.OUT_OF_SCOPE, labels)
-    settings = {"objective": objective, "geometry": "center", "random_state": 0, "search": None}
-    told = mn.DAMClassifier(32, **settings).fit(X[FIT], outside[FIT])
-    assert told.classes_.tolist() == names[:7]
-    assert told.classes_.dtype == np.array(names[:7]).dtype
-    inside = FIT[Y[FIT] < 7]
-    plain = mn.DAMClassifier(28, **settings).fit(X[inside], np.array(labels[inside].tolist()))
-    found = []
-    for model in (told, plain):
-        model.calibrate(X[REST], outside[REST])  # rows out of scope are left out
-        assert model.model_.calibration.novelty.size == (Y[REST] < 7).sum()
-        score = np.nan_to_num(interpret.rejection_score(model.model_, X[REST]), posinf=1e9)
-        found.append(roc_auc_score(Y[REST] > 6, score))
-    assert found[0] > found[1]
-    assert told.predict_proba(X[REST]).shape[1] == 7
-    answers = reloaded(told, tmp_path).predict_or_reject(X[REST])
-    assert np.array_equal(answers, told.predict_or_reject(X[REST]))
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
