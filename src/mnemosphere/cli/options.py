@@ -59,15 +59,6 @@ class Columns:
     )
     max_rows: int | None = rare("N", "Read the first N rows only.", min=1)
 
-    def __post_init__(self) -> None:
-        if self.text is not None and self.text not in self.features:
-            self.features = [*self.features, self.text]
-
-    @property
-    def texts_alone(self) -> bool:
-        """Whether rows are texts and nothing else."""
-        return [*self.features] == [self.text]
-
 
 @dataclass
 class Selection(Columns):

@@ -201,6 +201,8 @@ def open_rows(
     a model, which takes the columns of its training.
     """
     files = tables.expand(data)
+    if columns.text is not None and columns.text not in columns.features:
+        columns = replace(columns, features=[*columns.features, columns.text])
     if _are_large(files, columns, memory):
         names = column_names(files[0])
         columns = columns if opened is None else opened.columns(columns, str(files[0]), names)
@@ -221,7 +223,8 @@ def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     if label is not None or (y is None and is_frame):
         label = _find_label(table.columns, table.name, columns, labels)
     x = table.finite(_used(table.columns, table.name, label, columns))
-    if is_frame and columns.features and not columns.texts_alone:  # asked for by name: no ids
+    texts_alone = [*columns.features] == [columns.text]
+    if is_frame and columns.features and not texts_alone:  # asked for by name: no ids
         x = x.astype(dict.fromkeys(x.select_dtypes("integer"), "float64"))
     if label is not None:
         y = table.x[label]
@@ -231,7 +234,7 @@ def choose(table: tables.Table, columns: Columns, labels: bool = True) -> Rows:
     return Rows(
         table.name, x if is_frame else x.to_numpy(), np.asarray(names, dtype=str), kind,
         table.checksum, None if y is None else labels_of(pd.Series(y)), table.is_test,
-        table.image_shape, label=label, text=columns.text if columns.texts_alone else None,
+        table.image_shape, label=label, text=columns.text if texts_alone else None,
     )  # fmt: skip
 
 
