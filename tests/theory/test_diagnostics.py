@@ -45,11 +45,3 @@ def test_r_hat_of_separated_chains():
     assert "R-hat" in result.message
     with pytest.raises(RuntimeError, match="start from the teacher"):
         result.raise_if_failed()
-
-
-def test_too_few_draws():
-    with pytest.raises(ValueError, match="draw more"):
-        split_r_hat(torch.zeros(3, 3))
-    few = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(2, 6)
-    with pytest.raises(RuntimeError, match="raise n_sweeps or n_chains"):
-        estimate(few).raise_if_failed()

@@ -225,14 +225,3 @@ def test_near_a_transition_little_noise_moves_overlaps_far_and_a_warning_says_so
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         weak(2, 2, b, 1.3, 2.0, n).warn_if_invalid()  # away from it, fewer dropped
-
-
-def test_problems_it_cannot_solve_are_refused():
-    problem = weak(2, 2, 2.0, 3.0, 2.0, 1000)
-    with pytest.raises(ValueError, match="finite rho"):
-        theory.solve_with_noise(problem.replace(rho=math.inf), aligned(problem))
-    with pytest.raises(theory.NotConvergedError, match="raise max_iter"):
-        theory.solve_with_noise(problem, aligned(problem), max_iter=2)
-    unequal = weak(2, 2, 2.0, 3.0, 2.0, 1000, p_h=torch.tensor([0.0, 0.4, 0.6]))
-    with pytest.raises(ValueError, match="equal memories"):
-        theory.parting_eigenvalues(unequal)

@@ -10,7 +10,6 @@ from class_formula import log_omega
 from draws import generator
 from mnemosphere import theory
 from mnemosphere.numerics import vmf
-from symmetric_state import symmetric_state
 
 
 def solved(problem, n_starts=12):
@@ -62,14 +61,3 @@ def test_labels_move_class_weights_within_their_marginals():
     # Gibbs sampling at N = 100, 300 and 1000 has N·Δm = −2.03 ± 0.11, −2.00 ± 0.04, −2.00 ± 0.07.
     own = found.m.gather(0, state.m.argmax(0, keepdim=True)).mean()
     assert float(own) == pytest.approx(-2.01, abs=0.12)
-
-
-def test_what_has_no_correction_is_refused():
-    problem = theory.SaddlePointProblem.uniform(
-        2, 2, beta=8.0, rho=2.0, upsilon=1.0, n_features=300
-    )
-    state = symmetric_state(problem)
-    with pytest.raises(ValueError, match="no isolated maximum"):
-        theory.finite_size_corrections(problem, state)
-    with pytest.raises(ValueError, match="finite rho"):
-        theory.finite_size_corrections(problem.replace(rho=math.inf), state)

@@ -134,30 +134,6 @@ def test_known_overlaps_in_the_broken_phase(upsilon, rho, beta, overlap):
     assert sorted(best.argmax(0).tolist()) == [0, 1]
 
 
-def test_failure_says_what_to_try():
-    problem = uniform()
-    starts = sp.random_starts(problem, 3, generator=generator())
-    found = solver.solve(problem, starts, max_iter=1)
-    assert not bool(found.converged.any())
-    with pytest.raises(solver.NotConvergedError, match=r"3 of 3 starts .* raise max_iter"):
-        found.raise_if_failed()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"rho": 0.0}, "rho must be positive"),
-        ({"beta": INF}, "beta must be finite"),
-        ({"p_h": torch.tensor([0.5, 0.5, 0.0, 0.0])}, "positive for every memory"),
-        ({"p_q": torch.tensor([0.0, 0.5, 0.5])}, "p_q must be positive"),
-        ({"patterns": 2.0 * torch.eye(5)}, "unit rows"),
-    ],
-)
-def test_impossible_parameters_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        uniform().replace(**changes)
-
-
 def test_temperatures_outside_the_theory_warn():
     with pytest.warns(problem.ValidityWarning, match="not small against n_features"):
         SaddlePointProblem.uniform(2, 2, beta=60.0, rho=1.0, upsilon=1.0, n_features=100)

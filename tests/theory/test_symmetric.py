@@ -165,14 +165,3 @@ def test_the_order_changes_at_the_tricritical_point():
     for factor, order in ((0.99, "first order"), (1.01, "continuous")):
         (near,) = symmetric.transition_order(problem.replace(rho=factor * problem.rho))
         assert near.order == order
-
-
-def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="parameter must be one of"):
-        symmetric.symmetric_transitions(uniform(), "alpha")
-    with pytest.raises(ValueError, match="at least two"):
-        symmetric.transition_order(uniform(1, 3))
-    labels = torch.tensor([[0.9, 0.1], [0.1, 0.9]], dtype=torch.float64)
-    mixed = uniform().replace(targets=labels, p_q=labels.mean(0))
-    with pytest.raises(ValueError, match="all its class weights"):
-        symmetric.symmetric_transitions(mixed, "beta")

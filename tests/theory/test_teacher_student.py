@@ -6,12 +6,7 @@ import torch
 from scipy import special, stats
 
 from draws import generator
-from mnemosphere.theory.teacher_student import (
-    Posterior,
-    sample_data,
-    sample_posterior,
-    sample_teacher,
-)
+from mnemosphere.theory.teacher_student import Posterior, sample_data, sample_teacher
 
 
 def ratio(n, kappa):
@@ -49,22 +44,3 @@ def test_chains_are_put_in_one_order():
     result = posterior.overlaps().raise_if_failed()
     torch.testing.assert_close(result.mean, base, rtol=0, atol=0.005)
     assert float(posterior.mean_overlap().mean) == pytest.approx(float(trace.mean()), rel=1e-12)
-
-
-def test_impossible_arguments_are_refused():
-    g = generator(0)
-    teacher = sample_teacher(2, 7, 1, upsilon=1.0, generator=g)
-    data = sample_data(teacher, 2.0, generator=g)
-    student = {"n_memories": 2, "beta": 3.0, "generator": g}
-    for call, message in (
-        (lambda: sample_teacher(0, 7, 2, upsilon=1.0, generator=g), "n_memories must be"),
-        (lambda: sample_teacher(2, 7, 2, upsilon=0.0, generator=g), "upsilon must be positive"),
-        (lambda: sample_data(teacher, 1e-3, generator=g), "gives no data"),
-        (lambda: sample_posterior(teacher, data, **student | {"beta": -1.0}), "beta must be"),
-        (lambda: sample_posterior(teacher, data, **student, p_q=torch.tensor([1.0, 0.0])),
-         "class that occurs in the data"),
-        (lambda: sample_posterior(teacher, data, **student, start=torch.ones(1, 2, 7)),
-         r"start must be \(chains, P, N\)"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            call()

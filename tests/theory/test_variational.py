@@ -1,7 +1,5 @@
 """The free entropy: its stationary points are the saddle-point equations."""
 
-import math
-
 import mpmath
 import pytest
 import torch
@@ -68,10 +66,3 @@ def test_value_is_what_the_solver_climbs(name):
     value = fe.free_entropy(problem, found.m, found.m_hat, found.p)
     expected = found.objective * problem.rho * problem.n_teacher
     torch.testing.assert_close(value, expected, rtol=0, atol=1e-8)
-
-
-def test_infinitely_many_examples_have_no_free_entropy():
-    problem = problems(rho=math.inf)["uniform"]
-    state = sp.random_starts(problem, 3, generator=generator(2))
-    with pytest.raises(ValueError, match="a Solution has"):
-        fe.free_entropy(problem, state.m, state.m, state.p)
