@@ -64,10 +64,6 @@ class Browser:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the browser and remove its profile."""
         try:
             self._session = None
             self.call("Browser.close", patience=5)
@@ -116,9 +112,19 @@ class Browser:
         return result["result"].get("value")
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a file and wait until its model has evaluated the packed rows."""
+        """Open a file, in a window and color scheme, and wait until its model has read the rows."""
         self.events.clear()
-        self.look(width, height, dark)
+        phone = width < 600
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height,
+            deviceScaleFactor=2 if phone else 1, mobile=phone,
+        )  # fmt: skip
+        media = {
+            "prefers-color-scheme": "dark" if dark else "light",
+            "prefers-reduced-motion": "reduce",  # nothing to wait for
+        }
+        features = [{"name": name, "value": value} for name, value in media.items()]
+        self.call("Emulation.setEmulatedMedia", features=features)
         self.call("Page.navigate", url=path.as_uri())
         until = time.monotonic() + 60
         while not self.evaluate("document.readyState === 'complete' && !!window.mnemosphere"):
@@ -126,22 +132,6 @@ class Browser:
                 raise TimeoutError(f"{path} does not load")
             time.sleep(0.02)
         assert self.evaluate("window.mnemosphere.ready") is True
-
-    def look(self, width: int, height: int, dark: bool) -> None:
-        """The size of the window and the color scheme that the system prefers."""
-        phone = width < 600
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height,
-            deviceScaleFactor=2 if phone else 1, mobile=phone,
-        )  # fmt: skip
-        features = {
-            "prefers-color-scheme": "dark" if dark else "light",
-            "prefers-reduced-motion": "reduce",  # nothing to wait for
-        }
-        self.call(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": name, "value": value} for name, value in features.items()],
-        )
 
     def drag(self, points: list[tuple[float, float]]) -> None:
         """Press at the first point of the page, move along the others, let go."""
@@ -151,13 +141,6 @@ class Browser:
                 "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1,
                 clickCount=1,
             )  # fmt: skip
-
-    def key(self, key: str) -> None:
-        """Press and let go of a key."""
-        text = key if len(key) == 1 else ""
-        for kind in ("keyDown", "keyUp"):
-            extra = {"text": text} if text and kind == "keyDown" else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, **extra)
 
     def requests(self) -> list[str]:
         """Addresses asked for since the last `open`, the page itself and data in it left out."""
