@@ -61,8 +61,6 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["Candidate", "Choice", "Sample", "SearchTable", "Settings", "choose"]
-
 Floats = NDArray[np.float64]
 _ADAM = Adam()
 SOLVERS: dict[str, FixedPoint | SGD | Adam] = {

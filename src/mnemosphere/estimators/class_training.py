@@ -50,8 +50,6 @@ from mnemosphere.training.distributed import current
 from mnemosphere.training.joint import fit_joint
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["FEW_NUMBERS", "prepare", "train"]
-
 HELD_OUT_FROM = 20_000  # of so many rows, some are kept from training for the temperature
 FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
 _MOST_KEPT, _MOST_NUMBERS = 2000, 1 << 20  # held-out rows that a model keeps

@@ -15,8 +15,6 @@ from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import files
 from mnemosphere.fitted.model import FittedModel
 
-__all__ = ["as_estimator", "load", "register", "save"]
-
 _ESTIMATORS: dict[str, type[Any]] = {}
 Estimator = TypeVar("Estimator")
 

@@ -46,12 +46,6 @@ from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
-__all__ = [
-    "Calibration", "Examples", "Exemplars", "FittedModel", "HeldOut", "Placed", "Record", "Stream",
-    "Tails", "as_numpy", "check_whole", "checked", "draw_seed", "like", "row_labels",
-    "row_names",
-]  # fmt: skip
-
 Floats = NDArray[np.floating[Any]]
 _P = ParamSpec("_P")
 _PROBED = 8  # memories whose probabilities must be numbers

@@ -29,8 +29,6 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
-__all__ = ["Curves", "Geometry", "on_sphere", "unit_chunks", "warn_set_aside"]
-
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
 _DENSE_NUMBERS = 1 << 20  # numbers of sparse rows that are held dense at a time
 _NAMED = 5  # rows that a warning names

@@ -32,8 +32,6 @@ from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
-__all__ = ["Circles"]
-
 Floats = NDArray[np.float64]
 KNOTS = 128  # values of a column between which ranks are interpolated
 _NUMBERS = 1 << 16  # that are sorted at a time

@@ -21,8 +21,6 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import ALONE, Sums
 from mnemosphere.rows.streams import Chunks
 
-__all__ = ["AsIs", "Center", "Unit"]
-
 _LOOKED_AT = 8  # chunks
 _CONSTANT = 1e-9  # what is left of a constant row after its mean is rounding
 

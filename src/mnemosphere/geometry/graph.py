@@ -6,8 +6,6 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-__all__ = ["Given", "Graph", "Point"]
-
 
 class Graph(Protocol):
     """Makes nodes; they and stored arrays are known by their names. Operations are those of ONNX."""

@@ -26,8 +26,6 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
-__all__ = ["Product"]
-
 SHARES = (0.5, 0.2, 0.8)  # of the squared length, of texts
 
 

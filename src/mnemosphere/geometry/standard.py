@@ -17,8 +17,6 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import ALONE, Sums, largest
 from mnemosphere.rows.streams import Chunks
 
-__all__ = ["Standard"]
-
 
 @dataclass(frozen=True)
 class Standard(Geometry):

@@ -17,8 +17,6 @@ from mnemosphere.geometry.standard import Standard
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
-__all__ = ["MAX_RANK", "SHRINKAGE", "Whitened", "whitening"]
-
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors

@@ -16,8 +16,6 @@ from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
-__all__ = ["Batch", "check_rows"]
-
 
 @dataclass(frozen=True)
 class Batch:

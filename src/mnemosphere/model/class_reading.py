@@ -24,22 +24,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture, Votes
 
-__all__ = [
-    "LOG_T",
-    "MEAN_OF",
-    "best_temperature",
-    "frequency_part",
-    "label_frequencies",
-    "label_shares",
-    "least_temperature",
-    "mean_shares",
-    "net_class_weights",
-    "posterior_temperature",
-    "tempered_losses",
-    "with_floor",
-    "without_floor",
-]  # fmt: skip
-
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
 LOG_T = tuple(0.5 * k for k in range(-7, 8))  # of the temperatures at which losses are taken

@@ -31,8 +31,6 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
-__all__ = ["Gaps", "fill_neutrally", "has_gaps", "lift_of", "overlaps", "split"]
-
 
 class Gaps(NamedTuple):
     """The unknown part of those rows that have one; R of them."""

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from mnemosphere.numerics import sphere
 
-__all__ = ["Partition", "spherical_kmeans"]
-
 
 class Partition(NamedTuple):
     """Rows dealt out to centers."""

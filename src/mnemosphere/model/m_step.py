@@ -17,11 +17,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio, mean_resultant
 
-__all__ = [
-    "Residual", "approach_beta", "approach_memories", "bound", "class_weights", "displacement",
-    "maximize_bound", "move_memories", "share_out", "with_labels",
-]  # fmt: skip
-
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
 _LEAST_RESULTANT = 1e-9
 _LEAST_SHARE = 1e-12

@@ -20,11 +20,6 @@ from mnemosphere.model.kernel import chunk_rows
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.numerics import sphere
 
-__all__ = [
-    "Graph", "Groups", "group", "group_memories", "share_graph", "sharing_temperature",
-    "spread_labels",
-]  # fmt: skip
-
 _PROBE_ROWS = 4096  # enough for the temperature
 _KAPPAS = math.log(1e-2), math.log(1e6)
 _LITTLE = {torch.float32: 1e-4, torch.float64: 1e-9}  # of log κ

@@ -20,8 +20,6 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-__all__ = ["SparseRows", "inference", "take_rows"]
-
 _aten = torch.ops.aten
 
 

@@ -26,8 +26,6 @@ from torch import Tensor
 from mnemosphere.model.parameters import Components, Parameters
 from mnemosphere.numerics import sphere
 
-__all__ = ["Mixture", "Votes"]
-
 
 @dataclass(frozen=True)
 class Votes(Components):

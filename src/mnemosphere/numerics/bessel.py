@@ -31,8 +31,6 @@ from torch import Tensor
 
 from mnemosphere.gpu import on_gpu
 
-__all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resultant"]
-
 _MIN_ORDER = 24  # here the terms left out are below 1e-15 of the result for every beta
 _N_TERMS = 11
 _NEWTON_STEPS, _LAST_ERROR = 5, 1e-9  # from a few percent, each squares the relative error

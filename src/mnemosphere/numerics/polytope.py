@@ -19,11 +19,6 @@ from torch import Tensor
 from mnemosphere.numerics import interior
 from mnemosphere.numerics.interior import TINY, Array, Laplacian
 
-__all__ = [
-    "Maximum", "center_rows", "check", "check_marginals", "maximize", "project",
-    "retract", "sinkhorn", "sweep", "to_tangent",
-]  # fmt: skip
-
 _LOG_ZERO = -1e30  # stands for log 0: finite, so that differences are never NaN
 _TOTALS = 1e-5  # relative slack between the two totals: float32 sums over many rows
 _FLOOR = 1e-30  # relative size of the vanishing floor under p_bar in maximize

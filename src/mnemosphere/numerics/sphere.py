@@ -8,10 +8,6 @@ from torch import Tensor
 
 from mnemosphere.gpu import on_gpu
 
-__all__ = [
-    "check", "norms", "project", "retract", "sample_uniform", "to_tangent",
-]  # fmt: skip
-
 _AT_ONCE = 1 << 22  # squares that are held at a time
 
 

@@ -5,8 +5,6 @@ from torch import Tensor
 
 from mnemosphere.numerics import sphere
 
-__all__ = ["sample"]
-
 
 def _sample_cosine(
     kappa: Tensor, n: int, generator: torch.Generator | None

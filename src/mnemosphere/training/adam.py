@@ -16,8 +16,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.training.solver import Solver, SolverState
 
-__all__ = ["Adam"]
-
 _LEAST_PASSES = 5
 _STEPS_PER_PASS, _ROWS_PER_STEP = (2, 5), 40  # on few rows batches are smaller
 

@@ -12,8 +12,6 @@ import torch
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.solver import SolverState
 
-__all__ = ["Callback", "PassRecord", "Run", "SplitRecord"]
-
 
 @dataclass(frozen=True)
 class PassRecord:

@@ -22,8 +22,6 @@ from mnemosphere.base.schema import put_together, take_apart
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, Run
 
-__all__ = ["Checkpoint"]
-
 FORMAT, RUN_FORMAT = "mnemosphere-checkpoint", "mnemosphere-run"
 VERSION = 7
 _SHOWN = 100  # characters of a setting

@@ -24,8 +24,6 @@ from mnemosphere.training.dataset import Dataset
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.noise import SphereNoise
 
-__all__ = ["class_targets", "fit_conditional", "start_conditional"]
-
 START_BETA = 20.0  # moderately soft votes on the unit sphere, whatever its dimension
 SMOOTHING = 0.02  # of labels among the C classes: keeps weights of separable rows finite
 START_ROWS = 50_000  # rows that memories start on

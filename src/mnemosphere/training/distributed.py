@@ -26,8 +26,6 @@ from torch import Tensor
 from mnemosphere.gpu import to_own_gpu, use_own_gpu
 from mnemosphere.rows.stored import Sums
 
-__all__ = ["DistributedError", "Group", "current", "no_group", "process_group"]
-
 T = TypeVar("T")
 
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -23,8 +23,6 @@ from mnemosphere.training.dataset import Dataset
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 
-__all__ = ["PHASE", "SHARED_BY", "label_memories", "settle"]
-
 PHASE = -1  # of the passes in which labels are unseen
 SHARED_BY = 2.5  # memories per row
 _PRICE = 0.85  # of a step along the graph: a walk of six still counts a third

@@ -28,8 +28,6 @@ from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.steps import Steps, steps_for
 
-__all__ = ["FitResult", "fit", "validate"]
-
 _VALIDATION_ROWS = 1 << 16  # per batch of validation
 _NOT_OF_A_RUN = {"callbacks", "max_iter"}  # a run may be watched by others, and go on for longer
 

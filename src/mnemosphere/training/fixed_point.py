@@ -25,8 +25,6 @@ from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.distributed import current
 from mnemosphere.training.solver import Solver, SolverState, check_tol
 
-__all__ = ["FixedPoint", "PassFixedPoint"]
-
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
 _SHORTEST_OF_WEIGHTS = 0.5  # if class weights wait for the end of a pass: less noise

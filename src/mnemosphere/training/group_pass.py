@@ -15,8 +15,6 @@ from mnemosphere.training.dataset import Dataset, Part
 from mnemosphere.training.distributed import Group
 from mnemosphere.training.steps import CHANGING, Steps
 
-__all__ = ["GroupSteps", "share_run"]
-
 _ROUND = 64  # batches of a pass for one exact step, between two sums over the processes
 
 

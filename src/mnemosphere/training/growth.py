@@ -30,8 +30,6 @@ from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import Solver, SolverState
 
-__all__ = ["Splitting", "grow", "line_search"]
-
 _SEARCH_ROWS = 8192
 _MAX_HALVINGS = 12
 _ALL_ROWS = 1 << 40  # a sample of so many rows is all there are

@@ -32,8 +32,6 @@ from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["fit_joint", "shared_varsigma", "start_joint", "start_memories", "usual_uniform_weight"]
-
 EXACT_STEPS = 10  # on all rows at once: further ones would overfit
 EXACT_ROWS = 10_000  # up to so many, steps are exact
 START_ROWS = 50_000  # rows that memories start on

@@ -11,8 +11,6 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.solver import SolverState
 
-__all__ = ["give_memories"]
-
 _SERVED = 0.8  # a class with fewer of the memories it is due gets more
 _NEW_MASS = 0.3  # of what a memory answers for, at first
 

@@ -22,8 +22,6 @@ from mnemosphere.numerics import polytope
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import SolverState
 
-__all__ = ["ClassWeightSGD", "latent_class", "latent_prior", "start_classes"]
-
 _CONTRAST = 100.0  # log-odds of a group over its opposite, before p_q has its say
 _LEAST_SOFTNESS = 1e-3
 

@@ -13,9 +13,6 @@ from torch import Tensor
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import split
 
-__all__ = ["SphereNoise"]
-
-
 _BLOCK = 1024  # rows with a seed of their own
 _TABLE = 1 << 18  # places in a table of normal numbers
 

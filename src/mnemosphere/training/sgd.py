@@ -15,8 +15,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.solver import Solver, SolverState, check_tol
 
-__all__ = ["SGD"]
-
 _MIN_BETA = 1e-6  # a mixture as good as uniform
 _SWEEPS, _TOLERANCE = 10, 1e-7  # of Sinkhorn–Knopp; of the marginals
 _MOST_RATE = 1e30  # single precision holds it

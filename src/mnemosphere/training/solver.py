@@ -14,8 +14,6 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
 
-__all__ = ["Solver", "SolverState", "check_tol"]
-
 # A solver's memory between steps: named tensors, so that a checkpoint can hold it.
 SolverState = dict[str, Tensor]
 

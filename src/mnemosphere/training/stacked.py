@@ -22,8 +22,6 @@ from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.steps import steps_for
 
-__all__ = ["ROWS_OF_DENSITY", "conditional", "densities", "joint", "stack"]
-
 # Few memories, trained to distinguish classes, do not describe the rows: a density has one for so
 # many of them, and at most so many.
 _ROWS_OF_DENSITY, _MOST_OF_DENSITY = 5, 500

@@ -22,8 +22,6 @@ from mnemosphere.training.dataset import ArrayDataset, Dataset
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 
-__all__ = ["CHANGING", "CapturedSteps", "Steps", "steps_for"]
-
 CHANGING = ("w", "p", "beta", "p_h", "p_q")  # of the parameters
 
 
