@@ -127,22 +127,6 @@ def test_maximize_batch_equals_one_by_one() -> None:
             assert_feasible(many.p[i, j], rows, cols[j])
 
 
-@pytest.mark.parametrize("spread", [1.0, 30.0])
-@pytest.mark.parametrize("uniform", [0.3, 1e-6, 0.0, 1.0])
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_two_rows_are_those_of_any_number(spread: float, uniform: float, seed: int) -> None:
-    draws = torch.from_numpy(rng(seed).normal(size=(4, 2, C)))
-    p_bar = (spread * draws).exp()
-    p_bar[0, 0] = p_bar[1, 1] = p_bar[2, :, 1] = p_bar[3] = 0.0
-    rows = torch.tensor([uniform, 1 - uniform]).double().expand(4, 2)
-    cols = draws[:, 0].softmax(-1)
-    cols = torch.cat([torch.zeros_like(cols[:, :1]), cols[:, 1:]], 1)
-    cols = cols / cols.sum(-1, keepdim=True)
-    found = polytope.maximize_two(p_bar, rows, cols)
-    expected = maximize(p_bar, rows, cols).p
-    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-15)
-
-
 def test_maximize_errors_say_what_to_do() -> None:
     rows, cols = marginals(52)
     with pytest.raises(ValueError, match=r"p_bar must be finite and non-negative, got -1 at"):

@@ -129,7 +129,7 @@ def share_out(params: Parameters, p_bar: Tensor) -> Parameters:
     classes = first / first.sum(-1, keepdim=True).clamp_min(torch.finfo(p_bar.dtype).tiny)
     weight = (classes * torch.maximum(apart, least)[..., None])[..., 0, :]
     rows = torch.cat([uniform, 1 - uniform], -1)
-    both = polytope.maximize_two(torch.stack([weight, total[..., 0, :]], -2), rows, params.p_q)
+    both = polytope.maximize(torch.stack([weight, total[..., 0, :]], -2), rows, params.p_q).p
     # A class that no memory answers for is shared by all, by their weights.
     share = torch.where(total > 0, rest, params.p_h[..., 1:, None])
     p = torch.cat([both[..., :1, :], both[..., 1:, :] * share / share.sum(-2, keepdim=True)], -2)

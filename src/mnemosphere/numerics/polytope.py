@@ -22,8 +22,6 @@ from mnemosphere.numerics.interior import TINY, Array, Laplacian
 _LOG_ZERO = -1e30  # stands for log 0: finite, so that differences are never NaN
 _TOTALS = 1e-5  # relative slack between the two totals: float32 sums over many rows
 _FLOOR = 1e-30  # relative size of the vanishing floor under p_bar in maximize
-_DUST = 1e-14  # relative size of what only the floor holds up
-_NEWTON_STEPS, _EXACT = 200, 1e-13  # of two rows, bisections among them; error relative to a row
 
 
 def check_marginals(rows: Tensor, cols: Tensor) -> tuple[Array, Array]:
@@ -271,7 +269,7 @@ def maximize(
     p = path.p
     if least == 0:
         # What only the floor holds up is dust, unless the marginals need it.
-        p[(q == 0) & (p <= _DUST * np.minimum(c[:, :, None], r[:, None, :]))] = 0.0
+        p[(q == 0) & (p <= 1e-14 * np.minimum(c[:, :, None], r[:, None, :]))] = 0.0
 
     def tensor(array: NDArray[Any], dtype: torch.dtype = p_bar.dtype) -> Tensor:
         flat = torch.from_numpy(array).to(p_bar.device, dtype)
@@ -285,49 +283,6 @@ def maximize(
         tensor(np.where(c > 0, lam, np.inf)),
         tensor((path.error <= tol) & (path.gap <= tol), torch.bool),
     )
-
-
-def maximize_two(p_bar: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-    """The p of `maximize` for two rows, p_bar (..., 2, C): one unknown in place of a system.
-
-    A column of sum c has entries a + b = c with p̄_0/a − p̄_1/b = δ, the difference of the rows' multipliers:
-    a quadratic equation. Σ a falls as δ grows, and Newton's method, kept between bounds, finds the δ that is right.
-    """
-    given, c = check_marginals(rows, cols)
-    q = _array(p_bar)
-    if not (q.min() >= 0 and np.isfinite(q.max())):
-        raise ValueError(f"p_bar must be finite and non-negative, got {_first_bad(p_bar)}")
-    total = given.sum(-1, keepdims=True)
-    r, c = np.maximum(given / total, TINY), c / c.sum(-1, keepdims=True)
-    mass = q.sum((-2, -1), keepdims=True)
-    even = r[..., :, None] * c[..., None, :]
-    floored = np.maximum(q / np.where(mass > 0, mass, 1.0), _FLOOR * even)
-    s, t = floored[..., 0, :], floored[..., 1, :]
-    high, low = s.sum(-1) / r[..., 0], -t.sum(-1) / r[..., 1]
-    alone = (given == 0).any(-1)  # one row has all
-    delta = high + low  # exact if both rows of p̄ are alike
-    for _ in range(_NEWTON_STEPS):
-        shift = delta[..., None] * c
-        root = np.hypot(shift - s + t, 2 * np.sqrt(s * t))
-        a, b = _entries(s, shift, s + t, root) * c, _entries(t, -shift, s + t, root) * c
-        less, more = a.sum(-1) - r[..., 0], r[..., 1] - b.sum(-1)
-        excess = np.where(r[..., 0] <= r[..., 1], less, more)  # relative to the lighter row
-        if ((np.abs(excess) <= _EXACT * r.min(-1)) | alone).all():
-            break
-        high, low = np.where(excess < 0, delta, high), np.where(excess > 0, delta, low)
-        fall = ((a * b) ** 2 / np.maximum(s * b**2 + t * a**2, TINY)).sum(-1)
-        step = delta + excess / np.maximum(fall, TINY)
-        delta = np.where((step > low) & (step < high), step, (low + high) / 2)
-    p = np.where(alone[..., None, None], even, np.stack([a, b], -2))
-    p[(q == 0) & (p <= _DUST * np.minimum(c[..., None, :], r[..., :, None]))] = 0.0
-    return torch.from_numpy(p * total[..., None] * (given > 0)[..., None]).to(p_bar)
-
-
-def _entries(own: Array, shift: Array, both: Array, root: Array) -> Array:
-    """Entries of one row of two, as shares of their columns: the root, written so that nothing cancels."""
-    x = shift + both
-    plain, turned = 2 * own / np.maximum(x + root, TINY), (root - x) / np.maximum(-2 * shift, TINY)
-    return np.where(x > 0, plain, turned)
 
 
 def _check_matrix(name: str, m: Tensor, rows: Tensor, cols: Tensor) -> tuple[int, ...]:
