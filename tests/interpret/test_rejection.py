@@ -100,7 +100,7 @@ def test_a_fit_keeps_about_what_it_promises(objective):
     for _ in range(7):
         clf = mn.DAMClassifier(**SETTINGS | {"objective": objective}).fit(*rows(150, rng))
         assert not clf.model_.calibration.fresh
-        found.append(promises(clf, *rows(2000, rng)))
+        found.append(promises(clf, *rows(1000, rng)))
     assert_kept(np.mean(found, axis=0))
 
 
@@ -128,10 +128,10 @@ def test_classes_are_added_one_by_one_within_the_promise():
     rng, found, answered, target = np.random.default_rng(2), [], [], 0.8
     for _ in range(4):
         clf = mn.DAMClassifier(**SETTINGS).fit(*rows(300, rng))
-        for k in range(3, 13):
+        for k in range(3, 9):
             clf.add_class(rows(20, rng, [k])[0], k)
         # Old and new classes as often as in what the model was given.
-        old, new = rows(3000, rng), rows(2000, rng, range(3, 13))
+        old, new = rows(1500, rng), rows(600, rng, range(3, 9))
         x, y = np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]])
         found.append(promises(clf, x, y))
         answers = clf.predict_or_reject(x, accuracy=target)
@@ -154,7 +154,7 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_makes_the_promise_anew_for_its_own_votes(fitted, edit, tmp_path):
     model = mn.as_estimator(EDITS[edit](fitted.model_))
-    x, y = rows(4000, np.random.default_rng(9), [0, 1] if edit == "remove_class" else [0, 1, 2])
+    x, y = rows(2000, np.random.default_rng(9), [0, 1] if edit == "remove_class" else [0, 1, 2])
     y = np.where((y == 0) | (y == 2), 5, y) if edit == "merge_classes" else y
     assert_kept(promises(model, x, y), within=0.02)
     loaded = reloaded(model, tmp_path)
