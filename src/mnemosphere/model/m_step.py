@@ -78,7 +78,8 @@ def class_weights(
 
     multipliers: those of a step before, to start from.
     """
-    found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar), start=multipliers)
+    tol = 1e-12 if p_bar.dtype == torch.float64 else 1e-8
+    found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=tol, start=multipliers)
     return params.replace(p=found.p), (found.row_multipliers, found.col_multipliers)
 
 
@@ -105,11 +106,6 @@ def _directions(w_bar: Tensor, norms: Tensor, w: Tensor) -> Tensor:
     if bool((norms.amin() > _SHORT) & (norms.amax() < _LONG)):
         return w_bar * norms.reciprocal()[..., None]  # a sweep; where squares are safe
     return sphere.project(torch.where(norms[..., None] > 0, w_bar, w))
-
-
-def _tol(p_bar: Tensor) -> float:
-    """Beyond the precision of the statistics there is nothing to gain."""
-    return 1e-12 if p_bar.dtype == torch.float64 else 1e-8
 
 
 def share_out(params: Parameters, p_bar: Tensor) -> Parameters:

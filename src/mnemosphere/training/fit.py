@@ -105,7 +105,11 @@ def fit(
     steps = kind(run.params, run.state, solver, rule, noise)
     try:
         while (stop := group.broadcast(_stop_reason(run, tol, patience, watchers))) is None:
-            began = steps.one_pass(dataset, run, watchers)
+            began, done = time.perf_counter(), 0
+            for rows, more in steps.one_pass(dataset, run.generator):
+                done += rows
+                for callback in watchers:
+                    callback.on_batch(run, done / dataset.n_rows if more else 1.0)
             found = steps.read()
             run.add(_record(found[0], steps, run, validation, rule, phase, began), *found)
             for callback in watchers:

@@ -108,12 +108,7 @@ class FixedPoint(Solver):
 
     def start(self, params: Parameters) -> SolverState:
         """Nothing seen yet."""
-        return {
-            "w_bar": torch.zeros_like(params.w),
-            "p_bar": torch.zeros_like(params.p),
-            **_fresh_multipliers(params),
-            "passes": params.w.new_zeros((), dtype=torch.float64),
-        }
+        return _means(params, torch.zeros_like(params.w), torch.zeros_like(params.p), 0.0)
 
     def resume(self, params: Parameters) -> SolverState:
         """The running mean that a fitted model stands for, as if one pass had been taken in.
@@ -121,12 +116,8 @@ class FixedPoint(Solver):
         At the fixed point p̄ = p up to scale and Σ‖w̄‖ = Σ mass · A_N(β)/ς.
         """
         overlap = mean_resultant(params.beta, params.n_features) / params.varsigma
-        return {
-            "w_bar": params.p_h[1:, None] * overlap * params.w,
-            "p_bar": params.p.clone(),
-            **_fresh_multipliers(params),
-            "passes": params.w.new_ones((), dtype=torch.float64),
-        }
+        w_bar = params.p_h[1:, None] * overlap * params.w
+        return _means(params, w_bar, params.p.clone(), 1.0)
 
     def step(
         self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
@@ -205,12 +196,8 @@ class FixedPoint(Solver):
         whole = torch.zeros_like(p_bar[1:]).index_add_(0, source, p)  # of the memory split
         share = p / whole.clamp_min(torch.finfo(p.dtype).tiny)[source]  # (P, C+1)
         norm = sphere.norms(state["w_bar"])[source] / torch.bincount(source)[source]
-        return {
-            "w_bar": norm[:, None] * params.w,
-            "p_bar": torch.cat([p_bar[:1], p_bar[1:][source] * share]),
-            **_fresh_multipliers(params),
-            "passes": torch.full_like(state["passes"], _SHORTEST),
-        }
+        p_bar = torch.cat([p_bar[:1], p_bar[1:][source] * share])
+        return _means(params, norm[:, None] * params.w, p_bar, _SHORTEST)
 
 
 @dataclass(frozen=True)
@@ -249,11 +236,14 @@ class PassFixedPoint(FixedPoint):
         return self._maximize(params, state, batch, n_rows, exact=False)
 
 
-def _fresh_multipliers(params: Parameters) -> SolverState:
-    """Those of the class weights' constraints, not known yet."""
+def _means(params: Parameters, w_bar: Tensor, p_bar: Tensor, passes: float) -> SolverState:
+    """Running means of so many passes; multipliers of the class weights are not known yet."""
     return {
+        "w_bar": w_bar,
+        "p_bar": p_bar,
         "col_multipliers": torch.zeros_like(params.p_q, dtype=torch.float64),
         "row_multipliers": torch.zeros_like(params.p_h, dtype=torch.float64),
+        "passes": params.w.new_full((), passes, dtype=torch.float64),
     }
 
 

@@ -32,7 +32,7 @@ def share_run(group: Group, run: Run) -> None:
 class GroupSteps(Steps):
     """Parameters on every process; the solver's state, the sums and the loss on rank 0."""
 
-    def _rounds(self, dataset: Dataset, generator: torch.Generator) -> Iterator[tuple[int, bool]]:
+    def one_pass(self, dataset: Dataset, generator: torch.Generator) -> Iterator[tuple[int, bool]]:
         """As for one process, in rounds of one batch each, or of many for one step per pass.
 
         A process that has no batch left takes part with none, until nobody has.

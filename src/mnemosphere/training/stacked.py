@@ -16,7 +16,6 @@ from mnemosphere.model.m_step import approach_memories, share_out
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.callbacks import Run
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.noise import SphereNoise
@@ -93,9 +92,9 @@ def conditional(
     """
     dataset = ArrayDataset(rows.filled())
     laid = SphereNoise(noise, noisy) if noise > 0 and noisy > 0 else None
-    run = Run(params, solver.start(params), generator, passes)
     kind = steps_for(params, dataset, solver)
-    steps = kind(params, run.state, solver, objectives.classes_alone, laid)
-    for _ in range(run.max_iter):
-        steps.one_pass(dataset, run, ())
+    steps = kind(params, solver.start(params), solver, objectives.classes_alone, laid)
+    for _ in range(passes):
+        for _ in steps.one_pass(dataset, generator):
+            pass
     return steps.read()[0]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from mnemosphere.model.m_step import displacement
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows, inference
-from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.dataset import ArrayDataset, Dataset
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
@@ -44,16 +42,7 @@ class Steps:
 
     # A pass
 
-    def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
-        """A pass; returns when it began by the clock."""
-        began, done = time.perf_counter(), 0
-        for rows, more in self._rounds(dataset, run.generator):
-            done += rows
-            for callback in watchers:
-                callback.on_batch(run, done / dataset.n_rows if more else 1.0)
-        return began
-
-    def _rounds(self, dataset: Dataset, generator: torch.Generator) -> Iterator[tuple[int, bool]]:
+    def one_pass(self, dataset: Dataset, generator: torch.Generator) -> Iterator[tuple[int, bool]]:
         """The steps of a pass: (rows taken, whether more come) of each."""
         size = self._rows_per_step(dataset)
         batches = self._batches(dataset, size, None if size is None else generator)
