@@ -98,7 +98,7 @@ def sampled(
         theory.sample_posterior(
             teacher, data, n_memories=n, beta=problem.beta, start=start, n_chains=1,
             n_burn_in=sweeps // 2, n_sweeps=sweeps, generator=generator,
-        ).overlaps("none").mean
+        ).trace.mean((0, 1))
         for start in ("teacher", "random")
     ]  # fmt: skip
     mean = float(torch.stack(found).mean())

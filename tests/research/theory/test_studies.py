@@ -9,6 +9,7 @@ from draws import generator
 from mnemosphere import theory
 from mnemosphere.theory.newton import newton
 from research import theory as studies
+from research.theory import weak
 
 
 def test_two_memories_break_where_the_line_says():
@@ -117,3 +118,12 @@ def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
     m = (x @ direction)[:, None].expand(-1, 4)
     state = newton(problem, theory.OrderParameters(m, problem.p_h[:, None])).state
     assert float(theory.spectrum(problem, state)[0]) == pytest.approx(1.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_strong_teacher_is_sampled_where_theory_has_it(n):
+    own, parted, mean, excess = weak.sampled(
+        n, 4.0, 3.0, 5.0, 101, sweeps=40, generator=generator()
+    )
+    assert own == pytest.approx(parted, abs=0.1)
+    assert abs(excess) < 0.1 * abs(mean)
