@@ -159,10 +159,6 @@ class Unit(_Direction):
         """What is taken off rows (n, N), (n, 1)."""
         return np.zeros((len(rows), 1))
 
-    def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
-        """The directions: what they are of is lost."""
-        return w
-
 
 @dataclass(frozen=True)
 class Center(Unit):

@@ -86,10 +86,7 @@ class Parameters(Components):
         """β_eff = ςβ, the slope of the exponent of Eq. (effective_loss)."""
         return self.varsigma * self.beta
 
-    @property
-    def slope(self) -> Tensor:
-        """The same: the slope of exponents."""
-        return self.varsigma * self.beta
+    slope = beta_eff  # of exponents, as votes call it
 
     @property
     def share(self) -> Tensor:
