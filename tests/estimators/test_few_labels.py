@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.datasets import load_digits
 
 import mnemosphere as mn
@@ -29,6 +30,19 @@ def test_six_labels_go_a_long_way(two):
     phases = [record["phase"] for record in model.history_]
     assert phases == sorted(phases)
     assert set(phases) == {few_labels.PHASE, 0}
+
+
+def test_hard_soft_and_missing_labels_are_one_thing(two):
+    """A matrix with a row of zeros for a missing label trains as the marker does."""
+    x, partly, fresh_x, _ = two
+    soft = np.zeros((901, 2))
+    soft[np.arange(6), partly[:6]] = 1.0
+    hard_model = small(unlabeled=-1).fit(x, partly)
+    soft_model = small().fit(x, soft)
+    assert_array_equal(soft_model.predict_proba(fresh_x), hard_model.predict_proba(fresh_x))
+    soft[0] = [0.3, 0.2]  # half of it is not known
+    other = small().fit(x, soft)
+    assert not np.array_equal(other.class_weights_, soft_model.class_weights_)
 
 
 def test_the_search_trains_on_unlabeled_rows_as_the_model_is_trained():

@@ -185,6 +185,18 @@ def test_columns_that_name_no_classes(names):
         coded(frame)
 
 
+def test_one_hot_frames_through_fit(data, fresh):
+    """As scikit-learn's and pandas' one-hot encoders give them."""
+    names = np.array(["wasp", "ant", "bee"])
+    plain = small().fit(data.x, names[data.y])
+    model = small().fit(data.x, pd.get_dummies(pd.Series(names[data.y])))
+    assert model.classes_.tolist() == plain.classes_.tolist() == ["ant", "bee", "wasp"]
+    np.testing.assert_allclose(
+        model.predict_proba(fresh.x), plain.predict_proba(fresh.x), rtol=1e-4, atol=1e-6
+    )
+    assert set(model.sample(5, y="ant", random_state=0)[1]) == {"ant"}
+
+
 # labels that cannot be used
 
 

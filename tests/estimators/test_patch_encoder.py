@@ -135,6 +135,25 @@ def test_blank_images_are_zeros_and_blank_parts_do_not_count(case):
     assert np.allclose(np.linalg.norm(model.transform(x)[:-1], axis=1), 1.0)
 
 
+def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell():
+    """16 places a side in 4 cells: a spot that moves by 4 pixels moves by a cell."""
+    rng = np.random.default_rng(0)
+    model = encoder(image_shape=(20, 20), patch=5, grid=4)
+    model.fit(rng.normal(size=(7, 400)))
+    spot = rng.normal(size=(3, 3))
+
+    def encoded(top, left):
+        image = np.zeros((20, 20))
+        image[top : top + 3, left : left + 3] = spot
+        return model.transform(image.reshape(1, -1)).reshape(4, 4, -1)
+
+    start = encoded(6, 6)
+    assert start[1, 1].any()
+    np.testing.assert_allclose(encoded(10, 6)[1:], start[:-1], atol=1e-12)
+    np.testing.assert_allclose(encoded(6, 10)[:, 1:], start[:, :-1], atol=1e-12)
+    np.testing.assert_allclose(encoded(10, 10)[1:, 1:], start[:-1, :-1], atol=1e-12)
+
+
 # rows in
 
 

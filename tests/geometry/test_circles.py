@@ -70,6 +70,18 @@ def test_many_values_have_few_knots():
     assert_allclose(circles.center.numpy(), mean.numpy(), atol=5e-3)
 
 
+def test_increasing_functions_of_a_column_change_nothing():
+    x, fresh = table(), table()[::3]
+    bent = [lambda v: np.log(v) * 1e200, lambda v: v**3 - 1e9, np.sqrt, lambda v: v, np.exp]
+
+    def changed(rows):
+        return np.column_stack([f(own) for f, own in zip(bent, rows.T, strict=True)])
+
+    unit = Circles.fit(stored(x)).place(torch.from_numpy(fresh))[0]
+    other = Circles.fit(stored(changed(x))).place(torch.from_numpy(changed(fresh)))[0]
+    torch.testing.assert_close(unit, other, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
 def test_rows_come_back():
     """A row is the row that resembles it most; of a category one number is 1."""
     x = table()[:, [0, 1, 4]]

@@ -104,6 +104,18 @@ def test_zero_rows_and_constant_rows():
 # what "standard" learns
 
 
+def test_standard_by_weight_is_standard_of_repeated_rows():
+    x = table("float64")
+    weight = np.random.default_rng(2).integers(0, 4, len(x))
+    one = Standard.fit(stored(x), weight=torch.from_numpy(weight.astype(float)))
+    two = Standard.fit(stored(np.repeat(x, weight, axis=0)))
+    for a, b in ((one.mean, two.mean), (one.scale, two.scale)):
+        assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
+    fraction = np.random.default_rng(3).random(len(x))
+    unit, _ = Standard.fit(stored(x), weight=torch.from_numpy(fraction)).place(torch.from_numpy(x))
+    assert_allclose(unit.numpy(), by_numpy("standard", x, x, fraction), rtol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["center", "unit", "standard"])
 def test_rows_in_several_chunks(kind):
     rng = np.random.default_rng(0)

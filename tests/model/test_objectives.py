@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from mnemosphere.model.objectives import JointConditional, Unsupervised, classes_alone, soft_labels
+from mnemosphere.model.objectives import (
+    JointConditional,
+    Marginal,
+    Unsupervised,
+    classes_alone,
+    conditional,
+    joint,
+    soft_labels,
+)
 from problems import RULES
 
 EVERY = RULES | {
@@ -38,6 +46,25 @@ def test_weights_are_minus_the_derivative_of_the_loss(name, full, oracle):
     assert_close(loss, oracle.loss(name, z, q), rtol=1e-12, atol=1e-12)
     (gradient,) = torch.autograd.grad(oracle.loss(name, z, q).sum(), z)
     assert_close(weights, -gradient, rtol=0, atol=1e-12)
+
+
+def test_unlabeled_rows_count_by_their_marginal_in_the_joint_part_alone():
+    z = scores()
+    nothing = torch.zeros_like(z)
+    for rule, part in ((joint, 1.0), (conditional, 0.0), (JointConditional(0.6), 0.4)):
+        for mine, reference in zip(rule(z, nothing), Marginal()(z, nothing), strict=True):
+            assert_close(mine, part * reference)
+
+
+def test_a_partial_label_is_a_labeled_row_and_one_without_label():
+    z, q = scores(), labels()
+    share = q.sum(1, keepdim=True)
+    full = torch.where(share > 0, q / share.clamp_min(1e-300), 1 / 5)
+    for rule in (joint, conditional, JointConditional(0.6)):
+        both = zip(rule(z, full), rule(z, torch.zeros_like(z)), rule(z, q), strict=True)
+        for labeled, without, mixed in both:
+            part = share if mixed.ndim == 2 else share[:, 0]
+            assert_close(mixed, part * labeled + (1 - part) * without)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in EVERY.values() if rule.supports_fixed_point])

@@ -1,9 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
+from mnemosphere.model import kernel
 from mnemosphere.model.parameters import from_memories
 
 BROKEN = {
@@ -39,3 +41,31 @@ def test_the_uniform_component_weighs_as_much_as_so_many_memories(problem):
     assert_close(found.p, found.p_h[:, None] * p_q)
     with pytest.raises(ValueError, match=r"uniform_weight must lie in .*got -1"):
         from_memories(w, p_q, beta=3.0, uniform_weight=-1.0)
+
+
+def circle(points=400):
+    """Nodes and weights of the trapezoidal rule, exact to rounding for smooth functions."""
+    angle = 2 * np.pi * np.arange(points) / points
+    return np.stack([np.cos(angle), np.sin(angle)], 1), np.full(points, 2 * np.pi / points)
+
+
+def ball_surface(heights=60, angles=80):
+    """Gauss–Legendre in the height, trapezoidal around the axis."""
+    z, weight = np.polynomial.legendre.leggauss(heights)
+    phi = 2 * np.pi * np.arange(angles) / angles
+    z, phi = (a.ravel() for a in np.meshgrid(z, phi, indexing="ij"))
+    radius = np.sqrt(1 - z**2)
+    nodes = np.stack([radius * np.cos(phi), radius * np.sin(phi), z], 1)
+    return nodes, np.repeat(weight, angles) * 2 * np.pi / angles
+
+
+SPHERES = {2: (circle, 2 * math.pi), 3: (ball_surface, 4 * math.pi)}
+
+
+@pytest.mark.parametrize("n", SPHERES)
+def test_density_integrates_to_one_for_any_parameters(problem, n):
+    nodes, weights = SPHERES[n][0]()
+    params = problem(7, features=n, memories=3, beta=6.0).params
+    density = kernel.log_joint(params, torch.from_numpy(nodes)).exp() / SPHERES[n][1]
+    integral = (density * torch.from_numpy(weights)[:, None]).sum(0)
+    assert_close(integral, params.p_q, rtol=1e-12, atol=0)

@@ -7,7 +7,14 @@ import torch
 
 from draws import generator
 from mnemosphere.model import Batch, accumulate
-from mnemosphere.model.kernel import add_product, memory_shares, narrow, narrowed, operands, product
+from mnemosphere.model.kernel import (
+    add_product,
+    memory_shares,
+    narrow,
+    narrowed,
+    operands,
+    product,
+)
 from mnemosphere.model.objectives import conditional, joint, marginal
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -74,6 +74,19 @@ def test_maximize_with_zeros_beats_every_feasible_neighbor(seed: int, spread: fl
         assert gain <= 1e-9 * float(p_bar.sum())
 
 
+def test_maximize_is_scale_free_and_follows_permutations() -> None:
+    rows, cols = marginals(26)
+    p_bar = matrix(27, decades=5.0)
+    base = polytope.maximize(p_bar, rows, cols)
+    scaled = polytope.maximize(1e-40 * p_bar, 3.0 * rows, 3.0 * cols)
+    torch.testing.assert_close(scaled.p, 3.0 * base.p, rtol=1e-10, atol=0.0)
+    i, j = torch.tensor(rng(28).permutation(R)), torch.tensor(rng(29).permutation(C))
+    moved = polytope.maximize(p_bar[i][:, j], rows[i], cols[j])
+    torch.testing.assert_close(moved.p, base.p[i][:, j], rtol=1e-10, atol=0.0)
+    flipped = polytope.maximize(p_bar.T, cols, rows)
+    torch.testing.assert_close(flipped.p, base.p.T, rtol=1e-9, atol=0.0)
+
+
 def test_maximize_dead_rows_and_columns_fill_what_is_left() -> None:
     # Row 0 carries no data: the others take what suits them, it takes the remainder.
     third = torch.full((3,), 1 / 3, dtype=torch.float64)

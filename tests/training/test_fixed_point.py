@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from draws import generator
 from fixed_points import assert_feasible, crowd
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, log_joint
@@ -159,6 +160,49 @@ def test_batches_reach_the_loss_of_exact_steps(problem, weighted):
     assert reached == pytest.approx(exact.history[-1].loss, abs=0.03)
     # and from the first pass on they are ahead
     assert steps.history[1].loss < exact.history[1].loss
+
+
+# Symmetry
+
+
+def symmetric_case(problem):
+    case = problem(13, rows=61, memories=5, weighted=True, varsigma=0.4)
+    assert statistics(case, case.params).mass.min() > 1e-3  # no re-seeding
+    return case
+
+
+def step(case):
+    solver = FixedPoint(None)
+    return solver.step(
+        case.params, solver.start(case.params), statistics(case, case.params), case.batch, 1.0
+    )[0]
+
+
+def test_rotation(problem):
+    case = symmetric_case(problem)
+    turn = torch.linalg.qr(torch.randn(7, 7, generator=generator(3), dtype=torch.float64))[0]
+    turned = case._replace(params=case.params.replace(w=case.params.w @ turn), x=case.x @ turn)
+    a, b = step(case), step(turned)
+    assert_close(b.w, a.w @ turn, rtol=1e-10, atol=1e-10)
+    assert_close(b.p, a.p, rtol=1e-9, atol=1e-12)
+    assert_close(b.beta, a.beta, rtol=1e-10, atol=0)
+
+
+def test_permutation_of_memories_and_classes(problem):
+    case = symmetric_case(problem)
+    memory, column = torch.tensor([3, 0, 4, 1, 2]), torch.tensor([2, 3, 1, 0])
+    component = torch.cat([torch.zeros(1, dtype=torch.int64), memory + 1])
+    params = case.params
+    moved = params.replace(
+        w=params.w[memory],
+        p=params.p[component][:, column],
+        p_h=params.p_h[component],
+        p_q=params.p_q[column],
+    )
+    a, b = step(case), step(case._replace(params=moved, targets=case.targets[:, column]))
+    assert_close(b.w, a.w[memory], rtol=1e-10, atol=1e-10)
+    assert_close(b.p, a.p[component][:, column], rtol=1e-9, atol=1e-12)
+    assert_close(b.beta, a.beta, rtol=1e-10, atol=0)
 
 
 # Borders
