@@ -1,8 +1,9 @@
-"""The transportation polytope against closed forms and its own laws."""
+"""The transportation polytope against POT, SciPy, mpmath, closed forms and its own laws."""
 
 import math
 
 import numpy as np
+import ot
 import pytest
 import torch
 from numpy.testing import assert_allclose
@@ -54,6 +55,23 @@ def test_check_accepts_members_and_names_what_is_off() -> None:
 
 
 # Sinkhorn
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0])
+def test_sinkhorn_agrees_with_pot(spread: float) -> None:
+    rows, cols = marginals(1)
+    log_k = torch.tensor(spread * rng(2).normal(size=(R, C)))
+    plan = ot.sinkhorn(
+        rows.numpy(),
+        cols.numpy(),
+        -log_k.numpy(),
+        reg=1.0,
+        method="sinkhorn_log",
+        stopThr=1e-14,
+        numItermax=20_000,
+    )
+    got = polytope.sinkhorn(log_k, rows, cols, tol=1e-12)
+    assert_allclose(got, plan, rtol=1e-8, atol=1e-15)
 
 
 def test_sweeps_take_weights_over_many_decades() -> None:
