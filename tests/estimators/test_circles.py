@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import mnemosphere as mn
+from mnemosphere.geometry import Circles
 from mnemosphere.plots.functions import feature_curves
 
 
@@ -92,3 +93,66 @@ def test_a_missing_category_leaves_what_the_numbers_say():
         expected = np.where(y[500:], best.mean(0), 1 - best.mean(0))
         excess.append(np.log(expected / own).mean())
     assert np.mean(excess) < 0.05
+
+
+def test_no_change_of_ranks_within_the_radius_changes_the_class(model, rows):
+    """Random changes, and steps along the slope; missing values stay missing."""
+    circles, layer = model.model_.geometry, mn.export.DAMModule(model.model_)
+    x = model.model_.stored(rows).values.double()
+    rank, known = circles.positions(x), ~x.isnan()
+    bound = model.certified_radius(rows)
+    radius = torch.from_numpy(bound.radius)[:, None]
+    before = layer(x).argmax(1)
+    generator = torch.Generator().manual_seed(0)
+
+    def classes(change):
+        found = rank + torch.where(known, change, 0.0)
+        ranks = torch.minimum(torch.maximum(found, circles.ranks[:, 0]), circles.ranks[:, -1])
+        return log_proba(ranks).argmax(1)
+
+    def log_proba(ranks):
+        z = circles.at(ranks)
+        votes = model.model_.precise_votes
+        h = votes.slope * (z / z.norm(dim=1, keepdim=True)) @ votes.w.T
+        return (h[..., None] + votes.p[1:, :-1].log()).logsumexp(1)
+
+    for _ in range(50):
+        change = torch.randn(x.shape, generator=generator, dtype=torch.float64)
+        change = change / torch.where(known, change, 0.0).norm(dim=1, keepdim=True)
+        assert torch.equal(classes(0.999 * radius * change), before)
+    at = rank.clone().requires_grad_()
+    two = log_proba(at).topk(2, dim=1).values
+    (slope,) = torch.autograd.grad((two[:, 0] - two[:, 1]).sum(), at)
+    slope = torch.where(known, slope.nan_to_num(0.0), 0.0)
+    assert torch.equal(classes(-0.999 * radius * slope / slope.norm(dim=1, keepdim=True)), before)
+
+
+def test_every_fit_knows_what_a_category_is(tmp_path, monkeypatch):
+    """The choice on held-out rows, a stream, label issues, and files larger than memory."""
+    rng = np.random.default_rng(0)
+    level, shop, n = rng.integers(0, 5, 211), rng.integers(0, 60, 211), 211
+    y = np.where(rng.normal(size=n) + level > 2, "high", "low")
+    frame = pd.DataFrame({"level": [f"level {k}" for k in level], "x": rng.normal(size=n)})
+    frame.insert(0, "shop", [f"shop {k}" for k in shop])
+    seen, fit = [], Circles.fit.__func__
+
+    def noted(cls, rows, *rest, **more):
+        seen.append(rows.shares)
+        return fit(cls, rows, *rest, **more)
+
+    monkeypatch.setattr(Circles, "fit", classmethod(noted))
+    settings = {"min_frequency": 0.1, "random_state": 0, "max_iter": 3}
+    frame.assign(y=y).to_parquet(tmp_path / "rows.parquet")
+    source = mn.Dataset.open(tmp_path / "rows.parquet", label="y", memory=1 << 12)
+    assert not source.fits
+    for given in ((frame, y), (source,)):
+        mn.DAMClassifier(**settings).fit(*given)
+    model = mn.DAMClassifier(3, geometry="circles", **settings)
+    model.partial_fit(frame, y)
+    model.label_issues(frame, y)
+    model.fit(frame, y).label_issues(frame, y)
+    vectors = frame.assign(vector=list(rng.normal(size=(n, 3))))
+    mn.DAMClassifier(3, geometry="text20+circles", **settings).fit(vectors, y)
+    assert len(seen) > 10
+    # Log-odds of a shop, five indicators of a level, a number.
+    assert {*seen} == {(1.0, *[0.2] * 5, 1.0)}

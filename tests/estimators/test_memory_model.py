@@ -1,5 +1,7 @@
 """What a fitted model does without labels, classifier and clusterer alike, against formulas."""
 
+import math
+
 import numpy as np
 import torch
 from sklearn.base import clone
@@ -9,6 +11,18 @@ import mnemosphere as mn
 from quick_models import small
 
 # density, novelty, shares
+
+
+def test_density_and_novelty_are_those_of_the_formula(read, fresh):
+    model, x, log_joint, _ = read
+    n = x.shape[1]
+    area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
+    log_density = log_joint.logsumexp(1).numpy()
+    assert np.allclose(
+        mn.interpret.score_samples(model.model_, fresh.x), log_density - area, rtol=1e-10
+    )
+    expected = model.class_weights_[0].sum() / np.exp(log_density)
+    assert np.allclose(mn.interpret.novelty(model.model_, fresh.x), expected, rtol=1e-9)
 
 
 def test_gradient_of_the_torch_layer_is_that_of_finite_differences(read, fresh):

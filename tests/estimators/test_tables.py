@@ -5,12 +5,15 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
 import mnemosphere as mn
 import quick_models
+from mnemosphere.geometry.base import on_sphere
+from mnemosphere.model.gaps import overlaps
 from mnemosphere.rows.features import Features
 
 pytestmark = pytest.mark.usefixtures("quick_choice")
@@ -244,3 +247,34 @@ def test_digits_in_texts_are_numbers_with_a_note_or_categories():
     assert_array_equal(model.predict_proba(as_numbers), model.predict_proba(frame))
     with pytest.raises(ValueError, match="categories names 'kode', which X does not have"):
         small(categories=["kode"]).fit(frame, y)
+
+
+def test_missing_values_are_averaged_over_not_guessed(table, model):
+    """predict_proba from shares of memories that know only the known features."""
+    frame, _ = table
+    rows = model.model_.stored(frame)
+    x, lost = on_sphere(rows, model.model_.geometry, torch.float64)
+    assert not lost.any()
+    assert x.isnan().any(1).sum() > 20
+    votes = model.model_.votes
+    h = votes.slope * overlaps(votes, x) - votes.offset
+    share = (torch.cat([h.new_zeros(N, 1), h], 1) + votes.weights.log()).softmax(1)
+    proba = share @ votes.labels[:, :-1]
+    proba = proba / proba.sum(1, keepdim=True)
+    np.testing.assert_allclose(model.predict_proba(frame), proba.numpy(), rtol=1e-9)
+
+
+def test_flipped_labels_do_not_hide_behind_their_level(countries):
+    """A level of three rows tells the label of each if a row sees its own."""
+    frame, y = countries
+    flipped = y[:400].copy()
+    flipped[:8] = np.where(y[:8] == "civil", "military", "civil")
+    model = small(min_frequency=0.02).fit(frame[:400], flipped)
+    seen, held = model.predict_proba(frame[:400]), model.label_issues(frame[:400], flipped)
+    place = (flipped[:, None] == model.classes_).argmax(1)
+    own = seen[np.arange(400), place]
+    assert held.scores[~np.isnan(held.scores)].mean() < own.mean()
+    fresh = model.predict_proba(frame[400:])[
+        np.arange(200), (y[400:, None] == model.classes_).argmax(1)
+    ]
+    assert abs(np.log(held.scores).mean() - np.log(fresh).mean()) < 0.12

@@ -1,5 +1,7 @@
 """A promise holds for the votes that it was made with, and for no others."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,9 +11,9 @@ import mnemosphere as mn
 from mnemosphere import interpret
 from mnemosphere.export.payload import payload
 from mnemosphere.rows.stored import StoredRows, row_sketch, share_known
-from quick_models import built, reloaded
+from quick_models import built
 
-N, HELD = 5, 1999
+N, FRESH, HELD = 5, 20_000, 1999
 CENTERS = np.random.default_rng(5).normal(size=(7, N))
 OF_CENTER = np.array([0, 0, 1, 1, 2, 2, 3])
 EDITED = "not calibrated since fit or the last edit of its votes: call calibrate"
@@ -40,19 +42,28 @@ def streamed(model):
     return mn.as_estimator(model).partial_fit(*rows(50, np.random.default_rng(2))).model_
 
 
+# (the edit, classes of rows that it knows, what their labels are called afterwards)
 EDITS = {
-    "add_class": lambda m: interpret.add_class(m, CENTERS[6:] * [[1.1]], 3),
-    "add_examples": with_examples,
-    "remove_examples": lambda m: interpret.remove_examples(
-        with_examples(m), rows(12, np.random.default_rng(1))[0][:5]
+    "add_class": (lambda m: interpret.add_class(m, CENTERS[6:] * [[1.1]], 3), (0, 1, 2, 3), None),
+    "add_examples": (with_examples, (0, 1, 2), None),
+    "remove_examples": (
+        lambda m: interpret.remove_examples(
+            with_examples(m), rows(12, np.random.default_rng(1))[0][:5]
+        ),
+        (0, 1, 2),
+        None,
     ),
-    "remove_class": lambda m: interpret.remove_class(m, 1),
-    "merge_classes": lambda m: interpret.merge_classes(m, [0, 2], 5),
-    "relabel_memory": lambda m: interpret.relabel_memory(m, 0, {0: 1, 1: 2}),
-    "without_memories": lambda m: interpret.without_memories(m, [1]),
-    "with_class_prior": lambda m: interpret.with_class_prior(m, [1, 5, 2]),
-    "shrink": lambda m: interpret.shrink(m, *rows(60, np.random.default_rng(3)), n_memories=4),
-    "partial_fit": streamed,
+    "remove_class": (lambda m: interpret.remove_class(m, 1), (0, 2), None),
+    "merge_classes": (lambda m: interpret.merge_classes(m, [0, 2], 5), (0, 1, 2), {0: 5, 2: 5}),
+    "relabel_memory": (lambda m: interpret.relabel_memory(m, 0, {0: 1, 1: 2}), (0, 1, 2), None),
+    "without_memories": (lambda m: interpret.without_memories(m, [1]), (0, 1, 2), None),
+    "with_class_prior": (lambda m: interpret.with_class_prior(m, [1, 5, 2]), (0, 1, 2), None),
+    "shrink": (
+        lambda m: interpret.shrink(m, *rows(60, np.random.default_rng(3)), n_memories=4),
+        (0, 1, 2),
+        None,
+    ),
+    "partial_fit": (streamed, (0, 1, 2), None),
 }
 PROMISES = {
     "rate": lambda m, x: m.predict_or_reject(x, 0.1),
@@ -66,7 +77,8 @@ PROMISES = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_of_the_votes_ends_every_promise(calibrated, edit):
-    edited = EDITS[edit](calibrated)
+    make, *_ = EDITS[edit]
+    edited = make(calibrated)
     x, _ = rows(7, np.random.default_rng(4))
     for ask in PROMISES.values():
         ask(mn.as_estimator(calibrated), x)
@@ -75,6 +87,42 @@ def test_an_edit_of_the_votes_ends_every_promise(calibrated, edit):
     shown = payload(edited, x)
     assert shown["threshold"] is None
     assert not any(shown["rows"]["rejected"])
+
+
+def beyond(share, wanted, n_held, n_new):
+    """By how many standard deviations a share exceeds the one that was promised."""
+    deviation = np.sqrt(wanted * (1 - wanted) * (1 / n_held + 1 / n_new))
+    return (share - wanted) / deviation
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_calibrated_again_it_keeps_its_promises(calibrated, edit):
+    make, classes, names = EDITS[edit]
+    rng = np.random.default_rng(10)
+
+    def draw(n):
+        x, y = rows(n, rng, classes)
+        return x, np.array([(names or {}).get(label, label) for label in y.tolist()])
+
+    model = mn.as_estimator(make(calibrated)).calibrate(*draw(HELD))
+    x, y = draw(FRESH)
+    answers = model.predict_or_reject(x, 0.1)
+    assert abs(beyond(np.equal(answers, None).mean(), 0.1, HELD, FRESH)) < 4
+    alike = np.equal(model.predict_or_reject(x, 0.1, per_class=True), None)
+    best = model.predict(x)
+    for label in model.classes_:
+        own = best == label
+        held = np.sum(model.model_.calibration.predicted == model.classes_.tolist().index(label))
+        assert abs(beyond(alike[own].mean(), 0.1, held, own.sum())) < 4
+    target = 0.95 * model.score(x, y) + 0.05
+    sure = model.predict_or_reject(x, accuracy=target, confidence_level=0.999)
+    given = ~np.equal(sure, None)
+    assert given.mean() > 0.1
+    assert np.mean(sure[given] == y[given]) >= target
+    inside = [label in found for label, found in zip(y, model.predict_set(x, 0.9), strict=True)]
+    assert abs(beyond(1 - np.mean(inside), 0.1, HELD, FRESH)) < 4
+    novel = interpret.is_novel(model.model_, x, 0.1)
+    assert abs(beyond(novel.mean(), 0.1, HELD, FRESH)) < 4
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
@@ -103,8 +151,9 @@ def test_rows_that_were_trained_on_are_no_held_out_rows(kind, tmp_path):
     make = mn.DAMClusterer if kind == "clusters" else mn.DAMClassifier
     settings = {} if kind == "clusters" else {"search": None, "objective": "joint"}
     model = make(3, geometry="unit", random_state=0, max_iter=2, **settings).fit(x, y)
+    model.save(tmp_path / "m.safetensors")
     mixed = sp.vstack([x[:700], other[:800]]) if kind == "sparse" else np.r_[x[:700], other[:800]]
-    for found in (model, reloaded(model, tmp_path)):
+    for found in (model, mn.load(tmp_path / "m.safetensors")):
         for trained in (x, x[::-1][:200]):
             with pytest.warns(UserWarning, match="most of these rows were trained on"):
                 found.calibrate(trained)
@@ -117,6 +166,20 @@ def test_rows_of_few_kinds_may_be_trained_on_and_held_out():
         one, two = (np.random.default_rng(k).integers(n_cells, size=(1000, 1)) for k in range(2))
         known, held = (StoredRows.of(x * [1.0, 2.0], torch.device("cpu")) for x in (one, two))
         assert share_known(held, row_sketch(known)) < 0.5
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_a_rate_is_about_right_straight_after_a_fit_of_few_rows(objective):
+    """Each row held out is scored by votes and by a density that have not seen it."""
+    found = []
+    for seed in range(11):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(3, size=1087)
+        x = rng.normal(size=(len(y), 7)) + 1.5 * np.eye(3, 7)[y]
+        clf = mn.DAMClassifier(6, objective=objective, geometry="standard", random_state=seed)
+        clf.fit(x[:89], y[:89])
+        found.append(interpret.is_novel(clf.model_, x[89:], 0.1).mean())
+    assert 0.05 < np.mean(found) < 0.12
 
 
 # Edits

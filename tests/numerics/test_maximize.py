@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -157,3 +158,28 @@ def test_maximize_stays_feasible_and_optimal_where_rounding_hides_the_multiplier
     p_bar = np.exp(z - z.max(-1, keepdims=True)) * 10.0 ** (-20.0 * g.uniform(size=(300, 11, 1)))
     even = torch.full((11,), 1 / 11, dtype=torch.float64)
     assert_feasible(maximize(torch.tensor(p_bar), even, even).p, even, even)
+
+
+@pytest.mark.parametrize("decades", [1.0, 8.0, 30.0])
+def test_maximize_two_by_two_in_high_precision(decades: float) -> None:
+    # One degree of freedom s = p_00; the derivative of the objective falls from +∞ to −∞.
+    with mpmath.workdps(80):
+        for seed in range(6):
+            rows, cols = marginals(200 + seed, 2, 2, spread=2.0)
+            p_bar = matrix(300 + seed, 2, 2, decades=decades)
+            r, c = mpmath.mpf(float(rows[0])), mpmath.mpf(float(cols[0]))
+            total = mpmath.mpf(float(rows[0])) + mpmath.mpf(float(rows[1]))
+            q = [[mpmath.mpf(float(v)) for v in line] for line in p_bar]
+            low, high = max(mpmath.mpf(0), r + c - total), min(r, c)
+            for _ in range(260):
+                s = (low + high) / 2
+                slope = q[0][0] / s - q[0][1] / (r - s) - q[1][0] / (c - s)
+                slope += q[1][1] / (total - r - c + s)
+                low, high = (s, high) if slope > 0 else (low, s)
+            expected = [[s, r - s], [c - s, total - r - c + s]]
+            got = maximize(p_bar, rows, cols).p
+            for i in range(2):
+                for j in range(2):
+                    assert float(got[i, j]) == pytest.approx(
+                        float(expected[i][j]), rel=1e-9, abs=1e-14
+                    )

@@ -125,3 +125,19 @@ def test_center_rows_is_the_matrix_product_of_the_paper() -> None:
     assert float((p * got).sum(-1).abs().max()) < 1e-15
     rows[2], p[2] = 0.0, 0.0
     torch.testing.assert_close(polytope.center_rows(p, g, rows)[2], g[2])
+
+
+def test_tangent_projection_solves_the_constrained_least_squares_problem() -> None:
+    rows, cols = marginals(16)
+    p = polytope.sinkhorn(matrix(17).log(), rows, cols, tol=1e-13)
+    g = torch.tensor(rng(18).normal(size=(R, C)))
+    # Minimize the Fisher norm of ξ − g subject to A ξ = 0, by dense linear algebra.
+    a = np.vstack([np.kron(np.eye(R), np.ones(C)), np.kron(np.ones(R), np.eye(C))])
+    d = np.diag(p.numpy().ravel())
+    multipliers = np.linalg.lstsq(a @ d @ a.T, a @ g.numpy().ravel(), rcond=None)[0]
+    expected = (g.numpy().ravel() - d @ a.T @ multipliers).reshape(R, C)
+    got = polytope.to_tangent(p, g, rows, cols)
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+    single = polytope.to_tangent(p.float(), g.float(), rows.float(), cols.float())
+    assert single.dtype == torch.float32
+    np.testing.assert_allclose(single, expected, atol=1e-5)

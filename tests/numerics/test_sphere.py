@@ -59,3 +59,14 @@ def test_norms_of_entries_that_are_nearly_equal(n: int, dtype: torch.dtype) -> N
         unit = sphere.project(rows).double()
         again = [math.sqrt(math.fsum(v * v for v in row)) for row in unit.tolist()]
         assert again == pytest.approx([1.0] * 5, rel=few)
+
+
+def test_retract_agrees_with_the_geodesic_to_second_order() -> None:
+    x = sphere.project(draw(5, B, N))
+    v = sphere.to_tangent(x, draw(6, B, N))
+    norm = v.norm(dim=-1, keepdim=True)
+    gaps = []
+    for h in (1e-2, 5e-3):
+        geodesic = torch.cos(h * norm) * x + torch.sin(h * norm) * v / norm
+        gaps.append(float((sphere.retract(x, h * v) - geodesic).norm()))
+    assert 7.0 < gaps[0] / gaps[1] < 9.0  # the gap is of third order in h

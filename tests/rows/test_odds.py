@@ -7,6 +7,8 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import betaln, logit
+from sklearn.model_selection import KFold
+from sklearn.preprocessing import TargetEncoder
 
 from mnemosphere.rows.odds import (
     counts_of_folds,
@@ -131,3 +133,12 @@ def test_a_missing_level_stays_missing_and_a_new_one_tells_nothing(drawn):
     assert x[0, 1:].isnan().all()
     assert (x[1, 1:] == 0).all()
     assert not x[2:].isnan().any()
+
+
+def test_it_orders_rows_as_target_encoding_of_scikit_learn(drawn):
+    level, label = drawn
+    two = np.column_stack([label[:, 0], label[:, 1:].sum(1)])
+    found, _ = cross_fitted(rows_of(level), torch.from_numpy(two), None)
+    encoder = TargetEncoder(cv=KFold(5, shuffle=True, random_state=0))
+    theirs = encoder.fit_transform(level[:, None], two[:, 1].astype(int))[:, 0]
+    assert np.corrcoef(np.argsort(np.argsort(theirs)), found.values[:, 1].numpy())[0, 1] > 0.85

@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytest
 import torch
 from scipy import special
 
@@ -99,3 +100,33 @@ def test_posterior_by_quadrature():
         ]  # fmt: skip
         draws.append(torch.stack(columns, 1))
     assert standard_errors_off(torch.stack(draws[20:], 1), exact) <= SIGMAS
+
+
+@pytest.mark.slow
+def test_class_weights_on_a_bigger_polytope_by_rejection():
+    # Free cells uniform in a box, the rest from the marginals, negative ones rejected; weighted.
+    rows, cols = np.array([0.2, 0.35, 0.45]), np.array([0.5, 0.3, 0.2])
+    counts = np.array([[2, 0, 1], [0, 3, 1], [1, 2, 0]])
+    rng = np.random.default_rng(13)
+    p = np.empty((700_000, 3, 3))
+    p[:, :2, :2] = rng.random((len(p), 2, 2)) * np.minimum.outer(rows, cols)[:2, :2]
+    p[:, :2, 2] = rows[:2] - p[:, :2, :2].sum(2)
+    p[:, 2] = cols - p[:, :2].sum(1)
+    p = p[(p >= 0).all((1, 2))]
+    weight = np.prod(p**counts, axis=(1, 2))
+    weight /= weight.sum()
+    mean = np.tensordot(weight, p, 1)
+    square = np.tensordot(weight, p**2, 1)
+    floor = np.sqrt(((p - mean) ** 2 * weight[:, None, None] ** 2).sum(0))  # error of the oracle
+
+    start = torch.tensor(np.outer(rows, cols)).expand(101, 3, 3)
+    draws = run_moves(
+        start, torch.tensor(counts, dtype=torch.float64).expand(101, 3, 3), 500, seed=17
+    )
+    result = estimate(draws[:, 50:]).raise_if_failed()
+    error = np.sqrt(result.standard_error.numpy() ** 2 + floor**2)
+    assert (np.abs(result.mean.numpy() - mean) < 4.5 * error).all()
+    second = estimate(draws[:, 50:] ** 2)
+    assert (
+        np.abs(second.mean.numpy() - square) < 4.5 * (second.standard_error.numpy() + floor)
+    ).all()

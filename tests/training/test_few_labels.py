@@ -5,11 +5,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from draws import circles
 from draws import generator as seeded
+from mnemosphere.model import initialize, objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.memory_graph import share_graph
+from mnemosphere.model.parameters import from_memories
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.few_labels import PHASE, SHARED_BY, label_memories, settle
+from mnemosphere.training.fit import fit, validate
+from mnemosphere.training.fixed_point import FixedPoint
 from runs import Log, assert_same_params
 
 
@@ -59,3 +65,28 @@ def test_memories_settle_with_labels_unseen(case):
     # The labels are those of the memories where they settled.
     last = log.of("pass")[-1][1]
     assert_same_params(settled.params, label_memories(last, case.dataset.rows))
+
+
+def test_few_labels_are_better_used_than_alone_and_than_from_nothing():
+    """Three labels on each circle: a stranger may be nearer than one's own kind."""
+    x, y = circles(901, 0)
+    hidden = y.clone()
+    hidden[6:] = -1
+    data = Batch(x, objectives.soft_labels(hidden, 2, 0.1, dtype=torch.float64))
+    few = data.take(slice(0, 6))
+    fresh_x, fresh_y = circles(997, 1)
+    test = ArrayDataset.of(fresh_x, objectives.soft_labels(fresh_y, 2, 0.1, dtype=torch.float64))
+
+    def accuracy(rows, start):
+        generator, dataset = seeded(0), ArrayDataset(rows)
+        w = initialize.from_data(rows.x, 100, generator=generator)
+        params = from_memories(w, few.targets.mean(0), beta=200.0)
+        if start:
+            params = settle(params, dataset, learn_beta=True, generator=generator).params
+        found = fit(params, dataset, FixedPoint(None), max_iter=15, generator=generator)
+        return validate(found.params, test, objectives.joint)[1]
+
+    informed, naive, alone = accuracy(data, True), accuracy(data, False), accuracy(few, False)
+    assert informed > 0.95
+    assert informed > alone + 0.2
+    assert informed > naive + 0.2
