@@ -127,6 +127,11 @@ def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
     return total
 
 
+@lru_cache(maxsize=256)  # a step asks for one of them, and for another at the same place
+def _at_number(beta: float, n: int) -> tuple[float, float, float]:
+    return _recurrence(beta, n)
+
+
 def _recurrence(beta: Any, n: int) -> tuple[Any, Any, Any]:
     """(log Omega_N(beta)/Omega_N(0), A_N, A_N').
 
@@ -147,6 +152,10 @@ def _recurrence(beta: Any, n: int) -> tuple[Any, Any, Any]:
         slope = k / denominator / denominator - a * a * slope
     # Beyond beta = 1e15 the sum loses k to rounding, and the ratio may pass 1 by a few ulps.
     return value, xp.minimum(a, 0 * a + 1), slope
+
+
+def _functions(beta: Any, n: int) -> tuple[Any, Any, Any]:
+    return (_at_number if isinstance(beta, float) else _recurrence)(beta, n)
 
 
 def _inverse(r: Any, n: int) -> Any:
@@ -195,7 +204,7 @@ def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
     not checked on a GPU; n: the dimension N >= 2. Computed in float64, returned in the dtype of
     beta. Its derivative is `mean_resultant`; autograd has it to fewer digits where beta is large.
     """
-    return _evaluate(lambda x, n: _recurrence(x, n)[0], beta, n)
+    return _evaluate(lambda x, n: _functions(x, n)[0], beta, n)
 
 
 def log_omega(beta: Tensor | float, n: int) -> Tensor:
@@ -205,7 +214,7 @@ def log_omega(beta: Tensor | float, n: int) -> Tensor:
     cancel: at beta = 0 this is the log area of the sphere, large and negative for large N.
     """
     log_area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
-    return _evaluate(lambda x, n: _recurrence(x, n)[0] + log_area, beta, n)
+    return _evaluate(lambda x, n: _functions(x, n)[0] + log_area, beta, n)
 
 
 def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
@@ -214,7 +223,7 @@ def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
     It is the mean of <x, w> for x drawn from the von Mises-Fisher distribution of mean direction
     w and concentration beta. Arguments and precision as for `log_omega_ratio`.
     """
-    return _evaluate(lambda x, n: _recurrence(x, n)[1], beta, n)
+    return _evaluate(lambda x, n: _functions(x, n)[1], beta, n)
 
 
 def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
