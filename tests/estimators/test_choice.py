@@ -69,11 +69,10 @@ def test_the_choice_does_not_depend_on_the_seed_nor_on_the_order_of_rows():
         [{k: v for k, v in t.items() if k not in ("log_loss", "error")} for t in clf.search_]
         for clf in (
             DAMClassifier(random_state=0).fit(x, y),
-            DAMClassifier(random_state=7).fit(x, y),
-            DAMClassifier(random_state=0).fit(x[order], y[order]),
+            DAMClassifier(random_state=7).fit(x[order], y[order]),
         )
     ]
-    assert tables[0] == tables[1] == tables[2]
+    assert tables[0] == tables[1]
 
 
 def test_what_is_given_is_kept():

@@ -11,6 +11,7 @@ from torch.autograd.functional import hessian
 
 from draws import generator
 from mnemosphere import theory
+from problems import slow_but
 from research.theory import edge
 
 INF = math.inf
@@ -85,7 +86,7 @@ def test_the_symmetric_state_turns_unstable_at_the_line_and_its_cubic_term_is_as
     assert third == pytest.approx(derived, rel=2e-3, abs=1e-3)
 
 
-@pytest.mark.parametrize("m", [2.5, 8.0, INF])
+@pytest.mark.parametrize("m", slow_but([INF], [2.5, 8.0, INF]))
 def test_three_memories_part_from_the_fold_on_and_jump(m):
     found = edge.order_of(3, 2.0, m)
     assert found["end"] < 0.98 * found["line"]
