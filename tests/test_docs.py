@@ -212,6 +212,12 @@ def test_make_targets_exist():
                 assert re.search(rf"^{line.split()[1]}:", makefile, re.MULTILINE), line
 
 
+def test_tests_that_the_checks_name_exist():
+    for script in (ROOT / ".ci").glob("*"):  # the archive of the sources has none
+        named = re.findall(r"tests/[\w/]+\.py", script.read_text(encoding="utf-8"))
+        assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def test_pages_are_those_of_the_stored_results():
     assert pages.stale() == [], "run: python -m research pages"
 
