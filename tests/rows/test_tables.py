@@ -11,8 +11,8 @@ import pytest
 from mnemosphere.base import machine
 from mnemosphere.rows.tables import read_table
 
-# Spreadsheets' mark and line ends, a blank first line, pandas' column of counts, a name over two
-# lines, a blank line, a line of commas, no end of line at the end.
+# A byte order mark, CRLF, a blank first line, the index that pandas writes, a name with a line break,
+# a blank line, a line of commas, no line break at the end.
 MESSY = (
     "\ufeff\r\n,name, length,label\r\n"
     '0,"two\nlines",1.5,ant\r\n'

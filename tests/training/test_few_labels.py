@@ -68,7 +68,7 @@ def test_memories_settle_with_labels_unseen(case):
 
 
 def test_few_labels_are_better_used_than_alone_and_than_from_nothing():
-    """Three labels on each circle: a stranger may be nearer than one's own kind."""
+    """Three labels on each circle: the nearest labeled row may be of the other circle."""
     x, y = circles(901, 0)
     hidden = y.clone()
     hidden[6:] = -1

@@ -21,7 +21,7 @@ from mnemosphere.interpret import decode, encode, recall_path
 from mnemosphere.plots.fitted import recall_of
 from mnemosphere.rows.stored import StoredRows
 
-_SHOWN, _DRAWN = 10, 6
+_SHOWN, _DRAWN = 10, 6  # rows in the terminal, in the picture
 _HALVES = ("top", "bottom", "left", "right")
 
 

@@ -13,7 +13,7 @@ from mnemosphere.fitted import pulls
 from mnemosphere.interpret import ClassificationReport, classification_report, evaluate
 from mnemosphere.rows.features import readable
 
-_WORST = 10
+_WORST = 10  # rows that are listed
 _TRIALS = 5  # of the search that are shown
 _COLUMNS = 3  # that matter most, in a line of a terminal
 _ENDED = {"max_iter": "as many as allowed", "stable": "no memory is a saddle any more"}

@@ -38,7 +38,7 @@ from mnemosphere.rows.streams import RawRows, ahead, column_names
 from mnemosphere.training.dataset import Dataset, held_out
 
 _LABEL_NAMES = ("label", "target", "class", "y")
-_MOST_HELD_OUT = 20_000
+_MOST_HELD_OUT = 20_000  # an accuracy is then known to a third of a percent
 # What commands read of the data in the record of a run, where it is there.
 _NOTED = {
     "name": str, "checksum": str, "label": str | None, "id": str | None,

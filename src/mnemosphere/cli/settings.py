@@ -120,7 +120,7 @@ class Clusterer:
 
     clusters: Text = asked(
         "N|auto",
-        "Number of clusters; auto: the most that two random halves of the rows agree on. (default: auto)",
+        "Number of clusters; auto: by how well two random halves of the rows agree. (default: auto)",
     )
     memories: Text = asked(
         "N|auto", "Number of memories; auto: one or eight per cluster. (default: auto)"

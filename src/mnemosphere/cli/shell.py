@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from mnemosphere.base.text import printable
 from mnemosphere.cli.options import flag
 
-UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
+UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141  # exit codes, as shells have them
 _HINTS = {
     errno.EACCES: "check its permissions, or choose another place",
     errno.EPERM: "check its permissions, or choose another place",

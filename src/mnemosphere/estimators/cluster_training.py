@@ -49,7 +49,7 @@ _START_ROWS, _STARTS = 8192, 100  # rows that memories start on; memories in all
 _SGD_PASSES = 30
 _CLASS_ROWS, _CLASS_STEPS = 4096, 60  # rows per step of the class weights at least; steps in all
 _CLASS_RATE, _CLASS_MOMENTUM = 0.1, 0.9
-_GRAPH_ROWS = 1 << 17
+_GRAPH_ROWS = 1 << 17  # that tell which memories share rows
 
 
 class Clusters(NamedTuple):

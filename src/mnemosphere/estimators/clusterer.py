@@ -70,7 +70,8 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     n_clusters : int or "auto", default "auto"
         Number of latent classes. "auto": of 2 to 8, 10, 12, 14, 17, 20, 24 and 29, the one on which two
         halves of the rows, clustered separately, agree best, or a larger one on which they agree about as well.
-        It is 1 if they never agree well, or if a single cloud with the same mean and covariance would be divided as reliably.
+        It is 1 if they never agree well, or if a single cloud with the same mean and covariance would be
+        divided as reliably.
     n_memories : int or "auto", default "auto"
         Number of memories. "auto": one per cluster, or eight (at most one for five distinct rows),
         whichever is more reproducible; eight with `growth`.

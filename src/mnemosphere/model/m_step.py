@@ -19,7 +19,7 @@ from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio,
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
 _LEAST_RESULTANT = 1e-9
-_LEAST_SHARE = 1e-12
+_LEAST_SHARE = 1e-12  # of all weight, that the uniform component counts as
 _SURE = 0.95  # of own labels: every memory has a little of every class, and can learn it
 _LIGHT = 0.01
 _SHORT, _LONG = 1e-12, 1e12  # lengths whose squares are far from the ends of single precision

@@ -23,7 +23,7 @@ _BLOCK, _PAIRS = 1024, 1 << 24  # memories compared with all at once, and most p
 _WIDE = 1 << 14
 # Memories that a reader cannot distinguish: an overlap of 0.999, soft labels alike to a hundredth.
 _ALIKE, _SAME_LABELS = math.sqrt(2 * (1 - 0.999)), 0.01
-_DIRECTIONS = 16
+_DIRECTIONS = 16  # in which most pairs turn out to be far apart
 _CDIST_ERROR = 2e-3  # of distances near 0 in single precision
 _ROUNDING = 64  # units of rounding by which copies of one memory may differ
 

@@ -16,7 +16,7 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.training.solver import Solver, SolverState
 
-_LEAST_PASSES = 5
+_LEAST_PASSES = 5  # however many rows there are
 _STEPS_PER_PASS, _ROWS_PER_STEP = (2, 5), 40  # on few rows batches are smaller
 
 

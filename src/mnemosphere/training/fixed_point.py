@@ -25,8 +25,8 @@ from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.distributed import current
 from mnemosphere.training.solver import Solver, SolverState, check_tol
 
-_FEW_ROWS = 2000
-_SHORTEST, _GROWING = 0.2, 0.3
+_FEW_ROWS = 2000  # fewer are taken in one step
+_SHORTEST, _GROWING = 0.2, 0.3  # passes that a running mean holds: at first, and more with each
 _SHORTEST_OF_WEIGHTS = 0.5  # if class weights wait for the end of a pass: less noise
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096

@@ -30,8 +30,8 @@ from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import Solver, SolverState
 
-_SEARCH_ROWS = 8192
-_MAX_HALVINGS = 12
+_SEARCH_ROWS = 8192  # on which a step of a split is tried
+_MAX_HALVINGS = 12  # of that step, until it is given up
 _ALL_ROWS = 1 << 40  # a sample of so many rows is all there are
 
 
