@@ -33,6 +33,7 @@ from mnemosphere import load_data
 from research import report
 from research.benchmarks._attack import shortest_change
 from research.benchmarks._options import add_data, parser
+from research.benchmarks._radius import certified_radius
 from research.field import sets
 from research.jobs import finished as in_processes
 from research.report import Json
@@ -133,7 +134,7 @@ def open_set(name: str, n_rows: int, seed: int, folder: Path | None, most: int) 
 
 def memory_margins(model: mn.DAMClassifier, x: Floats) -> Margins:
     """Of our model: the certified radius, and the shortest verified change toward two classes."""
-    proven = model.certified_radius(x)
+    proven = certified_radius(model, x)
     attacked = np.full(len(x), np.inf)
     rows, order = torch.from_numpy(x), model.model_.log_proba(x).argsort(1, descending=True)
     for target in (order[:, 1], model.model_.columns_of(proven.other.astype(model.classes_.dtype))):

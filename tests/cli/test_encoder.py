@@ -49,5 +49,3 @@ def test_an_explanation_has_its_map(run, two_layers, images, tmp_path):
 
 def test_what_only_memories_of_pixels_can_do_is_refused(run, two_layers, images):
     assert "train without --encoder" in run("recall", two_layers, images[0], code=2).error
-    error = run("predict", two_layers, images[0], "--radius", code=2).error
-    assert "--radius needs memories of pixels: train without --encoder" in error

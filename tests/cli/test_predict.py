@@ -24,16 +24,14 @@ def test_predictions_read_back_are_those_of_the_model(
 ):
     table, path = fresh
     out = tmp_path / read.__name__.replace("read_", "p.")
-    run("predict", trained, path, "--id", "tag", "--radius", "--out", out)
+    run("predict", trained, path, "--id", "tag", "--out", out)
     found, x = read(out), table[kit.names]
     np.testing.assert_allclose(probabilities(found), model.predict_proba(x), rtol=1e-12)
     assert found["prediction"].tolist() == model.predict(x).tolist()
     assert found["tag"].tolist() == table["tag"].tolist()
     np.testing.assert_allclose(found["novelty_score"], model.novelty_score(x), rtol=1e-11)
     assert found["novel"].equals(found["novelty_score"] > model.novelty_threshold_)
-    radius, why = model.certified_radius(x), model.explain(x, 3)
-    np.testing.assert_allclose(found["certified_radius"], radius.radius, rtol=1e-12)
-    assert found["next_class"].tolist() == list(radius.other)
+    why = model.explain(x, 3)
     for k in range(3):
         assert found[f"memory_{k + 1}"].tolist() == [f"#{m}" for m in why.memory[:, k]]
         np.testing.assert_allclose(found[f"share_{k + 1}"], why.share[:, k], rtol=1e-11)

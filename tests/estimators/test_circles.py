@@ -95,38 +95,6 @@ def test_a_missing_category_leaves_what_the_numbers_say():
     assert np.mean(excess) < 0.05
 
 
-def test_no_change_of_ranks_within_the_radius_changes_the_class(model, rows):
-    """Random changes, and steps along the slope; missing values stay missing."""
-    circles, layer = model.model_.geometry, mn.export.DAMModule(model.model_)
-    x = model.model_.stored(rows).values.double()
-    rank, known = circles.positions(x), ~x.isnan()
-    bound = model.certified_radius(rows)
-    radius = torch.from_numpy(bound.radius)[:, None]
-    before = layer(x).argmax(1)
-    generator = torch.Generator().manual_seed(0)
-
-    def classes(change):
-        found = rank + torch.where(known, change, 0.0)
-        ranks = torch.minimum(torch.maximum(found, circles.ranks[:, 0]), circles.ranks[:, -1])
-        return log_proba(ranks).argmax(1)
-
-    def log_proba(ranks):
-        z = circles.at(ranks)
-        votes = model.model_.precise_votes
-        h = votes.slope * (z / z.norm(dim=1, keepdim=True)) @ votes.w.T
-        return (h[..., None] + votes.p[1:, :-1].log()).logsumexp(1)
-
-    for _ in range(50):
-        change = torch.randn(x.shape, generator=generator, dtype=torch.float64)
-        change = change / torch.where(known, change, 0.0).norm(dim=1, keepdim=True)
-        assert torch.equal(classes(0.999 * radius * change), before)
-    at = rank.clone().requires_grad_()
-    two = log_proba(at).topk(2, dim=1).values
-    (slope,) = torch.autograd.grad((two[:, 0] - two[:, 1]).sum(), at)
-    slope = torch.where(known, slope.nan_to_num(0.0), 0.0)
-    assert torch.equal(classes(-0.999 * radius * slope / slope.norm(dim=1, keepdim=True)), before)
-
-
 def test_every_fit_knows_what_a_category_is(tmp_path, monkeypatch):
     """The choice on held-out rows, a stream, label issues, and files larger than memory."""
     rng = np.random.default_rng(0)

@@ -146,39 +146,8 @@ def test_the_order_of_columns_and_levels_changes_nothing():
         each = [memory[:, j, : int(2 * k)] for j, k in enumerate(circles.harmonics)]
         unit = circles.place(own.values)[0]
         kernels.append((unit @ unit.T, unit @ torch.cat(each, 1).T))
-        turn = torch.linspace(0.1, 2.0, 43).double()
-        kernels[-1] += (circles.radius(own.values, turn),)
     for one, other in zip(*kernels, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("turn", [0.05, 0.3, 0.8, 1.4])
-def test_no_change_of_ranks_within_the_radius_turns_a_row_further(turn):
-    """Random changes of some ranks, and the steepest ones, of rows some of whose values are missing."""
-    rows = with_a_category(53, levels=3)
-    x = rows.values[:7].clone()
-    x[0, 0] = x[1, 2:] = x[2, :2] = torch.nan
-    circles = Circles.fit(rows)
-    bound = circles.radius(x, torch.full((7,), turn, dtype=torch.float64))
-    rank, start = circles.positions(x), circles.coordinates(x)
-    generator = torch.Generator().manual_seed(0)
-    nearest = torch.inf
-    for k in range(400):
-        way = torch.randn(rank.shape, generator=generator, dtype=torch.float64)
-        way = torch.where(torch.rand(rank.shape, generator=generator) < 0.2 + 0.2 * (k % 5), way, 0)
-        norm = way.masked_fill(x.isnan(), 0.0).norm(dim=1, keepdim=True)
-        size = torch.logspace(-3, 0.3, 200, dtype=torch.float64)[:, None, None]
-        moved = circles.at((rank + size * way / norm.clamp_min(1e-9)).flatten(0, 1))
-        moved = moved.view(200, 7, -1)
-        angle = torch.cosine_similarity(moved, start, dim=2).clamp(-1, 1).arccos()
-        turned = (angle >= turn) & (norm[:, 0] > 0)
-        assert bool(
-            (size[:, :, 0].expand_as(angle)[turned] >= bound.expand_as(angle)[turned]).all()
-        )
-        ratio = (size[:, :, 0] / bound).expand_as(angle)[turned]
-        nearest = min(nearest, float(ratio.min()) if len(ratio) else torch.inf)
-    assert bool((bound > 0).all())
-    assert nearest < 3  # it is not much below what is reached
 
 
 def test_stored_and_read_back():

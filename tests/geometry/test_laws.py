@@ -185,26 +185,6 @@ def test_an_overlap_is_a_sum_over_features(kind, name):
         torch.testing.assert_close(moved - shared, torch.zeros_like(moved), rtol=0, atol=1e-12)
 
 
-@every
-@pytest.mark.parametrize("turn", [0.05, 0.4, 1.3, 2.9])
-def test_no_change_within_the_radius_turns_a_row_further(kind, turn):
-    geometry, x, _ = learned(kind, "dense")
-    x = x[:5]
-    radius = geometry.radius(x, torch.full((5,), turn, dtype=torch.float64))
-    assert bool((radius > 0).all())
-    start = geometry.place(x)[0]
-    way = torch.randn(2003, 1, N, generator=generator(5), dtype=torch.float64)
-    size = torch.logspace(-2, 1.5, 2003, dtype=torch.float64)[:, None, None]
-    moved = x + way * size * geometry.unit_at(x)
-    unit, lost = geometry.place(moved.flatten(0, 1))
-    angle = (unit.view(2003, 5, -1) * start).sum(-1).clamp(-1, 1).arccos()
-    far = geometry.distance(x.repeat(2003, 1), moved.flatten(0, 1)).view(2003, 5)
-    turned = (angle >= turn) & ~lost.view(2003, 5)
-    assert bool((far >= radius)[turned].all())
-    assert bool(turned.any()) or turn > 1
-    assert geometry.radius(x, torch.zeros(5).double()).tolist() == [0.0] * 5
-
-
 NODE = """
 const [model, given] = require("fs").readFileSync(0, "utf8").split("\\u0000");
 const { stored, n, rows } = JSON.parse(given);

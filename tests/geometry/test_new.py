@@ -17,7 +17,6 @@ from torch import Tensor
 import mnemosphere as mn
 from mnemosphere.base.schema import Array
 from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.base import lengths
 
 ROOT = Path(mn.__file__).parent
 # The choice and settings, of which some are about patches.
@@ -33,7 +32,6 @@ def define() -> None:
         name: ClassVar[str] = "ranks"
         appended: ClassVar[int] = 1
         unit_name: ClassVar[str] = "ranks"
-        measured: ClassVar[str] = "the ranks among training rows"
 
         knots: Annotated[Tensor, Array("N K")]
 
@@ -64,9 +62,6 @@ def define() -> None:
         def units(self) -> Tensor:
             return self.knots.std(1).clamp_min(1e-300)
 
-        def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
-            return lengths(self.coordinates(x)) * angle.clamp_max(torch.pi / 2).sin()
-
         def onnx_coordinates(self, g: Any, rows: Any) -> str:
             low, width = self.knots[:, :-1], self.knots.diff(dim=1)
             middle = g.stored(self.knots[:, self.knots.shape[1] // 2])
@@ -96,11 +91,7 @@ def test_a_geometry_in_one_file_works_everywhere(ranks, tmp_path):
     # Explanations, of a row as it is and as it could be, and the rows that memories stand for.
     assert "memories: #" in str(model.explain(fresh.iloc[:2]))
     other = model.counterfactual(fresh.iloc[:5])
-    near = model.certified_radius(fresh.iloc[:5])
     assert other.found.all()
-    complete = fresh.iloc[:5].notna().all(axis=1).to_numpy()
-    assert (near.radius[complete] <= other.lengths[complete]).all()
-    assert near.unit == "ranks"
     low, high = frame.min().to_numpy(), frame.max().to_numpy()
     assert ((model.memories_ >= low) & (model.memories_ <= high)).all()
     assert len(mn.interpret.memory_table(model.model_)) == 6

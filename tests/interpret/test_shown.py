@@ -21,7 +21,6 @@ def test_results_say_the_same_in_a_terminal_and_in_a_notebook(model):
     trial = {"rows": 9, "geometry": "unit", "n_memories": 3, "log_loss": 0.5, "error": 0.1}
     explained = clf.explain(x[:2])
     for found, n_tables in (
-        (clf.certified_radius(x), 1),
         (clf.counterfactual(x[:2]), 2),
         (explained, 2),
         (clf.decision_summary(x), 0),

@@ -208,7 +208,6 @@ OF_ROWS = {
     "transform": lambda e, m, x, _: e.transform(x),
     "novelty_score": lambda e, m, x, _: e.novelty_score(x),
     "calibrate": lambda e, m, x, _: e.calibrate(x).model_.calibration.novelty,
-    "certified_radius": lambda e, m, x, _: e.certified_radius(x).radius,
     "counterfactual": lambda e, m, x, _: e.counterfactual(x).found,
     "explain": lambda e, m, x, _: e.explain(x).share,
     "explore": lambda e, m, x, folder: page(e, folder / "p.html", x),

@@ -171,13 +171,6 @@ def check_exemplars(f):
             assert share[known, memory].min() >= np.sort(share[:, memory])[-3:].min() - 2e-3
 
 
-def check_radius(f):
-    found = f.model.certified_radius(f.seen())
-    whole = ~np.isnan(found.radius)  # of a row with missing values nothing is proven
-    assert (found.radius[whole] >= 0).all()
-    assert found.label.tolist() == f.model.classes_[f.proba().argmax(1)].tolist()
-
-
 def check_novelty(f):
     model = clone(f.model)
     model.model_ = f.model.model_
@@ -301,7 +294,6 @@ SURFACES = {
     "`transform`": check_shares,
     "`DAMModule`": check_layer,
     "`support_`, `typical_rows_`": check_exemplars,
-    "`certified_radius`": check_radius,
     "novelty": check_novelty,
     "recall": check_recall,
     "sample": check_sample,

@@ -50,18 +50,13 @@ def run(
             rows.x, label, fixed=changes.fixed, only_rise=changes.only_rise,
             only_fall=changes.only_fall,
         )  # fmt: skip
-    readable = opened.encoder is None and not opened.takes_texts
-    proven = opened.model.certified_radius(rows.x) if readable else None
     if out is not None:
         plots.save(picture(found, rows, shape), out)
     if terminal.json:
-        records = [_record(found, rows, k, proven, other) for k in range(len(rows))]
+        records = [_record(found, rows, k, other) for k in range(len(rows))]
         terminal.result({"model": opened.path, "data": data, "rows": records})
     for k in range(len(rows)):
         show(terminal, found, rows, k)
-        if proven is not None:
-            away = None if other is None else other.length(k)
-            terminal.prose(proven.sentence(k, away), "")
         if other is not None:
             terminal.prose(other.title(k, f"{rows.kind} {rows.names[k]}"))
             terminal.table(other.table(k))
@@ -71,7 +66,7 @@ def run(
         terminal.say(f"wrote {out}")
 
 
-def _record(found: Explanation, rows: Rows, k: int, proven: Any, other: Any) -> dict[str, Any]:
+def _record(found: Explanation, rows: Rows, k: int, other: Any) -> dict[str, Any]:
     """All that is known of a row."""
     record = {
         rows.kind: str(rows.names[k]),
@@ -87,11 +82,9 @@ def _record(found: Explanation, rows: Rows, k: int, proven: Any, other: Any) -> 
     }
     if found.shows_features:
         record["columns"] = [pull._asdict() for pull in found.pulls(k)]
-    if proven is not None:
-        record |= {"certified_radius": proven.radius[k], "certified_unit": proven.unit}
     if other is not None:
         changes = {"found": other.found[k], "changes": [own._asdict() for own in other[k]]}
-        changes |= {"class": other.wanted[k], "distance": other.length(k)}
+        changes |= {"class": other.wanted[k]}
         record["counterfactual"] = changes
     return record
 

@@ -78,7 +78,6 @@ class Answers:
     )
     reject: float | None = asked("RATE", REJECT)
     ask: bool = flag('With --reject: answer "ask" for rows between known classes.', "--ask")
-    radius: bool = flag("Add a proven radius within which no row gets another class.", "--radius")
 
 
 @dataclass

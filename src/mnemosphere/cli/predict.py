@@ -16,7 +16,7 @@ from mnemosphere.cli.build import label_numbers
 from mnemosphere.cli.options import Answers, Selection
 from mnemosphere.cli.output import TABLES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
-from mnemosphere.cli.shell import Terminal, cell, cells
+from mnemosphere.cli.shell import Terminal, cells
 from mnemosphere.cli.table_writer import counted, write_table
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.interpret.explanation import deciding
@@ -74,10 +74,6 @@ def _predictions(opened: Opened, rows: Rows, asked: Answers) -> pd.DataFrame:
     columns["prediction"] = found
     columns["reason"] = None if told is None else told.reasons
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
-    if asked.radius:
-        opened.of_rows("--radius")
-        proven = interpret.certified_radius(model, rows.x)
-        columns |= {"certified_radius": proven.radius, "next_class": proven.other}
     columns["novelty_score"] = first.novelty_score(rows.x).cpu().numpy()
     if threshold is not None:
         columns["novel"] = columns["novelty_score"] > threshold
@@ -105,12 +101,10 @@ def _show(terminal: Terminal, opened: Opened, frame: Any, text: str | None = Non
     proba = proba.set_axis([f"P({name})" for name in opened.classes], axis=1)
     if proba.shape[1] > _CLASSES or text:
         proba = proba.max(axis=1).to_frame("probability")
-    known = (first.columns[0], text, "prediction", "reason", "certified_radius", "next_class")
+    known = (first.columns[0], text, "prediction", "reason")
     shown = first[[name for name in known if name in first]]
     if text:
         shown[text] = [short_text(value, terminal.width // 3) for value in first[text]]
-    if "certified_radius" in shown:
-        shown = shown.assign(certified_radius=shown["certified_radius"].map(cell))
     if "reason" in shown:
         shown = shown.fillna({"prediction": "rejected", "reason": ""})
     shown = shown.rename(columns={"prediction": "class"}).join(proba)

@@ -518,6 +518,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def certified_radius(self, X: ArrayLike) -> CertifiedRadius:
         """Compute how far each row can move before its class can change: a proven bound.
 
+        It is the length of a change of the row, for models of directions: geometry="unit" or "center".
+
         Parameters
         ----------
         X : array-like of shape (n, N)
@@ -526,11 +528,12 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         CertifiedRadius
-            Radii and the class that comes next; `meaning` says in which units.
+            Radii and the class that comes next.
 
         Examples
         --------
-        >>> bool((clf.certified_radius(X_test).radius >= 0).all())
+        >>> directions = mn.DAMClassifier(2, geometry="unit", random_state=0).fit(X_train, y_train)
+        >>> bool((directions.certified_radius(X_test).radius >= 0).all())
         True
         """
         return interpret.certified_radius(self._current(), X)

@@ -16,14 +16,12 @@ from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
 from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
 from mnemosphere.fitted.pulls import column_curves, column_pulls
 from mnemosphere.interpret.explanation import Explanation, explain
-from mnemosphere.interpret.radius import certified_radius
 from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.stored import StoredRows
 
-_PROVEN = 1e8  # rows times memories times features up to which radii take seconds
 _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 _STRONG, _TOLD = 5000, 100  # features that get a slider; up to which rows are explained
@@ -205,12 +203,8 @@ def _rows(
     elif y is not None:  # of a clusterer: names to show, not to score
         labels = [show(v) for v in y.take(chosen).tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
-    robust, cost = None, float(packed.shape[0]) * model.n_memories * model.votes.n_features
-    if texts is None and cost <= _PROVEN:
-        proven = certified_radius(model, stored)
-        robust = [proven.sentence(k) for k in range(len(packed))]
     return {"x": pack_rows(packed), "y": labels, "number": [names[k] for k in chosen.tolist()], "text": told,
-            "rejected": why.rejected, "robust": robust, "why": tables, "misled": misled,
+            "rejected": why.rejected, "why": tables, "misled": misled,
             "columns": columns}  # fmt: skip
 
 

@@ -62,7 +62,6 @@ class Geometry(ABC):
     fixed: ClassVar[int] = 0  # directions of the sphere in which no row lies
     no_direction: ClassVar[str] = "empty"  # what a row without direction is
     unit_name: ClassVar[str] = "standard units"  # of changes of a row
-    measured: ClassVar[str] = "a row, each feature in its standard deviations"
 
     def __init_subclass__(cls) -> None:
         if not inspect.isabstract(cls) and "name" in vars(cls):
@@ -313,26 +312,6 @@ class Geometry(ABC):
     def positions(self, x: Tensor) -> Tensor:
         """Where rows (n, N) lie, in the units in which distances are measured."""
         return x
-
-    def distance(self, x: Tensor, other: Tensor) -> Tensor:
-        """How far rows are apart, (n,)."""
-        found: Tensor = torch.linalg.vector_norm(self.positions(other) - self.positions(x), dim=1)
-        return found
-
-    def radius(self, x: Tensor, angle: Tensor) -> Tensor:
-        """The least distance that rows x (n, N) must move to turn by these angles (n,), or a bound below it."""
-        rounding = 1 - 16 * (x.shape[1] + 1) * torch.finfo(torch.float64).eps
-        found = self._radius(x, angle) * rounding
-        found = torch.where(found.isnan() | (angle <= 0), 0.0, found)
-        return found.masked_fill(angle.isnan(), torch.nan)
-
-    @abstractmethod
-    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
-        """The same up to rounding; any number where the angle is 0 or NaN."""
-
-    def linear(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
-        """(‖Av‖ (n,), B (D, N)) if a change δ of `positions` changes Av by Bδ, and `radius` is a loose bound."""
-        return None
 
     # Rows without direction.
 

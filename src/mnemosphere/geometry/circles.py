@@ -49,7 +49,6 @@ class Circles(Geometry):
     scales_gaps: ClassVar[bool] = True
     has_curves: ClassVar[bool] = True
     unit_name: ClassVar[str] = "ranks"
-    measured: ClassVar[str] = "the ranks among training rows, each from 0 to 1, a lower bound"
 
     # values, ascending; the last one again if a column has fewer
     knots: Annotated[Tensor, Array("N K")]
@@ -228,26 +227,6 @@ class Circles(Geometry):
     def per_coordinate(self, of_features: Tensor, appended: float = 1) -> Tensor:
         """What is said of features (B, N), of their coordinates (B, M)."""
         return of_features[:, self.column.to(of_features.device)]
-
-    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
-        """A bound on the length of a change of ranks.
-
-        All rows with the same known columns lie on one sphere, of squared radius mρ², where m sums the shares s of
-        these columns. A change of one rank by Δ moves a row by s d(Δ)², with d(Δ)² = Σ_k 4a²/k² sin²(kπΔ/2), which
-        is at most f(Δ²) = min(π²a²HΔ², π²a²(Δ − Δ²/2)): the first since sin t ≤ t, the second since it is the sum
-        of all terms. Both are concave in Δ² and grow with it, so Σ s f(Δ²) ≤ m f(Σ sΔ²/m) ≤ m f(r²/m) for all
-        changes of length r, since s ≤ 1.
-        """
-        amplitude, frequency, _ = self.waves
-        amplitude = amplitude / self.shares.sqrt()[self.column]
-        steepest = (self.per_feature((amplitude * frequency).square())[0] / 2).max().sqrt()  # πa√H
-        largest = (amplitude * frequency).square().max()  # π²a²
-        length = self.per_feature(amplitude.square())[0] / 2  # ρ², 0: a constant column
-        m = torch.where(x.isnan() | (length == 0), 0.0, self.shares).sum(1)
-        moved = 4 * length.max() * (angle / 2).sin().square()  # of each column, on average
-        reach = 1 - (1 - 2 * moved / largest).clamp_min(0.0).sqrt()
-        found = m.sqrt() * torch.maximum(moved.sqrt() / steepest, reach) * (1 - 1e-9)
-        return torch.where(2 * moved > largest * (1 + 1e-9), torch.inf, found)
 
     def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """A rank is a sum over the spaces between knots, each filled from 0 to 1."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.schema import Array
-from mnemosphere.geometry.base import Geometry, extreme, lengths, rescale_extreme_rows
+from mnemosphere.geometry.base import Geometry, extreme, rescale_extreme_rows
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
@@ -34,7 +33,6 @@ class _Direction(Geometry):
     least_features: ClassVar[int] = 2
     no_direction: ClassVar[str] = "all zeros"
     unit_name: ClassVar[str] = "units of X"
-    measured: ClassVar[str] = "a row, in the units of X"
 
     def coordinates(self, x: Tensor) -> Tensor:
         """The row itself."""
@@ -57,9 +55,6 @@ class _Direction(Geometry):
     def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """The row, 0 where unknown."""
         return g("Where", rows.unknown, 0.0, rows.x)
-
-    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
-        return lengths(self.coordinates(x)) * angle.clamp_max(math.pi / 2).sin()
 
 
 @dataclass(frozen=True)

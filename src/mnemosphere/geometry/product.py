@@ -34,7 +34,6 @@ class Product(Geometry):
     """A direction for texts, another geometry for columns."""
 
     scales_gaps: ClassVar[bool] = True
-    measured: ClassVar[str] = "a row, each part in the units of its geometry, a lower bound"
     kind: ClassVar[type[Geometry]]  # of columns
     share: ClassVar[float]
 
@@ -238,17 +237,6 @@ class Product(Geometry):
     def positions(self, x: Tensor) -> Tensor:
         """As `Geometry.positions`, in each part."""
         return self._each(lambda kind, own: kind.positions(own), x)
-
-    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
-        """A row turns by an angle only if one of its parts turns by as much, at least.
-
-        1 − cos of the angle is the mean of that of both parts, by their shares.
-        """
-        text, columns = (
-            kind.radius(own, angle)
-            for (kind, _), own in zip(self._parts, self._split(x), strict=True)
-        )
-        return torch.minimum(text, columns)
 
 
 for _columns in (Standard, Circles):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.base.schema import Array
-from mnemosphere.geometry.base import Geometry, lengths, occurs
+from mnemosphere.geometry.base import Geometry, occurs
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import ALONE, Sums, largest
@@ -115,20 +115,6 @@ class Standard(Geometry):
     def positions(self, x: Tensor) -> Tensor:
         """Rows (n, N) in standard units."""
         return (x - self.mean.to(x.device)) / self.scale.to(x.device)
-
-    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
-        """Rows lie in a plane at the height √N.
-
-        The shortest way to the border of the cone around a row is across it, as long as that does not
-        lead beyond the foot of the plane.
-        """
-        v, height = self.coordinates(x), x.shape[1] ** 0.5
-        length = lengths(v[:, :-1])
-        tilt = torch.atan2(length, torch.full_like(length, height))
-        beyond = length + height * (angle - tilt).clamp(0.0, math.pi / 2).tan()
-        beyond = torch.where(angle - tilt < math.pi / 2, beyond, torch.inf)
-        across = lengths(v) * angle.clamp_max(math.pi / 2).sin()
-        return torch.where(angle <= tilt, across, beyond)
 
     def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """Standard units, 0 where unknown, and √N."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.base.schema import Array
-from mnemosphere.geometry.base import lengths, occurs
+from mnemosphere.geometry.base import occurs
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.geometry.standard import Standard
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
@@ -39,7 +38,6 @@ class Whitened(Standard):
     needs_all_rows: ClassVar[bool] = False
     keeps_sparse: ClassVar[bool] = False
     scales_gaps: ClassVar[bool] = False
-    measured: ClassVar[str] = f"{Standard.measured}, a lower bound through the metric"
 
     metric: Annotated[Tensor, Array("D M")]
     # L: in standard units the covariance is LᵀL and, of each column alone, what is left of its variance
@@ -109,16 +107,6 @@ class Whitened(Standard):
     def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
         """Rows in the features' units."""
         return super().restore(self.preimage(w), categories)
-
-    def _radius(self, x: Tensor, angle: Tensor) -> Tensor:
-        """A bound: how far a change turns a row depends on its direction."""
-        length, stretch = self.linear(x)
-        stretched: Tensor = torch.linalg.matrix_norm(stretch, 2)
-        return length * angle.clamp_max(math.pi / 2).sin() / stretched
-
-    def linear(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(‖Av‖ (n,), A without the column of the constant coordinate)."""
-        return lengths(self.coordinates(x) @ self.metric.T), self.metric[:, :-1]
 
 
 def _common(z: Tensor, weight: Tensor) -> Tensor:

@@ -84,8 +84,6 @@ class Counterfactual(Shown):
         Whether `predict` gives the changed rows the wanted classes.
     changes : list of n lists of ColumnChange
         The columns that change.
-    lengths : ndarray of shape (n,)
-        Length of each change, in the unit of `certified_radius`; NaN for rows with missing values.
     names : list of n str
         What the rows are called: the index of a frame, or numbers.
     model : FittedModel
@@ -105,30 +103,8 @@ class Counterfactual(Shown):
     wanted: NDArray[Any]
     found: NDArray[np.bool_]
     changes: list[list[ColumnChange]] = field(repr=False)
-    lengths: NDArray[Any]
     names: list[str]
     model: FittedModel = field(repr=False)
-
-    def length(self, row: int) -> float | None:
-        """Compute how far the changed row is, in the unit of `certified_radius`.
-
-        Parameters
-        ----------
-        row : int
-            Number of the row.
-
-        Returns
-        -------
-        float or None
-            None if no change was found.
-
-        Examples
-        --------
-        >>> bound = clf.certified_radius(X_test[:1]).radius[0]
-        >>> bool(clf.counterfactual(X_test[:1]).length(0) >= bound)
-        True
-        """
-        return float(self.lengths[row]) if self.changes[row] else None
 
     def __len__(self) -> int:
         return len(self.found)
@@ -236,8 +212,6 @@ def counterfactual(
         after[~hit] = x[~hit]
         changes = [own if hit[k] else [] for k, own in enumerate(changes)]
         rows = _written_back(model, X, after)
-    geometry = model.geometry.to(stored.device)
-    ends = (torch.from_numpy(part).to(stored.device) for part in (x, after))
     return Counterfactual(
         rows=rows,
         given=x,
@@ -246,7 +220,6 @@ def counterfactual(
         wanted=model.classes[target],
         found=hit,
         changes=changes,
-        lengths=as_numpy(geometry.distance(*ends)),
         names=row_names(X, len(x)),
         model=model,
     )

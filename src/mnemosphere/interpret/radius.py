@@ -10,7 +10,8 @@ m = Σ_γ s_γ w_γ, for every unit x′ within the angle r of x and every other
 
 v_∥ = ⟨v, x⟩ and v_⊥ the length of the rest. The right side grows with r, and no class overtakes a
 as long as it is negative: its zero is the certified angle. It is exact if each class has one
-component. docs/research/theory-derivations.md has the proof and the way to the units of the input.
+component. Before its division by its norm ρ a row has to move by ρ sin r to turn by r.
+docs/research/theory-derivations.md has the proof.
 
 Everything is in float64, and bounds of the rounding errors are taken off.
 """
@@ -29,8 +30,8 @@ from torch import Tensor
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
-from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.base import unit_chunks
+from mnemosphere.geometry.base import lengths, unit_chunks
+from mnemosphere.geometry.direction import Unit
 from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.votes import Votes
 
@@ -57,31 +58,25 @@ class CertifiedRadius(Shown):
     angle : ndarray of shape (n,)
         Angle on the sphere in radians; NaN for rows with missing values.
     radius : ndarray of shape (n,)
-        Length of a change in the units of the input; inf if no row at all gets another class.
+        Length of a change of the row.
     label : ndarray of shape (n,)
         Predicted classes.
     other : ndarray of shape (n,)
         The class that comes first beyond the bound, or None.
-    unit : str
-        Unit of the radius.
-    meaning : str
-        Meaning of the radius in full.
     names : list of n str
         What the rows are called: the index of a frame, or numbers.
 
     Examples
     --------
-    >>> bound = clf.certified_radius(X_test[:2])
-    >>> bound.label, bound.unit
-    (array([0, 2]), 'standard units')
+    >>> directions = mn.DAMClassifier(2, geometry="unit", random_state=0).fit(X_train, y_train)
+    >>> bool((directions.certified_radius(X_test).radius >= 0).all())
+    True
     """
 
     angle: NDArray[np.float64]
     radius: NDArray[np.float64]
     label: NDArray[Any]
     other: NDArray[Any]
-    unit: str
-    meaning: str
     names: list[str]
 
     def __len__(self) -> int:
@@ -95,28 +90,18 @@ class CertifiedRadius(Shown):
             for k in range(len(self))
         ]  # fmt: skip
 
-    def sentence(self, row: int, away: float | None = None) -> str:
-        """What is proven of a row; away: the distance of a row that did change the class."""
-        if math.isnan(self.radius[row]):
-            return "no certified radius: the row has missing values"
-        if math.isinf(self.radius[row]):
-            return "no row at all changes this prediction"
-        proven = f"no row within {self.radius[row]:.3g} {self.unit} changes this prediction"
-        return proven if away is None else f"{proven}; this one, {away:.3g} away, does"
-
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
         """What the radius means, and the table."""
         more = len(self) - _SHOWN
         table: list[str | Table] = [self.table()[:_SHOWN]] if len(self) else []
-        return [self.meaning, *table, *([f"and {more} more rows"] if more > 0 else [])]
+        told = "No row within the radius, the length of a change, gets another class."
+        return [told, *table, *([f"and {more} more rows"] if more > 0 else [])]
 
 
 def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     """Compute how far each row can move before its class can change: a proven bound.
 
-    The radius is the length of a change in the units of X, in standard deviations of the features if
-    rows are standardized, or in ranks among the training rows with geometry="circles".
-    `counterfactual` finds a row that does change the class: the two bracket the true distance.
+    The radius is the length of a change of the row, for models of directions: geometry="unit" or "center".
 
     Parameters
     ----------
@@ -130,18 +115,25 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     CertifiedRadius
         Radii, angles and the class that comes next.
 
+    Raises
+    ------
+    ValueError
+        If the geometry is another one.
+
     Examples
     --------
-    >>> print(mn.interpret.certified_radius(model, X_test[:2]))
-    No row within the radius gets another class. It is the length of a change of a row, each feature in
-    its standard deviations.
-    row  class  radius   angle  next class
-    ──────────────────────────────────────
-     54      0  0.6927  0.2879           1
-    151      2   1.322  0.3494           1
+    >>> directions = mn.DAMClassifier(2, geometry="unit", random_state=0).fit(X_train, y_train)
+    >>> mn.interpret.certified_radius(directions.model_, X_test[:2]).radius.shape
+    (2,)
     """
+    if not isinstance(model.geometry, Unit):
+        raise ValueError(
+            "certified_radius needs geometry='unit' or 'center', where the length of a change means "
+            f"something, got {model.geometry.name!r}: counterfactual finds a change of columns that "
+            "changes the class"
+        )
     stored, classes = model.stored(X), model.classes
-    votes, geometry = model.precise_votes, model.geometry.to(stored.device)
+    geometry, votes = model.geometry.to(stored.device), model.precise_votes
     bound = Bound(votes, torch.finfo(model.votes.w.dtype).eps)
     units = unit_chunks(stored, geometry, torch.float64)
     found = []
@@ -149,36 +141,15 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
         width = max(votes.n_memories, raw.shape[1], unit.shape[1])
         for rows in chunks(raw.shape[0], width, raw.device):
             x = raw[rows].to_dense()
-            found.append(_radius_of_rows(bound, geometry, x, unit[rows], lost[rows]))
+            label, angle, other = bound.of_rows(x, unit[rows], lost[rows])
+            radius = lengths(geometry.coordinates(x)) * angle.clamp_max(math.pi / 2).sin()
+            rounding = 16 * (x.shape[1] + 1) * torch.finfo(torch.float64).eps
+            found.append((angle, radius * (1 - rounding), label, other))
     angles, radii, labels, others = (as_numpy(torch.cat(part)) for part in zip(*found, strict=True))
     beyond = classes[others.clip(0)]
     if (others < 0).any():
         beyond = np.where(others < 0, None, beyond.astype(object))
-    told = f"No row within the radius gets another class. It is the length of a change of {geometry.measured}."
-    return CertifiedRadius(
-        angles, radii, classes[labels], beyond, geometry.unit_name, told, row_names(X, len(angles))
-    )
-
-
-def _radius_of_rows(
-    bound: Bound, geometry: Geometry, x: Tensor, unit: Tensor, lost: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(angle, radius, class, next class) of rows x (B, N), which are `unit` on the sphere, (B,) each.
-
-    A row without direction gets the radius 0. A row with missing values gets NaN: its class is not
-    that of one point of the sphere.
-    """
-    label, angle, other = bound.angles(unit.double())
-    partly = x.isnan().any(1)
-    label = torch.where(lost, bound.params.prior[:-1].argmax(), label)
-    angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
-    radius = geometry.radius(x, angle)
-    linear = geometry.linear(x)
-    if linear is not None and bound.p.shape[1] > 1:
-        # Tighter than the angle in most rows: how far it moves a row depends on the direction.
-        direct = bound.lengths(unit.double(), *linear) * (1 - 1e-12)
-        radius = torch.where(angle > 0, torch.maximum(radius, direct), radius)
-    return angle, radius, label, other.masked_fill(partly, -1)
+    return CertifiedRadius(angles, radii, classes[labels], beyond, row_names(X, len(angles)))
 
 
 class _Terms(NamedTuple):
@@ -192,7 +163,7 @@ class _Terms(NamedTuple):
 
 
 class Bound:
-    """Certified angles and lengths among the classes, all columns of p but the last.
+    """Certified angles among the classes, all columns of p but the last.
 
     eps: of the unit rows that `predict` takes the class of; their rounding is in the margin.
     """
@@ -213,15 +184,29 @@ class Bound:
         """Of unit rows (B, N)."""
         label = log_joint(self.params, x)[:, :-1].argmax(1)
         overlap = x @ self.params.w.T  # (B, P)
-        h, overlap = exponents(self.params, overlap), _behind(overlap)  # (B, P+1)
+        h, overlap = exponents(self.params, overlap), with_uniform(overlap)  # (B, P+1)
         own = h + self.p.T[label].log()
         density = own.logsumexp(1, keepdim=True)  # f_a
         share = (own - density).exp()
         m = share[:, 1:] @ self.params.w
         along = overlap - (share * overlap).sum(1, keepdim=True)
-        square = self.squares - 2 * _behind(m @ self.params.w.T) + m.square().sum(1, keepdim=True)
+        square = (
+            self.squares - 2 * with_uniform(m @ self.params.w.T) + m.square().sum(1, keepdim=True)
+        )
         across = (square - along.square()).clamp_min(0.0).add(self.product_error).sqrt()
         return _Terms(label, h - density, m, along, across)
+
+    def of_rows(self, x: Tensor, unit: Tensor, lost: Tensor) -> CertifiedAngles:
+        """Of rows x (B, N), which are `unit` on the sphere.
+
+        A row without direction, `lost`, gets the angle 0. A row with missing values gets NaN: its class is not
+        that of one point of the sphere.
+        """
+        label, angle, other = self.angles(unit.double())
+        partly = x.isnan().any(1)
+        label = torch.where(lost, self.params.prior[:-1].argmax(), label)
+        angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
+        return CertifiedAngles(label, angle, other.masked_fill(partly, -1))
 
     def angles(self, x: Tensor) -> CertifiedAngles:
         """Of unit rows (B, N)."""
@@ -237,45 +222,16 @@ class Bound:
             inside = along * (-2 * (r / 2).sin().square()) + across * r.sin()
             return torch.where(r < turn, inside, most)
 
-        angle, beyond = self._largest(terms, move, high)
+        angle, beyond = self.largest(terms, move, high)
         other = self._sums(terms, move(beyond)).argmax(1)
         return CertifiedAngles(terms.label, angle, other)
-
-    def lengths(self, x: Tensor, norm: Tensor, a: Tensor) -> Tensor:
-        """Certified lengths (B,) of changes δ that move rows from norm·x to norm·x + Aδ, (B, D).
-
-        Across x a change of length ε moves them by ε‖Aᵀv_⊥‖ at most along v_⊥, and the norm stays
-        above norm − ε‖Aᵀx‖. Against x they turn by asin(εσ/norm) at most.
-        """
-        terms = self.terms(x)
-        w, m, own = self.params.w @ a, terms.m @ a, x @ a
-        along = terms.along
-        stretch: Tensor = torch.linalg.matrix_norm(a, 2)
-        square = (
-            _behind(w.square().sum(1).expand(len(x), -1)) - 2 * _behind(m @ w.T)
-            + m.square().sum(1, keepdim=True) + along.square() * own.square().sum(1, keepdim=True)
-            - 2 * along * (_behind(own @ w.T) - (m * own).sum(1, keepdim=True))
-        )  # fmt: skip
-        error = self.product_error * stretch.square() * 8
-        across = square.clamp_min(0.0).add(error).sqrt()  # ‖Aᵀv_⊥‖
-        shrink = torch.linalg.vector_norm(own, dim=1, keepdim=True)
-        norm = norm[:, None]
-
-        def move(length: Tensor) -> Tensor:
-            turned = (length * stretch / norm).clamp_max(1.0)
-            back = turned.square() / (1 + (1 - turned.square()).sqrt())  # 1 − cos
-            moved: Tensor = across * length / (norm - length * shrink)
-            return moved + (-along).clamp_min(0.0) * back
-
-        reach: Tensor = norm / stretch * (1 - 1e-9)
-        return self._largest(terms, move, reach)[0]
 
     def _sums(self, terms: _Terms, move: Tensor) -> Tensor:
         """Exp of the right side for every class but a, (B, C)."""
         found = (terms.gap + self.beta * move).clamp_max(_LARGEST).exp() @ self.p
         return found.scatter_(1, terms.label[:, None], 0.0)
 
-    def _largest(
+    def largest(
         self, terms: _Terms, move: Callable[[Tensor], Tensor], high: Tensor
     ) -> tuple[Tensor, Tensor]:
         """(the largest argument (B,) up to `high` at which no class overtakes a, one above it)."""
@@ -292,6 +248,6 @@ class Bound:
         return low[:, 0], high
 
 
-def _behind(products: Tensor) -> Tensor:
+def with_uniform(products: Tensor) -> Tensor:
     """Products with the memories (B, P), and 0 for the uniform component before them."""
     return torch.cat([products.new_zeros(products.shape[0], 1), products], dim=1)

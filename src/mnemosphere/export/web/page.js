@@ -652,7 +652,7 @@ function showAnswer() {
     make("p", { class: "predicted" },
       make("strong", { id: "predicted", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
       make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y])} sure`, right === null ? "" : right ? " · right" : " · wrong")),
-    classBars(answer.proba), ...proven(), make("h3", {}, "Familiar?"), gauge(answer));
+    classBars(answer.proba), make("h3", {}, "Familiar?"), gauge(answer));
   $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
   showDeciders(answer);
   if (state.tab === "memories") soon("map", drawMap);
@@ -685,13 +685,6 @@ function whyTable() {
 
 /** Of the held-out rows in which a memory had the largest share, how many were right. */
 const recordOf = (m) => (data.kind === "classifier" && data.record?.[m]?.[0] ? `${data.record[m][1]} of ${data.record[m][0]} right` : "");
-
-/** How far the row may move, proven for the model as it was saved. */
-function proven() {
-  const saved = asSaved();
-  const told = saved && state.row !== null && data.rows?.robust ? data.rows.robust[state.row] : null;
-  return told ? [make("p", { class: "muted" }, `${told[0].toUpperCase()}${told.slice(1)}.`)] : [];
-}
 
 function gauge(answer) {
   const [low, high] = rows.scores();
