@@ -84,9 +84,3 @@ ax = mn.plots.memories(
 )  # fmt: skip
 ax.figure.savefig("strokes.png")
 # Figure: The memories of the first layer, 4 by 4 pixels each.
-
-# %%
-# Which memories of the second layer decide the digit in doubt, and where they agree with it:
-why = mn.explain_images(layers, data.x_test[k : k + 1], n_nearest=3)
-why.plot(truth=data.y_test[k]).savefig("agreement.png")
-# Figure: The digit in doubt and where it agrees with the memories that decide.

@@ -81,8 +81,11 @@ def study(case: Case, train: Rows, test: Rows, args: argparse.Namespace) -> list
     for seed in range(args.seeds):
         x, x_test, began = train[0], test[0], _now(args.device)
         if case.patches:
-            encoder = PatchEncoder(random_state=seed, device=args.device).fit(x)
-            x, x_test = encoder.transform(x), encoder.transform(x_test)
+            encoder = PatchEncoder(random_state=seed, device=args.device).fit(x.cpu())
+            x, x_test = (
+                torch.from_numpy(encoder.transform(part.cpu())).to(args.device)
+                for part in (x, x_test)
+            )
         encoding = _now(args.device) - began
         for n_memories in args.memories:
             began = _now(args.device)

@@ -99,7 +99,6 @@ def write() -> None:
     for name, draw in PICTURES.items():
         save(draw(), IMAGES / f"{name}.png", dpi=150)
     pictures.demo_pictures(IMAGES)
-    pictures.two_layers(IMAGES)
     pictures.texts_page(IMAGES / "texts.png")
     pictures.live_page(IMAGES.parent / "live.html", IMAGES / "explorer.png")
 

@@ -11,20 +11,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.metrics import confusion_matrix
-from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
-from mnemosphere import (
-    DAMClassifier,
-    PatchEncoder,
-    explain_images,
-    load,
-    load_data,
-    memory_pictures,
-    plots,
-)
+from mnemosphere import DAMClassifier, load, load_data, plots
 from mnemosphere.cli import app
-from mnemosphere.plots.fitted import memories_of, tree_of
+from mnemosphere.plots.fitted import tree_of
 from mnemosphere.plots.style import figure_style, new_figure, root_figure
 from research.benchmarks import conditional
 from research.plots import bank
@@ -77,24 +68,6 @@ def samples() -> Figure:
         title="30 rows drawn from the model, each with its class",
     )  # fmt: skip
     return root_figure(ax)
-
-
-def two_layers(folder: Path) -> None:
-    """Ten memories of a second layer, an image in doubt and a mistake."""
-    raw = load_data("mnist-small")
-    layers = make_pipeline(
-        PatchEncoder(random_state=0, n_patches=100_000),
-        DAMClassifier(100, geometry="unit", objective="conditional", random_state=0),
-    ).fit(raw.x_train, raw.y_train)
-    gallery = memories_of(layers[-1].model_, raw.image_shape, 10, memory_pictures(layers))
-    plots.save(gallery, folder / "second-layer.png", dpi=150)
-    proba = layers.predict_proba(raw.x_test)
-    sure, right = proba.max(1), proba.argmax(1) == raw.y_test
-    doubted = int(np.where(right, np.abs(sure - 0.7), np.inf).argmin())
-    mistaken = int(np.where(right, np.inf, np.abs(sure - 0.8)).argmin())
-    for name, k in (("image-explanation", doubted), ("image-mistake", mistaken)):
-        found = explain_images(layers, raw.x_test[k : k + 1], 4)
-        plots.save(found.plot(truth=int(raw.y_test[k])), folder / f"{name}.png", dpi=150)
 
 
 def demo_pictures(folder: Path) -> None:

@@ -9,14 +9,13 @@ if TYPE_CHECKING:
         DAMClassifier,
         DAMClusterer,
         LabelIssues,
-        PatchEncoder,
         as_estimator,
         load,
         save,
     )
     from mnemosphere.export import to_onnx
     from mnemosphere.fitted.model import FittedModel
-    from mnemosphere.interpret import explain_images, memory_pictures
+    from mnemosphere.images import PatchEncoder
     from mnemosphere.rows.labels import OUT_OF_SCOPE
     from mnemosphere.rows.named import NamedData, load_data
     from mnemosphere.training import SGD, Adam, Callback, Checkpoint, FixedPoint
@@ -38,12 +37,10 @@ __all__ = [
     "PatchEncoder",
     "__version__",
     "as_estimator",
-    "explain_images",
     "export",
     "interpret",
     "load",
     "load_data",
-    "memory_pictures",
     "plots",
     "save",
     "theory",
@@ -54,11 +51,11 @@ __version__ = "0.4.0"
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
     "Dataset": "training.dataset",
-    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
+    **dict.fromkeys(("DAMClassifier", "DAMClusterer"), "estimators"),
     **dict.fromkeys(("LabelIssues", "as_estimator", "load", "save"), "estimators"),
-    **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),
     "FittedModel": "fitted.model",
     "OUT_OF_SCOPE": "rows.labels",
+    "PatchEncoder": "images",
     **dict.fromkeys(("NamedData", "load_data"), "rows.named"),
     "to_onnx": "export",
     **dict.fromkeys(("SGD", "Adam", "Callback", "Checkpoint", "FixedPoint"), "training"),

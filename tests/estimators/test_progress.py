@@ -24,7 +24,6 @@ def at_once(monkeypatch):
 QUIET = {
     "classifier": mn.DAMClassifier(10, geometry="center", random_state=0),
     "clusterer": mn.DAMClusterer(4, random_state=0),
-    "encoder": mn.PatchEncoder(n_memories=7, n_patches=900, random_state=0),
 }
 
 

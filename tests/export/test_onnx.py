@@ -6,8 +6,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mnemosphere as mn
@@ -83,37 +81,9 @@ def test_images_at_full_size(digits, tmp_path):
     assert 0.02 < np.median(1 - wanted.max(1)) < 0.98  # probabilities in between, not 0 and 1
 
 
-def test_two_layers_give_the_same_answers(tmp_path):
-    images, y = load_digits(return_X_y=True)
-    images[::97] = 3.0  # blank: no patch has a direction
-    encoder = mn.PatchEncoder(
-        patch=(3, 5), grid=2, n_memories=7, power=0.4, max_iter=2, random_state=0
-    )
-    model = small(n_memories=29, varsigma=0.3, precision="float32", max_iter=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the blank ones
-        pipeline = make_pipeline(encoder, model).fit(images[:700], y[:700])
-    fresh = images[700:1700].astype(np.float32)
-    features = encoder.transform(fresh)
-    model.calibrate(features[np.ptp(fresh, axis=1) > 0])
-    for rows in (fresh[:1], fresh):
-        found = graph_answers(pipeline, tmp_path, rows)
-        assert_close(found["probabilities"], pipeline.predict_proba(rows), atol=1e-5)
-        np.testing.assert_array_equal(found["label"], pipeline.predict(rows))
-        scores = model.novelty_score(features[: len(rows)])
-        assert_close(found["novelty_score"], scores, atol=2e-4, rtol=1e-5)
-    farthest = (found["novelty_score"] == found["novelty_score"].max()).sum()
-    assert farthest == (np.ptp(fresh, axis=1) == 0).sum() > 5
-    assert 0 < found["is_novel"].sum() < 150
-
-
-def test_a_pipeline_of_other_parts_is_refused(tmp_path):
-    x, y = rows("unit")
-    pipeline = make_pipeline(
-        StandardScaler(), mn.DAMClassifier(5, objective="joint", varsigma=0.5, geometry="unit")
-    ).fit(x[:50], y[:50])
-    with pytest.raises(TypeError, match="PatchEncoder and DAMClassifier is wanted, got Standard"):
-        mn.to_onnx(pipeline, tmp_path / "m.onnx")
+def test_what_holds_no_model_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="DAMClassifier or DAMClusterer is wanted, got StandardSc"):
+        mn.to_onnx(StandardScaler(), tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import torch
 
 from draws import generator
 from mnemosphere.images.windows import Windows, draw_patches
-from mnemosphere.rows.stored import StoredRows
 
 CPU = torch.device("cpu")
 CASES = {
@@ -42,8 +41,8 @@ def images(windows, n=5, seed=0):
 
 def dataset(windows, rows, n_patches=None, seed=0):
     return draw_patches(
-        StoredRows.of(rows, CPU), windows, n_patches,
-        dtype=torch.float64, generator=generator(seed),
+        torch.from_numpy(rows), windows, n_patches,
+        dtype=torch.float64, device=CPU, generator=generator(seed),
     )  # fmt: skip
 
 

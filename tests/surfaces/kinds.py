@@ -4,7 +4,6 @@ import importlib
 import inspect
 import os
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.pipeline import make_pipeline
 
 import mnemosphere as mn
 
@@ -31,7 +29,6 @@ class Rows:
     y_test: Any
     settings: dict[str, Any] = field(default_factory=dict)
     weight: Any = None
-    encoder: Any = None
     stored: Any = None  # what `fit` is given in place of x and y
 
 
@@ -122,12 +119,6 @@ def images() -> Rows:
     return split(*load_digits(return_X_y=True), 200)
 
 
-def patches() -> Rows:
-    rows = images()
-    rows.encoder = mn.PatchEncoder((8, 8), n_memories=7, patch=(3, 3), max_iter=2, random_state=0)
-    return rows
-
-
 def soft() -> Rows:
     rows = numbers()
     rng = np.random.default_rng(0)
@@ -187,7 +178,6 @@ KINDS: dict[str, tuple[Any, tuple[str, str] | None]] = {
     "embeddings, 20 classes": (lambda: embeddings(20, 300), ("unit", "conditional")),
     "embeddings, 77 classes": (lambda: embeddings(77, 700), ("unit", "joint")),
     "images": (images, ("center", "joint")),
-    "images through patches": (patches, ("unit", "conditional")),
     "soft labels": (soft, ("standard", "joint")),
     "weights": (weights, ("whitened", "conditional")),
     "few labels": (few_labels, ("standard", "joint")),
@@ -211,16 +201,10 @@ class Fitted:
             n_memories = 2 * len(np.unique(rows.y_test)) + 3
             settings = {"geometry": geometry, "objective": objective, "n_memories": n_memories}
         self.model = self.estimator(**settings)
-        x = rows.x
-        if rows.encoder is not None:
-            x = rows.encoder.fit_transform(rows.x)
         if rows.stored is not None:
             self.model.fit(rows.stored)
         else:
-            self.model.fit(x, rows.y, rows.weight)
-        self.whole = self.model
-        if rows.encoder is not None:
-            self.whole = make_pipeline(rows.encoder, self.model)
+            self.model.fit(rows.x, rows.y, rows.weight)
 
     def estimator(self, **more: Any) -> mn.DAMClassifier:
         return mn.DAMClassifier(random_state=0, **{**self.rows.settings, **more})
@@ -235,18 +219,10 @@ class Fitted:
     def x_test(self) -> Any:
         return self.rows.x_test
 
-    @cache  # noqa: B019 (as many as there are kinds)
-    def seen(self) -> Any:
-        """Test rows as the model is given them."""
-        rows = self.rows
-        return rows.x_test if rows.encoder is None else rows.encoder.transform(rows.x_test)
-
     def raw(self) -> np.ndarray:
         """Test rows as numbers, NaN where missing: what a graph and a page are given."""
-        if self.rows.encoder is not None:
-            return np.asarray(self.rows.x_test, dtype=np.float64)
         return self.model.model_.stored(self.x_test).dense().values.cpu().double().numpy()
 
     def proba(self) -> np.ndarray:
-        found = self.whole.predict_proba(self.x_test)
+        found = self.model.predict_proba(self.x_test)
         return found.cpu().numpy() if isinstance(found, torch.Tensor) else found

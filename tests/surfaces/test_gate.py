@@ -278,9 +278,8 @@ OF_WANTED = {
 # Of images, of one class, or of nothing that a user passes as rows.
 APART = {
     "PatchEncoder.fit", "PatchEncoder.fit_transform", "PatchEncoder.transform",
-    "PatchEncoder.inverse_transform", "interpret.explain_images", "DAMClassifier.sample",
-    "DAMClusterer.sample", "interpret.sample", "DAMClassifier.certified_radius",
-    "DAMClusterer.certified_radius",
+    "DAMClassifier.sample", "DAMClusterer.sample", "interpret.sample",
+    "DAMClassifier.certified_radius", "DAMClusterer.certified_radius",
 }  # fmt: skip
 IN_FILES = {  # verbs that take a Dataset
     "predict", "predict_proba", "transform", "novelty_score", "calibrate", "decision_function",

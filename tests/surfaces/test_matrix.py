@@ -44,7 +44,7 @@ def fitted(tmp_path_factory):
 def file_of(f: Fitted) -> Path:
     path = f.folder / "model.safetensors"
     if not path.exists():
-        mn.save(f.whole, path)
+        mn.save(f.model, path)
     return path
 
 
@@ -61,18 +61,15 @@ def check_fit(f):
 def check_file(f):
     """Loaded on a processor; a model that was trained there answers bitwise identically."""
     loaded = mn.load(file_of(f))
-    moved = {step.model_.device.type for step in (f.model, f.rows.encoder) if step} != {"cpu"}
-    most = 0.0 if not moved else 1e-9 if f.rows.encoder is None else 1e-4
+    most = 0.0 if f.model.model_.device.type == "cpu" else 1e-9
     np.testing.assert_allclose(as_array(loaded.predict_proba(f.x_test)), f.proba(), 0, most)
 
 
 def check_graph(f):
     rows = f.raw().astype(np.float64)
-    found = graph_answers(f.whole, f.folder, rows)
-    model, given = f.model.model_, rows
-    if f.rows.encoder is not None:
-        given = f.rows.encoder.transform(rows)
-    given = StoredRows.of(np.asarray(given, dtype=np.float64), model.device)
+    found = graph_answers(f.model, f.folder, rows)
+    model = f.model.model_
+    given = StoredRows.of(rows, model.device)
     wanted = model.log_proba(given).exp().cpu().numpy()
     np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-5)
     score = model.novelty_score(given).cpu().numpy()
@@ -81,9 +78,6 @@ def check_graph(f):
 
 
 def check_page(f):
-    if f.rows.encoder is not None:  # one clear line instead
-        run("explore", file_of(f), "--out", f.folder / "p.html", code=2)
-        raise ValueError(run("explore", file_of(f), "--out", f.folder / "p.html", code=2).stderr)
     browser = f.browser()
     f.model.explore(f.folder / "p.html", f.x_test[:4])
     browser.open(f.folder / "p.html")
@@ -111,7 +105,7 @@ def check_command_line(f):
 
 
 def check_sparse(f):
-    rows = f.raw() if f.rows.encoder is None else f.seen()
+    rows = f.raw()
     rows = rows[~np.isnan(rows).any(1)]
     model = f.model.model_
     dense, sparse = (
@@ -121,7 +115,7 @@ def check_sparse(f):
 
 
 def check_reasons(f):
-    why = f.model.explain(f.seen(), n_nearest=f.model.n_memories_)
+    why = f.model.explain(f.x_test, n_nearest=f.model.n_memories_)
     prior = f.model.model_.votes.p[0].double().cpu().numpy()
     parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
     parts = (parts + why.uniform_share[:, None] * prior / max(prior.sum(), 1e-300))[:, :-1]
@@ -139,8 +133,8 @@ def as_array(values):
 
 def check_shares(f):
     """`transform` has the shares that `explain` shows; memories that are alike are shown as one."""
-    model, why = f.model, f.model.explain(f.seen(), n_nearest=f.model.n_memories_)
-    share = as_array(model.transform(f.seen()))
+    model, why = f.model, f.model.explain(f.x_test, n_nearest=f.model.n_memories_)
+    share = as_array(model.transform(f.x_test))
     shown, standing = np.zeros_like(share), model.model_.standing.cpu().numpy()
     np.add.at(shown.T, standing, share.T)
     close = 1e-12 if share.dtype == np.float64 else 1e-6
@@ -150,7 +144,7 @@ def check_shares(f):
 
 def check_layer(f):
     layer = mn.export.DAMModule(f.model.model_)
-    rows = f.raw() if f.rows.encoder is None else as_array(f.seen())
+    rows = f.raw()
     given = torch.from_numpy(rows).to(f.model.model_.device).requires_grad_()
     found = layer(given).exp()
     np.testing.assert_allclose(as_array(found.detach()), f.proba(), atol=1e-6)
@@ -160,7 +154,7 @@ def check_layer(f):
 def check_exemplars(f):
     """Support is the sum of shares in the votes, and typical rows have the largest ones."""
     rows, model = f.rows, f.model
-    x = rows.x if rows.encoder is None else rows.encoder.transform(rows.x)
+    x = rows.x
     share = as_array(model.transform(x)).astype(np.float64)
     if rows.weight is None and model.class_weight is None:
         here = share.any(1).mean()  # a row without direction is nobody's
@@ -174,14 +168,14 @@ def check_exemplars(f):
 def check_novelty(f):
     model = clone(f.model)
     model.model_ = f.model.model_
-    assert np.isfinite(as_array(model.novelty_score(f.seen()))).all()
-    model.calibrate(f.seen())
-    novel = np.array([label is None for label in model.predict_or_reject(f.seen(), rate=0.2)])
+    assert np.isfinite(as_array(model.novelty_score(f.x_test))).all()
+    model.calibrate(f.x_test)
+    novel = np.array([label is None for label in model.predict_or_reject(f.x_test, rate=0.2)])
     assert novel.mean() <= 0.2
 
 
 def check_recall(f):
-    rows = f.raw()[:5] if f.rows.encoder is None else f.seen()[:5]
+    rows = f.raw()[:5]
     some = rows.copy()
     some[:, ::3] = np.nan
     some[np.isnan(some).all(1)] = 1.0
@@ -212,8 +206,8 @@ def check_sample(f):
 
 def check_card(f):
     truth = np.asarray(f.rows.y_test)
-    found = mn.interpret.evaluate(f.model.model_, [(f.seen(), truth, np.arange(len(truth)))], 3)
-    card = model_card(f.model.model_, f.seen(), truth)
+    found = mn.interpret.evaluate(f.model.model_, [(f.x_test, truth, np.arange(len(truth)))], 3)
+    card = model_card(f.model.model_, f.x_test, truth)
     assert f"| accuracy | {found['accuracy']:.4f} |" in card
     assert f"| log-loss | {found['log_loss']:.4f} |" in card
 
@@ -223,7 +217,7 @@ def in_memory(f):
     rows = f.rows
     if rows.stored is not None:
         raise TypeError("cross-validation takes rows in memory")
-    x = rows.x if rows.encoder is None else rows.encoder.transform(rows.x)
+    x = rows.x
     return x, rows.y if np.ndim(rows.y) == 1 else np.asarray(rows.y).argmax(1)
 
 
@@ -251,7 +245,7 @@ def check_stream(f):
         model.partial_fit(rows.stored, None)
     if model.class_weight == "balanced":
         model.class_weight = {"ill": 10.0, "well": 1.0}
-    x = rows.x if rows.encoder is None else rows.encoder.transform(rows.x)
+    x = rows.x
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         half = len(rows.y) // 2
@@ -260,15 +254,15 @@ def check_stream(f):
             some = x.iloc[part] if isinstance(x, pd.DataFrame) else x[part]
             given = None if weight is None else weight[part]
             model.partial_fit(some, rows.y[part], sample_weight=given)
-    found = as_array(reloaded(model, f.folder).predict_proba(f.seen()))
-    np.testing.assert_allclose(found, as_array(model.predict_proba(f.seen())), rtol=1e-6)
+    found = as_array(reloaded(model, f.folder).predict_proba(f.x_test))
+    np.testing.assert_allclose(found, as_array(model.predict_proba(f.x_test)), rtol=1e-6)
 
 
 def check_examples(f):
     model = f.model.model_
     truth = np.asarray(f.rows.y_test)
     labels = truth if truth.ndim == 1 else model.classes[truth.argmax(1)]
-    wider = mn.interpret.add_examples(model, f.seen(), labels)
+    wider = mn.interpret.add_examples(model, f.x_test, labels)
     assert wider.n_memories > model.n_memories
     back = mn.interpret.remove_examples(reloaded(mn.as_estimator(wider), f.folder).model_)
     assert torch.equal(back.votes.p, model.votes.p.cpu())
@@ -305,7 +299,6 @@ SURFACES = {
 }
 # Cells that cannot work, with the one line that says so.
 REFUSED = {
-    ("images through patches", "page"): "a page needs memories of pixels: train without --encoder",
     ("files", "cross-validation"): "cross-validation takes rows in memory",
     ("files", "`partial_fit`"): "this takes rows in memory, got a Dataset: pass it to fit",
     ("files", "`label_issues`"): "cross-validation takes rows in memory",

@@ -52,7 +52,6 @@ CHANGES = {
         "n_clusters": COUNTS, "smoothing": REALS,
     },
     "PatchEncoder": {key: COMMON[key] for key in ("n_memories", "geometry", "max_iter", "device")} | {
-        "solver": SOLVERS,
         "image_shape": [(4, 4), [4, 4], (16,), (2, 2, 4), (3, 5), (0, 16), (-4, -4), (4.0, 4), (), None],
         "patch": [*COUNTS, (1, 3), [2, (3, 1)], (0, 2), [], [[]], ("a",)], "stride": COUNTS,
         "grid": [*COUNTS, (1, 3), (0, 1), ()], "power": REALS, "n_patches": COUNTS,

@@ -12,7 +12,7 @@ from mnemosphere.cli.options import Changes, Selection
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal
-from mnemosphere.interpret import Explanation, explain_images
+from mnemosphere.interpret import Explanation
 from mnemosphere.plots.style import new_figure
 
 _MOST = 12  # rows of one picture
@@ -39,10 +39,7 @@ def run(
     shape = opened.shape(image_shape, rows.image_shape)
     if out is not None and len(rows) > _MOST:
         raise ValueError(f"a picture shows {_MOST} rows at most, got {len(rows)}: ask for fewer")
-    if opened.encoder is None:
-        found = opened.model.explain(rows.x, top)
-    else:
-        found = explain_images(opened.whole, rows.images, top)
+    found = opened.model.explain(rows.x, top)
     other, wanted = None, changes.counterfactual
     if wanted is not None:
         label = None if wanted == "next" else opened.label(wanted, "--counterfactual")

@@ -51,8 +51,8 @@ class Columns:
     )
     features: list[str] = rare("A,B", "Use these columns only.", default=(), callback=names_in)
     encoder: Text = rare(
-        "patches|MODULE:NAME",
-        "For images: patches; for texts: a function, or an object with encode or embed. Default: none, wordllama for texts.",
+        "MODULE:NAME",
+        "For texts: a function, or an object with encode or embed. Default: wordllama.",
     )
     no_header: bool = flag(
         "The first line of a text file is a row, not names.", "--no-header", hidden=True

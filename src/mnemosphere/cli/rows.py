@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline, make_pipeline
 
 import mnemosphere
 from mnemosphere.base.limits import Range, check_depth
@@ -31,7 +30,6 @@ from mnemosphere.base.schema import put_together
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.cli.options import Columns, Selection
 from mnemosphere.cli.output import MODEL, RESULTS
-from mnemosphere.images.encoder import image_shape, two_layers
 from mnemosphere.rows import tables
 from mnemosphere.rows.encoding import listed as quoted
 from mnemosphere.rows.streams import RawRows, ahead, column_names
@@ -55,13 +53,11 @@ class Rows(tables.Table):
     """
 
     label: str | None = None  # the label column
-    images: Any = None  # (n, pixels) what x was encoded from, where it was
     text: str | None = None  # the column, if x holds texts alone
-    # Of a `Dataset`: the rows by their part, its column of names, columns and encoder of the model.
+    # Of a `Dataset`: the rows by their part, its column of names, and columns of the model.
     parts: dict[str, Rows] = field(default_factory=dict)
     id: str | None = None
     order: list[str] | None = None
-    encoder: Any = None
 
     @property
     def in_memory(self) -> bool:
@@ -73,10 +69,10 @@ class Rows(tables.Table):
 
     @property
     def n_features(self) -> int:
-        """How many columns, before images were encoded."""
+        """How many columns."""
         if not self.in_memory:
             return int(self.x.n_features)
-        return int((self.x if self.images is None else self.images).shape[1])
+        return int(self.x.shape[1])
 
     @property
     def columns(self) -> list[str]:
@@ -109,13 +105,7 @@ class Rows(tables.Table):
         """Some of the rows, by their places or a mask."""
         found = super().take(at)
         y = None if found.y is None else labels_of(pd.Series(found.y))
-        return replace(found, y=y, images=None if self.images is None else self.images[at])
-
-    def encoded(self, encoder: Any) -> Self:
-        """The same as an encoder of images gives them to a model; as they are without one."""
-        if encoder is None or not self.in_memory:
-            return replace(self, encoder=encoder)
-        return replace(self, x=encoder.transform(self.x), images=np.asarray(self.x))
+        return replace(found, y=y)
 
     def part(self, split: str | None, default: str = "test") -> Rows:
         """The rows of a split: 'train', 'test' or 'all'; all rows where there is no split."""
@@ -183,8 +173,7 @@ class Rows(tables.Table):
             y = None if raw.y is None else labels_of(pd.Series(raw.y))
             names = np.array([self._name(k) for k in raw.number.tolist()])
         label = None if self.id else self.label
-        held = replace(self, x=x, y=y, names=names, parts={}, label=label)
-        return held.encoded(self.encoder)
+        return replace(self, x=x, y=y, names=names, parts={}, label=label)
 
 
 # Which columns are what.
@@ -331,7 +320,12 @@ def parse_shape(text: str | None, n_features: int) -> tuple[int, ...] | None:
         return None
     if re.fullmatch(r"\d+x\d+(x\d+)?", text) is None:
         raise ValueError(f"--image-shape must look like 28x28, got {text!r}")
-    return image_shape([int(size) for size in text.split("x")], (), n_features)
+    shape = tuple(int(size) for size in text.split("x"))
+    if math.prod(shape) != n_features:
+        raise ValueError(
+            f"--image-shape {text} has {math.prod(shape)} pixels, rows have {n_features}"
+        )
+    return shape
 
 
 def one_line(error: BaseException) -> str:
@@ -356,27 +350,9 @@ class Opened(NamedTuple):
     model: Any
     record: dict[str, Any]
     path: Path
-    encoder: Any = None  # of the images that it is given, where it has one
-
-    @property
-    def first(self) -> Any:
-        """What takes the rows as they are."""
-        return self.model if self.encoder is None else self.encoder
-
-    @property
-    def whole(self) -> Any:
-        """All of it: the model, or the pipeline of encoder and model."""
-        return self.model if self.encoder is None else make_pipeline(self.encoder, self.model)
-
-    @property
-    def pictures(self) -> Any:
-        """What memories look like (P, pixels), where they are not rows themselves."""
-        return None if self.encoder is None else mnemosphere.memory_pictures(self.whole)
 
     def of_rows(self, what: str) -> Any:
         """The model, for what only memories that are rows can do."""
-        if self.encoder is not None:
-            raise ValueError(f"{what} needs memories of pixels: train without --encoder")
         if self.takes_texts and what != "a page":
             raise ValueError(f"{what} needs features that can be read: texts have none")
         return self.model
@@ -394,7 +370,7 @@ class Opened(NamedTuple):
     @property
     def order(self) -> list[str]:
         """The columns that it takes, by name; none if they have no names."""
-        return [str(name) for name in getattr(self.first, "feature_names_in_", [])]
+        return [str(name) for name in getattr(self.model, "feature_names_in_", [])]
 
     def columns(self, given: Columns, where: str, names: Sequence[str]) -> Columns:
         """What a table with these names has for it; label and id are those of training."""
@@ -408,7 +384,7 @@ class Opened(NamedTuple):
             return replace(given, text=text, features=[text])
         if not names or not self.order:
             return given
-        encoding = self.first.model_.features.encoding
+        encoding = self.model.model_.features.encoding
         unused = [] if encoding is None else [c.name for c in encoding.columns if not c.width]
         needed = [name for name in self.order if name not in unused]
         lost = [name for name in needed if name not in names]
@@ -432,7 +408,7 @@ class Opened(NamedTuple):
         self, text: str | None, known: tuple[int, ...] | None = None
     ) -> tuple[int, ...] | None:
         """The shape of images: as given, as stored with the rows, or as the run noted."""
-        n = self.first.n_features_in_
+        n = self.model.n_features_in_
         noted = self.record.get("data", {}).get("image_shape")
         known = known or (tuple(noted) if noted else None)
         return parse_shape(text, n) or (known if known and math.prod(known) == n else None)
@@ -454,13 +430,10 @@ def text_encoder(name: str | None) -> Any:
 def open_model(path: Path, encoder: str | None = None, *, labeled: bool = False) -> Opened:
     """A model from its file or the folder of its run; encoder: what --encoder says."""
     path = path / MODEL if path.is_dir() else path
-    model, first = mnemosphere.load(path, encoder=text_encoder(encoder)), None
-    if isinstance(model, Pipeline):
-        two_layers(model)  # says what is wrong with any other
-        first, model = (step for _, step in model.steps)
+    model = mnemosphere.load(path, encoder=text_encoder(encoder))
     if labeled and not isinstance(model, mnemosphere.DAMClassifier):
         raise ValueError(f"{path} holds clusters, not labels: give the model of a `train` run")
-    return Opened(model, _record(path.parent / RESULTS), path, first)
+    return Opened(model, _record(path.parent / RESULTS), path)
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -488,7 +461,7 @@ def rows_for(
     the data have a split of their own or the model was trained on this very file; else all. Labels
     of rows that were trained on are left out, unless they are needed.
     """
-    about, n = opened.record.get("data", {}), opened.first.n_features_in_
+    about, n = opened.record.get("data", {}), opened.model.n_features_in_
     rows = open_rows(data, columns, memory, labels=labels, opened=opened)
     order = [rows.text] if rows.text else opened.order
     if not (order and rows.columns) and rows.n_features != n:
@@ -506,4 +479,4 @@ def rows_for(
             rows = replace(rows, y=None)
     split = columns.split or ("all" if names else None)
     rows = rows.part(split)
-    return (rows.called(names) if names else rows).encoded(opened.encoder)
+    return rows.called(names) if names else rows

@@ -30,7 +30,7 @@ def plot(
     opened = open_model(model)
     shape = opened.shape(image_shape)
     if kind == "memories":
-        picture: Any = fitted.memories_of(opened.model.model_, shape, count, opened.pictures)
+        picture: Any = fitted.memories_of(opened.model.model_, shape, count)
     elif kind == "history":
         picture = learning_curves(opened.model.history_)
     else:
@@ -64,7 +64,7 @@ def export(
         terminal, columns, model, None if graph else data, out, ".onnx", ".md"
     )
     if graph:
-        to_onnx(opened.whole, out)
+        to_onnx(opened.model, out)
     else:
         write_atomically(out, model_card(opened.model.model_, x, y).encode())
     terminal.result({"file": out, "model": opened.path})

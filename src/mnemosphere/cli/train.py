@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mnemosphere import PatchEncoder, plots
+from mnemosphere import plots
 from mnemosphere.base.machine import pick_device
 from mnemosphere.cli import report
 from mnemosphere.cli.build import build
@@ -57,16 +57,14 @@ def run(
     if rows.y is not None and rows.y.dtype == object:
         model.unlabeled = math.nan
     pick_device(model.device)
-    encoder = _encoder(columns, model, rows)
+    if columns.text is not None:
+        set_text_encoder(model, columns, rows)
     _describe(terminal, rows, classes, counts)
     with folder.writing() as draft:
         began = time.perf_counter()
-        if encoder is not None:
-            rows = rows.encoded(encoder.fit(rows.x))
-            held_out = None if held_out is None else held_out.encoded(encoder)
         fit(model, rows, terminal, draft / CHECKPOINT)
         seconds = time.perf_counter() - began
-        opened = Opened(model, {}, draft / MODEL, encoder)
+        opened = Opened(model, {}, draft / MODEL)
         interrupted(opened, folder)
         share = test_fraction if test is None else 0.0
         content = write(terminal, opened, rows, held_out, seconds, seed, share, columns.id)
@@ -83,8 +81,8 @@ def _load(
     rows = open_rows(data, columns, max_memory)
     if not rows.labeled.any() if rows.in_memory else rows.label is None:
         raise ValueError(f"{rows.name} has no labels: name their column with --label")
-    if columns.encoder is not None and not rows.in_memory:
-        raise ValueError("--encoder needs images that memory holds: leave it out")
+    if columns.encoder is not None and columns.text is None:
+        raise ValueError("--encoder is for texts: name their column with --text")
     shape = parse_shape(image_shape, rows.n_features) or rows.image_shape
     rows = replace(rows, image_shape=shape)
     if test is None:
@@ -114,20 +112,6 @@ def _classes(rows: Rows, named: str | None) -> tuple[Any, Any]:
     if found.dtype.kind == "f" and (found % 1).any():
         raise ValueError(f"{where} holds measured numbers such as {found[0]}: {hint}")
     return found, counts
-
-
-def _encoder(columns: Columns, model: Any, rows: Rows) -> Any:
-    """The encoder of images, not fitted yet, or None; that of texts goes to the model."""
-    if columns.text is not None:
-        set_text_encoder(model, columns, rows)
-        return None
-    if columns.encoder is None:
-        return None
-    if columns.encoder != "patches":
-        raise ValueError(f"--encoder must be patches, got {columns.encoder!r}: texts need --text")
-    if model.geometry == "auto":
-        model.geometry = "unit"  # soft counts of patches lie on the sphere
-    return PatchEncoder(rows.image_shape, device=model.device, random_state=model.random_state)
 
 
 def set_text_encoder(model: Any, columns: Columns, rows: Rows) -> None:
@@ -176,7 +160,7 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
 def interrupted(opened: Opened, folder: Folder) -> None:
     """Save the model so far, and leave, if Ctrl-C has ended its training; else it is over."""
     if opened.model.status_ == "interrupted":
-        save(opened.whole, opened.path)
+        save(opened.model, opened.path)
         raise Interrupted(
             f"interrupted after {opened.model.n_iter_} passes: the model so far is in "
             f"{folder.shown}.partial, go on with the same command and --resume"
@@ -198,8 +182,8 @@ def write(
     content = report.score(model, rows if held_out is None else held_out)
     if held_out is not None:
         model.calibrate(held_out.x)
-    save(opened.whole, opened.path)
-    gallery = memories_of(model.model_, rows.image_shape, pictures=opened.pictures)
+    save(opened.model, opened.path)
+    gallery = memories_of(model.model_, rows.image_shape)
     plots.save(gallery, folder / "memories.png")
     plots.save(learning_curves(model.history_), folder / "history.png")
     shown = next(iter((rows if held_out is None else held_out).batches())).x

@@ -4,14 +4,12 @@ from mnemosphere.base.schema import check_arguments
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.label_issues import LabelIssues
-from mnemosphere.estimators.patches import PatchEncoder
 from mnemosphere.estimators.saving import as_estimator, load, save
 
 __all__ = [
     "DAMClassifier",
     "DAMClusterer",
     "LabelIssues",
-    "PatchEncoder",
     "as_estimator",
     "load",
     "save",

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,11 +25,11 @@ def register(kind: type[Estimator]) -> type[Estimator]:
 
 
 def save(estimator: Any, path: str | Path) -> None:
-    """Write a fitted estimator, or a pipeline of them, to one file, atomically.
+    """Write a fitted estimator to one file, atomically.
 
     Parameters
     ----------
-    estimator : DAMClassifier, DAMClusterer, PatchEncoder or Pipeline of these
+    estimator : DAMClassifier or DAMClusterer
         A fitted estimator.
     path : str or path
         The file; `load` reads it.
@@ -38,20 +37,16 @@ def save(estimator: Any, path: str | Path) -> None:
     Raises
     ------
     TypeError
-        If the estimator, or a step of the pipeline, is of another class.
+        If the estimator is of another class: use joblib for a scikit-learn pipeline.
 
     Examples
     --------
-    >>> mn.save(pipeline, "digits.safetensors")
-    >>> mn.load("digits.safetensors")[0].image_shape_
-    (8, 8)
+    >>> mn.save(clf, "wine.safetensors")
+    >>> mn.load("wine.safetensors").n_features_in_
+    4
     """
     check_is_fitted(estimator)
-    if isinstance(estimator, Pipeline):
-        steps: files.Steps = [(name, _saved(step)) for name, step in estimator.steps]
-        files.write(steps, path, _check_settings)
-    else:
-        files.write(_saved(estimator), path, _check_settings)
+    files.write(_saved(estimator), path, _check_settings)
 
 
 def load(path: str | Path, *, encoder: Any = None) -> Any:
@@ -66,7 +61,7 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
 
     Returns
     -------
-    DAMClassifier or DAMClusterer or PatchEncoder or Pipeline
+    DAMClassifier or DAMClusterer
         The estimator that was saved, fitted.
 
     Raises
@@ -82,28 +77,24 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     """
     found = files.read(path, _check_settings)
     if encoder is not None:
-        if not isinstance(found, FittedModel):
-            raise ValueError(f"{path} takes no texts: leave encoder out")
         features = found.features.with_encoder(encoder)
         settings = {**found.record.settings, "encoder": encoder}
         record = replace(found.record, settings=settings)
         found = replace(found, features=features, record=record)
-    if isinstance(found, list):
-        return Pipeline([(name, as_estimator(step)) for name, step in found])
     return as_estimator(found)
 
 
-def as_estimator(model: files.Saved) -> Any:
+def as_estimator(model: FittedModel) -> Any:
     """Make an estimator that holds a fitted model, with the settings of its training.
 
     Parameters
     ----------
-    model : FittedModel or FittedEncoder
+    model : FittedModel
         Such as `model_` of an estimator, or an edited copy of it.
 
     Returns
     -------
-    DAMClassifier or DAMClusterer or PatchEncoder
+    DAMClassifier or DAMClusterer
         The estimator.
 
     Examples
@@ -117,14 +108,14 @@ def as_estimator(model: files.Saved) -> Any:
     return estimator
 
 
-def _saved(estimator: Any) -> files.Saved:
+def _saved(estimator: Any) -> FittedModel:
     """The fitted model of an estimator, with the settings as they are now."""
     if type(estimator) not in _ESTIMATORS.values():
         raise TypeError(
-            f"a model file cannot hold a {type(estimator).__name__}: it holds "
-            f"{', '.join(_ESTIMATORS)}, and pipelines of these"
+            f"a model file cannot hold a {type(estimator).__name__}, only a "
+            f"{' or a '.join(_ESTIMATORS)}: use joblib"
         )
-    model: files.Saved = estimator.model_
+    model: FittedModel = estimator.model_
     record = replace(model.record, settings=kept_settings(estimator.get_params(deep=False)))
     return replace(model, record=record)
 

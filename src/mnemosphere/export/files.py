@@ -1,15 +1,13 @@
 """Model files: safetensors with versioned JSON metadata. Reading one runs no code.
 
-A file holds a `FittedModel`, a `FittedEncoder`, or the named steps of a pipeline of them: the fields of these
-dataclasses, as `schema` takes them apart. What is written is checked as it would be by reading it.
+A file holds the fields of a `FittedModel`, as `schema` takes them apart. What is written is checked as it would be
+by reading it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,45 +16,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.base.files import join_prefixes, plain, read_tensors, strip_prefix, write_tensors
+from mnemosphere.base.files import plain, read_tensors, write_tensors
 from mnemosphere.base.schema import Scalar, put_together, take_apart
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.images.encoder import FittedEncoder, patch_layer, windows_of
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["FORMAT", "VERSION", "Saved", "Steps", "estimator_of", "read", "to_plain", "write"]
+__all__ = ["FORMAT", "VERSION", "estimator_of", "read", "to_plain", "write"]
 
-Saved = FittedModel | FittedEncoder
-Steps = list[tuple[str, Saved]]  # of a pipeline
 Settings = dict[str, Any]
 SettingsCheck = Callable[[str, Mapping[str, Any]], None]  # estimator, settings; ValueError if bad
 Tensors = dict[str, Tensor]
 
 FORMAT = "mnemosphere-model"
 VERSION = 8
-_KINDS = {"DAMClassifier": FittedModel, "DAMClusterer": FittedModel, "PatchEncoder": FittedEncoder}
-_PIPELINE = "Pipeline"
+_ESTIMATORS = ("DAMClassifier", "DAMClusterer")
 # Settings that name things of the machine or the program that trained the model.
 _NOT_SAVED = {"callbacks", "device"}
 _OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Adam)}
 _LONGEST_REASON = 200  # a value quoted from a file can be of any length
 
 
-def estimator_of(model: Saved) -> str:
+def estimator_of(model: FittedModel) -> str:
     """The class of estimators that hold such a model."""
-    if isinstance(model, FittedEncoder):
-        return "PatchEncoder"
     return "DAMClassifier" if model.is_classifier else "DAMClusterer"
 
 
 # Writing.
 
 
-def write(model: Saved | Steps, path: str | Path, check_settings: SettingsCheck) -> None:
-    """Write a fitted model, or the steps of a pipeline, to one file, atomically."""
+def write(model: FittedModel, path: str | Path, check_settings: SettingsCheck) -> None:
+    """Write a fitted model to one file, atomically."""
     try:  # what could not be read is not written
         header, tensors = check(model, check_settings)
     except ValueError as error:
@@ -65,7 +57,7 @@ def write(model: Saved | Steps, path: str | Path, check_settings: SettingsCheck)
 
 
 def check(
-    model: Saved | Steps, check_settings: SettingsCheck | None = None
+    model: FittedModel, check_settings: SettingsCheck | None = None
 ) -> tuple[dict[str, Any], Tensors]:
     """(header, tensors) of a model that `read` would give back; ValueError if it would refuse it."""
     header, tensors = _take_apart(model)
@@ -74,14 +66,9 @@ def check(
     return header, tensors
 
 
-def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], Tensors]:
+def _take_apart(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
     """A fitted model as plain values and tensors."""
-    if isinstance(model, list):
-        parts = [(name, *_take_apart(step)) for name, step in model]
-        tensors = join_prefixes({f"steps.{i}": own for i, (_, _, own) in enumerate(parts)})
-        steps = [[name, header] for name, header, _ in parts]
-        return {"estimator": _PIPELINE, "steps": steps}, tensors
-    tensors = {}
+    tensors: Tensors = {}
     header = take_apart(type(model), _with_settings(model, _settings_out), tensors)
     for votes, density in _memories(tensors):
         both = tensors[votes], tensors[density]
@@ -96,11 +83,11 @@ def _memories(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
         yield name, name.removesuffix("votes.w") + "density.w"
 
 
-def _with_settings(model: Saved, change: Callable[[str, Settings], Settings]) -> Any:
+def _with_settings(model: FittedModel, change: Callable[[str, Settings], Settings]) -> Any:
     """The model with other settings; so is the one that examples were added to."""
     record = replace(model.record, settings=change(estimator_of(model), model.record.settings))
     model = replace(model, record=record)
-    if isinstance(model, FittedEncoder) or model.examples is None:
+    if model.examples is None:
         return model
     base = _with_settings(model.examples.base, change)
     return replace(model, examples=replace(model.examples, base=base))
@@ -113,7 +100,7 @@ def _settings_out(name: str, settings: Settings) -> Settings:
 # Reading.
 
 
-def read(path: str | Path, check_settings: SettingsCheck) -> Saved | Steps:
+def read(path: str | Path, check_settings: SettingsCheck) -> FittedModel:
     """What a model file holds, every field of it checked; ValueError names the file and why."""
     path = Path(path)
     if not path.exists():
@@ -130,15 +117,13 @@ def read(path: str | Path, check_settings: SettingsCheck) -> Saved | Steps:
 
 def _put_together(
     header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck
-) -> Saved | Steps:
+) -> FittedModel:
     """Undo `_take_apart`; ValueError where fields or numbers make no model."""
     name, fields = header.get("estimator"), {k: v for k, v in header.items() if k != "estimator"}
-    if name == _PIPELINE:
-        return _pipeline(fields, tensors, check_settings)
-    if not isinstance(name, str) or name not in _KINDS:
+    if name not in _ESTIMATORS:
         raise ValueError(f"estimator is {name!r}")
     shared = {density: tensors[votes] for votes, density in _memories(tensors)}
-    model: Saved = put_together(_KINDS[name], fields, shared | tensors)
+    model: FittedModel = put_together(FittedModel, fields, shared | tensors)
     if estimator_of(model) != name or model.features.owner != name:
         raise ValueError(f"it is the model of another estimator than {name}")
 
@@ -153,45 +138,6 @@ def _put_together(
     model = _with_settings(model, settings_in)
     put_together(list[PassRecord], model.record.history, {}, "history")
     put_together(list[dict[str, Scalar]], model.record.search, {}, "search")
-    return _check_encoder(model) if isinstance(model, FittedEncoder) else model
-
-
-def _pipeline(header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck) -> Steps:
-    stored = put_together(dict[str, list[tuple[str, dict[str, Any]]]], header, {})
-    if stored.keys() != {"steps"} or not stored["steps"]:
-        raise ValueError("it has no steps of a pipeline")
-    names = [name for name, _ in stored["steps"]]
-    if len({*names}) < len(names) or any("__" in step for step in names):
-        raise ValueError(f"the steps of the pipeline are called {names}")
-    steps: Steps = []
-    for i, (name, own) in enumerate(stored["steps"]):
-        made = _put_together(own, strip_prefix(tensors, f"steps.{i}"), check_settings)
-        if isinstance(made, list):
-            raise ValueError("a step of the pipeline is a pipeline")
-        steps.append((name, made))
-    if sum(len(strip_prefix(tensors, f"steps.{i}")) for i in range(len(steps))) < len(tensors):
-        raise ValueError("it has a tensor of a step that is unknown")
-    for (_, before), (_, after) in itertools.pairwise(steps):
-        given = before.n_out if isinstance(before, FittedEncoder) else before.n_memories
-        if given != after.features.n_columns:
-            raise ValueError("a step of the pipeline does not take what the one before gives")
-    return steps
-
-
-def _check_encoder(model: FittedEncoder) -> FittedEncoder:
-    """The encoder; ValueError unless its layers are those that its settings make."""
-    settings, shape = model.record.settings, model.image_shape
-    if min(shape, default=0) < 1 or math.prod(shape) != model.features.n_columns:
-        raise ValueError(f"its images are of shape {shape}")
-    windows = windows_of(settings, shape)
-    if [layer.windows for layer in model.layers] != windows or model.power != settings["power"]:
-        raise ValueError("its patches are not those of its settings")
-    for layer in model.layers:
-        wanted = patch_layer(settings, layer.windows, layer.params)
-        if layer.grid != wanted.grid or layer.params.n_features != layer.windows.n_features:
-            raise ValueError(f"its patches are of {layer.params.n_features} numbers")
-    if len({layer.params.w.dtype for layer in model.layers}) > 1:
-        raise ValueError("its patch memories are of several precisions")
     return model
 
 

@@ -17,8 +17,6 @@ from mnemosphere.base.files import write_atomically
 from mnemosphere.base.machine import need
 from mnemosphere.fitted.model import FittedModel, Tails
 from mnemosphere.geometry.graph import Point
-from mnemosphere.images.encoder import FittedEncoder, PatchLayer, fitted_parts
-from mnemosphere.images.windows import FLAT
 from mnemosphere.interpret.rejection import novelty_threshold, usual_limit
 from mnemosphere.model.retrieval import largest_novelty_score
 from mnemosphere.model.votes import Mixture, Votes
@@ -31,7 +29,7 @@ _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest
 
 
 def to_onnx(model: object, path: str | PathLike[str]) -> None:
-    """Write a fitted model, or a pipeline of a `PatchEncoder` and a model, as an ONNX graph.
+    """Write a fitted model as an ONNX graph.
 
     The graph takes raw rows, float64 (batch, N), and returns label (batch,), probabilities (batch, C),
     novelty_score (batch,) and shares (batch, P) of the memories in the votes. If the model is calibrated, also
@@ -40,7 +38,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : FittedModel or estimator or Pipeline
+    model : FittedModel or estimator
         A fitted model, or what holds one.
     path : str or path
         The file.
@@ -53,17 +51,14 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     >>> session.run(["label"], {"rows": X_test[:3].to_numpy("float64")})[0].tolist()
     [0, 2, 1]
     """
-    encoder, fitted = fitted_parts(model)
+    fitted = getattr(model, "model_", model)
+    if not isinstance(fitted, FittedModel):
+        raise TypeError(
+            f"a fitted DAMClassifier or DAMClusterer is wanted, got {type(model).__name__}"
+        )
     graph, checker = _Graph(), need("onnx.checker", "onnx")
-    rows = "rows" if encoder is None else _encoded(graph, encoder)
-    outputs = _answers(
-        graph,
-        fitted,
-        fitted.geometry.onnx(
-            graph, graph("Cast", rows, to=graph.double), fitted.features.n_numbers
-        ),
-    )
-    taken = fitted.features.n_numbers if encoder is None else encoder.features.n_columns
+    taken = fitted.features.n_numbers
+    outputs = _answers(graph, fitted, fitted.geometry.onnx(graph, "rows", taken))
     helper, value = graph.helper, graph.helper.make_tensor_value_info
     inner = helper.make_graph(
         graph.nodes, "mnemosphere", [value("rows", graph.double, ["batch", taken])],
@@ -107,10 +102,9 @@ class _Graph:
         """Sums of rows, (batch, 1)."""
         return self("ReduceSum", x, [1], keepdims=1)
 
-    def shares(self, exponents: str, axes: int, first: float, dtype: Any) -> str:
-        """Softmax along the last of so many axes, one more component of that exponent in front."""
-        pads = [0] * (axes - 1) + [1] + [0] * axes
-        return self("Softmax", self("Pad", exponents, pads, self.constant(first, dtype)), axis=-1)
+    def shares(self, exponents: str, first: float) -> str:
+        """Softmax of rows, one more component of that exponent in front."""
+        return self("Softmax", self("Pad", exponents, [0, 1, 0, 0], first), axis=-1)
 
     def only_if(self, condition: str, build: Callable[[], str | float]) -> str:
         """What `build` makes where the condition holds; else 0, and none of its nodes run."""
@@ -135,42 +129,6 @@ class _Graph:
         names = [given if isinstance(given, str) else self.constant(given) for given in inputs]
         self.nodes.append(self.helper.make_node(operation, names, [name], **more))
         return name
-
-
-def _encoded(g: _Graph, encoder: FittedEncoder) -> str:
-    """Soft counts of patch memories, in the precision of the encoder, as `PatchEncoder` does it."""
-    dtype: Any = np.float32 if encoder.dtype == torch.float32 else np.float64
-    images = g("Cast", "rows", to=g.float) if dtype is np.float32 else "rows"
-    power, tiny = (g.constant(v, dtype) for v in (encoder.power, np.finfo(dtype).tiny))
-
-    def unit(x: str) -> str:  # zeros stay
-        return g("Div", x, g("Max", g.norms(x, 1), tiny))
-
-    parts = [unit(g("Pow", _counts(g, layer, images, dtype), power)) for layer in encoder.layers]
-    return parts[0] if len(parts) == 1 else unit(g("Concat", *parts, axis=1))
-
-
-def _counts(g: _Graph, layer: PatchLayer, images: str, dtype: Any) -> str:
-    """Shares of the memories of patches, summed over each cell, (batch, cells · P)."""
-    windows, params = layer.windows, layer.params.to(device="cpu")
-    cut = g("Gather", images, windows.pixels().numpy().ravel(), axis=1)
-    x = g("Reshape", cut, [-1, windows.n_places, windows.n_features])
-    length = left = g.norms(x, 2)
-    if windows.center:
-        x = g("Sub", x, g("ReduceMean", x, axes=[2], keepdims=1))
-        left = g.norms(x, 2)
-    limit = g("Mul", length, g.constant(FLAT[params.w.dtype], dtype))
-    blank = g("LessOrEqual", left, limit)  # (batch, places, 1)
-    x = g("Div", x, g("Max", left, g.constant(np.finfo(dtype).tiny, dtype)))
-    with np.errstate(divide="ignore"):
-        weight = np.log(params.p.sum(1).numpy())
-    e = g("MatMul", x, g.constant((params.beta_eff * params.w).T.numpy(), dtype))
-    e = g("Add", e, g.constant(weight[1:], dtype))
-    share = g.shares(e, 3, float(params.offset) + weight[0], dtype)
-    share = g("Where", blank, g.constant(0.0, dtype), share)
-    counts = g("MatMul", g.constant(layer.membership().cpu().numpy(), dtype), share)
-    counts = g("Gather", counts, np.arange(1, len(weight)), axis=2)
-    return g("Reshape", counts, [-1, layer.n_features])
 
 
 def _exponents(g: _Graph, at: Point, w: str, mixture: Mixture) -> str:
@@ -248,7 +206,7 @@ def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
 def _classes(g: _Graph, at: Point, h: str, votes: Votes, floor: float) -> tuple[str, str]:
     """(shares of the components (batch, P+1), votes for the classes and for none (batch, C+1))."""
     uniform = 0.0 if bool(votes.p[0].any()) else -np.inf
-    share = g.shares(h, 2, uniform, np.float64)
+    share = g.shares(h, uniform)
     joint = g("Max", g("MatMul", share, g.stored(votes.p)), floor)
     joint = g("Where", at.lost, g.stored(votes.prior[None]), joint)
     share = g("Mul", share, g.stored(votes.weights[None]))

@@ -1,1 +1,5 @@
-"""Images: windows of them, and the fitted encoder of patches."""
+"""Images as soft counts of patch memories."""
+
+from mnemosphere.images.encoder import PatchEncoder
+
+__all__ = ["PatchEncoder"]

@@ -1,159 +1,337 @@
-"""A fitted encoder: from images to soft counts of patch memories, and back to pictures."""
+"""`PatchEncoder`: images as soft counts of patch memories, on the sphere."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from numbers import Integral
-from typing import Any, Self
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
-from sklearn.pipeline import Pipeline
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
+from torch.nn.functional import pad
 
-from mnemosphere.fitted.model import FittedModel, Record, check_whole
-from mnemosphere.geometry import Geometry
-from mnemosphere.images.windows import Windows
-from mnemosphere.model import objectives
-from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import chunk_rows, memory_shares
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.rows.features import Features
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.base.machine import pick_device
+from mnemosphere.fitted.model import Floats, as_numpy, check_whole, draw_seed
+from mnemosphere.images.windows import Windows, draw_patches
+from mnemosphere.model import from_memories, initialize, objectives
+from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.training import FixedPoint
+from mnemosphere.training.dataset import ArrayDataset
+from mnemosphere.training.fit import FitResult, fit
 
 _LEAST_IMAGE = 64  # numbers per row; fewer are a signal unless they are said to be an image
+_PASSES = 10  # over the patches, as many as the fixed point takes on the digits of the paper
+_FEW_NUMBERS = 1_000_000  # up to which double precision costs little, and a GPU gains nothing
+_CHUNK_NUMBERS = (1 << 20, 1 << 27)  # shares held at a time, on a processor and on a GPU
+_COUNT = Interval(Integral, 1, None, closed="left")
+Size = int | Sequence[int]
 
 
-@dataclass(frozen=True)
-class PatchLayer:
+class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Images as soft counts of patch memories: points on the sphere for a classifier to learn from.
+
+    Memories of small patches are learned without labels, by the marginal likelihood of the model.
+    The shares P(memory | patch) are summed over the patches of each cell of a coarse grid, those
+    between the middles of two cells in part for both, and square roots make the counts a unit
+    vector: use `geometry="unit"` in a classifier on top. Patches of one value have no
+    direction on the sphere and do not count.
+
+    Parameters
+    ----------
+    image_shape : tuple of int or None, default None
+        (rows, columns) or (rows, columns, channels) of an image, or (length,) of a signal. None: that
+        of X if it has more than two axes; a square for a square number of features from 64 on; a
+        signal for fewer than 64.
+    patch : int or sequence of sizes, default (4, 7)
+        Size of a patch, or several sizes, each with memories of its own; a size is a number or
+        (rows, columns), cut down to the image if that is smaller.
+    stride : int, default 1
+        Pixels from one patch to the next.
+    grid : int or (rows, columns), default 5
+        Cells in which shares are summed.
+    n_memories : int, default 160
+        Patch memories, for each size.
+    beta : "learn" or float, default 30.0
+        Inverse temperature of the patch memories; a number is held fixed.
+    geometry : {"center", "unit"}, default "center"
+        How patches are put on the sphere: with or without subtracting their mean first.
+    power : float, default 0.5
+        Soft counts are raised to this power, at most 4; 0.5 gives square roots.
+    n_patches : int or None, default 500000
+        Patches to learn from, drawn at random and held in memory; None: all of them.
+    max_iter : int, default 10
+        Passes over these patches, at most.
+    device : str, default "auto"
+        "cpu", "cuda", … "auto": a GPU if there is one and X has a million numbers.
+    random_state : int or RandomState or None, default None
+        Random seed; None: another one each time.
+
+    Attributes
+    ----------
+    image_shape_ : tuple of int
+        Shape of an image.
+    patch_memories_ : list of ndarrays of shape (P, numbers per patch)
+        Unit vectors, one array for each size of patches.
+    betas_ : list of float
+        Inverse temperature of the memories of each size.
+    n_iter_ : int
+        Number of passes, of all sizes together.
+    n_features_in_ : int
+        Number of columns of X.
+
+    Examples
+    --------
+    >>> import mnemosphere as mn
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> encoder = mn.PatchEncoder(image_shape=(8, 8), patch=4, n_memories=16, random_state=0)
+    >>> encoder.fit_transform(X[:200]).shape  # then DAMClassifier(geometry="unit") learns from it
+    (200, 400)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "image_shape": [None, tuple, list],
+        "patch": [_COUNT, tuple, list],
+        "stride": [_COUNT],
+        "grid": [_COUNT, tuple, list],
+        "n_memories": [_COUNT],
+        "beta": [StrOptions({"learn"}), Interval(Real, 0, None, closed="neither")],
+        "geometry": [StrOptions({"center", "unit"})],
+        "power": [Interval(Real, 0, 4, closed="right")],
+        "n_patches": [_COUNT, None],
+        "max_iter": [_COUNT],
+        "device": [str],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        image_shape: tuple[int, ...] | None = None,
+        *,
+        patch: Size | Sequence[Size] = (4, 7),
+        stride: int = 1,
+        grid: int | tuple[int, int] = 5,
+        n_memories: int = 160,
+        beta: Any = 30.0,
+        geometry: str = "center",
+        power: float = 0.5,
+        n_patches: int | None = 500_000,
+        max_iter: int = _PASSES,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.image_shape = image_shape
+        self.patch = patch
+        self.stride = stride
+        self.grid = grid
+        self.n_memories = n_memories
+        self.beta = beta
+        self.geometry = geometry
+        self.power = power
+        self.n_patches = n_patches
+        self.max_iter = max_iter
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn the patch memories of images.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, pixels) or (n, *image_shape)
+            Images.
+        y : object, default None
+            Not read; scikit-learn passes it.
+
+        Returns
+        -------
+        PatchEncoder
+            The estimator itself.
+
+        Examples
+        --------
+        >>> fresh = mn.PatchEncoder((8, 8), patch=4, grid=2, n_memories=8, n_patches=1000, random_state=0)
+        >>> fresh.fit(digits).patch_memories_[0].shape
+        (8, 16)
+        """
+        self._validate_params()
+        own = tuple(getattr(X, "shape", ())[1:])
+        images = self._images(X, self.image_shape, reset=True)
+        self.image_shape_ = _image_shape(self.image_shape, own, images.shape[1])
+        device = self._device(images)
+        dtype = torch.float64 if images.numel() <= _FEW_NUMBERS else torch.float32
+        generator = torch.Generator().manual_seed(draw_seed(self.random_state))
+        results = []
+        for windows, _ in self._sizes():
+            patches = draw_patches(
+                images, windows, self.n_patches, dtype=dtype, device=device, generator=generator
+            )
+            if patches.n_rows == 0:
+                raise ValueError(
+                    f"every patch of {images.shape[1]} feature(s) in X is blank, so none has a "
+                    "direction: pass images with some contrast, or larger patches"
+                )
+            results.append(self._learn(patches, generator))
+        self.patch_memories_ = [as_numpy(result.params.w) for result in results]
+        self.betas_ = [float(result.params.beta) for result in results]
+        self.n_iter_ = sum(len(result.history) for result in results)
+        return self
+
+    def _learn(self, patches: ArrayDataset, generator: torch.Generator) -> FitResult:
+        """Patch memories of highest likelihood; none weighs more than another."""
+        width = min(self.n_memories, patches.n_rows)
+        x = patches.sample(max(width, initialize.PROBE_ROWS), generator=generator).x
+        w, learn = initialize.from_data(x, width, generator=generator), self.beta == "learn"
+        beta = initialize.estimate_beta(w, x[: initialize.PROBE_ROWS], 1.0) if learn else self.beta
+        solver = FixedPoint().resolve(patches.n_rows, learn_beta=learn, device=patches.device)
+        return fit(
+            from_memories(w, w.new_ones(1), beta=beta), patches, solver,
+            rule=objectives.marginal, max_iter=self.max_iter, tol=solver.tol, generator=generator,
+        )  # fmt: skip
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Turn images into soft counts of patch memories.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, pixels) or (n, *image_shape)
+            Images.
+
+        Returns
+        -------
+        ndarray of shape (n, cells · memories)
+            Unit rows, the sizes of patches one after the other; zeros for an image without contrast. In
+            double precision only if X is.
+
+        Examples
+        --------
+        >>> pipeline[0].transform(digits).shape
+        (200, 32)
+        """
+        check_is_fitted(self)
+        images = self._images(X, self.image_shape_, reset=False)
+        layers = self._layers(self._device(images))
+        double = images.dtype == torch.float64
+        out = np.empty((len(images), self._n_features_out), np.float64 if double else np.float32)
+        widest = max(layer.windows.n_places * len(layer.w) for layer in layers)
+        step = max(1, _CHUNK_NUMBERS[layers[0].w.is_cuda] // widest)
+        for start in range(0, len(images), step):
+            part = images[start : start + step].to(layers[0].w)
+            counts = [layer.soft_counts(part).flatten(1).pow(self.power) for layer in layers]
+            rows = _unit_rows(torch.cat([_unit_rows(count) for count in counts], dim=1))
+            out[start : start + step] = rows.cpu().numpy()
+        return out
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Name the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : object, default None
+            Not read; scikit-learn passes it.
+
+        Returns
+        -------
+        ndarray of objects of shape (n_out,)
+            Size of the patch, cell of the grid and number of the memory.
+
+        Examples
+        --------
+        >>> pipeline[0].get_feature_names_out()[0]
+        'patch4x4_cell0,0_memory0'
+        """
+        check_is_fitted(self)
+        names = [
+            f"patch{windows.size[0]}x{windows.size[1]}_cell{i},{j}_memory{m}"
+            for (windows, grid), w in zip(self._sizes(), self.patch_memories_, strict=True)
+            for i, j in np.ndindex(*grid)
+            for m in range(len(w))
+        ]
+        return np.array(names, dtype=object)
+
+    @property
+    def _n_features_out(self) -> int:
+        """How many soft counts an image has."""
+        widths = [len(w) for w in self.patch_memories_]
+        return sum(math.prod(grid) * n for (_, grid), n in zip(self._sizes(), widths, strict=True))
+
+    def _images(self, X: Any, shape: Sequence[int] | None, *, reset: bool) -> Tensor:
+        """Images (n, pixels) as they are stored, checked; stacks of them are of this shape."""
+        own = tuple(getattr(X, "shape", ())[1:])
+        if len(own) > 1:
+            if shape is not None and own != tuple(shape):
+                raise ValueError(f"X holds images of shape {own}, expected {tuple(shape)}")
+            X = np.asarray(X).reshape(len(X), -1)
+        x = validate_data(self, X, dtype=[np.float64, np.float32, np.uint8], reset=reset)
+        return torch.from_numpy(np.require(x, requirements=("C", "W")))
+
+    def _device(self, images: Tensor) -> torch.device:
+        """Where to work on them."""
+        few = self.device == "auto" and images.numel() < _FEW_NUMBERS
+        return pick_device("cpu" if few else self.device)
+
+    def _sizes(self) -> list[tuple[Windows, tuple[int, int]]]:
+        """Where patches of each size are cut; no more cells down and across than places."""
+        rows, columns, channels = _as_plane(self.image_shape_)
+        given = [self.patch] if isinstance(self.patch, int | np.integer) else [*self.patch]
+        if not given:
+            raise ValueError("patch is empty: give at least one size")
+        step, center = min(self.stride, rows + columns), self.geometry == "center"
+        cells = _two_sides(self.grid, "grid", one_row=rows == 1)
+        found = {}  # sizes cut down to the same one are one size
+        for each in given:
+            size = _two_sides(each, "patch", one_row=rows == 1)
+            size = min(size[0], rows), min(size[1], columns)
+            windows = Windows((rows, columns, channels), size, (step, step), center)
+            down, across = windows.places
+            found[windows] = min(cells[0], down), min(cells[1], across)
+        return list(found.items())
+
+    def _layers(self, device: torch.device) -> list[_Layer]:
+        """Memories of each size on a device."""
+        return [
+            _Layer(windows, grid, torch.from_numpy(w).to(device), beta)
+            for (windows, grid), w, beta in zip(
+                self._sizes(), self.patch_memories_, self.betas_, strict=True
+            )
+        ]
+
+
+class _Layer(NamedTuple):
     """Memories of patches, and the cells of the image in which their shares are summed."""
 
     windows: Windows
     grid: tuple[int, int]  # cells down and across
-    params: Parameters
+    w: Tensor  # (P, n)
+    beta: float
 
-    @property
-    def n_cells(self) -> int:
-        """How many cells an image has."""
-        return self.grid[0] * self.grid[1]
-
-    @property
-    def n_features(self) -> int:
-        """How many soft counts an image has."""
-        return self.n_cells * self.params.n_memories
-
-    @property
-    def images_per_chunk(self) -> int:
-        """How many images to encode at once."""
-        device = self.params.w.device
-        return max(1, chunk_rows(self.params.n_memories, device) // self.windows.n_places)
-
-    def to(self, device: torch.device | str) -> Self:
-        """A copy on another device."""
-        return replace(self, params=self.params.to(device=device))
-
-    def membership(self) -> Tensor:
-        """How far places belong to each cell, (cells, places)."""
-        return torch.kron(*self._sides())
-
-    def _sides(self) -> tuple[Tensor, Tensor]:
-        """The same down (cells, places) and across, of which it is the product."""
-        down, across = (
-            _membership(n_places, n_cells).to(self.params.w)
-            for n_places, n_cells in zip(self.windows.places, self.grid, strict=True)
-        )
-        return down, across
-
-    def count(self, images: Tensor) -> Tensor:
+    def soft_counts(self, images: Tensor) -> Tensor:
         """Σ P(memory | patch) over the places of each cell, (B, cells, P); blank patches are none.
 
-        A place between the middles of two cells counts for both in part. Images (B, n_pixels) in
-        the precision and on the device of the memories.
+        A place between the middles of two cells counts for both in part.
         """
         x, directed = self.windows.on_sphere(self.windows.cut(images))  # (B, places, n)
-        rows = Batch(
-            x.flatten(0, 1),
-            x.new_zeros(1, 1).expand(directed.numel(), 1),
-            directed.flatten().to(x.dtype),
-        )
-        parts = [r for _, r in memory_shares(self.params, rows, objectives.marginal)]
-        shares = parts[0] if len(parts) == 1 else torch.cat(parts)  # (B · places, P)
-        # Sums by products, first down and then across: the same bits in every run on a GPU too.
-        (n_down, n_across), (down, across) = self.windows.places, self._sides()
-        summed = down @ shares.view(x.shape[0], n_down, -1)  # (B, cells down, across · P)
-        return (across @ summed.view(x.shape[0], down.shape[0], n_across, -1)).flatten(1, 2)
-
-    def spread(self, values: Tensor) -> Tensor:
-        """A value of each cell (..., cells) laid evenly on the pixels its patches cover.
-
-        (..., rows · columns); what falls on the pixels adds up to the sum of the values.
-        """
-        plane = replace(self.windows, shape=(*self.windows.shape[:2], 1))
-        covers = values.new_zeros(plane.n_places, plane.n_pixels)
-        covers.scatter_(1, plane.pixels(values.device), 1.0)
-        share = self.membership().to(values) @ covers  # (cells, pixels)
-        return values @ (share / share.sum(1, keepdim=True))
+        offset = log_omega_ratio(torch.tensor(self.beta, dtype=torch.float64), self.w.shape[1])
+        h = self.beta * (x @ self.w.T) - float(offset)
+        shares = pad(h, (1, 0)).softmax(2)[..., 1:] * directed[..., None]  # column 0 is uniform
+        # Sums by products, first down and then across: bitwise identical in every run on a GPU too.
+        n_down, n_across = self.windows.places
+        down = _membership(n_down, self.grid[0]).to(x)  # (cells, places)
+        across = _membership(n_across, self.grid[1]).to(x)
+        summed = down @ shares.reshape(len(x), n_down, -1)  # (B, cells down, across · P)
+        return (across @ summed.view(len(x), len(down), n_across, -1)).flatten(1, 2)
 
 
-@dataclass(frozen=True)
-class _Sketch:
-    """What one layer believes is at each place, while a picture is drawn."""
-
-    layer: PatchLayer
-    counts: Tensor  # (B, cells, P)
-    fill: Tensor  # (B, places, 1) a cell that is full shows strong patches
-    log_prior: Tensor  # (B, places, P)
-    shares: Tensor  # (B, places, P)
-
-    @classmethod
-    def start(cls, layer: PatchLayer, counts: Tensor) -> Self:
-        """Every place of a cell alike."""
-        cells = layer.membership()  # (cells, places)
-        prior = cells.T @ (counts / cells.sum(1, keepdim=True))
-        log_prior = (prior + 1e-6 * _little(counts)).log()
-        return cls(layer, counts, prior.sum(2, keepdim=True), log_prior, prior)
-
-    def agree_with(self, picture: Tensor) -> Self:
-        """P(memory | patch of the picture), the prior tilted so that shares add up to counts."""
-        layer, cells, little = self.layer, self.layer.membership(), _little(self.counts)
-        x, _ = layer.windows.on_sphere(layer.windows.cut(picture))
-        overlap = x @ layer.params.w.T
-        shares = self.fill * (layer.params.beta_eff * overlap + self.log_prior).softmax(2)
-        short = cells.T @ ((self.counts + little) / (cells @ shares + little))  # 1: they add up
-        return replace(self, log_prior=self.log_prior + short.log(), shares=shares * short)
-
-    def picture(self) -> Tensor:
-        """The expected patch at each place, blended where patches overlap, (B, n_pixels)."""
-        return self.layer.windows.blend(self.shares @ self.layer.params.w)
-
-
-def draw(layers: Sequence[PatchLayer], counts: Sequence[Tensor], n_iter: int) -> Tensor:
-    """The pictures (B, n_pixels), of unit length, that soft counts (B, cells, P) stand for.
-
-    The counts tell how often a patch is in a cell, not where. So at first each place shows the
-    patch expected there, and the picture is blurred. Then each place asks in turn which patches
-    agree with the picture its neighbors make, `n_iter` times.
-    """
-    sketches = [_Sketch.start(layer, part) for layer, part in zip(layers, counts, strict=True)]
-    for n_left in range(n_iter, -1, -1):
-        parts = [unit_rows(sketch.picture()) for sketch in sketches]
-        picture = unit_rows(torch.stack(parts).sum(0))
-        if n_left:
-            sketches = [sketch.agree_with(picture) for sketch in sketches]
-    return picture
-
-
-def unit_rows(x: Tensor) -> Tensor:
+def _unit_rows(x: Tensor) -> Tensor:
     """Rows divided by their lengths; rows of zeros stay."""
     norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return x / torch.where(norm > 0, norm, 1.0)
-
-
-def _little(counts: Tensor) -> Tensor:
-    """Next to nothing beside these counts, (B, 1, 1)."""
-    return 1e-6 * counts.sum((1, 2), keepdim=True).clamp_min(torch.finfo(counts.dtype).tiny)
 
 
 def _membership(n_places: int, n_cells: int) -> Tensor:
@@ -167,161 +345,7 @@ def _membership(n_places: int, n_cells: int) -> Tensor:
     return (1 - (places.clamp(0.5, n_cells - 0.5) - middles[:, None]).abs()).clamp_min(0.0)
 
 
-@dataclass(frozen=True)
-class FittedEncoder:
-    """What `PatchEncoder.fit` makes: patch memories of one or more sizes."""
-
-    features: Features
-    image_shape: tuple[int, ...]
-    layers: tuple[PatchLayer, ...]
-    power: float  # that soft counts are raised to
-    record: Record = field(default_factory=Record)
-
-    @property
-    def n_out(self) -> int:
-        """How many soft counts an image has."""
-        return sum(layer.n_features for layer in self.layers)
-
-    @property
-    def device(self) -> torch.device:
-        """Where it lies."""
-        return self.layers[0].params.w.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Its precision."""
-        return self.layers[0].params.w.dtype
-
-    @property
-    def images_per_chunk(self) -> int:
-        """How many images to encode at once."""
-        return min(layer.images_per_chunk for layer in self.layers)
-
-    def stored(self, X: Any) -> StoredRows:
-        """Images as they are stored, (n, pixels), checked."""
-        rows = StoredRows.of(
-            self.features.numbers_of(flat_images(X, self.image_shape)[0]), self.device
-        )
-        return rows.check_finite(self.features.names)
-
-    def encode(self, images: StoredRows, out: Tensor) -> Tensor:
-        """Images on the sphere of soft counts, (n, n_out), written to `out`."""
-        step = self.images_per_chunk
-        for start in range(0, images.n_rows, step):
-            part = images.values[start : start + step].to(self.device).to(self.dtype)
-            counts = [layer.count(part).flatten(1).pow(self.power) for layer in self.layers]
-            found = [unit_rows(count) for count in counts]
-            encoded = found[0] if len(found) == 1 else unit_rows(torch.cat(found, dim=1))
-            out[start : start + step] = encoded.to(out)
-        return out
-
-    def pictures(self, X: Any, n_iter: int) -> Tensor:
-        """Pictures (n, pixels) of points among the soft counts."""
-        check_whole(n_iter, "n_iter", 0)
-        given = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float64))
-        if given.ndim != 2 or given.shape[1] != self.n_out:
-            raise ValueError(f"X must be (n, {self.n_out}) soft counts, got {tuple(given.shape)}")
-        step = self.images_per_chunk
-        parts = [
-            self._draw(given[start : start + step].to(self.device, self.dtype), n_iter)
-            for start in range(0, given.shape[0], step)
-        ]
-        return torch.cat(parts)
-
-    def _draw(self, x: Tensor, n_iter: int) -> Tensor:
-        """Pictures (B, n_pixels) of rows (B, d)."""
-        signed = (x < 0).any(1, keepdim=True)
-        nothing = torch.where(signed, x.median(1, keepdim=True).values, 0.0)
-        x = (x - nothing).clamp_min(0).pow(1 / self.power)
-        counts = [
-            part.reshape(-1, layer.n_cells, layer.params.n_memories)
-            for layer, part in zip(self.layers, self._by_layer(x), strict=True)
-        ]
-        return draw(self.layers, counts, n_iter)
-
-    def _by_layer(self, x: Tensor) -> list[Tensor]:
-        """The columns (..., d) of each size of patches."""
-        ends = np.cumsum([layer.n_features for layer in self.layers]).tolist()
-        return list(x.tensor_split(ends[:-1], dim=-1))
-
-    def sum_cells(self, values: Tensor) -> list[Tensor]:
-        """A number for each soft count (..., d), summed over memories: (..., cells) per size."""
-        return [
-            part.reshape(*part.shape[:-1], layer.n_cells, -1).sum(-1)
-            for layer, part in zip(self.layers, self._by_layer(values), strict=True)
-        ]
-
-    def spread_cells(self, sums: Sequence[Tensor]) -> Tensor:
-        """Such sums on the pixels, (..., rows · columns): each on what the patches of it cover."""
-        parts = [layer.spread(part) for layer, part in zip(self.layers, sums, strict=True)]
-        return torch.stack(parts).sum(0)
-
-
-def fitted_parts(given: object) -> tuple[FittedEncoder | None, FittedModel]:
-    """(the encoder, the model) of a fitted estimator, or of a pipeline of both."""
-    if isinstance(given, Pipeline):
-        return two_layers(given)
-    model = getattr(given, "model_", given)
-    if not isinstance(model, FittedModel):
-        got = type(given).__name__
-        raise TypeError(f"a fitted DAMClassifier or DAMClusterer is wanted, got {got}")
-    return None, model
-
-
-def two_layers(pipeline: object) -> tuple[FittedEncoder, FittedModel]:
-    """The encoder and the model of a pipeline."""
-    steps = [step for _, step in getattr(pipeline, "steps", [])]
-    match [getattr(step, "model_", None) for step in steps]:
-        case [FittedEncoder() as encoder, FittedModel() as model]:
-            return encoder, model
-    names = [type(step).__name__ for step in steps or [pipeline]]
-    raise TypeError(
-        f"a pipeline of PatchEncoder and DAMClassifier is wanted, got {' and '.join(names)}"
-    )
-
-
-def flat_images(X: Any, shape: Sequence[int] | None) -> tuple[Any, tuple[int, ...]]:
-    """(X (n, pixels), the shape of an image where X has more than two axes)."""
-    if hasattr(X, "toarray"):  # patches of sparse rows are cut from dense ones
-        X = X.toarray()
-    own = tuple(int(side) for side in getattr(X, "shape", ())[1:])
-    if len(own) <= 1:
-        return X, ()
-    if shape is not None and tuple(shape) != own:
-        raise ValueError(f"X holds images of shape {own}, expected {tuple(shape)}")
-    return X.reshape(X.shape[0], -1), own
-
-
-def wide(X: Any) -> torch.dtype:
-    """The precision of soft counts of X: double only if X has it."""
-    double = getattr(X, "dtype", None) in (np.float64, torch.float64)
-    return torch.float64 if double else torch.float32
-
-
-def windows_of(settings: Mapping[str, Any], shape: tuple[int, ...]) -> list[Windows]:
-    """Where patches are cut, for each size that the settings of a `PatchEncoder` name."""
-    rows, columns, channels = as_plane(shape)
-    patch = settings["patch"]
-    given = (patch,) if isinstance(patch, Integral) else tuple(patch)
-    if not given:
-        raise ValueError("patch is empty: give at least one size")
-    step, made = min(int(settings["stride"]), rows + columns), []
-    for each in given:
-        size = two_sides(each, "patch", one_row=rows == 1)
-        size = min(size[0], rows), min(size[1], columns)
-        center = Geometry.kinds[settings["geometry"]].fixed > 0
-        made.append(Windows((rows, columns, channels), size, (step, step), center))
-    return list(dict.fromkeys(made))  # sizes cut down to the same one are one size
-
-
-def patch_layer(settings: Mapping[str, Any], windows: Windows, params: Parameters) -> PatchLayer:
-    """One size of patches, with no more cells than there are places."""
-    down, across = two_sides(settings["grid"], "grid", one_row=windows.shape[0] == 1)
-    grid = min(down, windows.places[0]), min(across, windows.places[1])
-    return PatchLayer(windows, grid, params)
-
-
-def image_shape(
+def _image_shape(
     given: Sequence[int] | None, of_array: tuple[int, ...], n_features: int
 ) -> tuple[int, ...]:
     """What a row of n_features is: as given, as the array has it, or guessed."""
@@ -348,7 +372,7 @@ def image_shape(
     return (side, side)
 
 
-def as_plane(shape: tuple[int, ...]) -> tuple[int, int, int]:
+def _as_plane(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """(rows, columns, channels); a signal has one row and one channel."""
     if len(shape) == 1:
         return 1, shape[0], 1
@@ -356,7 +380,7 @@ def as_plane(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return rows, columns, channels[0] if channels else 1
 
 
-def two_sides(given: Any, name: str, *, one_row: bool) -> tuple[int, int]:
+def _two_sides(given: Any, name: str, *, one_row: bool) -> tuple[int, int]:
     """(rows, columns) of a setting that may be one number; a signal has one row."""
     if isinstance(given, Integral):
         given = (1 if one_row else given, given)

@@ -1,4 +1,4 @@
-"""Windows of images and signals, cut where they are needed; and patches as rows to learn from."""
+"""Windows of images and signals, and patches as rows to learn from."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
-from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training.dataset import ArrayDataset
 
-FLAT = {torch.float32: 1e-6, torch.float64: 1e-12}  # what is left of a flat patch is rounding
-_CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 27}  # of patches held at a time
+_FLAT = {torch.float32: 1e-6, torch.float64: 1e-12}  # what is left of a flat patch is rounding
+_CHUNK_NUMBERS = (1 << 20, 1 << 27)  # of patches held at a time, on a processor and on a GPU
 
 
 @dataclass(frozen=True)
@@ -74,40 +73,30 @@ class Windows:
             left = torch.linalg.vector_norm(patches, dim=-1, keepdim=True)
         else:
             left = length
-        directed = left > FLAT[patches.dtype] * length
+        directed = left > _FLAT[patches.dtype] * length
         return torch.where(directed, patches / left, 0.0), directed[..., 0]
-
-    def blend(self, patches: Tensor) -> Tensor:
-        """Images (B, n_pixels) out of patches (B, places, n_features): the mean where they overlap.
-
-        Pixels under no patch are 0.
-        """
-        where = self.pixels(patches.device).reshape(-1)
-        images = patches.new_zeros(patches.shape[0], self.n_pixels)
-        images.index_add_(1, where, patches.flatten(1))
-        return images / torch.bincount(where, minlength=self.n_pixels).clamp_min(1).to(images)
 
 
 def draw_patches(
-    images: StoredRows, windows: Windows, n_patches: int | None, *, dtype: torch.dtype,
-    generator: torch.Generator,
+    images: Tensor, windows: Windows, n_patches: int | None, *, dtype: torch.dtype,
+    device: torch.device, generator: torch.Generator,
 ) -> ArrayDataset:  # fmt: skip
-    """Unit patches without labels: all that have a direction, or `n_patches` drawn at random.
+    """Unit patches without labels of images (n, pixels): all, or `n_patches` drawn at random.
 
-    Patches of one value have none.
+    Patches of one value have no direction and are left out.
     """
+    n_places = windows.n_places
     if n_patches is not None:
         # Some images are enough where there are many: four times the patches wanted, since most
         # may be empty.
-        n_images = -(-4 * n_patches // windows.n_places)
-        if n_images < images.n_rows:
-            images = images.take(torch.randperm(images.n_rows, generator=generator)[:n_images])
-    device, n_places = images.device, windows.n_places
-    step = max(1, _CHUNK_NUMBERS.get(device.type, 1 << 24) // windows.n_features)
+        n_images = -(-4 * n_patches // n_places)
+        if n_images < len(images):
+            images = images[torch.randperm(len(images), generator=generator)[:n_images]]
+    step = max(1, _CHUNK_NUMBERS[device.type == "cuda"] // windows.n_features)
     found = []
     at_once = max(1, step // n_places)
-    for start in range(0, images.n_rows, at_once):
-        patches = windows.cut(images.values[start : start + at_once].to(device)).to(dtype)
+    for start in range(0, len(images), at_once):
+        patches = windows.cut(images[start : start + at_once].to(device)).to(dtype)
         directed = windows.on_sphere(patches)[1].flatten()
         found.append(start * n_places + directed.nonzero()[:, 0].cpu())
     index = torch.cat(found)
@@ -115,7 +104,7 @@ def draw_patches(
         index = index[torch.randperm(len(index), generator=generator)[:n_patches]]
     pixels, x = windows.pixels(), []
     for part in torch.split(index, step):
-        patches = images.values[(part // n_places)[:, None], pixels[part % n_places]]
+        patches = images[(part // n_places)[:, None], pixels[part % n_places]]
         x.append(windows.on_sphere(patches.to(device).to(dtype))[0])
     rows = torch.cat(x)
     return ArrayDataset(Batch(rows, rows.new_zeros(1, 1).expand(len(rows), 1)))

@@ -25,7 +25,6 @@ from mnemosphere.interpret.editing import (
 )
 from mnemosphere.interpret.evaluation import ClassificationReport, classification_report, evaluate
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
-from mnemosphere.interpret.images import ImageExplanation, explain_images, memory_pictures
 from mnemosphere.interpret.memory_table import memory_table, strongest_features
 from mnemosphere.interpret.radius import CertifiedRadius, certified_radius
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
@@ -43,11 +42,11 @@ from mnemosphere.interpret.rejection import (
 
 __all__ = [
     "Certificate", "CertifiedRadius", "ClassificationReport", "ColumnChange", "Counterfactual",
-    "DecisionSummary", "Drift", "Explanation", "ImageExplanation", "ProposedClass", "Pull",
+    "DecisionSummary", "Drift", "Explanation", "ProposedClass", "Pull",
     "Reason", "RecallPath", "Rejections", "accuracy_threshold", "add_class", "add_examples",
     "at_level", "calibrate", "certified_radius", "certify", "classification_report", "compare",
     "counterfactual", "decision_summary", "decode", "discover", "encode", "evaluate", "explain",
-    "explain_images", "is_novel", "memory_pictures", "memory_table", "merge_classes",
+    "is_novel", "memory_table", "merge_classes",
     "name_features", "name_rows", "novelty", "predict_set", "recall", "recall_path", "record_of",
     "rejection_score", "rejection_threshold", "rejections", "relabel_memory", "remove_class",
     "remove_examples", "rename_class", "sample", "score_samples", "shrink", "strongest_features",

@@ -25,14 +25,12 @@ _CURVES = 8  # memories in one panel
 
 
 def memories_of(
-    model: FittedModel, shape: Shape = None, count: int = 25, pictures: NDArray[Any] | None = None
+    model: FittedModel, shape: Shape = None, count: int = 25
 ) -> Figure | SubFigure | Axes:
     """Memories with the class or the cluster that each stands for.
 
     Memories of texts are drawn by texts, memories on circles as functions of the features, and
     those with readable features by these.
-
-    pictures (P, pixels): what memories look like, where they are not images themselves.
     """
     label = model.votes.p[1:].argmax(1).cpu().numpy()
     what = "class" if model.is_classifier else "cluster"
@@ -45,10 +43,10 @@ def memories_of(
         texts = behind.as_lists()
         titles = [f"{memory_name(m)} {called[m]}" for m in by_class]
         return memory_texts(titles, [texts[m] for m in by_class])
-    w, unit = model.memories if pictures is None else pictures, "coordinate on the sphere"
+    w, unit = model.memories, "coordinate on the sphere"
     names = [str(name) for name in model.features.names or []]
-    named = shape is None and pictures is None and bool(names) and readable(names)
-    if geometry.units is not None and pictures is None:
+    named = shape is None and bool(names) and readable(names)
+    if geometry.units is not None:
         if shape is not None:  # pixels are alike: memories look like rows
             w = w - w.mean(axis=1, keepdims=True)
         elif not geometry.has_curves:  # features as given are not

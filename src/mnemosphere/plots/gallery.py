@@ -70,7 +70,7 @@ def memories(
 
     Examples
     --------
-    >>> mn.plots.memories(mn.memory_pictures(pipeline), (8, 8))
+    >>> mn.plots.memories(pipeline[0].patch_memories_[0], (4, 4))
     <Axes: ...>
     """
     w = as_patterns(w, "w", image_shape)
