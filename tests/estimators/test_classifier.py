@@ -15,29 +15,15 @@ from mnemosphere.numerics import sphere, vmf
 from quick_models import small
 
 
-def cross_fitted(estimator):
-    """As scikit-learn says of its own estimators that cross-validate."""
-    reason = "a row of weight 2 is held out once, a row given twice may be fitted and held out"
-    return dict.fromkeys(
-        (
-            "check_sample_weight_equivalence_on_dense_data",
-            "check_sample_weight_equivalence_on_sparse_data",
-        ),
-        reason,
-    )
-
-
 # The whole list where the choices are made, which is quick, and where they are "auto".
 @pytest.mark.usefixtures("quick_choice")
-@parametrize_with_checks(
-    [small(geometry="standard", varsigma=0.8)], expected_failed_checks=cross_fitted
-)
+@parametrize_with_checks([small(geometry="standard", varsigma=0.8)])
 def test_check_estimator(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([mn.DAMClassifier(random_state=0)], expected_failed_checks=cross_fitted)
+@parametrize_with_checks([mn.DAMClassifier(random_state=0)])
 def test_check_estimator_of_the_defaults(estimator, check):
     check(estimator)
 

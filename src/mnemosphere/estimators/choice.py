@@ -11,8 +11,9 @@ choice     the best of them
 Few rows are cross-fitted in five folds. Of many rows one part is held out; candidates are screened on some of
 the others, and the path is followed on all of them, at last with more steps.
 
-Everything that is learned (geometry, start, memories, weights) is learned from the rows that are fitted. The
-choice does not depend on `random_state`: trials have a seed of their own.
+Everything that is learned (geometry, start, memories, weights) is learned from the rows that are fitted. Rows are
+distinct: a copy is weight, so that no row is both fitted and held out. The choice does not depend on
+`random_state`: trials have a seed of their own.
 """
 
 from __future__ import annotations
@@ -77,6 +78,10 @@ CLEAR = 2.0  # standard errors by which the second one may be behind
 ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening
 FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 FOLDED = 5000  # rows of all folds together, beyond which there are fewer
+FEW_KINDS, OFTEN = (
+    50,
+    5,
+)  # at most so many distinct rows, each so often: a table of few kinds of rows
 MOST_ROWS = 60_000  # fitted on the path
 LONGER = 3  # times the steps, where that helps
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
@@ -204,6 +209,14 @@ class Choice:
     held: tuple[Sample, Tensor, tuple[Fold, ...]] | None = None
 
 
+def has_few_kinds(n_rows: int, n_distinct: int) -> bool:
+    """Whether a table has so few kinds of rows, each so often, that a new row is one of them.
+
+    There copies are held out like other rows. Elsewhere a copy of a fitted row tells nothing of new rows.
+    """
+    return n_distinct <= FEW_KINDS and n_rows >= OFTEN * n_distinct
+
+
 @dataclass(frozen=True)
 class Sample:
     """Stored rows with label weights, to be put on the sphere in one way or another."""
@@ -222,6 +235,10 @@ class Sample:
     def labeled(self) -> Tensor:
         """Which rows have a label, (n,)."""
         return self.targets.sum(1) > 0
+
+    def label_mass(self) -> Tensor:
+        """Summed label weights (C+1,), by sample weight."""
+        return self.targets.sum(0) if self.weight is None else self.weight @ self.targets
 
     def take(self, index: Tensor) -> Self:
         """Some of the rows."""
@@ -687,7 +704,7 @@ def evaluate(
     # Rows without direction are predicted by the class frequencies.
     chances, weights = [], []
     for part in parts:
-        prior, weight = part.fitted.targets[:, :-1].sum(0), part.held.weight
+        prior, weight = part.fitted.label_mass()[:-1], part.held.weight
         chance = label_shares(part.held.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
         chances.append(chance.double().cpu().numpy())
         weights.append(np.ones(len(chance)) if weight is None else weight.double().cpu().numpy())

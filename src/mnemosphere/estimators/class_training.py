@@ -32,6 +32,7 @@ from mnemosphere.model.class_reading import (
     MEAN_OF,
     best_temperature,
     label_frequencies,
+    label_shares,
     least_temperature,
     mean_shares,
     net_class_weights,
@@ -54,6 +55,7 @@ HELD_OUT_FROM = 20_000  # of so many rows, some are kept from training for the t
 FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
 _MOST_KEPT, _MOST_NUMBERS = 2000, 1 << 20  # held-out rows that a model keeps
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
+_GOLDEN_RATIO = 0.6180339887498949  # its multiples fill [0, 1) evenly
 _FEW_MEMORIES = 200  # as many are counted for that: few models of small data have more
 
 
@@ -65,8 +67,8 @@ def prepare(
 
     chosen: what was settled on other rows.
     """
-    # The search takes copies for what they are: rows that come again.
-    every, (stored, targets, weight) = in_order(given, targets, given_weight)
+    every, distinct = in_order(given, targets, given_weight)
+    stored, targets, weight = distinct
     most = settings.n_memories or min(stored.n_rows, choice.MOST_ROWS // choice.ROWS_PER_MEMORY)
     # A pass has two products with the features and three with the classes.
     numbers = stored.n_numbers + 3 * targets.numel() // 2
@@ -76,7 +78,8 @@ def prepare(
     each = _COPIES * (stored.n_features + 1 + targets.shape[1]) * dtype.itemsize
     check_memory(each * int(most), stored.device, f"n_memories={most}", "use fewer memories")
     if chosen is None:
-        sample = Sample(*every, torch.float32)
+        few_kinds = choice.has_few_kinds(every[0].n_rows, stored.n_rows)
+        sample = Sample(*(every if few_kinds else distinct), torch.float32)
         with inference(type(stored.values)):
             chosen = current().on_rank0(partial(choice.choose, sample, settings, progress))
     candidate = chosen.candidate
@@ -103,7 +106,9 @@ def train(ready: Ready[Choice]) -> FittedModel:
         "beta": settings.beta, "max_iter": settings.max_iter, "generator": generator,
         "callbacks": ready.callbacks,
     }  # fmt: skip
-    frequencies = label_frequencies(dataset.label_mass(), settings.smoothing)
+    mass = dataset.label_mass()
+    known = label_frequencies(mass, settings.smoothing)
+    frequencies = label_frequencies(mass + dataset.mass_set_aside, settings.smoothing)
     joint = candidate.objective == "joint"
     if joint or isinstance(settings.solver, SGD):
         result, counts = fit_joint(
@@ -124,7 +129,7 @@ def train(ready: Ready[Choice]) -> FittedModel:
     if result.lineage is None:
         params, p = merge_duplicates(params, p)
     if not joint:
-        share = mean_shares(params, p, seen, frequencies)
+        share = mean_shares(params, p, seen, known)
     votes = Votes.of(params, p, prior=frequencies, share=share)
     if held is None:
         temperature = max(temperature, least_temperature(votes, seen))
@@ -182,7 +187,14 @@ def _held_out(
         shift = HeldOut.difference(said[some], own)
         novelty = strange[some] - _novelty(density, rows)
     x, shift, novelty = (part.to_dense().float().cpu() for part in (rows.x, shift, novelty))
-    return HeldOut(x, rows.targets[:, :-1].argmax(1).cpu(), shift, novelty, votes.temperature)
+    return HeldOut(x, _drawn_labels(rows.targets).cpu(), shift, novelty, votes.temperature)
+
+
+def _drawn_labels(targets: Tensor) -> Tensor:
+    """A class of each row (n,), as often as it is in the label shares of all of them."""
+    turn = torch.arange(1, len(targets) + 1, device=targets.device)
+    drawn = (turn.double() * _GOLDEN_RATIO).remainder(1.0)
+    return (label_shares(targets.double()).cumsum(1) < drawn[:, None]).sum(1)
 
 
 def _novelty(density: Mixture, rows: Batch) -> Tensor:

@@ -142,11 +142,13 @@ def place(
     """
     geometry = Geometry.learn(kind, sample.rows, sample.targets, sample.weight)
     rows, lost = sample.on_sphere(geometry)
+    aside: float | Tensor = 0.0
     geometry.check_some_left(lost)
     if bool(lost.any()):
         warn_set_aside(geometry, given, weight)
-        rows = rows.take(~lost)
-    return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight), geometry
+        aside, rows = rows.take(lost).label_mass().double(), rows.take(~lost)
+    dataset = ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
+    return replace(dataset, mass_set_aside=aside), geometry
 
 
 def begin(

@@ -24,8 +24,7 @@ _PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number d
 _GAP = 0.123456789  # any number that rows do not hold, in units of the largest of a feature
 _HASHED = 64  # features that tell rows apart
 _SKETCHED = 1000  # rows that tell whether others are among them
-_FEW_NUMBERS = 1_000_000  # up to so many, copies are always merged
-_WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
+_FEW_NUMBERS = 1_000_000  # up to so many, rows are sorted
 
 
 class Sums:
@@ -268,8 +267,7 @@ def in_order(rows: StoredRows, targets: Tensor, sample_weight: Tensor | None) ->
     """(all rows, one for each distinct row with the weights of its copies), without those of weight 0.
 
     Few rows are sorted, so that nothing depends on the order in which they came. The statistics of the model
-    are linear in weights, so merging copies changes nothing but the cost; and a row of weight 2 trains exactly
-    as the same row given twice. Of many rows copies are merged if they are at least a tenth.
+    are linear in weights, so a row of weight 2 trains exactly as the same row given twice.
     """
     if sample_weight is not None:
         kept = (sample_weight > 0).nonzero()[:, 0]
@@ -283,9 +281,7 @@ def in_order(rows: StoredRows, targets: Tensor, sample_weight: Tensor | None) ->
     if rows.n_numbers <= _FEW_NUMBERS:
         weight = None if sample_weight is None else sample_weight[order]
         each = rows.take(order), targets[order], weight
-    if n_distinct > (1 - _WORTH_MERGING) * rows.n_rows and (
-        n_distinct == rows.n_rows or rows.n_numbers > _FEW_NUMBERS
-    ):
+    if n_distinct == rows.n_rows:
         return each, each
     group = is_first.cumsum(0) - 1  # (n,) of the sorted rows
     first = order[is_first]

@@ -54,6 +54,9 @@ class Dataset(ABC):
     array([0, 1, 2])
     """
 
+    # label weights (C+1,) of rows without direction, if they are left out of `label_mass`
+    mass_set_aside: Tensor | float = 0.0
+
     @staticmethod
     def open(
         paths: Paths,
@@ -201,6 +204,7 @@ class ArrayDataset(Dataset):
 
     whole: Batch
     index: Tensor | None = None  # (n,) the rows that it has of these, in order; None: all
+    mass_set_aside: Tensor | float = 0.0
 
     @classmethod
     def of(cls, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> Self:
