@@ -22,12 +22,13 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mnemosphere import DAMClassifier, PatchEncoder, load_data
+from mnemosphere import DAMClassifier, PatchEncoder
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.plots import memories
 from mnemosphere.plots.style import figure_style, new_figure
 from research import report
 from research.benchmarks._options import add_data, add_device, parser
+from research.data import load_data
 from research.fits import fit_classifier
 
 MEMORIES = (100, 1000)

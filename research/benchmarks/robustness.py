@@ -29,11 +29,11 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 import mnemosphere as mn
-from mnemosphere import load_data
 from research import report
 from research.benchmarks._attack import shortest_change
 from research.benchmarks._options import add_data, parser
 from research.benchmarks._radius import certified_radius
+from research.data import load_data
 from research.field import sets
 from research.jobs import finished as in_processes
 from research.report import Json

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere import load_data
 from mnemosphere.base.machine import pick_device
 from mnemosphere.model import Batch
 from mnemosphere.plots import save
@@ -32,6 +31,7 @@ from mnemosphere.rows.named import NamedData
 from mnemosphere.training import Callback, Checkpoint
 from mnemosphere.training import Run as Fit
 from research import report as reports
+from research.data import load_data
 from research.fits import on_sphere
 from research.report import Arrays, Comparison, Json, Parts, WorkTime, read_json
 

@@ -41,7 +41,7 @@ class Columns:
 
     label: Text = asked(
         "COLUMN",
-        "Label column, or a .npy or IDX file. Default: that of training, else label, target, class "
+        "Label column, or a .npy file. Default: that of training, else label, target, class "
         "or y, else (train, evaluate) the last column.",
     )
     id: Text = asked("COLUMN", "Column that names the rows. Default: lines.")

@@ -111,7 +111,7 @@ class Reader(ABC):
 class _ArrayReader(Reader):
     """An array (n, …), labels and weights beside it: a .npy file, of which any rows are read.
 
-    Or all that is held: .npz, IDX, folders of images, data sets by their names.
+    Or all that is held: .npz, folders of images, data sets by their names.
     """
 
     def __init__(self, path: Path, apart: Apart, features: list[str] | None) -> None:

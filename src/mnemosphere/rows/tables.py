@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from mnemosphere.base.machine import check_memory, need
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.encoding import check_names, is_float, listed
-from mnemosphere.rows.idx import read_idx
 from mnemosphere.rows.named import NAMES, load_data
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -112,13 +111,13 @@ class Table:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix by which a file is read, in small letters; none of an IDX file."""
+    """The suffix by which a file is read, in small letters."""
     known = sorted(SUFFIXES, key=len, reverse=True)
     return next((suffix for suffix in known if path.name.lower().endswith(suffix)), "")
 
 
 def read_table(source: str, max_rows: int | None = None, *, header: bool = True) -> Table:
-    """Read a file by its suffix (an IDX file by its content), or a data set by its name.
+    """Read a file by its suffix, or a data set by its name.
 
     max_rows: the first rows alone; a text file is then read no further. header: a text file may
     have one. What would not fit into the memory that is free is refused before it is read.
@@ -132,12 +131,11 @@ def read_table(source: str, max_rows: int | None = None, *, header: bool = True)
     suffix = suffix_of(path)
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")
-    if not suffix and "ubyte" not in path.name.lower():
+    if not suffix:
         raise ValueError(
-            f"{path}: cannot read files of type {path.suffix!r}, try one of {', '.join(SUFFIXES)}, "
-            "or an IDX file (…-ubyte)"
+            f"{path}: cannot read files of type {path.suffix!r}, try one of {', '.join(SUFFIXES)}"
         )
-    with readable(path, f" as {suffix or 'IDX'}"):
+    with readable(path, f" as {suffix}"):
         if suffix not in TEXT or max_rows is None:
             _check_size(path, held_bytes(path))
         if suffix in TEXT:
@@ -166,9 +164,9 @@ def readable(path: Path, kind: str = "") -> Iterator[None]:
 
 
 def read_labels(path: Path, n_rows: int) -> NDArray[Any]:
-    """Labels or weights (n,) from a .npy or an IDX file."""
+    """Labels or weights (n,) from a .npy file."""
     with readable(path, " as labels"):
-        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_idx(path)
+        found = np.load(path, allow_pickle=False)
         if found.shape != (n_rows,):
             raise ValueError(f"shape {found.shape} for {n_rows} rows")
         return np.asarray(found)
@@ -377,12 +375,8 @@ def _from_arrays(path: Path, suffix: str) -> Table:
         if x_test is not None and labels is not None and "y_test" in found:
             is_test = np.repeat([False, True], [len(x), len(x_test)])
             x, labels = np.concatenate([x, x_test]), np.concatenate([labels, found["y_test"]])
-    elif suffix == ".npy":
-        x = np.load(path, allow_pickle=False)
     else:
-        x = read_idx(path)
-        beside = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
-        labels = read_idx(beside) if beside != path and beside.is_file() else None
+        x = np.load(path, allow_pickle=False)
     check_rows(x)
     if labels is not None and labels.shape != x.shape[:1]:
         raise ValueError(f"it has {len(x)} rows but labels of shape {labels.shape}")

@@ -66,7 +66,7 @@ class Dataset(ABC):
         features: Sequence[str] | None = None,
         memory: int = MEMORY,
     ) -> FileDataset:
-        """Open files of one kind: Parquet, CSV, .npy, .npz or IDX.
+        """Open files of one kind: Parquet, CSV, .npy or .npz.
 
         Folders of images and data sets by their names are opened too. Columns of any kind are encoded
         as those of a frame; if rows do not fit in `memory`, a random sample sets the categories.
