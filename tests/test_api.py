@@ -7,7 +7,6 @@ docs/api/index.md and of their own page.
 import copy
 import doctest
 import inspect
-import pickle
 import re
 import warnings
 from collections.abc import Callable
@@ -16,12 +15,10 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import mnemosphere as mn
-from mnemosphere.model import Parameters
 from research.pages.api import FOLDER, Public, public
 
 griffe = pytest.importorskip("griffe")
@@ -143,27 +140,3 @@ def test_example_runs(shown, namespaces, tmp_path, monkeypatch):
         warnings.simplefilter("error")
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
         assert runner.run(example, out=lines.append).failed == 0, "".join(lines)
-
-
-@pytest.mark.parametrize("package", ["export", "interpret", "plots", "theory"])
-def test_a_model_of_another_type_is_refused_by_name(package):
-    given = {"model": mn.FittedModel, "params": Parameters, "problem": mn.theory.SaddlePointProblem}
-    home, tried = getattr(mn, package), []
-    for name in home.__all__:
-        function = getattr(home, name)
-        own = inspect.signature(function).parameters if inspect.isfunction(function) else ()
-        first = next(iter(own), None)
-        if first not in given or name == "to_onnx":  # which takes estimators
-            continue
-        tried.append(name)
-        for wrong in (None, "model", 3.0, np.zeros((2, 3)), mn.DAMClassifier()):
-            told = rf"{first} is of type {type(wrong).__name__}, expected {given[first].__name__}"
-            with pytest.raises(TypeError, match=told):
-                function(wrong)
-    assert tried
-
-
-def test_a_fitted_estimator_in_place_of_its_model():
-    with pytest.raises(TypeError, match=r"is of type DAMClusterer, .*: fit it and pass its mod"):
-        mn.interpret.novelty(mn.DAMClusterer(), [[1.0, 2.0]])
-    assert pickle.loads(pickle.dumps(mn.interpret.novelty)) is mn.interpret.novelty

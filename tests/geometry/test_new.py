@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from sklearn.datasets import load_wine
 from torch import Tensor
 
 import mnemosphere as mn
-from mnemosphere.base.schema import Array
 from mnemosphere.geometry import Geometry
 
 ROOT = Path(mn.__file__).parent
@@ -33,7 +32,7 @@ def define() -> None:
         appended: ClassVar[int] = 1
         unit_name: ClassVar[str] = "ranks"
 
-        knots: Annotated[Tensor, Array("N K")]
+        knots: Tensor
 
         @classmethod
         def fit(cls, rows: Any, targets: Any = None, weight: Any = None, sums: Any = None) -> Ranks:

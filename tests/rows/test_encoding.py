@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from mnemosphere.base.schema import put_together, take_apart
+from mnemosphere.export.files import from_plain, to_plain
 from mnemosphere.rows.encoding import Encoding
 
 N = 41
@@ -94,8 +94,8 @@ def test_the_way_back_and_the_model_file(learned):
     assert back["active"].tolist() == given["active"].tolist()
     utc = given["since"].dt.tz_convert("UTC").dt.tz_localize(None)
     assert (back["since"].to_numpy() == utc.to_numpy()).all()
-    stored = json.loads(json.dumps(take_apart(Encoding, encoding, {})))
-    assert put_together(Encoding, stored, {}) == encoding
+    stored = json.loads(json.dumps(to_plain(encoding, {})))
+    assert from_plain(stored, {}) == encoding
 
 
 def test_other_frames_and_plain_ones():
@@ -144,8 +144,8 @@ def written(values):
     """(the column that these texts become, the notes, the numbers)."""
     frame = pd.DataFrame({"v": values})
     encoding, notes = Encoding.fit(frame)
-    stored = json.loads(json.dumps(take_apart(Encoding, encoding, {})))
-    assert put_together(Encoding, stored, {}) == encoding
+    stored = json.loads(json.dumps(to_plain(encoding, {})))
+    assert from_plain(stored, {}) == encoding
     return encoding.columns[0], notes, encoding(frame)[:, 0] if encoding.names else None
 
 

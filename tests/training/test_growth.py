@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from draws import generator as seeded
-from mnemosphere.base.schema import take_apart
+from mnemosphere.export.files import to_plain
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Nearest
@@ -21,7 +21,6 @@ from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import Splitting, grow
-from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.sgd import SGD
 from runs import Break, Log, assert_same_params, assert_same_state, timeless
 
@@ -244,7 +243,7 @@ def assert_same_growth(a, b):
     for one, two in zip(a.splits, b.splits, strict=True):
         assert one.as_dict() | {"seconds": 0} == two.as_dict() | {"seconds": 0}
     one, two = {}, {}
-    assert take_apart(Lineage, a.lineage, one) == take_apart(Lineage, b.lineage, two)
+    assert to_plain(a.lineage, one) == to_plain(b.lineage, two)
     assert one.keys() == two.keys()
     for name, tensor in one.items():
         assert_close(two[name], tensor, rtol=0, atol=0, equal_nan=True)

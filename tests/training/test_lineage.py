@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mnemosphere.base.schema import put_together, take_apart
+from mnemosphere.export.files import from_plain, to_plain
 from mnemosphere.model.curvature import Curvature
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
@@ -38,8 +38,7 @@ def test_lineage_survives_a_file_and_every_level_predicts(problem):
         case.params, case.dataset, FixedPoint(None), max_memories=7, phase_iter=3, max_iter=3
     )
     tensors = {}
-    plain = take_apart(Lineage, result.lineage, tensors)
-    back = put_together(Lineage, plain, tensors)
+    back = from_plain(to_plain(result.lineage, tensors), tensors)
     assert back.n_levels == result.lineage.n_levels == 3
     for level, width in enumerate([2, 4, 7]):
         assert_same_params(back.at_level(level).check(), result.lineage.at_level(level))

@@ -7,30 +7,18 @@ import hashlib
 import json
 import math
 import os
-import re
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
-from mnemosphere.base.limits import check_depth
-from mnemosphere.base.machine import check_memory
-
-try:
-    import fcntl
-except ImportError:  # not everywhere
-    fcntl = None  # type: ignore[assignment]
-
 Numbers = TypeVar("Numbers")
-_LARGE = 1 << 30  # bytes, from which on memory is looked at
-_AXES = 8  # of a tensor, at most
-_TYPES = {torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64}
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -43,48 +31,29 @@ def write_atomically(path: Path, content: bytes) -> None:
 def writing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes its name when all is written and nothing has failed.
 
-    Links are followed. ValueError for a name of anything but a regular file, such as a device.
+    Links are followed, and the mode of an existing file is kept. ValueError for a name of anything but a
+    regular file, such as a device.
     """
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no regular file: choose another name")
-    remove_leftovers(path)
-    while True:
-        # An ordinary file, so that it gets the permissions the user's other files get.
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        opened = temporary.open("xb")
-        if fcntl is None:
-            break
-        fcntl.flock(opened, fcntl.LOCK_EX)  # says that somebody is at work; a crash lets go of it
-        if temporary.exists():
-            break
-        opened.close()  # somebody was quicker and took it for a leftover
+    # An ordinary file, so that a new one gets the mode that the user's other files get.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with opened as file:
+        with temporary.open("xb") as file:
+            if path.exists():
+                shutil.copymode(path, temporary)
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if fcntl is not None:
-                os.replace(temporary, path)
-        if fcntl is None:  # where there are no such locks, open files keep their names
-            os.replace(temporary, path)
+        os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = str(path)  # a full disk does not name it
         raise
-
-
-def remove_leftovers(path: Path) -> None:
-    """Remove what killed processes have left of `write_atomically(path, ...)`."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{32}}")
-    for left in path.parent.glob(".*") if fcntl is not None else ():
-        if ours.fullmatch(left.name) and left.is_file():
-            with contextlib.suppress(OSError), left.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                left.unlink()
 
 
 def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
@@ -114,42 +83,39 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
     """
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")
-    if (size := path.stat().st_size) > _LARGE:
-        check_memory(size, "cpu", str(path), "load it where there is more")
+    content = path.read_bytes()  # once and whole: the file may change meanwhile
     try:
-        header, tensors = _read(path)
-    except (RecursionError, SafetensorError, TypeError, ValueError) as error:
+        tensors = load(content)
+        about = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        header = json.loads(about.get("__metadata__", {}).get("mnemosphere", "{}"))
+        told, found = header.pop("checksum", None), header.get("version")
+        whole = told == checksum(tensors, header)
+    except (
+        AttributeError,
+        KeyError,
+        RecursionError,
+        SafetensorError,
+        TypeError,
+        ValueError,
+    ) as error:
         reason = " ".join(str(error).split())[:200]  # it may quote the file
         raise ValueError(
             f"{path} is damaged or not a safetensors file ({reason}): choose another file"
         ) from error
-    told, found = header.pop("checksum", None), header.get("version")
     if header.get("format") != kind:
         other = str(header.get("format", "of another program"))[:40]
         raise ValueError(f"{path} is not a {kind} file but {other}: choose another file")
-    if type(found) is not int or found != version:
+    if found != version:
         raise ValueError(
             f"{path} has format version {str(found)[:40]}, this release reads {version}: use the "
             "release that wrote it, or write it again"
         )
-    if told != checksum(tensors, header):
+    if not whole:
         raise ValueError(
             f"{path} is damaged: it has been changed since it was written (its checksum differs); "
             "get or save it again"
         )
     return header, tensors
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    with safe_open(path, framework="pt") as file:
-        header = json.loads((file.metadata() or {}).get("mnemosphere", "{}"))
-        check_depth(header)
-        # Copies: what is mapped from the file would change when the file does.
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    for name, tensor in tensors.items():
-        if tensor.dtype not in _TYPES or tensor.ndim > _AXES:
-            raise ValueError(f"{name[:40]} is of {tensor.dtype} with {tensor.ndim} axes")
-    return header if isinstance(header, dict) else {}, tensors
 
 
 def strip_prefix(tensors: Mapping[str, Numbers], prefix: str) -> dict[str, Numbers]:

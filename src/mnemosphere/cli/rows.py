@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 import mnemosphere
-from mnemosphere.base.limits import Range, check_depth
 from mnemosphere.base.machine import available_memory
-from mnemosphere.base.schema import put_together
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.cli.options import Columns, Selection
 from mnemosphere.cli.output import MODEL, RESULTS
@@ -37,12 +35,6 @@ from mnemosphere.training.dataset import Dataset, held_out
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _MOST_HELD_OUT = 20_000  # an accuracy is then known to a third of a percent
-# What commands read of the data in the record of a run, where it is there.
-_NOTED = {
-    "name": str, "checksum": str, "label": str | None, "id": str | None,
-    "test_fraction": Annotated[float, Range(0, 1)], "seed": Annotated[int, Range(0)],
-    "image_shape": list[Annotated[int, Range(1)]] | None,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -442,9 +434,7 @@ def _record(path: Path) -> dict[str, Any]:
         return {}
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        check_depth(record)
-        for key, value in record.get("data", {}).items():
-            put_together(_NOTED.get(key, Any), value, {}, key)
+        dict(record.get("data", {}))
     except (AttributeError, RecursionError, ValueError) as error:
         reason = one_line(error)[:200]
         raise ValueError(f"{path} is damaged ({reason}): train again, or move it away") from error

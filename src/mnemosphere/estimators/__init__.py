@@ -1,6 +1,5 @@
 """scikit-learn estimators: each holds a fitted model and delegates to functions of it."""
 
-from mnemosphere.base.schema import check_arguments
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.label_issues import LabelIssues
@@ -14,5 +13,3 @@ __all__ = [
     "load",
     "save",
 ]
-
-check_arguments(globals())

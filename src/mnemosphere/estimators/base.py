@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from os import PathLike
-from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -26,11 +25,10 @@ from sklearn.utils._set_output import _SetOutputMixin
 from torch import Tensor
 
 from mnemosphere import interpret
-from mnemosphere.estimators import saving
 from mnemosphere.estimators.choice import SearchTable
 from mnemosphere.estimators.from_files import batches_for, sample_for
 from mnemosphere.estimators.setup import kept_settings
-from mnemosphere.export import explore
+from mnemosphere.export import explore, files
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
 from mnemosphere.training.dataset import FileDataset
@@ -38,23 +36,6 @@ from mnemosphere.training.distributed import process_group
 from mnemosphere.training.lineage import Lineage
 
 Answer = TypeVar("Answer")
-Value = TypeVar("Value")
-
-
-class Fitted(Generic[Value]):
-    """A fitted attribute: a reading of `model_`, which NotFittedError says is not there before `fit`."""
-
-    def __init__(self, read: Callable[[Any], Value]) -> None:
-        self._read = read
-
-    @overload
-    def __get__(self, estimator: None, owner: type) -> Self: ...
-
-    @overload
-    def __get__(self, estimator: object, owner: type) -> Value: ...
-
-    def __get__(self, estimator: Any, owner: type) -> Self | Value:
-        return self if estimator is None else self._read(estimator.model_)
 
 
 class _NotFitted:
@@ -70,12 +51,7 @@ class _NotFitted:
 
 
 NOT_FITTED: Any = _NotFitted()
-
-
-def _column_names(model: FittedModel) -> NDArray[np.object_]:
-    if model.features.columns is None:
-        raise AttributeError("feature_names_in_: the columns of X had no names")
-    return np.array(model.features.columns, dtype=object)
+SAVED = ("DAMClassifier", "DAMClusterer")  # what a model file can hold
 
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -114,28 +90,111 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     model_: FittedModel = NOT_FITTED
-    n_features_in_ = Fitted[int](lambda m: m.features.n_columns)
-    feature_names_in_ = Fitted[NDArray[np.object_]](_column_names)  # (N,)
-    history_ = Fitted[list[dict[str, Any]]](lambda m: m.record.history)
-    n_iter_ = Fitted[int](lambda m: len(m.record.history))
-    status_ = Fitted[str](lambda m: m.record.status)
-    converged_ = Fitted[bool](lambda m: m.record.converged)
-    classes_ = Fitted[NDArray[Any]](lambda m: m.classes)  # (C,)
-    memories_ = Fitted[Floats](lambda m: m.memories)  # (P, N)
-    n_memories_ = Fitted[int](lambda m: m.n_memories)
-    class_weights_ = Fitted[Floats](lambda m: as_numpy(m.votes.p))  # (P+1, C+1)
-    memory_prior_ = Fitted[Floats](lambda m: as_numpy(m.votes.weights))  # (P+1,)
-    class_prior_ = Fitted[Floats](lambda m: as_numpy(m.votes.prior))  # (C+1,)
-    beta_ = Fitted[float](lambda m: float(m.trained.beta))
-    varsigma_ = Fitted[float](lambda m: m.trained.varsigma)
-    geometry_ = Fitted[str](lambda m: m.geometry.name)
-    novelty_threshold_ = Fitted[float | None](interpret.rejection.novelty_threshold)
-    search_ = Fitted[SearchTable](lambda m: SearchTable(m.record.search))
-    lineage_ = Fitted[Lineage | None](lambda m: m.lineage)
-    typical_rows_ = Fitted[NDArray[np.int64] | None](
-        lambda m: None if m.exemplars is None else m.exemplars.typical
-    )
-    support_ = Fitted[Floats | None](lambda m: None if m.exemplars is None else m.exemplars.support)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X."""
+        return self.model_.features.n_columns
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """Names of the columns; only if X had names."""
+        names = self.model_.features.columns
+        if names is None:
+            raise AttributeError("feature_names_in_: the columns of X had no names")
+        return np.array(names, dtype=object)
+
+    @property
+    def history_(self) -> list[dict[str, Any]]:
+        """One dict for each pass."""
+        return self.model_.record.history
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of passes."""
+        return len(self.model_.record.history)
+
+    @property
+    def status_(self) -> str:
+        """How training ended."""
+        return self.model_.record.status
+
+    @property
+    def converged_(self) -> bool:
+        """Whether training converged."""
+        return self.model_.record.converged
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels, or numbers of clusters, (C,)."""
+        return self.model_.classes
+
+    @property
+    def memories_(self) -> Floats:
+        """Memories (P, N)."""
+        return self.model_.memories
+
+    @property
+    def n_memories_(self) -> int:
+        """Number of memories P."""
+        return self.model_.n_memories
+
+    @property
+    def class_weights_(self) -> Floats:
+        """Weight times soft label of each memory, (P+1, C+1)."""
+        return as_numpy(self.model_.votes.p)
+
+    @property
+    def memory_prior_(self) -> Floats:
+        """Weights of the memories, (P+1,)."""
+        return as_numpy(self.model_.votes.weights)
+
+    @property
+    def class_prior_(self) -> Floats:
+        """Class frequencies (C+1,)."""
+        return as_numpy(self.model_.votes.prior)
+
+    @property
+    def beta_(self) -> float:
+        """Inverse temperature as trained."""
+        return float(self.model_.trained.beta)
+
+    @property
+    def varsigma_(self) -> float:
+        """The regularizer ς."""
+        return self.model_.trained.varsigma
+
+    @property
+    def geometry_(self) -> str:
+        """How rows are put on the sphere."""
+        return self.model_.geometry.name
+
+    @property
+    def novelty_threshold_(self) -> float | None:
+        """The novelty score that about one held-out row in a hundred exceeds."""
+        return interpret.rejection.novelty_threshold(self.model_)
+
+    @property
+    def search_(self) -> SearchTable:
+        """Trials of the search."""
+        return SearchTable(self.model_.record.search)
+
+    @property
+    def lineage_(self) -> Lineage | None:
+        """The tree of splits."""
+        return self.model_.lineage
+
+    @property
+    def typical_rows_(self) -> NDArray[np.int64] | None:
+        """Numbers of the training rows most typical of each memory, (P, 3)."""
+        exemplars = self.model_.exemplars
+        return None if exemplars is None else exemplars.typical
+
+    @property
+    def support_(self) -> Floats | None:
+        """How many training rows each memory answers for, (P,)."""
+        exemplars = self.model_.exemplars
+        return None if exemplars is None else exemplars.support
 
     def _validate_params(self) -> None:
         """As scikit-learn does, but that True is no number."""
@@ -589,7 +648,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> mn.load("wine.safetensors").predict(X_test[:3])
         array([0, 2, 1])
         """
-        saving.save(self, Path(path))
+        files.write(saved_model(self), path)
 
     def explore(
         self,
@@ -628,3 +687,16 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         explore(
             self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape, title=title
         )
+
+
+def saved_model(estimator: Any) -> FittedModel:
+    """The fitted model of an estimator with its settings as they are now, for a file."""
+    if type(estimator).__name__ not in SAVED:
+        raise TypeError(
+            f"a model file cannot hold a {type(estimator).__name__}, only a {' or a '.join(SAVED)}: use "
+            "joblib"
+        )
+    settings = kept_settings(estimator.get_params(deep=False))
+    del settings["device"]  # of this machine
+    model: FittedModel = estimator.model_
+    return replace(model, record=replace(model.record, settings=settings))

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from mnemosphere import interpret
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
+from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.choice import SOLVERS, Choice, Settings
 from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
@@ -27,7 +27,6 @@ from mnemosphere.estimators.from_files import (
 )
 from mnemosphere.estimators.label_issues import LabelIssues, label_issues
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
     Ready,
     begin,
@@ -68,7 +67,6 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
 
 
-@register
 class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     """A classifier whose predictions are weighted votes of memories that can be inspected.
 
@@ -274,8 +272,15 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.min_frequency = min_frequency
         self.verbose = verbose
 
-    temperature_ = Fitted[float](lambda m: m.votes.temperature)
-    objective_ = Fitted[str](lambda m: m.objective)
+    @property
+    def temperature_(self) -> float:
+        """Trained slope of the votes divided by the slope in use."""
+        return self.model_.votes.temperature
+
+    @property
+    def objective_(self) -> str:
+        """What the model was trained for: "joint" or "conditional"."""
+        return self.model_.objective
 
     # Training.
 

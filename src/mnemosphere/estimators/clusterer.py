@@ -14,12 +14,11 @@ from sklearn.base import ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, Fitted, MemoryEstimator
+from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.cluster_training import prepare, train
 from mnemosphere.estimators.from_files import gathered, learn_files
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import (
     Ready,
     begin,
@@ -46,15 +45,6 @@ from mnemosphere.training.sgd import SGD
 _EVEN, _ALONE = 0.5, 1.1  # clusters of equal size that the division is worth: per cluster, at least
 
 
-def _centers(model: FittedModel) -> Floats:
-    """Σ_μ P(memory | cluster) w^μ, the direction of the rows that a cluster holds, (C, N)."""
-    votes = model.votes
-    means = votes.p[1:, :-1].T @ votes.w  # (C, P) (P, N)
-    norm = means.norm(dim=1, keepdim=True).clamp_min(torch.finfo(means.dtype).tiny)
-    return as_numpy(model.restore(means / norm))
-
-
-@register
 class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     """A clusterer: dense associative memory on the sphere, trained without labels.
 
@@ -238,12 +228,28 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self.min_frequency = min_frequency
         self.verbose = verbose
 
-    labels_ = Fitted[NDArray[np.int64]](lambda m: m.labels)  # (n,)
-    n_clusters_ = Fitted[int](lambda m: len(m.classes))
-    memory_labels_ = Fitted[NDArray[np.int64]](  # (P,)
-        lambda m: as_numpy(latent.latent_class(m.density))
-    )
-    cluster_centers_ = Fitted[Floats](_centers)  # (C, N)
+    @property
+    def labels_(self) -> NDArray[np.int64] | None:
+        """Clusters of the training rows, (n,)."""
+        return self.model_.labels
+
+    @property
+    def n_clusters_(self) -> int:
+        """Number of clusters."""
+        return len(self.model_.classes)
+
+    @property
+    def memory_labels_(self) -> NDArray[np.int64]:
+        """The cluster of each memory, (P,)."""
+        return as_numpy(latent.latent_class(self.model_.density))
+
+    @property
+    def cluster_centers_(self) -> Floats:
+        """Σ_μ P(memory | cluster) w^μ, the direction of the rows that a cluster holds, (C, N)."""
+        votes = self.model_.votes
+        means = votes.p[1:, :-1].T @ votes.w  # (C, P) (P, N)
+        norm = means.norm(dim=1, keepdim=True).clamp_min(torch.finfo(means.dtype).tiny)
+        return as_numpy(self.model_.restore(means / norm))
 
     # Training.
 

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar
+from os import PathLike
+from typing import Any
 
-from sklearn.utils._param_validation import validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
-from mnemosphere.estimators.setup import kept_settings
+from mnemosphere.estimators.base import saved_model
+from mnemosphere.estimators.classifier import DAMClassifier
+from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.export import files
 from mnemosphere.fitted.model import FittedModel
 
-_ESTIMATORS: dict[str, type[Any]] = {}
-Estimator = TypeVar("Estimator")
 
-
-def register(kind: type[Estimator]) -> type[Estimator]:
-    """Let `load` give back estimators of this class."""
-    _ESTIMATORS[kind.__name__] = kind
-    return kind
-
-
-def save(estimator: Any, path: str | Path) -> None:
+def save(estimator: Any, path: str | PathLike[str]) -> None:
     """Write a fitted estimator to one file, atomically.
 
     Parameters
@@ -46,10 +37,10 @@ def save(estimator: Any, path: str | Path) -> None:
     4
     """
     check_is_fitted(estimator)
-    files.write(_saved(estimator), path, _check_settings)
+    files.write(saved_model(estimator), path)
 
 
-def load(path: str | Path, *, encoder: Any = None) -> Any:
+def load(path: str | PathLike[str], *, encoder: Any = None) -> Any:
     """Read a model file; the estimator predicts bitwise identically to the one that was saved.
 
     Parameters
@@ -75,7 +66,7 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
     >>> mn.load("wine.safetensors").predict(X_test[:3])
     array([0, 2, 1])
     """
-    found = files.read(path, _check_settings)
+    found = files.read(path)
     if encoder is not None:
         features = found.features.with_encoder(encoder)
         settings = {**found.record.settings, "encoder": encoder}
@@ -103,30 +94,7 @@ def as_estimator(model: FittedModel) -> Any:
     >>> mn.as_estimator(smaller).n_memories_
     5
     """
-    estimator = _ESTIMATORS[files.estimator_of(model)](**model.record.settings)
+    kind = DAMClassifier if model.is_classifier else DAMClusterer
+    estimator = kind(**model.record.settings)
     estimator.model_ = model
     return estimator
-
-
-def _saved(estimator: Any) -> FittedModel:
-    """The fitted model of an estimator, with the settings as they are now."""
-    if type(estimator) not in _ESTIMATORS.values():
-        raise TypeError(
-            f"a model file cannot hold a {type(estimator).__name__}, only a "
-            f"{' or a '.join(_ESTIMATORS)}: use joblib"
-        )
-    model: FittedModel = estimator.model_
-    record = replace(model.record, settings=kept_settings(estimator.get_params(deep=False)))
-    return replace(model, record=record)
-
-
-def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """ValueError unless the settings are ones of this estimator."""
-    kind = _ESTIMATORS[name]
-    try:
-        kind(**settings)
-        validate_parameter_constraints(
-            {k: v for k, v in kind._parameter_constraints.items() if k in settings}, settings, name
-        )
-    except (AttributeError, KeyError, OverflowError, TypeError) as error:
-        raise ValueError(f"its settings are not those of a {name} ({error})") from error

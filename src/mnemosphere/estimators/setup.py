@@ -20,12 +20,12 @@ from mnemosphere.base.machine import pick_device
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.choice import Sample, Settings
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.export.files import to_plain
 from mnemosphere.fitted.exemplars import find_exemplars, named
 from mnemosphere.fitted.model import FittedModel, Record, draw_seed
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import warn_set_aside
 from mnemosphere.gpu import on_gpu
+from mnemosphere.model import kernel
 from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
@@ -45,6 +45,7 @@ FEW_NUMBERS = 1_000_000  # up to which precision is double, where it costs nothi
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
 COLUMNS = ("encoder", "categories", "min_frequency")  # settings of how columns are read
+_PROBED = 8  # memories whose probabilities must be finite
 # Settings that may change when a run goes on: they change nothing, or only how long it takes. An
 # encoder is known by the rows it makes.
 _NO_MATTER = {"callbacks", "device", "encoder", "max_iter", "verbose"}
@@ -168,7 +169,7 @@ def begin(
     callbacks = [*([progress] if progress.shown else []), *given]
     group = current()
     if group.first and any(callback.needs_fingerprint for callback in callbacks):
-        identity = {k: to_plain(v) for k, v in settings.items() if k not in _NO_MATTER}
+        identity: dict[str, Any] = {k: repr(v) for k, v in settings.items() if k not in _NO_MATTER}
         fixed = isinstance(settings["random_state"], Integral | np.random.RandomState)
         identity["random_state"] = seed if fixed else "drawn"
         with progress.scan(stored) if isinstance(stored, FileDataset) else nullcontext():
@@ -223,13 +224,14 @@ def finished(model: FittedModel, ready: Ready[Any], X: Any) -> FittedModel:
 
 
 def sound(model: FittedModel) -> FittedModel:
-    """The model; ValueError if its parts do not fit together, or its answers are no numbers."""
-    try:
-        return model.check()
-    except ValueError as error:
-        raise ValueError(
-            f"training of X came to no model ({error}): scale X, or use other settings"
-        ) from error
+    """The model; ValueError if its probabilities are not finite numbers."""
+    for mixture in (model.precise_votes, model.votes, model.density):
+        if not bool(torch.isfinite(kernel.log_joint(mixture, mixture.w[:_PROBED])).all()):
+            raise ValueError(
+                "training came to no model: probabilities of its own memories are not finite; scale X, or "
+                "use other settings"
+            )
+    return model
 
 
 def kept_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,8 @@
 """Fitted models handed on: model files, ONNX graphs, a page to play with, a card, a torch layer."""
 
-from mnemosphere.base.schema import check_arguments
 from mnemosphere.export.card import model_card
 from mnemosphere.export.module import DAMModule
 from mnemosphere.export.onnx_graph import to_onnx
 from mnemosphere.export.page import explore
 
 __all__ = ["DAMModule", "explore", "model_card", "to_onnx"]
-
-check_arguments(globals())

@@ -1,172 +1,152 @@
 """Model files: safetensors with versioned JSON metadata. Reading one runs no code.
 
-A file holds the fields of a `FittedModel`, as `schema` takes them apart. What is written is checked as it would be
-by reading it.
+A file holds the fields of a `FittedModel`. Numbers are tensors, named by where they stand, such as votes.w; all else
+is JSON, in which a mapping with a "type" stands for what JSON does not know. Only the classes below are made.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.files import plain, read_tensors, write_tensors
-from mnemosphere.base.schema import Scalar, put_together, take_apart
-from mnemosphere.fitted.model import FittedModel
+from mnemosphere.base.files import read_tensors, write_tensors
+from mnemosphere.fitted.model import (
+    Calibration,
+    Examples,
+    Exemplars,
+    FittedModel,
+    HeldOut,
+    Record,
+    Stream,
+    Tails,
+)
+from mnemosphere.geometry import Geometry
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.votes import Votes
+from mnemosphere.rows.encoding import Column, Encoding
+from mnemosphere.rows.features import Features
+from mnemosphere.rows.texts import TextEncoder
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["FORMAT", "VERSION", "estimator_of", "read", "to_plain", "write"]
-
-Settings = dict[str, Any]
-SettingsCheck = Callable[[str, Mapping[str, Any]], None]  # estimator, settings; ValueError if bad
-Tensors = dict[str, Tensor]
+__all__ = ["FORMAT", "VERSION", "from_plain", "read", "to_plain", "write"]
 
 FORMAT = "mnemosphere-model"
-VERSION = 8
-_ESTIMATORS = ("DAMClassifier", "DAMClusterer")
-# Settings that name things of the machine or the program that trained the model.
-_NOT_SAVED = {"callbacks", "device"}
-_OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Adam)}
-_LONGEST_REASON = 200  # a value quoted from a file can be of any length
+VERSION = 9
+_CLASSES: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        FittedModel, Votes, Parameters, Features, Encoding, Column, TextEncoder, Calibration, Tails,
+        HeldOut, Exemplars, Examples, Stream, Lineage, Record, FixedPoint, SGD, Adam,
+    )
+}  # fmt: skip
+_LABEL_KINDS = "biufUO"
+_Scalar = bool | int | float | str | None
 
 
-def estimator_of(model: FittedModel) -> str:
-    """The class of estimators that hold such a model."""
-    return "DAMClassifier" if model.is_classifier else "DAMClusterer"
+def _classes() -> dict[str, type[Any]]:
+    """What may be made, by name."""
+    return _CLASSES | {kind.__name__: kind for kind in Geometry.kinds.values()}
 
 
-# Writing.
-
-
-def write(model: FittedModel, path: str | Path, check_settings: SettingsCheck) -> None:
+def write(model: FittedModel, path: str | PathLike[str]) -> None:
     """Write a fitted model to one file, atomically."""
-    try:  # what could not be read is not written
-        header, tensors = check(model, check_settings)
-    except ValueError as error:
-        raise ValueError(f"this model cannot be saved: {error}") from error
-    write_tensors(Path(path), tensors, {"format": FORMAT, "version": VERSION, **header})
+    tensors: dict[str, Tensor] = {}
+    content = to_plain(model, tensors)
+    write_tensors(Path(path), tensors, {"format": FORMAT, "version": VERSION, "model": content})
 
 
-def check(
-    model: FittedModel, check_settings: SettingsCheck | None = None
-) -> tuple[dict[str, Any], Tensors]:
-    """(header, tensors) of a model that `read` would give back; ValueError if it would refuse it."""
-    header, tensors = _take_apart(model)
-    header = json.loads(json.dumps(header))
-    _put_together(header, tensors, check_settings or (lambda name, settings: None))
-    return header, tensors
-
-
-def _take_apart(model: FittedModel) -> tuple[dict[str, Any], Tensors]:
-    """A fitted model as plain values and tensors."""
-    tensors: Tensors = {}
-    header = take_apart(type(model), _with_settings(model, _settings_out), tensors)
-    for votes, density in _memories(tensors):
-        both = tensors[votes], tensors[density]
-        if both[0].dtype == both[1].dtype and torch.equal(*both):
-            del tensors[density]  # a joint model has one set of memories
-    return {"estimator": estimator_of(model), **header}, tensors
-
-
-def _memories(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
-    """Names of the memories of votes and density, of each model that a file holds."""
-    for name in [name for name in tensors if name.endswith("votes.w")]:
-        yield name, name.removesuffix("votes.w") + "density.w"
-
-
-def _with_settings(model: FittedModel, change: Callable[[str, Settings], Settings]) -> Any:
-    """The model with other settings; so is the one that examples were added to."""
-    record = replace(model.record, settings=change(estimator_of(model), model.record.settings))
-    model = replace(model, record=record)
-    if model.examples is None:
-        return model
-    base = _with_settings(model.examples.base, change)
-    return replace(model, examples=replace(model.examples, base=base))
-
-
-def _settings_out(name: str, settings: Settings) -> Settings:
-    return {key: to_plain(value) for key, value in settings.items() if key not in _NOT_SAVED}
-
-
-# Reading.
-
-
-def read(path: str | Path, check_settings: SettingsCheck) -> FittedModel:
-    """What a model file holds, every field of it checked; ValueError names the file and why."""
-    path = Path(path)
-    if not path.exists():
+def read(path: str | PathLike[str]) -> FittedModel:
+    """The model that a file holds; ValueError names the file and why it holds no model."""
+    if not Path(path).exists():
         raise FileNotFoundError(f"no model file at {path}: check the path")
-    header, tensors = read_tensors(path, FORMAT, VERSION)
-    own = {k: v for k, v in header.items() if k not in ("format", "version")}
+    header, tensors = read_tensors(Path(path), FORMAT, VERSION)
     try:
-        return _put_together(own, tensors, check_settings)
-    except (KeyError, ValueError) as error:
-        told = f"the setting {error} is missing" if isinstance(error, KeyError) else str(error)
-        reason = " ".join(told.split())[:_LONGEST_REASON]
-        raise ValueError(f"{path} is damaged: {reason}; save the model again") from error
+        model: FittedModel = from_plain(header["model"], tensors)
+        return model.check_sizes()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ValueError(f"{path} holds no model ({reason}): save the model again") from error
 
 
-def _put_together(
-    header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck
-) -> FittedModel:
-    """Undo `_take_apart`; ValueError where fields or numbers make no model."""
-    name, fields = header.get("estimator"), {k: v for k, v in header.items() if k != "estimator"}
-    if name not in _ESTIMATORS:
-        raise ValueError(f"estimator is {name!r}")
-    shared = {density: tensors[votes] for votes, density in _memories(tensors)}
-    model: FittedModel = put_together(FittedModel, fields, shared | tensors)
-    if estimator_of(model) != name or model.features.owner != name:
-        raise ValueError(f"it is the model of another estimator than {name}")
+def to_plain(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
+    """A value as JSON holds it; tensors and arrays of numbers are added to `tensors`.
 
-    def settings_in(name: str, settings: Settings) -> Settings:
-        try:
-            found = {key: _from_plain(value) for key, value in settings.items()}
-        except (AttributeError, KeyError, OverflowError, TypeError) as error:
-            raise ValueError(f"its settings are not those of a {name} ({error})") from error
-        check_settings(name, found)
-        return found
+    A setting that only the program of the user knows, such as a function, is None.
+    """
 
-    model = _with_settings(model, settings_in)
-    put_together(list[PassRecord], model.record.history, {}, "history")
-    put_together(list[dict[str, Scalar]], model.record.search, {}, "search")
-    return model
+    def inside(key: object, item: Any) -> Any:
+        return to_plain(item, tensors, f"{name}.{key}" if name else str(key))
 
-
-# Settings.
-
-
-def to_plain(value: object) -> object:
-    """A setting as JSON can hold it; None for an object it cannot, such as a generator."""
-    if type(value).__name__ in _OBJECTS and dataclasses.is_dataclass(value):
-        fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"object": type(value).__name__, "fields": fields}
-    if isinstance(value, dict):  # as pairs: a name in JSON is always a string
-        return {"pairs": [[to_plain(name), to_plain(weight)] for name, weight in value.items()]}
-    if isinstance(value, tuple):  # an image_shape, say: a list would be another setting
-        return {"tuple": [to_plain(item) for item in value]}
-    value = value if isinstance(value, list) else plain(value)
-    if isinstance(value, list):
-        return [to_plain(item) for item in value]
-    return value if isinstance(value, (bool, int, float, str)) else None
-
-
-def _from_plain(value: Any) -> Any:
-    if isinstance(value, dict) and "pairs" in value:
-        return dict(value["pairs"])
-    if isinstance(value, dict) and "tuple" in value:
-        return tuple(_from_plain(item) for item in value["tuple"])
-    if isinstance(value, list):
-        return [_from_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, _Scalar):
+        return value
+    if isinstance(value, Tensor):
+        same = next((key for key, other in tensors.items() if other is value), name)
+        tensors[same] = value  # once, if votes and density have the same memories
+        return {"type": "tensor", "name": same}
+    if isinstance(value, np.ndarray):
+        if value.dtype not in (np.float64, np.int64):
+            return _labels(value)
+        tensors[name] = torch.from_numpy(value.copy())
+        return {"type": "array", "name": name}
+    if is_dataclass(value) and type(value) in _classes().values():
+        kept = (f.name for f in fields(value) if f.metadata.get("saved", True))
+        return {"type": type(value).__name__, **{k: inside(k, getattr(value, k)) for k in kept}}
     if isinstance(value, dict):
-        fields = {name: _from_plain(field) for name, field in value["fields"].items()}
-        return _OBJECTS[value["object"]](**fields)
-    return value
+        if all(isinstance(key, str) and key != "type" for key in value):
+            return {key: inside(key, item) for key, item in value.items()}
+        pairs = [[to_plain(k, tensors), inside(k, item)] for k, item in value.items()]
+        return {"type": "mapping", "items": pairs}
+    if isinstance(value, list | tuple | frozenset):
+        given = sorted(value, key=repr) if isinstance(value, frozenset) else value
+        items = [inside(k, item) for k, item in enumerate(given)]
+        kind = {tuple: "tuple", frozenset: "set"}.get(type(value))
+        return items if kind is None else {"type": kind, "items": items}
+    return None
+
+
+def from_plain(plain: Any, tensors: dict[str, Tensor]) -> Any:
+    """Undo `to_plain`."""
+    if isinstance(plain, list):
+        return [from_plain(item, tensors) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    own = {key: from_plain(item, tensors) for key, item in plain.items() if key != "type"}
+    match plain.get("type"):
+        case None:
+            return own
+        case "tensor":
+            return tensors[own["name"]]
+        case "array":
+            return tensors[own["name"]].numpy()
+        case "labels":
+            return np.array(own["values"], dtype=own["dtype"])
+        case "mapping":
+            return dict(own["items"])
+        case "tuple":
+            return tuple(own["items"])
+        case "set":
+            return frozenset(own["items"])
+        case kind:
+            return _classes()[kind](**own)
+
+
+def _labels(labels: NDArray[Any]) -> dict[str, Any]:
+    """Labels, or names, with what is needed to get the same array back."""
+    known = all(isinstance(label, _Scalar) for label in labels.ravel().tolist())
+    if labels.dtype.kind not in _LABEL_KINDS or not known:
+        raise ValueError(
+            f"labels of dtype {labels.dtype} cannot be saved: use numbers, strings or booleans"
+        )
+    return {"type": "labels", "dtype": labels.dtype.str, "values": labels.tolist()}

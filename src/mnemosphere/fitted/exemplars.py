@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.fitted.model import Exemplars, FittedModel, Floats, as_numpy, checked, row_labels
+from mnemosphere.fitted.model import Exemplars, FittedModel, Floats, as_numpy, row_labels
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import kernel
@@ -105,7 +105,6 @@ def middle(values: Floats, weight: Floats, categories: Sequence[slice]) -> Float
     return found
 
 
-@checked
 def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> FittedModel:
     """Name the training rows; explanations, tables, pages and model files show the names.
 
@@ -170,7 +169,6 @@ def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[A
     return np.array(told, dtype=object).reshape(typical.shape)
 
 
-@checked
 def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
     """Name the features of arrays, sparse matrices and tensors, which have no names of their own.
 

@@ -12,13 +12,11 @@ like none of the memories: its class is that of the prior, its novelty 1.
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, Self
+from typing import Any, Literal, NamedTuple, ParamSpec, Self
 
 import numpy as np
 import torch
@@ -26,8 +24,6 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from mnemosphere.base.limits import Range
-from mnemosphere.base.schema import Array
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.model import kernel, objectives, retrieval
@@ -48,11 +44,6 @@ from mnemosphere.training.solver import SolverState
 
 Floats = NDArray[np.floating[Any]]
 _P = ParamSpec("_P")
-_PROBED = 8  # memories whose probabilities must be numbers
-_MULTIPLIERS = {
-    "col_multipliers": Array("C"), "row_multipliers": Array("Q"), "passes": Array(low=0),
-}  # fmt: skip
-_LEAST = math.ulp(0.0)  # above 0
 _NAMED = 10  # classes that a model names of itself
 
 
@@ -67,11 +58,11 @@ class Placed(NamedTuple):
 class HeldOut:
     """Some training rows, and what votes and density would say had they not seen them."""
 
-    x: Annotated[Tensor, Array("n N", "float32", nan=True)]  # unit rows; 0: without direction
-    column: Annotated[Tensor, Array("n", "int64", low=0)]  # of their classes; C: of none
-    votes: Annotated[Tensor, Array("n K", "float32")]  # to be added to the log of votes
-    novelty: Annotated[Tensor, Array("n", "float32")]  # to be added to novelty scores
-    temperature: Annotated[float, Range(_LEAST)]  # at which that is so
+    x: Tensor  # unit rows; 0: without direction
+    column: Tensor  # of their classes; C: of none
+    votes: Tensor  # to be added to the log of votes
+    novelty: Tensor  # to be added to novelty scores
+    temperature: float  # at which that is so
 
     @staticmethod
     def difference(said: Tensor, own: Tensor) -> Tensor:
@@ -103,9 +94,9 @@ class Tails:
     """How rare reasons for rejection are among known rows."""
 
     # values that a share of the rows reaches; shares fall evenly in their logarithm, from 1
-    values: Annotated[Floats, Array("3 K")]
-    level: Annotated[float, Range(0)]  # −log of the share at the last of them
-    mean: Annotated[Floats, Array("3", low=_LEAST)]  # by how much the rows beyond exceed it
+    values: Floats
+    level: float  # −log of the share at the last of them
+    mean: Floats  # by how much the rows beyond exceed it
 
 
 @dataclass(frozen=True)
@@ -113,20 +104,18 @@ class Calibration:
     """Scores of rows that were not trained on, sorted: rates, coverages, accuracies hold by them."""
 
     tails: Tails  # of the reasons for rejection
-    novelty: Annotated[Floats, Array("n", wild=True)]  # novelty scores
-    rejection: Annotated[Floats, Array("n", wild=True)]  # rejection scores
-    label: Annotated[Floats, Array("m")]  # −log P(y|x) of the labels that are known
+    novelty: Floats  # novelty scores
+    rejection: Floats  # rejection scores
+    label: Floats  # −log P(y|x) of the labels that are known
     # places of their predicted classes, in the order of rejection
-    predicted: Annotated[NDArray[np.int64], Array("n", "int64", low=-1)]
+    predicted: NDArray[np.int64]
     # whether that is their label, in the same order; −1: no label
-    right: Annotated[NDArray[np.int64], Array("n", "int64", low=-1)]
-    outside: Annotated[Floats, Array("k", wild=True)]  # rejection scores of rows out of scope
-    temperature: Annotated[float, Range(_LEAST)] = 1.0  # at which the scores were taken
+    right: NDArray[np.int64]
+    outside: Floats  # rejection scores of rows out of scope
+    temperature: float = 1.0  # at which the scores were taken
     # of each memory, the rows in which it had the largest share, how many of them are right, and the
     # place of the class that it is confused with most, −1 for none
-    record: Annotated[NDArray[np.int64], Array("P 3", "int64", low=-1)] = field(
-        default_factory=lambda: np.zeros((0, 3), np.int64)
-    )
+    record: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     fresh: bool = True  # of rows that no part of the model has seen; else cross-fitted
 
     @property
@@ -134,33 +123,18 @@ class Calibration:
         """Rejection scores of the rows that are not more like rows out of scope than like any class."""
         return self.rejection[np.isfinite(self.rejection)]
 
-    def check(self) -> Self:
-        """Raise ValueError unless scores are sorted, and rows right or wrong; return self."""
-        if self.right.max(initial=-1) > 1:
-            raise ValueError("held-out rows are neither right nor wrong")
-        for scores in (self.novelty, self.rejection, self.label, self.outside):
-            if (scores[1:] < scores[:-1]).any():
-                raise ValueError("held-out scores are not sorted")
-        return self
-
 
 @dataclass(frozen=True)
 class Exemplars:
     """The training rows that memories answer for."""
 
     # numbers of rows, most typical first; −1 where there is none
-    typical: Annotated[NDArray[np.int64], Array("P 3", "int64", low=-1)]
+    typical: NDArray[np.int64]
     # summed share in the votes, in units of rows
-    support: Annotated[Floats, Array("P", low=0, nan=True)]
+    support: Floats
     names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
     # numbers of the rows that a memory stands for: medians, the commonest of a category; NaN: none
-    values: Annotated[Floats, Array("P N", nan=True)] | None = None
-
-    def check(self) -> Self:
-        """Raise ValueError unless there is a name for each typical row; return self."""
-        if self.names is not None and self.names.shape != self.typical.shape:
-            raise ValueError(f"row names are of shape {self.names.shape}")
-        return self
+    values: Floats | None = None
 
     @property
     def shown(self) -> NDArray[Any]:
@@ -193,8 +167,8 @@ class Examples:
     """Rows that were added to a model without training, and the model before."""
 
     base: FittedModel
-    x: Annotated[Tensor, Array("m N")]  # unit rows in double precision
-    columns: Annotated[NDArray[np.int64], Array("m", "int64", low=0)]  # those of their classes
+    x: Tensor  # unit rows in double precision
+    columns: NDArray[np.int64]  # those of their classes
     texts: list[str | None]  # of m rows
 
 
@@ -208,9 +182,7 @@ class Record:
     converged: bool = False
     search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
     # (k,) hashes of some training rows, so that they are not taken for held-out ones
-    trained_rows: Annotated[NDArray[np.int64], Array("k", "int64")] | None = field(
-        default=None, compare=False
-    )
+    trained_rows: NDArray[np.int64] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, repr=False)
@@ -277,11 +249,11 @@ class FittedModel:
     classes: NDArray[Any]
     calibration: Calibration | None = None
     held: HeldOut | None = None
-    smoothing: Annotated[float, Range(0, 1)] = 0.0
+    smoothing: float = 0.0
     objective: str = "joint"  # one of objectives.BY_NAME
     learns_beta: bool = True
-    label_mass: Annotated[Tensor, Array("C", None, low=0)] | None = None
-    labels: Annotated[NDArray[np.int64], Array("n", "int64", low=0)] | None = None
+    label_mass: Tensor | None = None
+    labels: NDArray[np.int64] | None = None
     exemplars: Exemplars | None = None
     examples: Examples | None = None
     lineage: Lineage | None = None
@@ -306,95 +278,20 @@ class FittedModel:
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is cached
 
+    def check_sizes(self) -> Self:
+        """The model; ValueError unless its memories fit its rows and classes."""
+        n_coordinates = self.geometry.n_coordinates(self.features.n_numbers)
+        for mixture in (self.votes, self.density):
+            if (mixture.n_features, mixture.n_columns) != (n_coordinates, len(self.classes) + 1):
+                raise ValueError(
+                    f"memories of {mixture.n_features} coordinates and {mixture.n_columns - 1} classes "
+                    f"do not fit rows of {n_coordinates} coordinates and {len(self.classes)} classes"
+                )
+        return self
+
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields replaced."""
         return replace(self, **changes)
-
-    def check(self) -> Self:
-        """The model; ValueError where its parts do not fit together, or its answers are no numbers."""
-        votes, density, features = self.votes.check(), self.density.check(), self.features
-        given, n_classes = self.geometry, len(self.classes)
-        given.check(features.n_numbers)
-        wanted = (given.n_coordinates(features.n_numbers), n_classes + 1)
-        for mixture in (votes, density):
-            if (mixture.n_features, mixture.n_columns) != wanted:
-                raise ValueError(
-                    f"it has {mixture.n_features} features, {mixture.n_columns} classes"
-                )
-        if self.objective not in objectives.BY_NAME:
-            raise ValueError(f"objective is {self.objective!r}, none of {[*objectives.BY_NAME]}")
-        if votes.w.dtype != density.w.dtype:
-            raise ValueError(f"its votes are of {votes.w.dtype}, its density of {density.w.dtype}")
-        values = None if self.exemplars is None else self.exemplars.values
-        seen = None if features.observed is None else features.observed[0]
-        for told in (features.named, seen, None if values is None else values[0]):
-            if told is not None and len(told) != features.n_numbers:
-                raise ValueError(f"it says something of {len(told)} features")
-        levels = () if self.lineage is None else self.lineage.models
-        if any(level.n_features != votes.n_features for level in levels):
-            raise ValueError("a level of growth has another number of features")
-        if any(level.n_columns != votes.n_columns for level in levels) and self.is_classifier:
-            raise ValueError("a level of growth has another number of classes")
-        if self.is_classifier and self.label_mass is None:
-            raise ValueError("the tensor 'label_mass' is missing")
-        if not self.is_classifier and (
-            self.classes.tolist() != list(range(n_classes)) or not self.is_joint
-            or (self.labels is not None and self.labels.max(initial=0) >= n_classes)
-        ):  # fmt: skip
-            raise ValueError(f"its labels are none of {n_classes} clusters")
-        self._check_parts()
-        scores = (kernel.log_joint(m, m.w[:_PROBED]) for m in (self.precise_votes, votes, density))
-        if not all(bool(torch.isfinite(each).all()) for each in scores):
-            raise ValueError("probabilities of its own memories are not finite")
-        return self
-
-    def _check_parts(self) -> None:
-        """ValueError unless exemplars, held-out scores, examples and stream are of this self."""
-        votes, density, n_classes = self.votes, self.density, len(self.classes)
-        if self.classes.ndim != 1 or len({*self.classes.tolist()}) < n_classes:
-            raise ValueError("its labels are not different values")
-        if self.is_joint and votes.n_memories != density.n_memories:
-            raise ValueError("its votes and its density have other memories")
-        if self.exemplars is not None and len(self.exemplars.typical) != votes.n_memories:
-            raise ValueError(f"it has typical rows of {len(self.exemplars.typical)} memories")
-        if self.lineage is not None and len(self.lineage.models) != self.lineage.n_levels:
-            raise ValueError("the tree of splits lacks the model of a level")
-        if self.label_mass is not None and self.label_mass.shape != votes.prior.shape:
-            raise ValueError(f"label_mass is of {self.label_mass.numel()} classes")
-        held = self.calibration
-        if held is not None and len(held.record) != votes.n_memories:
-            raise ValueError(f"it has records of {len(held.record)} memories")
-        if (
-            held is not None
-            and max(held.predicted.max(initial=-1), held.record[:, 2].max()) >= n_classes
-        ):
-            raise ValueError("its held-out rows have classes that it does not know")
-        rows = self.held
-        if rows is not None:
-            if rows.x.shape[1] != votes.n_features or rows.votes.shape[1] != n_classes + 1:
-                raise ValueError("its held-out rows are not of its features and classes")
-            if max(rows.column.tolist(), default=0) > n_classes:
-                raise ValueError("its held-out rows have classes that it does not know")
-        added = self.examples
-        if added is not None:
-            added.base.check()
-            same = added.base.classes.tolist() == self.classes.tolist()
-            if not same or added.columns.max() > n_classes or len(added.texts) != len(added.x):
-                raise ValueError("its examples are none of its classes")
-            if added.x.shape[1] != votes.n_features:
-                raise ValueError(f"its examples have {added.x.shape[1]} coordinates")
-        if self.stream is not None:
-            (P, N), (Q, C), dtype = density.w.shape, density.p.shape, str(density.w.dtype)[6:]
-            state, sizes = self.stream.state, {"P": P, "N": N, "Q": Q, "C": C}
-            sums = {"w_bar": Array("P N", dtype), "p_bar": Array("Q C", dtype, low=0)}
-            known = _MULTIPLIERS | sums
-            for name in sorted(state.keys() ^ known.keys()):
-                kind = "missing" if name in known else "unknown"
-                raise ValueError(f"the tensor {name!r} is {kind}")
-            for name, array in known.items():
-                array.check(state[name], name, sizes)
-            if not self.stream.late <= {*self.classes.tolist()}:
-                raise ValueError("its stream has classes that it does not know")
 
     def at(self, temperature: float) -> Self:
         """The same with its votes at another temperature."""
@@ -656,20 +553,6 @@ class FittedModel:
                 ~lost, read(params, x[~lost]).double()
             ),
         )
-
-
-def checked(edit: Callable[_P, FittedModel]) -> Callable[_P, FittedModel]:
-    """A function that returns a model, which is checked."""
-
-    @functools.wraps(edit)
-    def run(*args: _P.args, **more: _P.kwargs) -> FittedModel:
-        found = edit(*args, **more)
-        try:
-            return found.check()
-        except ValueError as error:
-            raise ValueError(f"{edit.__name__} would leave no sound model: {error}") from error
-
-    return run
 
 
 def _over(

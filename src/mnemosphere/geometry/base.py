@@ -20,7 +20,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.schema import check_fields
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.geometry.graph import Given, Graph, Point
 from mnemosphere.gpu import on_gpu
@@ -107,11 +106,6 @@ class Geometry(ABC):
     def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
         """The same with these in place of what was learned."""
         return replace(self, **tensors)
-
-    def check(self, n_features: int | None = None) -> Self:
-        """Return self; ValueError unless it could be that of rows of so many features."""
-        check_fields(self, {} if n_features is None else {"N": n_features})
-        return self
 
     # Onto the sphere.
 

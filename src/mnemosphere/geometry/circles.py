@@ -19,14 +19,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Curves, Geometry, occurs
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
@@ -51,14 +50,12 @@ class Circles(Geometry):
     unit_name: ClassVar[str] = "ranks"
 
     # values, ascending; the last one again if a column has fewer
-    knots: Annotated[Tensor, Array("N K")]
-    ranks: Annotated[Tensor, Array("N K", low=math.ulp(0.0))]  # their ranks, in (0, 1)
-    mass: Annotated[
-        Tensor, Array("N K", low=0.0)
-    ]  # shares of the training rows nearest to each knot
-    harmonics: Annotated[Tensor, Array("N", low=0.0)]  # whole; 0: a constant column
+    knots: Tensor
+    ranks: Tensor  # their ranks, in (0, 1)
+    mass: Tensor  # shares of the training rows nearest to each knot
+    harmonics: Tensor  # whole; 0: a constant column
     # of the squared length that columns have: below 1 for those of a category
-    shares: Annotated[Tensor, Array("N", low=math.ulp(0.0))]
+    shares: Tensor
 
     @classmethod
     def fit(
@@ -257,21 +254,6 @@ class Circles(Geometry):
 
     def _onnx_gaps(self, g: Graph, gaps: str) -> str:
         return g("Gather", gaps, g.constant(self.column.cpu().numpy(), np.int64), axis=1)
-
-    def check(self, n_features: int | None = None) -> Self:
-        """As `Geometry.check`, and whether these are circles."""
-        super().check(n_features)
-        whole = (self.harmonics == self.harmonics.round()).all() and (self.harmonics >= 0).all()
-        order = (self.knots.diff(dim=1) >= 0).all() and (self.ranks.diff(dim=1) >= 0).all()
-        if not bool(whole and order and (self.ranks > 0).all() and (self.ranks < 1).all()):
-            raise ValueError("knots and ranks of circles must ascend, ranks between 0 and 1")
-        if not bool(((self.mass.sum(1) - 1).abs() < 1e-6).all()):
-            raise ValueError("shares of the rows at the knots of circles must add up to 1")
-        if bool((self.shares > 1).any()):
-            raise ValueError("no column of circles is longer than others")
-        if not 0 < int(self.harmonics.sum()) <= len(self.harmonics) * max(2, _MOST):
-            raise ValueError(f"no circles with {int(self.harmonics.sum())} harmonics")
-        return self
 
 
 def _knots(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.intp]]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Geometry, extreme, rescale_extreme_rows
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.gaps import has_gaps
@@ -96,7 +95,7 @@ class Unit(_Direction):
     keeps_unit_rows: ClassVar[bool] = True
 
     # (N,) each feature's mean share of a row's squared norm; None: they are equal
-    energy: Annotated[Tensor, Array("N", low=0.0)] | None = None
+    energy: Tensor | None = None
 
     @classmethod
     def fit(

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.limits import Range
-from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Geometry
 from mnemosphere.geometry.circles import Circles
 from mnemosphere.geometry.direction import Unit
@@ -37,8 +35,8 @@ class Product(Geometry):
     kind: ClassVar[type[Geometry]]  # of columns
     share: ClassVar[float]
 
-    order: Annotated[Tensor, Array("N", "int64", low=0)]  # the features, those of texts first
-    n_text: Annotated[int, Range(1)]
+    order: Tensor  # the features, those of texts first
+    n_text: int
     text: Geometry
     columns: Geometry
 
@@ -106,18 +104,6 @@ class Product(Geometry):
             for part, (kind, _) in zip(("text_", "columns_"), self._parts, strict=True)
         )
         return replace(self, order=tensors["order"], text=text, columns=columns)
-
-    def check(self, n_features: int | None = None) -> Self:
-        """As `Geometry.check`, of both parts too."""
-        super().check(n_features)
-        n = len(self.order)
-        if not 0 < self.n_text < n or sorted(self.order.tolist()) != [*range(n)]:
-            raise ValueError("its order is not that of the features, those of texts first")
-        if type(self.text) is not Unit or type(self.columns) is not self.kind:
-            raise ValueError("its parts are not of the geometries that its name says")
-        self.text.check(self.n_text)
-        self.columns.check(n - self.n_text)
-        return self
 
     # Onto the sphere.
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import Geometry, occurs
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.sparse_rows import SparseRows
@@ -31,8 +29,8 @@ class Standard(Geometry):
     scales_gaps: ClassVar[bool] = True
     appended: ClassVar[int] = 1
 
-    mean: Annotated[Tensor, Array("N")]
-    scale: Annotated[Tensor, Array("N", low=math.ulp(0.0))]
+    mean: Tensor
+    scale: Tensor
 
     @classmethod
     def fit(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.base.schema import Array
 from mnemosphere.geometry.base import occurs
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.geometry.standard import Standard
@@ -39,9 +38,9 @@ class Whitened(Standard):
     keeps_sparse: ClassVar[bool] = False
     scales_gaps: ClassVar[bool] = False
 
-    metric: Annotated[Tensor, Array("D M")]
+    metric: Tensor
     # L: in standard units the covariance is LᵀL and, of each column alone, what is left of its variance
-    common: Annotated[Tensor, Array("R N")]
+    common: Tensor
 
     @classmethod
     def fit(
@@ -63,13 +62,6 @@ class Whitened(Standard):
         unit = standard.place(_filled(standard, common, x, x.isnan()))[0]
         metric = whitening(unit, targets[index].argmax(1).to(unit.device), each, SHRINKAGE)
         return cls(standard.mean, standard.scale, metric, common)
-
-    def check(self, n_features: int | None = None) -> Self:
-        """As `Geometry.check`."""
-        super().check(n_features)
-        if not (self.metric.numel() and 1e-30 < float(self.metric.abs().max()) < 1e30):
-            raise ValueError("its metric is no map that a row could be seen through")
-        return self
 
     @property
     def mixing(self) -> Tensor | None:

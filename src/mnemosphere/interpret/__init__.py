@@ -1,6 +1,5 @@
 """Functions of a fitted model, and of rows: reasons, counterfactuals, memories, edits, recall."""
 
-from mnemosphere.base.schema import check_arguments
 from mnemosphere.fitted.exemplars import name_features, name_rows
 from mnemosphere.fitted.pulls import Pull
 from mnemosphere.interpret.certify import Certificate, certify
@@ -52,5 +51,3 @@ __all__ = [
     "remove_examples", "rename_class", "sample", "score_samples", "shrink", "strongest_features",
     "weak_spots", "with_class_prior", "without_memories",
 ]  # fmt: skip
-
-check_arguments(globals())

@@ -24,7 +24,6 @@ from mnemosphere.fitted.model import (
     Floats,
     HeldOut,
     as_numpy,
-    checked,
 )
 from mnemosphere.interpret.editing import directed, rows_of, with_weights
 from mnemosphere.interpret.rejection import renewed
@@ -42,7 +41,6 @@ _LEAST = 1e-30  # weight: float32 has it
 _SAME = 1e-5  # distance of unit rows that differ by rounding
 
 
-@checked
 def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     """Add a class from a few rows of it, without training; the other memories stay.
 
@@ -126,7 +124,6 @@ def _with_held(
     return model.replace(held=held.joined(own))
 
 
-@checked
 def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
     """Add rows of known classes as memories, without training; the other memories stay.
 
@@ -172,7 +169,6 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
     return _with_examples(Examples(_base(model), x, columns, texts))
 
 
-@checked
 def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
     """Remove rows that `add_examples` added.
 
@@ -342,7 +338,6 @@ def _likeliest_weight(model: FittedModel, x: Tensor, column: int | None = None) 
     return math.exp(np.clip(found, math.log(_LEAST), math.log(_average_weight(votes.p))))
 
 
-@checked
 def remove_class(model: FittedModel, label: object) -> FittedModel:
     """Remove a class and the memories of its own.
 
@@ -384,7 +379,6 @@ def _of_others(p: Tensor, column: int) -> Tensor:
     return (p[1:, :-1].argmax(1) != column).nonzero()[:, 0]
 
 
-@checked
 def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
     """Merge several classes into one; its probability is their sum.
 
@@ -410,7 +404,6 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
     return renewed(_named(model, labels, into))
 
 
-@checked
 def rename_class(model: FittedModel, label: object, into: object) -> FittedModel:
     """Rename a class.
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, checked
+from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model.class_reading import with_floor
@@ -26,7 +26,6 @@ from mnemosphere.model.prior import with_class_prior as change_prior
 from mnemosphere.numerics import polytope
 
 
-@checked
 def without_memories(model: FittedModel, memories: Iterable[int | str]) -> FittedModel:
     """Remove memories, without training.
 
@@ -57,7 +56,6 @@ def without_memories(model: FittedModel, memories: Iterable[int | str]) -> Fitte
     return _edited(model, torch.from_numpy(kept).to(model.device), {})
 
 
-@checked
 def relabel_memory(
     model: FittedModel, memory: int | str, label: object | Mapping[Any, float]
 ) -> FittedModel:
@@ -90,7 +88,6 @@ def relabel_memory(
     return _edited(model, every, {1 + _index(model, memory): _soft_label(model, label)})
 
 
-@checked
 def with_class_prior(model: FittedModel, prior: Mapping[Any, float] | ArrayLike) -> FittedModel:
     """Change the class frequencies of a classifier, without training.
 
@@ -156,7 +153,6 @@ def _prior_weights(
     return weights
 
 
-@checked
 def shrink(
     model: FittedModel, X: Any, y: ArrayLike | None = None, *, n_memories: int
 ) -> FittedModel:
@@ -191,7 +187,6 @@ def shrink(
     return model.with_trained(merge(trained, rows, int(n_memories), model.rule)[0])
 
 
-@checked
 def at_level(model: FittedModel, level: int) -> FittedModel:
     """Return the smaller model at the end of one level of growth.
 

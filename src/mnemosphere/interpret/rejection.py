@@ -33,7 +33,6 @@ from mnemosphere.fitted.model import (
     Placed,
     Tails,
     as_numpy,
-    checked,
     like,
 )
 from mnemosphere.interpret.recall import draw
@@ -64,7 +63,6 @@ _NO_LABELS = "the held-out rows had no labels: call calibrate(X, y) with labels"
 # Held-out rows.
 
 
-@checked
 def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = None) -> FittedModel:
     """Keep the scores of held-out rows, by which rates, coverages and accuracies hold.
 

@@ -16,7 +16,6 @@ a uniform component the offset cancels. A row without direction gets the class f
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -24,7 +23,6 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.parameters import Components, Parameters
-from mnemosphere.numerics import sphere
 
 
 @dataclass(frozen=True)
@@ -102,36 +100,6 @@ class Votes(Components):
         p = torch.cat([own.p[:1], own.p[1:] * (found.offset - own.offset).exp()])
         p = p / p.sum()
         return found.replace(p=p, p_h=p.sum(1), p_q=p.sum(0))
-
-    def check(self) -> Self:
-        """Raise ValueError unless the votes are usable; return self."""
-        w, p = self.w, self.p
-        if w.ndim != 2 or w.shape[0] < 1 or p.ndim != 2 or len(p) != len(w) + 1 or p.shape[1] < 2:
-            raise ValueError(
-                f"votes need memories (P, N) and class weights (P+1, C+1), got {tuple(w.shape)} "
-                f"and {tuple(p.shape)}"
-            )
-        kinds = {(t.dtype, t.device) for t in self.tensors().values()}
-        if len(kinds) > 1 or w.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"votes must be of one precision and device, got {kinds}")
-        sphere.check(w, "memories")
-        if self.prior.shape != p.shape[1:]:
-            raise ValueError(
-                f"votes for {p.shape[1]} columns have frequencies {tuple(self.prior.shape)}"
-            )
-        if self.share.shape != p.shape[:1] or not bool(((self.share > 0) | (p.sum(1) == 0)).all()):
-            raise ValueError("votes need a mean share above 0 for each component with weight")
-        for part in (p, self.prior):
-            if not bool((part >= 0).all()) or not abs(float(part.double().sum()) - 1) <= 1e-3:
-                raise ValueError("class weights and frequencies of votes must be >= 0 and sum to 1")
-        if self.slope.ndim or self.offset.ndim or not 0 < float(self.slope) < math.inf:
-            raise ValueError(f"the slope of votes must be one positive number, got {self.slope}")
-        if not math.isfinite(float(self.offset)) or not 0 < self.temperature < math.inf:
-            raise ValueError(
-                f"offset and temperature of votes must be numbers, got {float(self.offset)} and "
-                f"{self.temperature}"
-            )
-        return self
 
 
 # What a forward pass reads: exponents h_μ = slope·⟨w^μ, x⟩ − offset, h_0 = 0, and class weights.

@@ -4,7 +4,6 @@ from mnemosphere.base.machine import need
 
 need("matplotlib")  # says how to install it
 
-from mnemosphere.base.schema import check_arguments  # noqa: E402
 from mnemosphere.plots.columns import column_curves, importance  # noqa: E402
 from mnemosphere.plots.curves import drift, novelty_histogram, search  # noqa: E402
 from mnemosphere.plots.functions import memory_curves  # noqa: E402
@@ -18,5 +17,3 @@ __all__ = [
     "column_curves", "confusion_matrix", "drift", "figure_style", "importance", "memories", "memory_curves",
     "novelty_histogram", "recall_strips", "save", "search",
 ]  # fmt: skip
-
-check_arguments(globals())

@@ -23,12 +23,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.base.limits import Range
 from mnemosphere.base.machine import need
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.texts import TextEncoder, texts_of
@@ -143,24 +142,12 @@ class Column:
     kind: str
     categories: tuple[str, ...] = ()  # levels with a number of their own, in order
     rare: tuple[str, ...] = ()  # others, the most frequent first: without odds, none of these
-    length: Annotated[int, Range(1)] = 1  # of a list, or of the vector of a text
+    length: int = 1  # of a list, or of the vector of a text
     format: str = ""  # how a numeral or a date is written, unless as in Python
     # If rare levels count, of each level: log-odds of classes, or before labels are known its number
     odds: tuple[tuple[float, ...], ...] = ()
     counts: tuple[tuple[float, ...], ...] = ()  # training rows of each level and class
     classes: tuple[str, ...] = ()  # those of the counts
-
-    def check(self) -> Self:
-        """Raise ValueError unless kind and format are known ones; return self."""
-        if self.kind not in _KINDS or self.format not in _FORMATS:
-            raise ValueError(f"column {self.name!r} is a {self.kind!r} written as {self.format!r}")
-        if self.odds:
-            n = len(self.classes)
-            sizes = {(len(own), len(k)) for own, k in zip(self.odds, self.counts, strict=False)}
-            fits = sizes == {(1 if n == 2 else n, n)}
-            if not fits or not len(self.odds) == len(self.counts) == len(self.levels):
-                raise ValueError(f"column {self.name!r} has odds that are not those of its levels")
-        return self
 
     @property
     def levels(self) -> tuple[str, ...]:

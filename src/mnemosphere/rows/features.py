@@ -7,7 +7,7 @@ import functools
 import re
 from dataclasses import dataclass, field, replace
 from numbers import Number
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor, sparse_csr, strided
 
-from mnemosphere.base.limits import Range
-from mnemosphere.base.schema import Array
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.encoding import (
     VECTORS,
@@ -78,25 +76,14 @@ class Line(NamedTuple):
 class Features:
     """Columns as training had them, and the numbers that they become."""
 
-    n_columns: Annotated[int, Range(1)]
+    n_columns: int
     columns: tuple[str, ...] | None = None  # their names, of a frame
     encoding: Encoding | None = None  # of a frame whose columns are not all numbers
     named: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
     owner: str = "DAMClassifier"  # the estimator that messages speak of
     encoder: TextEncoder | None = None  # of texts alone; those beside columns are in the encoding
     # least and largest number in training, and 1 if all were whole; None if unknown
-    observed: Annotated[NDArray[np.float64], Array("3 N")] | None = field(
-        default=None, compare=False
-    )
-
-    def check(self) -> Self:
-        """Raise ValueError unless all that names columns names the same; return self."""
-        told = None if self.encoding is None else tuple(c.name for c in self.encoding.columns)
-        if self.columns is not None and len(self.columns) != self.n_columns:
-            raise ValueError(f"it has {len(self.columns)} names for {self.n_columns} features")
-        if told is not None and told != self.columns:
-            raise ValueError("the names of columns and of their encoding differ")
-        return self
+    observed: NDArray[np.float64] | None = field(default=None, compare=False)
 
     @property
     def names(self) -> list[str] | None:

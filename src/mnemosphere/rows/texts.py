@@ -12,12 +12,11 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.base.limits import Range
 from mnemosphere.base.machine import how_to_install
 
 PACKAGED = "wordllama"
@@ -37,7 +36,7 @@ class TextEncoder:
     """An encoder as a model knows it."""
 
     name: str
-    n_numbers: Annotated[int, Range(1)]  # of a vector
+    n_numbers: int  # of a vector
     fingerprint: tuple[float, ...]
     # as the user passed it
     given: Any = field(default=None, compare=False, repr=False, metadata={"saved": False})

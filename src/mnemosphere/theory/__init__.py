@@ -1,6 +1,5 @@
 """Layer 1: statistical mechanics of the model, in float64."""
 
-from mnemosphere.base.schema import check_arguments
 from mnemosphere.model.splits import JointSplit, joint_split
 from mnemosphere.theory.diagnostics import Estimate
 from mnemosphere.theory.example_noise import NoisySolution, parting_eigenvalues, solve_with_noise
@@ -39,5 +38,3 @@ __all__ = [
     "solve_with_noise", "spectrum", "split_temperature",
     "symmetric_transition", "symmetric_transitions", "transition_order", "varsigma_of_noise",
 ]  # fmt: skip
-
-check_arguments(globals())

@@ -11,14 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mnemosphere.base.files import (
-    join_prefixes,
-    read_tensors,
-    remove_leftovers,
-    strip_prefix,
-    write_tensors,
-)
-from mnemosphere.base.schema import put_together, take_apart
+from mnemosphere.base.files import join_prefixes, read_tensors, strip_prefix, write_tensors
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, Run
 
@@ -106,7 +99,6 @@ class Checkpoint(Callback):
         path = self.file(stage)
         if not path.parent.is_dir():
             raise ValueError(f"no folder {path.parent} for the checkpoint: create it first")
-        remove_leftovers(path)
         return path
 
     def on_start(self, run: Run) -> None:
@@ -117,13 +109,14 @@ class Checkpoint(Callback):
 
     def on_pass(self, run: Run) -> None:
         """Write the file, atomically."""
-        tensors = {"generator": run.generator.get_state(), **join_prefixes({"state": run.state})}
+        parts = {"state": run.state, "params": run.params.to_tensors()}
+        if run.best is not None:
+            parts["best"] = run.best.to_tensors()
+        tensors = {"generator": run.generator.get_state(), **join_prefixes(parts)}
         header = {
             "format": FORMAT,
             "version": VERSION,
             "fingerprint": self._key + run.fingerprint,
-            "params": take_apart(Parameters, run.params, tensors, "params"),
-            "best": take_apart(Parameters, run.best, tensors, "best"),
             "best_loss": run.best_loss if run.best is not None else None,
             "waited": run.waited,
             "history": [record.as_dict() for record in run.history],
@@ -148,12 +141,12 @@ def _fill(run: Run, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Set the run to what was stored, which the seal and the fingerprint of the file vouch for."""
 
     def stored(name: str) -> Parameters:
-        own = {key: t for key, t in tensors.items() if key.startswith(f"{name}.")}
-        found: Parameters = put_together(Parameters, header[name], own, name)
+        own: dict[str, Any] = strip_prefix(tensors, name)
+        found = Parameters(**{**own, "varsigma": float(own["varsigma"])})
         return found.to(device=run.params.w.device)
 
     run.params = stored("params")
-    if header["best"] is not None:
+    if header["best_loss"] is not None:
         run.best, run.best_loss = stored("best"), header["best_loss"]
     state = strip_prefix(tensors, "state")
     run.state = {name: state[name].to(old.device) for name, old in run.state.items()}

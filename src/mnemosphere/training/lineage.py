@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.base.schema import Array, check_fields
 from mnemosphere.model.curvature import Curvature
 from mnemosphere.model.parameters import Parameters
 
@@ -23,11 +22,11 @@ class Lineage:
     """
 
     # The level at which each node appears; 0 for the first memories.
-    level: Annotated[Tensor, Array("n", "int64", low=0)]
-    parent: Annotated[Tensor, Array("n", "int64", low=-1)]  # −1 at level 0
+    level: Tensor
+    parent: Tensor  # −1 at level 0
     # Curvature when it was split; NaN where it never was.
-    lambda_min: Annotated[Tensor, Array("n", nan=True)]
-    beta_split: Annotated[Tensor, Array("n", nan=True)]
+    lambda_min: Tensor
+    beta_split: Tensor
     members: tuple[Tensor, ...]  # for each level, the node of each memory: (P_level,) int64
     models: tuple[Parameters, ...] = ()  # for each level, the parameters at its end
 
@@ -85,28 +84,6 @@ class Lineage:
     def with_model(self, params: Parameters) -> Self:
         """The tree with the parameters at the end of the last level."""
         return dataclasses.replace(self, models=(*self.models, params))
-
-    def check(self) -> Self:
-        """Raise ValueError unless this is a tree and its models are the levels of it."""
-        sizes = [m.numel() for m in self.members]
-        if not sizes or not all(sizes) or self.n_nodes == 0:
-            raise ValueError("the tree of splits has no memories")
-        check_fields(self, {"n": self.n_nodes})
-        # A node appears after its parent, one level further down or more; the first have none.
-        parent, first = self.parent.clamp(0, self.n_nodes - 1), self.parent < 0
-        below = (self.parent < torch.arange(self.n_nodes)) & (self.level > self.level[parent])
-        if not bool((torch.where(first, self.level == 0, below) & (self.level < len(sizes))).all()):
-            raise ValueError("the tree of splits has a node before its parent")
-        for k, nodes in enumerate(self.members):
-            Array(f"{nodes.numel()}", "int64", low=0).check(nodes, f"members.{k}", {})
-            here = nodes.clamp_max(self.n_nodes - 1)
-            if len(set(nodes.tolist())) < len(nodes) or not bool(
-                ((nodes < self.n_nodes) & (self.level[here] <= k)).all()
-            ):
-                raise ValueError(f"level {k} of the tree of splits has memories it cannot have")
-        if [params.n_memories for params in self.models] != sizes[: len(self.models)]:
-            raise ValueError("the levels of the tree of splits have other sizes than its models")
-        return self
 
     def sum_up(self, level: int, p: Tensor) -> Tensor:
         """Class weights (P+1, C+1) of the last level as those of the memories of another one.
