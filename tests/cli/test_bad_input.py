@@ -93,7 +93,7 @@ def test_folders_of_others_are_never_replaced(run, tmp_path, table, kit):
     assert (out / "thesis.txt").read_text() == (mine / "thesis.txt").read_text() == "years of work"
 
 
-@pytest.mark.parametrize("record", ["{", '{"data": {"seed": "x"}}'])
+@pytest.mark.parametrize("record", ["{", '{"data": "x"}'])
 def test_a_damaged_record_is_one_line(run, tmp_path, trained, table, record):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "results.json").write_text(record)
