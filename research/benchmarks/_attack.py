@@ -74,11 +74,7 @@ class _Search:
         """Points (n, N); NaN where none was found."""
         width = max(self.votes.n_memories, self.votes.n_features) * _STARTS * len(_WAY)
         parts = chunks(len(rows.x), width, rows.x.device)
-        found = torch.cat([self._nearest(rows.take(part)) for part in parts])
-        if self.geometry.takes_unit_rows:
-            moved = torch.nn.functional.normalize(found, dim=1)
-            found = torch.where((found == rows.x).all(1, keepdim=True), found, moved)
-        return found
+        return torch.cat([self._nearest(rows.take(part)) for part in parts])
 
     def _log_proba(self, u: Tensor) -> Tensor:
         scores = log_joint_differentiable(self.votes, u)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import fmean
 
 from research.benchmarks.conditional import CASES
 from research.pages.stored import Table, read, table
@@ -50,20 +49,6 @@ def two_layers_table() -> Table:
     ]  # fmt: skip
     columns = {"": "{what}", "MNIST": "{mnist}", "Fashion-MNIST": "{fashion}"}
     return table(columns, lines, *runs, guide=True)
-
-
-def word_counts_table() -> Table:
-    """TF-IDF rows."""
-    run = read("word_counts")
-    rows = []
-    for name in dict.fromkeys(fit["name"] for fit in run["fits"]):
-        own = [fit for fit in run["fits"] if fit["name"] == name]
-        for method, shown in {"ours": "`DAMClassifier`", "logistic": "logistic regression"}.items():
-            mean = {k: fmean(fit[method][k] for fit in own) for k in own[0][method]}
-            rows.append({"name": name, "method": shown, "words": own[0]["words"]} | mean)
-    columns = {"texts": "{name}", "words": "{words:,}", "method": "{method}",
-               "accuracy": "{accuracy:.1%}", "log-loss": "{log_loss:.3f}", "seconds": "{seconds:.0f}"}  # fmt: skip
-    return table(columns, rows, run, guide=True)
 
 
 def gpu_cost_table() -> Table:
@@ -116,7 +101,6 @@ TABLES: dict[str, Callable[[], Table]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
     "two layers": two_layers_table,
-    "word counts": word_counts_table,
     "ranks": ranks_table,
     "starts": starts_table,
     "trust": trust_table,

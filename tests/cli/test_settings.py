@@ -49,7 +49,7 @@ def test_every_setting_is_there_with_its_default(kind, groups):
     ],
 )
 def test_settings_of_a_solver(typed, solver):
-    assert build("DAMClassifier", typed | {"geometry": "none"}).solver == solver
+    assert build("DAMClassifier", typed | {"geometry": "unit"}).solver == solver
 
 
 def test_numbers_of_labels():

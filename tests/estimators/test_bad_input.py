@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 from sklearn.exceptions import NotFittedError
 
 import mnemosphere as mn
@@ -54,10 +53,6 @@ ROWS = {
         r"geometry='standard'",
     ),
     "text in X": (lambda c: small().fit(np.full((61, 2), "red"), c.y), r"X holds text \('red'\): pass a data frame, or drop the column"),
-    "sparse X and a metric": (
-        lambda c: small(geometry="whitened").fit(scipy.sparse.csr_array(c.x), c.y),
-        r"geometry='whitened' would fill sparse rows: pass geometry='unit' or dense rows",
-    ),
     "wrong number of features": (
         lambda c: c.model.predict(c.x[:, :3]), r"X has 3 features, but DAMClassifier is expecting 5 features as input"),
     "one-dimensional X": (

@@ -17,7 +17,7 @@ from quick_models import assert_same_model, reloaded
 
 
 def not_a_classifier(estimator):
-    """Two checks of sparse rows take all that has probabilities for a classifier of their four labels."""
+    """Two checks of sparse matrices take all that has probabilities for a classifier of their four labels."""
     reason = "a clusterer finds its own number of clusters, and has no tags of a classifier"
     return dict.fromkeys(("check_estimator_sparse_array", "check_estimator_sparse_matrix"), reason)
 

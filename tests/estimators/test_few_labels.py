@@ -17,7 +17,7 @@ def two():
 
 
 def small(**options):
-    settings = {"objective": "joint", "varsigma": 1.0, "geometry": "none", "random_state": 0}
+    settings = {"objective": "joint", "varsigma": 1.0, "geometry": "unit", "random_state": 0}
     return mn.DAMClassifier(100, **(settings | options))
 
 

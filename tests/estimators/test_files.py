@@ -5,7 +5,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from scipy import sparse
 
 import mnemosphere as mn
 from mnemosphere.rows.streams import FileRows, column_names
@@ -126,17 +125,6 @@ def test_clusters_of_files(source, rows):
     np.add.at(table, (found.labels_, inside.labels_), 1)
     assert table.max(axis=1).sum() > 0.85 * N_ROWS
     assert found.score(source) == pytest.approx(found.score(rows[0]))
-
-
-def test_sparse_batches_stay_sparse(rows):
-    x, y = np.where(rows[0] > 0.5, rows[0], 0.0), rows[1]
-    x[:, 0] += 0.1
-    parts = np.array_split(np.arange(N_ROWS), 17)
-    source = mn.Dataset.from_batches(
-        lambda: ((sparse.csr_matrix(x[p]), y[p]) for p in parts), memory=MEMORY
-    )
-    model = small(geometry="center").fit(source)
-    assert model.score(source) == model.score(sparse.csr_matrix(x), y) > 0.8
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])

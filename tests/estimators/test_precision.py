@@ -18,16 +18,16 @@ def digits():
 
 
 def test_rounded_operands_change_training_a_little_and_predictions_not_at_all(digits):
-    x, y = digits.x_train[:300], digits.y_train[:300]
+    x, y = digits.x_train[:1000], digits.y_train[:1000]  # more than 50,000 numbers
     double, full, low = (
         DAMClassifier(20, precision=precision, **GIVEN).fit(x, y)
-        for precision in ("float64", "float32", "bfloat16")
+        for precision in ("float64", "float32", "auto")
     )
     kept = [model.model_.votes.w.dtype for model in (double, full, low)]
     assert kept == [torch.float64, torch.float32, torch.float32]  # the precision of sums
     assert min(m.score(digits.x_test, digits.y_test) for m in (double, full, low)) > 0.8
     away = np.linalg.norm(full.memories_ - low.memories_) / np.linalg.norm(full.memories_)
-    assert 1e-6 < away < 0.05
+    assert 1e-6 < away < 0.05 if GIVEN["device"] == "cuda" else away == 0
     before = low.predict_proba(digits.x_test)
     low.set_params(precision="float32")
     np.testing.assert_array_equal(low.predict_proba(digits.x_test), before)

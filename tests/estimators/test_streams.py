@@ -24,7 +24,7 @@ def rows(label, n, seed):
 
 def stream(half_life=None):
     model = mn.DAMClassifier(
-        P, objective="joint", varsigma=0.8, geometry="none", random_state=0, device="cpu",
+        P, objective="joint", varsigma=0.8, geometry="unit", random_state=0, device="cpu",
         solver=mn.FixedPoint(half_life=half_life),
     )  # fmt: skip
     for phase in ([0, 1], [2, 3]):
@@ -52,7 +52,7 @@ def test_a_stream_goes_on_after_its_model_was_stored(tmp_path):
     models = []
     for stored in (False, True):
         model = mn.DAMClassifier(
-            P, objective="joint", varsigma=0.8, geometry="none", random_state=0, device="cpu"
+            P, objective="joint", varsigma=0.8, geometry="unit", random_state=0, device="cpu"
         )
         for batch in batches:
             model.partial_fit(*batch)
@@ -69,7 +69,7 @@ def test_a_stream_goes_on_after_its_model_was_stored(tmp_path):
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_fitted_model_takes_a_new_class(objective, mixed):
-    settings = {"objective": objective, "geometry": "none", "search": None, "random_state": 0}
+    settings = {"objective": objective, "geometry": "unit", "search": None, "random_state": 0}
     model = mn.DAMClassifier(6, **settings).fit(*rows([0, 1, 2], 300, 1))
     old, new = rows([0, 1, 2], 300, 2), rows([3], 200, 3)
     before = model.score(*old)

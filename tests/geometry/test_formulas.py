@@ -89,7 +89,6 @@ def test_zero_rows_and_constant_rows():
         ("unit", [False, True, False, False]),
         ("center", [False, True, True, False]),
         ("standard", [False] * 4),
-        ("none", [False, True, False, False]),
     ):
         unit, lost = Geometry.kinds[kind].fit(stored(x.numpy())).place(x)
         assert lost.tolist() == expected

@@ -12,14 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import sparse
 
 import mnemosphere as mn
 from draws import generator
 from mnemosphere.export import payload
 from mnemosphere.geometry import Geometry, Product
-from mnemosphere.geometry.base import on_sphere
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import StoredRows
 from quick_models import graph_answers, reloaded
 
@@ -27,15 +24,15 @@ GEOMETRIES = [*Geometry.kinds]
 N, C = 7, 3
 CATEGORIES = (slice(4, 7),)
 VECTOR = (0, 2, 3)  # of products, the features of a text
-TABLES = ("dense", "sparse", "gaps", "categories", "one row", "huge", "tiny")
+TABLES = ("dense", "zeros", "gaps", "categories", "one row", "huge", "tiny")
 
 
 def table(name):
-    """(rows (n, N), classes (n,)); zeros are stored in sparse rows only where they are few."""
+    """(rows (n, N), classes (n,))."""
     rng = np.random.default_rng(0)
     y = np.arange(61) % C
     x = rng.normal(size=(len(y), N)) + 2 * np.random.default_rng(1).normal(size=(C, N))[y] + 1
-    if name == "sparse":
+    if name == "zeros":
         x *= rng.random(x.shape) < 0.4
         x[:, 0] += 0.5  # every row has a direction
     if name == "gaps":
@@ -50,9 +47,6 @@ def table(name):
 def learned(kind, name):
     """(the geometry, rows of its table as it takes them, their classes)."""
     x, y = table(name)
-    if Geometry.kinds[kind].takes_unit_rows:
-        scale = np.abs(x)[~np.isnan(x)].max()
-        x = x / scale / np.sqrt(np.nansum((x / scale) ** 2, axis=1, keepdims=True).clip(1e-9))
     vectors = VECTOR if issubclass(Geometry.kinds[kind], Product) else ()
     if vectors:  # a direction comes back at unit length; of a text, all numbers are known or none
         own = table("dense" if name == "gaps" else name)[0][:, VECTOR]
@@ -114,19 +108,6 @@ def test_restored_rows_are_the_rows_up_to_what_is_lost(kind, name):
 
 
 @every
-@on_every_table
-def test_sparse_rows_lie_where_dense_ones_do(kind, name):
-    geometry, x, _ = learned(kind, name)
-    x = x[~x.isnan().any(1)]
-    rows = StoredRows.of(sparse.csr_matrix(x.numpy()), torch.device("cpu"))
-    found, lost = on_sphere(rows, geometry, torch.float64)
-    wanted, also = geometry.place(x)
-    assert torch.equal(lost, also)
-    assert isinstance(found, SparseRows) == geometry.keeps_sparse
-    torch.testing.assert_close(found.to_dense(), wanted, rtol=0, atol=1e-9)
-
-
-@every
 def test_gaps_change_no_other_row_and_no_ratio(kind):
     geometry, x, _ = learned(kind, "gaps")
     unit, lost = geometry.place(x)
@@ -162,7 +143,7 @@ def test_completed_rows_keep_what_is_known(kind):
 
 
 @every
-@pytest.mark.parametrize("name", ["dense", "sparse", "categories"])
+@pytest.mark.parametrize("name", ["dense", "zeros", "categories"])
 def test_an_overlap_is_a_sum_over_features(kind, name):
     geometry, x, _ = learned(kind, name)
     w, (unit, _) = points(geometry), geometry.place(x)
@@ -226,8 +207,7 @@ def test_python_torch_graph_and_page_say_the_same(kind, name, tmp_path):
         given = pd.DataFrame({f"x{j}": column for j, column in enumerate(others.T)})
         given.insert(1, "text", list(x[:, VECTOR]))
         x = np.insert(others, [1, 1, 1], x[:, VECTOR], 1)
-    beyond = not Geometry.kinds[kind].takes_unit_rows
-    all_say_the_same(kind, given, y, x, -3 * x[: 7 * beyond], tmp_path)
+    all_say_the_same(kind, given, y, x, -3 * x[:7], tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["circles", "text50+circles"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.geometry import AsIs, Unit
+from mnemosphere.geometry import Unit
 from mnemosphere.geometry.base import on_sphere, unit_chunks
 from mnemosphere.rows.stored import StoredRows
 
@@ -37,19 +37,6 @@ def test_chunks_are_the_whole_in_order():
     assert torch.equal(torch.cat([part for part, _ in parts]), whole)
     assert torch.equal(torch.cat([gone for _, gone in parts]), lost)
     assert lost.nonzero()[:, 0].tolist() == [3]
-    with pytest.raises(ValueError, match=r"^row 3 of X has norm 0 "):
-        on_sphere(rows, AsIs(), torch.float64)
-
-
-@pytest.mark.parametrize("row", [0, 1, 13, 22])
-def test_rows_that_should_be_of_unit_norm_are_named(row):
-    x = unit_table()
-    x[row] *= 3
-    with pytest.raises(ValueError, match=rf"^row {row} of X has norm 3 but geometry='none' wants"):
-        on_sphere(StoredRows.of(x, CPU), AsIs(), torch.float64)
-    some = StoredRows.of(x, CPU).take(torch.tensor([20, row, 4]))  # they keep their numbers
-    with pytest.raises(ValueError, match=rf"^row {row} of X has norm 3 "):
-        on_sphere(some, AsIs(), torch.float64)
 
 
 def test_unit_rows_in_the_right_precision_are_not_copied():

@@ -5,12 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from scipy import sparse
 from sklearn.cluster import KMeans
 
 from draws import generator
 from mnemosphere.model.kmeans import spherical_kmeans
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
 
 N = 5
@@ -51,12 +49,3 @@ def test_no_worse_than_scikit_learn_on_unit_rows():
     weight = np.ones(211)
     ours = objective(x.numpy(), found.label.numpy(), 11, weight)
     assert ours >= objective(x.numpy(), peer.labels_, 11, weight) - 1e-6
-
-
-def test_sparse_rows_give_the_same():
-    x = rows(31, 5) * (rows(31, 6) > 0)
-    x = sphere.project(x)
-    one = spherical_kmeans(x, 5, generator=generator())
-    other = spherical_kmeans(SparseRows.of(sparse.csr_matrix(x.numpy())), 5, generator=generator())
-    assert torch.equal(one.label, other.label)
-    assert torch.allclose(one.centers, other.centers)

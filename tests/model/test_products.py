@@ -17,13 +17,12 @@ from mnemosphere.model.kernel import (
 )
 from mnemosphere.model.objectives import conditional, joint, marginal
 
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-DEVICES = ["cpu", pytest.param("cuda", marks=on_gpu)]
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def single(case, device):
-    """The parameters and the rows in float32 there."""
-    to = {"dtype": torch.float32, "device": torch.device(device)}
+def single(case):
+    """The parameters and the rows in float32 on a GPU."""
+    to = {"dtype": torch.float32, "device": torch.device("cuda")}
     batch = Batch(case.x.to(**to), case.targets.to(**to))
     return case.params.to(**to), batch
 
@@ -35,25 +34,22 @@ def off(found, expected):
 
 
 def test_only_passes_in_single_precision_inside_the_context_take_them():
-    w = torch.ones(3, 5)
+    w = torch.ones(3, 5, device="cuda")
     assert not narrowed(w)
-    with operands("bfloat16"):
+    with operands("auto"):
         assert narrowed(w)
         assert not narrowed(w.double())
         assert not narrowed(w[None])
+        assert not narrowed(w.cpu())
         with operands("float32"):
             assert not narrowed(w)
         assert narrowed(w)
         with ThreadPoolExecutor(1) as other:
             assert not other.submit(narrowed, w).result()  # another thread is left alone
-    with operands("auto"):
-        assert not narrowed(w)  # only on a GPU
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_operands_are_rounded_and_sums_are_not(device):
-    a, b = (torch.randn(17, 331, generator=generator(k)) for k in (0, 1))
-    a, b = a.to(device), b.to(device)
+def test_operands_are_rounded_and_sums_are_not():
+    a, b = (torch.randn(17, 331, generator=generator(k)).cuda() for k in (0, 1))
     exact = a.bfloat16().double() @ b.bfloat16().double().T
     low = narrow(a), narrow(b)
     found = product(low[0], low[1].T)
@@ -65,7 +61,6 @@ def test_operands_are_rounded_and_sums_are_not(device):
     torch.testing.assert_close(total.double(), exact + 1, **close)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("rule", [joint, conditional, marginal], ids=["joint", "conditional", "x"])
 @pytest.mark.parametrize(
     ("rows", "memories", "features", "classes"),
@@ -78,16 +73,16 @@ def test_operands_are_rounded_and_sums_are_not(device):
     ],
 )
 def test_statistics_are_those_of_double_precision_to_two_digits(
-    problem, rows, memories, features, classes, rule, device
+    problem, rows, memories, features, classes, rule
 ):
     # Where each row has one memory, the conditional likelihood does not depend on it.
     beta = 6.0 if rule is conditional else 60.0
     case = problem(3, rows=rows, memories=memories, features=features, classes=classes,
                    beta=beta, clustered=True)  # fmt: skip
     expected = accumulate(case.params, case.batch, rule)
-    with operands("bfloat16"):
-        found = accumulate(*single(case, device), rule)
-    plain = accumulate(*single(case, device), rule)
+    with operands("auto"):
+        found = accumulate(*single(case), rule)
+    plain = accumulate(*single(case), rule)
     # Operands are rounded to 2^-9, and exponents are up to 60.
     assert off(found.w_bar, expected.w_bar) < 0.03
     assert off(found.w_bar, expected.w_bar) > 1e-5
@@ -98,12 +93,11 @@ def test_statistics_are_those_of_double_precision_to_two_digits(
     assert off(plain.w_bar, expected.w_bar) < 1e-4
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_every_row_is_shared_out_whole_whatever_was_rounded(problem, device):
+def test_every_row_is_shared_out_whole_whatever_was_rounded(problem):
     case = problem(4, rows=307, memories=131, features=61, classes=10, beta=60.0, labels="full",
                    clustered=True)  # fmt: skip
-    params, batch = single(case, device)
-    with operands("bfloat16"):
+    params, batch = single(case)
+    with operands("auto"):
         assert float(accumulate(params, batch, joint).p_bar.double().sum()) == pytest.approx(
             307, rel=1e-3
         )

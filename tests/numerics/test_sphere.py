@@ -49,7 +49,7 @@ def test_sample_uniform_has_the_moments_of_the_uniform_law() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("n", [2003, 20011])
 def test_norms_of_entries_that_are_nearly_equal(n: int, dtype: torch.dtype) -> None:
-    """As in a centered sparse row: rounding errors of a plain sum would all have one sign."""
+    """As in a centered row of few counts: rounding errors of a plain sum would all have one sign."""
     x = torch.full((5, n), -1e-3, dtype=dtype) + 1e-6 * draw(8, 5, n, dtype=dtype)
     x[:, :11] += 0.5
     few = 8 * torch.finfo(dtype).eps

@@ -221,7 +221,7 @@ class Fitted:
 
     def raw(self) -> np.ndarray:
         """Test rows as numbers, NaN where missing: what a graph and a page are given."""
-        return self.model.model_.stored(self.x_test).dense().values.cpu().double().numpy()
+        return self.model.model_.stored(self.x_test).values.cpu().double().numpy()
 
     def proba(self) -> np.ndarray:
         found = self.model.predict_proba(self.x_test)

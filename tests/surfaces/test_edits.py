@@ -61,7 +61,7 @@ def test_every_surface_answers_as_the_edited_model(fitted, request, edit, tmp_pa
         warnings.simplefilter("ignore")
         clf = EDITS[edit](mn.as_estimator(model), rows)
     model, x = clf.model_, rows.x_test
-    numbers = model.stored(x).dense().values.double()
+    numbers = model.stored(x).values.double()
     some = StoredRows.of(numbers, model.device)  # in double precision, as surfaces take them
     proba = clf.predict_proba(x)
     assert np.isfinite(proba).all()

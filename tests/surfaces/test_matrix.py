@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import TunedThresholdClassifierCV
@@ -102,16 +101,6 @@ def check_command_line(f):
     if isinstance(f.x_test, pd.DataFrame):  # a line of commas alone is no row
         kept = f.x_test.notna().any(axis=1).to_numpy()
     np.testing.assert_allclose(found, f.proba()[kept], atol=1e-9)
-
-
-def check_sparse(f):
-    rows = f.raw()
-    rows = rows[~np.isnan(rows).any(1)]
-    model = f.model.model_
-    dense, sparse = (
-        model.log_proba(StoredRows.of(r, model.device)).exp() for r in (rows, sp.csr_matrix(rows))
-    )
-    torch.testing.assert_close(sparse, dense, rtol=0, atol=1e-10)
 
 
 def check_reasons(f):
@@ -283,7 +272,6 @@ SURFACES = {
     "ONNX": check_graph,
     "page": check_page,
     "command line": check_command_line,
-    "sparse = dense": check_sparse,
     "reasons add up": check_reasons,
     "`transform`": check_shares,
     "`DAMModule`": check_layer,

@@ -17,11 +17,6 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-# Numbers so small that they lose digits take x86 processors some fifty times as long, Arm's not.
-SUBNORMALS_ARE_SLOW = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
-# PyTorch takes a third less for 2^x than for e^x there.
-POWERS_OF_2_ARE_FAST = platform.machine().lower() in ("aarch64", "arm64")
-
 
 def need(package: str, extra: str = "app") -> Any:
     """A package of an extra, or a part of one; ImportError says how to install it."""

@@ -18,7 +18,7 @@ class Training:
         "Share of the rows that a level of a category needs for its own column. (default: 0.005)",
     )
     precision: Text = rare(
-        "auto|float64|float32|bfloat16",
+        "auto|float64|float32",
         "Precision of training; auto: float64 for small data, else float32, bfloat16 on GPUs. (default: auto)",
     )
     device: Text = rare(

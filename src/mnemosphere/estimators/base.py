@@ -67,7 +67,7 @@ CONSTRAINTS: dict[str, Any] = {
 }
 ROW_CONSTRAINTS = CONSTRAINTS | {
     "growth": [None, COUNT],
-    "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
+    "precision": [StrOptions({"auto", "float64", "float32"})],
     "encoder": [None, str, dict, callable, HasMethods("encode"), HasMethods("embed")],
     "categories": ["array-like"],
     "min_frequency": [Interval(Real, 0, 1, closed="left")],

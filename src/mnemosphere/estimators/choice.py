@@ -49,7 +49,6 @@ from mnemosphere.model.class_reading import (
 from mnemosphere.model.initialize import Start
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Votes
 from mnemosphere.rows import odds
 from mnemosphere.rows.stored import StoredRows
@@ -186,16 +185,6 @@ class Settings:
                 f"{type(self.solver).__name__} does not train the {kind} likelihood: use "
                 "solver='auto', or another objective"
             )
-        if sample.rows.is_dense:
-            return
-        if self.geometry != "auto" and not Geometry.kinds[self.geometry].keeps_sparse:
-            raise ValueError(
-                f"geometry={self.geometry!r} would fill sparse rows: pass geometry='unit' or "
-                "dense rows"
-            )
-        noise = self.adam.noise
-        if not isinstance(noise, str) and noise > 0:
-            raise ValueError("noise would make sparse rows dense: pass Adam(noise=0)")
 
 
 @dataclass(frozen=True)
@@ -381,15 +370,12 @@ def usable(sample: Sample) -> list[str]:
     """
     if 0 < len(sample.rows.vectors) < sample.rows.n_features:
         return [name for name, kind in Geometry.kinds.items() if issubclass(kind, Product)]
-    kinds = [*directed(sample.rows, sample.weight), "standard"]
-    if sample.rows.is_dense:
-        kinds += ["whitened"]
-        n = sample.rows.n_features
-        few = Circles.least_and_most(n)[1] <= MOST_COORDINATES
-        if not few and Circles.least_and_most(n)[0] <= MOST_COORDINATES:
-            few = Circles.fit(sample.rows).n_coordinates(n) <= MOST_COORDINATES
-        kinds += ["circles"] if few else []
-    return kinds
+    kinds = [*directed(sample.rows, sample.weight), "standard", "whitened"]
+    n = sample.rows.n_features
+    few = Circles.least_and_most(n)[1] <= MOST_COORDINATES
+    if not few and Circles.least_and_most(n)[0] <= MOST_COORDINATES:
+        few = Circles.fit(sample.rows).n_coordinates(n) <= MOST_COORDINATES
+    return [*kinds, "circles"] if few else kinds
 
 
 def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
@@ -398,18 +384,17 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
     None if features have unlike units: such a row has no direction worth the name.
     """
     found: dict[str, Tensor] = {}
-    if not isinstance(rows.values, SparseRows):
-        x = torch.cat([part for _, part in itertools.islice(rows.chunks(), 1)])
-        spread = torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x).std(0, correction=0)
-        spread = spread[spread > 0]
-        if len(spread) and float(spread.quantile(0.9)) > UNLIKE * float(spread.median()):
-            return []
+    x = torch.cat([part for _, part in itertools.islice(rows.chunks(), 1)])
+    spread = torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x).std(0, correction=0)
+    spread = spread[spread > 0]
+    if len(spread) and float(spread.quantile(0.9)) > UNLIKE * float(spread.median()):
+        return []
     for geometry, least in ((Unit(), 2), (Center(), 3)):
         if rows.n_features >= least:
             x, lost = on_sphere(rows, geometry, torch.float64)
             mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
-            others = found.values() if type(x) is Tensor else ()
-            same = any(float((x - other).norm(dim=1).mean()) <= LEAST_MOVED for other in others)
+            moved = (float((x - other).norm(dim=1).mean()) for other in found.values())
+            same = any(far <= LEAST_MOVED for far in moved)
             if not same and float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
                 found[geometry.name] = x
     return [*found]
@@ -444,10 +429,8 @@ class _Scope:
         widths = widths if settings.n_memories is None else [settings.n_memories]
         noise, objectives = settings.adam.noise, settings.objectives
         noises = [0.0, NOISE] if isinstance(noise, str) else [noise]
-        noises = noises if sample.rows.is_dense else [0.0]
         if settings.search is None:
-            one = "standard" if sample.rows.is_dense else "unit"
-            kinds = [kind for kind in kinds if kind == one] or kinds[:1]
+            kinds = [kind for kind in kinds if kind == "standard"] or kinds[:1]
             objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
         number = min(FOLDS, n_labeled, max(1, FOLDED // max(1, n_labeled)))
         # On circles, columns that depend on each other count twice in the joint likelihood.
@@ -517,7 +500,7 @@ class _Trials:
 def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     """Decide what is not given, and evaluate it on held-out rows.
 
-    Without a search what is open is set: standard units (rows as they are if sparse), four memories
+    Without a search what is open is set: standard units, four memories
     per class, the conditional objective, no noise.
     """
     settings.check(sample)
@@ -733,12 +716,11 @@ def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
     by_shape: dict[tuple[object, ...], list[_Trial]] = {}
     for k, trial in enumerate(trials):
         own, (n_memories, n) = trial.candidate, trial.params.w.shape
-        alone = isinstance(trial.fitted.x, SparseRows) or own.unlabeled
         padded = own.objective == "conditional" and trial.fitted.n_rows * n_memories * n <= PADDED
         key = (
             own.objective, own.longer, trial.fitted.n_rows, trial.held.n_rows, padded,
             n if own.noise > 0 or not padded else 0, 0 if padded else n_memories,
-            k if alone else -1,
+            k if own.unlabeled else -1,
         )  # fmt: skip
         by_shape.setdefault(key, []).append(trial)
     found = []

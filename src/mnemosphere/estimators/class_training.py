@@ -40,7 +40,6 @@ from mnemosphere.model.class_reading import (
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.merge import merge_duplicates
 from mnemosphere.model.retrieval import novelty_score
-from mnemosphere.model.sparse_rows import inference
 from mnemosphere.model.votes import Mixture, Votes
 from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training import stacked
@@ -80,7 +79,7 @@ def prepare(
     if chosen is None:
         few_kinds = choice.has_few_kinds(every[0].n_rows, stored.n_rows)
         sample = Sample(*(every if few_kinds else distinct), torch.float32)
-        with inference(type(stored.values)):
+        with torch.inference_mode():
             chosen = current().on_rank0(partial(choice.choose, sample, settings, progress))
     candidate = chosen.candidate
     if settings.n_memories is None and candidate.n_memories > stored.n_rows:
@@ -186,7 +185,7 @@ def _held_out(
         own = log_joint(votes.precise, rows.x.to(votes.precise.w.dtype))
         shift = HeldOut.difference(said[some], own)
         novelty = strange[some] - _novelty(density, rows)
-    x, shift, novelty = (part.to_dense().float().cpu() for part in (rows.x, shift, novelty))
+    x, shift, novelty = (part.float().cpu() for part in (rows.x, shift, novelty))
     return HeldOut(x, _drawn_labels(rows.targets).cpu(), shift, novelty, votes.temperature)
 
 

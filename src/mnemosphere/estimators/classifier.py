@@ -90,7 +90,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         share a row. The conditional likelihood does not depend on it.
     beta : "learn" or float, default "learn"
         Inverse temperature; a number is held fixed.
-    geometry : {"auto", "center", "unit", "standard", "whitened", "circles", "none", …}, default "auto"
+    geometry : {"auto", "center", "unit", "standard", "whitened", "circles", …}, default "auto"
         How rows are put on the sphere; "auto" chooses by held-out log-loss. For texts next to other columns also
         "text20+standard", "text20+circles" and the same with 50 or 80: the percentage of the squared length that texts get.
     solver : {"auto", "fixed-point", "adam", "sgd"} or FixedPoint or SGD or Adam, default "auto"
@@ -116,12 +116,10 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     class_weight : dict or "balanced" or None, default None
         Weights of the classes: {class: weight}; "balanced": all classes get equal total weight;
         None: all 1.
-    precision : {"auto", "float64", "float32", "bfloat16"}, default "auto"
+    precision : {"auto", "float64", "float32"}, default "auto"
         Precision of training. "auto": float64 up to 50,000 numbers in X and y and as many pairs of a row and a
         memory, where it costs little, else float32, with bfloat16 operands on a GPU that supports
         them.
-        "bfloat16": the operands of the large products of training are rounded to it, all else is
-        float32; a CPU only rounds. Predictions do not change.
     device : str, default "auto"
         "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
         numbers.

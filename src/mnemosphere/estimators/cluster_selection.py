@@ -30,7 +30,6 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group, share_graph
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.stored import StoredRows
 
@@ -150,11 +149,8 @@ def agreement(one: Tensor, other: Tensor, n_clusters: int, weight: Tensor) -> fl
 
 
 def _usable(rows: StoredRows, mass: Tensor) -> list[str]:
-    """The geometries that make sense: of sparse rows, zeros are to stay zeros."""
-    found = directed(rows, mass)
-    if isinstance(rows.values, SparseRows):
-        return [kind for kind in found if kind == "unit"] or ["standard"]
-    return [*found, "standard"]
+    """The geometries that make sense."""
+    return [*directed(rows, mass), "standard"]
 
 
 def _placed(rows: StoredRows, mass: Tensor, kind: str, n_rows: int) -> Batch:
@@ -167,7 +163,7 @@ def _placed(rows: StoredRows, mass: Tensor, kind: str, n_rows: int) -> Batch:
 def _one_cloud(rows: Batch, generator: torch.Generator) -> Batch:
     """Rows of one cloud with the mean and covariance of these."""
     assert rows.sample_weight is not None
-    x, share = rows.x.to_dense(), rows.sample_weight / rows.sample_weight.sum()
+    x, share = rows.x, rows.sample_weight / rows.sample_weight.sum()
     mean = share @ x
     draws = torch.randn(rows.n_rows, rows.n_rows, generator=generator).to(x) * share.sqrt()
     return replace(rows, x=sphere.project(mean + draws @ (x - mean)))

@@ -74,10 +74,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     smoothing : float in [0, 1), default 0.1
         ε of Eq. (unsupervised_loss): how soft the labels of memories stay; 0: as sure as the rows make
         them.
-    geometry : {"auto", "center", "unit", "standard", "circles", "none", …}, default "auto"
+    geometry : {"auto", "center", "unit", "standard", "circles", …}, default "auto"
         How rows are put on the sphere. "auto": the most reproducible one; "standard" if features have
-        unlike units (a tenth of them with standard deviations over 10 times the median), "unit" for
-        sparse rows.
+        unlike units (a tenth of them with standard deviations over 10 times the median).
     solver : {"fixed-point", "sgd"} or FixedPoint or SGD, default "fixed-point"
         "fixed-point": memories by the exact iteration, then class weights alone by SGD, which
         leaves the density of the rows as it is. "sgd": the paper's constrained SGD with momentum
@@ -87,11 +86,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         6 incremental fixed-point passes, then 60 steps of the class weights; 30 and 30 of SGD.
     uniform_weight : float, default 1.0
         Weight P_0 of the uniform component relative to a memory.
-    precision : {"auto", "float64", "float32", "bfloat16"}, default "auto"
+    precision : {"auto", "float64", "float32"}, default "auto"
         Precision of training. "auto": float64 up to a million numbers, where it costs nothing, else float32, and
         bfloat16 operands on a GPU that supports them.
-        "bfloat16": the operands of the large products of training are rounded to it, all else is
-        float32; a CPU only rounds. Predictions do not change.
     device : str, default "auto"
         "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million
         numbers.

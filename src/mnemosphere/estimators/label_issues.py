@@ -135,7 +135,6 @@ def label_issues(
         features, stored = learn_features(X, settings.given, settings.owner, labeled=True)
     else:
         features, stored = _leveled(model, X)
-        stored = stored if model.geometry.keeps_sparse else stored.dense()
     if n_folds > stored.n_rows:
         raise ValueError(f"n_folds must be at most the {stored.n_rows} rows of X, got {n_folds}")
     coded = encode(

@@ -83,7 +83,7 @@ def learn_features(
     stored = StoredRows.of(rows, device_of(rows, settings["device"])).with_columns(
         features.encoding
     )
-    stored.check_finite(features.names, gaps=stored.is_dense and encoded)
+    stored.check_finite(features.names, gaps=encoded)
     return features, stored
 
 
@@ -99,8 +99,6 @@ def settle_columns(
         counts = odds.cross_fitted(stored, label_shares(coded.targets), weight)[1]
         encoding = with_counts(features.encoding, counts, coded.classes)
         features, stored = replace(features, encoding=encoding), odds.with_odds(stored, counts)
-    if not stored.is_dense:
-        return features, stored
     observed = stored.observed().cpu().numpy()
     never = np.isinf(observed[0])
     if never.any():

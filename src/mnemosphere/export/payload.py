@@ -59,7 +59,7 @@ def payload(
         named, X = row_names(X, stored.n_rows), stored
         y = None if y is None else Labels.of(y, X.n_rows)
         chosen = _choose_rows(model, X.n_rows, y, max_rows)
-        packed = as_numpy(X.take(torch.from_numpy(chosen)).dense().values).astype(np.float64)
+        packed = as_numpy(X.take(torch.from_numpy(chosen)).values).astype(np.float64)
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
     votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)

@@ -78,7 +78,7 @@ def find_exemplars(
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
     values = None
-    if stored.is_dense and features is not None and readable(features.shown_names):
+    if features is not None and readable(features.shown_names):
         table, each = as_numpy(stored.values)[as_numpy(place)].astype(float), as_numpy(weight)
         nearest, whose, categories = as_numpy(number.T), as_numpy(owner), features.wide
         values = np.empty((votes.n_memories, table.shape[1]))
@@ -170,7 +170,7 @@ def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[A
 
 
 def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
-    """Name the features of arrays, sparse matrices and tensors, which have no names of their own.
+    """Name the features of arrays and tensors, which have no names of their own.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ _NAMED = 10  # classes that a model names of itself
 class Placed(NamedTuple):
     """Rows on the sphere, for several answers."""
 
-    x: Any  # unit rows (n, M), dense or sparse
+    x: Any  # unit rows (n, M)
     lost: Tensor  # (n,) which have no direction
 
 
@@ -408,7 +408,7 @@ class FittedModel:
     @cached_property
     def _forward(self) -> kernel.Pass:
         """log_joint of the votes, with all that rows share computed once."""
-        return kernel.Pass(self.precise_votes, self.precise_votes.w)
+        return kernel.Pass(self.precise_votes)
 
     def columns_of(self, y: Any, n_rows: int | None = None) -> Tensor:
         """The columns of p that these classes, or clusters, have, (n,); n_rows: so many must be given."""
@@ -425,7 +425,7 @@ class FittedModel:
         if isinstance(X, StoredRows):  # of a data set that was checked
             return X.on(self.device)
         stored = StoredRows.of(self.features.numbers_of(X), self.device)
-        return stored.check_finite(self.features.names, gaps=stored.is_dense)
+        return stored.check_finite(self.features.names, gaps=True)
 
     def completed(self, X: Any) -> StoredRows:
         """X as numbers, with what the density expects in place of NaN.

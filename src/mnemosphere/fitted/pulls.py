@@ -82,7 +82,7 @@ class Pulls(NamedTuple):
 def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -> Pulls:
     """Pulls of the columns between two classes (n, 2) of each row, the predicted one first."""
     typical = typical_of_classes(model, X, classes)
-    rows = as_numpy(X.dense().values).astype(np.float64)
+    rows = as_numpy(X.values).astype(np.float64)
     places = [line.place for line in model.features.lines]
     found = np.zeros((2, len(rows), len(places)))
     for k, row in enumerate(rows):
@@ -151,7 +151,7 @@ class Curve(NamedTuple):
 def column_curves(model: FittedModel, X: StoredRows, n_columns: int) -> list[Curve]:
     """Curves of the columns of the largest mean absolute pull, by samples of the rows."""
     size, sample = importance(model, X), some_rows(X, _CURVE_ROWS)
-    table, found = as_numpy(X.dense().values).astype(np.float64), []
+    table, found = as_numpy(X.values).astype(np.float64), []
     known = [~np.isnan(table[:, line.place]).all() for line in model.features.lines]
     order = [j for j in np.argsort(-size, kind="stable") if known[j]]
     for j in order[:n_columns]:
@@ -171,7 +171,7 @@ def column_curves(model: FittedModel, X: StoredRows, n_columns: int) -> list[Cur
 def some_rows(X: StoredRows, most: int) -> StoredRows:
     """At most so many of the rows, evenly spaced."""
     at = torch.linspace(0, X.n_rows - 1, min(most, X.n_rows), dtype=torch.float64).long()
-    return X.take(at.to(X.values.device if X.is_dense else X.device))
+    return X.take(at.to(X.values.device))
 
 
 def _values(column: Floats) -> tuple[Floats, Floats]:
@@ -196,7 +196,7 @@ def column_curve(
 
     Log P(y|x) less its mean over classes, and over the values by weight (K,): 0 is the average.
     """
-    rows = np.tile(as_numpy(X.dense().values).astype(np.float64), (len(values), 1))
+    rows = np.tile(as_numpy(X.values).astype(np.float64), (len(values), 1))
     rows[:, place] = values.repeat(X.n_rows, axis=0)
     said = as_numpy(model.log_proba(StoredRows.of(rows, model.device)))
     said = (said - said.mean(1, keepdims=True)).reshape(len(values), X.n_rows, -1).mean(1)
@@ -238,7 +238,7 @@ def log_odds(model: FittedModel, rows: Floats, pair: NDArray[np.intp]) -> Floats
 
 def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -> Floats:
     """(n, k, N) what is typical of classes (n, k) among the memories that answer for each row."""
-    votes, rows = model.precise_votes, X.dense().values.double()
+    votes, rows = model.precise_votes, X.values.double()
     rest = frequency_part(votes)[1][1:]  # (P, C), without what repeats the class frequencies
     own = torch.nn.functional.one_hot(rest.argmax(1), rest.shape[1])
     rest = torch.where(own.sum(0) > 0, rest * own, votes.labels[1:, :-1]).log().T  # (C, P)

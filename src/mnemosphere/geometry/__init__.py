@@ -2,9 +2,9 @@
 
 from mnemosphere.geometry.base import Geometry
 from mnemosphere.geometry.circles import Circles
-from mnemosphere.geometry.direction import AsIs, Center, Unit
+from mnemosphere.geometry.direction import Center, Unit
 from mnemosphere.geometry.product import Product
 from mnemosphere.geometry.standard import Standard
 from mnemosphere.geometry.whitened import Whitened
 
-__all__ = ["AsIs", "Center", "Circles", "Geometry", "Product", "Standard", "Unit", "Whitened"]
+__all__ = ["Center", "Circles", "Geometry", "Product", "Standard", "Unit", "Whitened"]

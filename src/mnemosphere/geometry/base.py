@@ -24,14 +24,11 @@ from mnemosphere.base.warnings import warn_user
 from mnemosphere.geometry.graph import Given, Graph, Point
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
-_DENSE_NUMBERS = 1 << 20  # numbers of sparse rows that are held dense at a time
 _NAMED = 5  # rows that a warning names
-_UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
 class Curves(NamedTuple):
@@ -51,9 +48,7 @@ class Geometry(ABC):
     name: ClassVar[str]
     needs_labels: ClassVar[bool] = False  # to be learned
     needs_all_rows: ClassVar[bool] = False  # of files: a sample would do for others
-    keeps_sparse: ClassVar[bool] = False  # sparse rows stay sparse
     keeps_unit_rows: ClassVar[bool] = False  # a unit row is where it lies
-    takes_unit_rows: ClassVar[bool] = False  # and no others
     scales_gaps: ClassVar[bool] = False  # else gaps are filled in, or the rest has a norm below 1
     has_curves: ClassVar[bool] = False  # memories are functions of each feature, not directions
     least_features: ClassVar[int] = 1
@@ -128,8 +123,6 @@ class Geometry(ABC):
         What is not known (NaN) stays NaN, and the rest has the norm that it is likely to have, unless gaps are
         filled in. A row of nothing but NaN has no direction.
         """
-        if isinstance(x, SparseRows):
-            return self._place_sparse(x) if self.keeps_sparse else self._place_dense(x)
         x = x.double()
         if not (torch.compiler.is_compiling() or has_gaps(x)):
             return self._place_whole(x)
@@ -143,16 +136,6 @@ class Geometry(ABC):
         unit = unit * share.sqrt()[:, None]
         gaps = self.per_coordinate(gaps, appended=0)
         return torch.where(gaps & ~lost[:, None], torch.nan, unit), lost
-
-    def _place_sparse(self, x: SparseRows) -> tuple[Tensor, Tensor]:
-        """In closed form."""
-        raise NotImplementedError
-
-    def _place_dense(self, x: SparseRows) -> tuple[Tensor, Tensor]:
-        """Few rows at a time become dense."""
-        step = max(1, _DENSE_NUMBERS // x.shape[1])
-        parts = [self.place(x[k : k + step].to_dense()) for k in range(0, x.shape[0], step)]
-        return torch.cat([unit for unit, _ in parts]), torch.cat([lost for _, lost in parts])
 
     def _place_whole(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """`place` of rows without NaN."""
@@ -367,32 +350,13 @@ def unit_chunks(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(unit rows, which of them have no direction and came out as zeros), chunk by chunk."""
     geometry = geometry.to(rows.device)
-    for part, x in rows.chunks():
-        if geometry.takes_unit_rows and not has_gaps(x):
-            _check_norms(rows, part, x)
+    for _, x in rows.chunks():
         unit, lost = geometry.place(x)
         yield unit.to(dtype), lost
 
 
-def _check_norms(rows: StoredRows, part: slice, x: Tensor) -> None:
-    """Raise ValueError where a row that is taken as it is has another norm than 1."""
-    norm = torch.linalg.vector_norm(x, dim=1)
-    off = ((norm - 1).abs() > _UNIT).nonzero()[:, 0]
-    if off.shape[0] > 0:
-        numbers = rows.call(part.start + off.cpu())
-        number, first = min(zip(numbers, off.tolist(), strict=True))
-        raise ValueError(
-            f"row {number} of X has norm {float(norm[first]):.6g} but geometry='none' wants "
-            "unit rows: divide by the norm or use geometry='unit'"
-        )
-
-
 def on_sphere(rows: StoredRows, geometry: Geometry, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """(all unit rows (n, N'), which have no direction (n,)) on the device of `rows`."""
-    if isinstance(rows.values, SparseRows) and geometry.keeps_sparse:
-        found = list(unit_chunks(rows, geometry, dtype))
-        parts = [unit for unit, _ in found if isinstance(unit, SparseRows)]
-        return SparseRows.cat(parts), torch.cat([lost for _, lost in found])
     if geometry.keeps_unit_rows and _are_unit_rows(rows, dtype):
         return rows.values, torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
     n_features = geometry.n_coordinates(rows.n_features)

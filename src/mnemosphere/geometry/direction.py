@@ -15,7 +15,6 @@ from torch import Tensor
 from mnemosphere.geometry.base import Geometry, extreme, rescale_extreme_rows
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import ALONE, Sums
 from mnemosphere.rows.streams import Chunks
 
@@ -24,75 +23,18 @@ _CONSTANT = 1e-9  # what is left of a constant row after its mean is rounding
 
 
 @dataclass(frozen=True)
-class _Direction(Geometry):
-    """A row over its norm: what is lost is the norm."""
-
-    keeps_sparse: ClassVar[bool] = True
-    scales_gaps: ClassVar[bool] = True
-    least_features: ClassVar[int] = 2
-    no_direction: ClassVar[str] = "all zeros"
-    unit_name: ClassVar[str] = "units of X"
-
-    def coordinates(self, x: Tensor) -> Tensor:
-        """The row itself."""
-        return x.double()
-
-    def _place_sparse(self, x: SparseRows) -> tuple[Tensor, Tensor]:
-        value = _scaled(x)
-        norm = x.sum_rows(value.square()).sqrt()
-        lost = norm == 0
-        return x.with_values(value / torch.where(lost, 1.0, norm)[x.row]), lost
-
-    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
-        """Zeros."""
-        return torch.where(unknown, 0.0, x.double())
-
-    def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
-        """The directions."""
-        return w
-
-    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
-        """The row, 0 where unknown."""
-        return g("Where", rows.unknown, 0.0, rows.x)
-
-
-@dataclass(frozen=True)
-class AsIs(_Direction):
-    """The rows are unit vectors already: a row with gaps has in them what is left of 1."""
-
-    name: ClassVar[str] = "none"
-    takes_unit_rows: ClassVar[bool] = True
-
-    @classmethod
-    def fit(
-        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
-        sums: Sums = ALONE,
-    ) -> Self:  # fmt: skip
-        """Learn nothing."""
-        return cls()
-
-    def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
-        return x.nan_to_num(0.0).square().sum(1).clamp_max(1.0)
-
-    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
-        return g("Min", g("Mul", length, length), 1.0)
-
-    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
-        """Zeros, and the rest at unit length."""
-        filled = super().fill(x, unknown)
-        norm = torch.linalg.vector_norm(filled, dim=1, keepdim=True)
-        return filled / torch.where(norm > 0, norm, 1.0)
-
-
-@dataclass(frozen=True)
-class Unit(_Direction):
-    """Over the row's norm (embeddings).
+class Unit(Geometry):
+    """A row over its norm (embeddings): what is lost is the norm.
 
     A row with gaps has in what is known the features' mean shares of a squared norm.
     """
 
     name: ClassVar[str] = "unit"
     keeps_unit_rows: ClassVar[bool] = True
+    scales_gaps: ClassVar[bool] = True
+    least_features: ClassVar[int] = 2
+    no_direction: ClassVar[str] = "all zeros"
+    unit_name: ClassVar[str] = "units of X"
 
     # (N,) each feature's mean share of a row's squared norm; None: they are equal
     energy: Tensor | None = None
@@ -104,7 +46,7 @@ class Unit(_Direction):
     ) -> Self:  # fmt: skip
         """Learn the shares from the first rows, a few chunks of them: they are averages.
 
-        None of sparse rows. A feature that no row has gets next to nothing, not 0: a row that has nothing
+        A feature that no row has gets next to nothing, not 0: a row that has nothing
         else still has a direction.
         """
         geometry = cls()
@@ -112,8 +54,6 @@ class Unit(_Direction):
             torch.zeros(rows.n_features, dtype=torch.float64, device=rows.device) for _ in range(2)
         )
         for part, x in itertools.islice(rows.chunks(), _LOOKED_AT):
-            if isinstance(x, SparseRows):
-                return geometry
             gaps = x.isnan()
             known = (~gaps).double()
             # Of k known features, a unit row has 1/k of its square in each, where others have 1/N.
@@ -128,6 +68,22 @@ class Unit(_Direction):
         energy = energy / total.clamp_min(torch.finfo(total.dtype).tiny)
         energy = energy / energy.sum().clamp_min(torch.finfo(energy.dtype).tiny)
         return cls(energy.clamp_min(torch.finfo(energy.dtype).eps))
+
+    def coordinates(self, x: Tensor) -> Tensor:
+        """The row itself."""
+        return x.double()
+
+    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+        """Zeros."""
+        return torch.where(unknown, 0.0, x.double())
+
+    def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
+        """The directions."""
+        return w
+
+    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+        """The row, 0 where unknown."""
+        return g("Where", rows.unknown, 0.0, rows.x)
 
     def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         return torch.where(gaps, 0.0, self._shares(x.shape[1]).to(x.device)).sum(1)
@@ -177,16 +133,6 @@ class Center(Unit):
         left = torch.linalg.vector_norm(x, dim=1)
         return x, left, _constant(left, mean[:, 0], x.shape[1])
 
-    def _place_sparse(self, x: SparseRows) -> tuple[Tensor, Tensor]:
-        value, n = _scaled(x), x.shape[1]
-        mean = x.sum_rows(value) / n
-        empty = n - x.start.diff()
-        square = x.sum_rows((value - mean[x.row]).square()) + empty * mean.square()
-        left = square.sqrt()
-        lost = _constant(left, mean, n)
-        share = torch.where(lost, 0.0, 1 / torch.where(lost, 1.0, left))
-        return x.with_values(value * share[x.row], -mean * share, value.new_ones(n)), lost
-
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
         """The mean of the row, which is that of the features that are known."""
         known = torch.where(unknown, 0.0, x.double())
@@ -211,10 +157,3 @@ def _constant(left: Tensor, mean: Tensor, n_features: int) -> Tensor:
     """Which rows were constant, by the norm that is left without their mean: that is rounding."""
     # Measured against the row as it came.
     return left <= _CONSTANT * torch.hypot(left, n_features**0.5 * mean)
-
-
-def _scaled(x: SparseRows) -> Tensor:
-    """Values over the largest of their row: so a row of huge or tiny numbers has a norm."""
-    value = x.value.double()
-    peak = value.new_zeros(x.shape[0]).scatter_reduce(0, x.row, value.abs(), "amax")
-    return value / torch.where(peak > 0, peak, 1.0)[x.row]

@@ -20,7 +20,6 @@ from mnemosphere.geometry.circles import Circles
 from mnemosphere.geometry.direction import Unit
 from mnemosphere.geometry.graph import Given, Graph, Point
 from mnemosphere.geometry.standard import Standard
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import ALONE, StoredRows, Sums
 from mnemosphere.rows.streams import Chunks
 
@@ -115,8 +114,6 @@ class Product(Geometry):
 
     def place(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """As `Geometry.place`: a part without direction is not known."""
-        if isinstance(x, SparseRows):
-            return self._place_dense(x)
         units, losts = [], []
         for (kind, length), own in zip(self._parts, self._split(x), strict=True):
             unit, lost = kind.place(own)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from mnemosphere.geometry.base import Geometry, occurs
 from mnemosphere.geometry.graph import Given, Graph
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.stored import ALONE, Sums, largest
 from mnemosphere.rows.streams import Chunks
 
@@ -25,7 +24,6 @@ class Standard(Geometry):
 
     name: ClassVar[str] = "standard"
     needs_all_rows: ClassVar[bool] = True
-    keeps_sparse: ClassVar[bool] = True
     scales_gaps: ClassVar[bool] = True
     appended: ClassVar[int] = 1
 
@@ -50,7 +48,7 @@ class Standard(Geometry):
         total = torch.zeros_like(peak)
         for part, x in rows.chunks():
             peak = torch.maximum(peak, largest(x))
-            total += _counts(x, None if weight is None else weight[part])
+            total += _over_rows((~x.isnan()).double(), None if weight is None else weight[part])
         whole = torch.as_tensor(rows.n_rows if weight is None else weight.sum()).to(total)
         peak, (total, whole) = sums.largest(peak), sums.sum(total, whole)
         total.clamp_min_(torch.finfo(total.dtype).tiny)  # of a feature that no row has
@@ -58,11 +56,11 @@ class Standard(Geometry):
         unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
         unit = torch.where(peak > 0, unit, 1.0)
         for part, x in rows.chunks():
-            mean += _sums(x, unit, None if weight is None else weight[part]) / total
+            mean += _over_rows(x / unit, None if weight is None else weight[part]) / total
         (mean,) = sums.sum(mean)
         for part, x in rows.chunks():
             each = None if weight is None else weight[part]
-            square += _squares(x, unit, mean, each) / whole
+            square += _over_rows((x / unit - mean).square(), each) / whole
         scale = sums.sum(square)[0].sqrt()
         # A constant feature tells nothing: any scale does.
         scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
@@ -76,16 +74,6 @@ class Standard(Geometry):
         if occurs(torch.isinf(z)):  # two huge numbers apart: their halves are not
             z = torch.where(torch.isinf(z), (x / 2 - self.mean / 2) / self.scale * 2, z)
         return torch.cat([z, root], dim=1)
-
-    def _place_sparse(self, x: SparseRows) -> tuple[Tensor, Tensor]:
-        n, middle = x.shape[1], self.mean / self.scale
-        z = x.value.double() / self.scale[x.column]
-        # ‖z − middle‖² with the entries that are zero counted first, and the one appended.
-        square = x.sum_rows(z * (z - 2 * middle[x.column])) + middle.square().sum() + n
-        norm = square.clamp_min(n).sqrt()
-        v = torch.cat([-middle, middle.new_full((1,), n**0.5)])
-        unit = x.with_values(z / norm[x.row], 1 / norm, v)
-        return unit, torch.zeros_like(norm, dtype=torch.bool)
 
     def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         """The unknown part of m features has the norm √m, since features have variance 1."""
@@ -127,35 +115,7 @@ class Standard(Geometry):
         return g("Div", 1.0, g("Add", 1.0, left))
 
 
-def _counts(x: Tensor, weight: Tensor | None) -> Tensor:
-    """Σ_b weight_b over the rows in which each feature is known, (N,)."""
-    known = x.new_ones(x.shape[0], 1) if isinstance(x, SparseRows) else (~x.isnan()).double()
-    total = known.sum(0) if weight is None else weight @ known
-    return total.expand(x.shape[1])
-
-
-def _sums(x: Tensor, unit: Tensor, weight: Tensor | None) -> Tensor:
-    """Σ_b weight_b x_b / unit, (N,)."""
-    if not isinstance(x, SparseRows):
-        x = (x / unit).nan_to_num(0.0)
-        return x.sum(0) if weight is None else weight @ x
-    value = x.value / unit[x.column]
-    return _by_column(x, value if weight is None else value * weight[x.row])
-
-
-def _squares(x: Tensor, unit: Tensor, mean: Tensor, weight: Tensor | None) -> Tensor:
-    """Σ_b weight_b (x_b / unit − mean)², (N,)."""
-    if not isinstance(x, SparseRows):
-        square = (x / unit - mean).nan_to_num(0.0).square()
-        return square.sum(0) if weight is None else weight @ square
-    each = torch.ones_like(x.value) if weight is None else weight[x.row]
-    away = _by_column(x, each * (x.value / unit[x.column] - mean[x.column]).square())
-    total = x.shape[0] if weight is None else weight.sum()
-    # Where every row has an entry, what is left of the difference is rounding.
-    full = torch.bincount(x.column, minlength=x.shape[1]) == x.shape[0]
-    zeros = torch.where(full, 0.0, (total - _by_column(x, each)).clamp_min(0))
-    return away + zeros * mean.square()
-
-
-def _by_column(x: SparseRows, value: Tensor) -> Tensor:
-    return value.new_zeros(x.shape[1]).index_add_(0, x.column, value)
+def _over_rows(terms: Tensor, weight: Tensor | None) -> Tensor:
+    """Σ_b weight_b terms_b, (N,); what is not known (NaN) adds nothing."""
+    terms = terms.nan_to_num(0.0)
+    return terms.sum(0) if weight is None else weight @ terms

@@ -35,7 +35,6 @@ class Whitened(Standard):
     name: ClassVar[str] = "whitened"
     needs_labels: ClassVar[bool] = True
     needs_all_rows: ClassVar[bool] = False
-    keeps_sparse: ClassVar[bool] = False
     scales_gaps: ClassVar[bool] = False
 
     metric: Tensor

@@ -191,7 +191,7 @@ def counterfactual(
     if max_features is not None:
         check_whole(max_features, "max_features", 1)
     X = collected(X)
-    stored = model.stored(X).dense()
+    stored = model.stored(X)
     x, lines = as_numpy(stored.values).astype(np.float64), model.features.lines
     named = {"fixed": fixed, "only_rise": only_rise, "only_fall": only_fall}
     limits = [_places(names, lines, argument) for argument, names in named.items()]
@@ -205,7 +205,8 @@ def counterfactual(
         search = _Search(model, x[k], int(target[k]), lines, *limits)
         after[k], columns = search.changed(typical, max_features)
         changes[k] = search.told(after[k], columns)
-        after[k] = search.placed(after[k]) if columns else x[k]
+        if not columns:
+            after[k] = x[k]
     rows = _written_back(model, X, after)
     hit = as_numpy(model.log_proba(rows).argmax(1)) == target
     if not hit.all():
@@ -305,14 +306,9 @@ class _Search(NamedTuple):
 
     def log_proba(self, rows: Floats) -> Floats:
         """Of the classes, at rows (n, N)."""
-        stored = StoredRows.of(self.placed(rows), self.model.device)
+        stored = StoredRows.of(rows, self.model.device)
         found: Floats = as_numpy(self.model.log_proba(stored))
         return found
-
-    def placed(self, rows: Floats) -> Floats:
-        """Rows as the model takes them: of length 1, if it takes no others."""
-        length = np.linalg.norm(rows, axis=-1, keepdims=True)
-        return rows / length if self.model.geometry.takes_unit_rows else rows
 
     def told(self, after: Floats, columns: list[int]) -> list[ColumnChange]:
         """The columns that change, and how probable the class is once each has."""

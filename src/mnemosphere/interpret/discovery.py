@@ -69,7 +69,7 @@ def discover(
     >>> len(mn.interpret.discover(model, X_test, n_classes=2))
     2
     """
-    stored = model.completed(X).dense()
+    stored = model.completed(X)
     x, lost = model.on_sphere(stored, torch.float64)
     kept = (~lost).nonzero()[:, 0]
     x = x[kept]

@@ -227,7 +227,7 @@ def at_level(model: FittedModel, level: int) -> FittedModel:
 
 def directed(model: FittedModel, X: Any) -> Tensor:
     """Unit rows; ValueError if one has no direction."""
-    x, lost = on_sphere(model.completed(X).dense(), model.geometry, model.votes.w.dtype)
+    x, lost = on_sphere(model.completed(X), model.geometry, model.votes.w.dtype)
     if bool(lost.any()):
         raise ValueError(
             f"row {int(lost.nonzero()[0])} of X is {model.geometry.no_direction}, so it has no "

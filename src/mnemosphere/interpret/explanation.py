@@ -21,7 +21,6 @@ from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.decision import frequencies_decide
 from mnemosphere.interpret.rejection import usual
 from mnemosphere.model.parameters import memory_name
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.features import readable
 from mnemosphere.rows.stored import StoredRows
 
@@ -180,14 +179,14 @@ class Explanation(Shown):
     def rows(self) -> Any:
         """Unit rows, in the features' units if the geometry keeps them, ndarray of shape (n, N).
 
-        Missing values are completed. Sparse rows stay sparse.
+        Missing values are completed.
         """
         model = self.model
         completed = model.completed(StoredRows(self.given, model.device))
         if model.geometry.has_curves:  # they are as they came
-            return as_numpy(completed.dense().values).astype(np.float64)
+            return as_numpy(completed.values).astype(np.float64)
         x, _ = on_sphere(completed, model.geometry, torch.float64)
-        return x if isinstance(x, SparseRows) else as_numpy(model.restore(x))
+        return as_numpy(model.restore(x))
 
     @property
     def memories(self) -> NDArray[Any]:
@@ -265,7 +264,7 @@ class Explanation(Shown):
         ]  # fmt: skip
 
     def _given(self, row: int) -> NDArray[np.float64]:
-        values: NDArray[np.float64] = self.given[row].to_dense().double().cpu().numpy()
+        values: NDArray[np.float64] = self.given[row].double().cpu().numpy()
         return values
 
     def _pulls(self, row: int) -> Pulls:

@@ -140,7 +140,7 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     for (_, raw), (unit, lost) in zip(stored.chunks(), units, strict=True):
         width = max(votes.n_memories, raw.shape[1], unit.shape[1])
         for rows in chunks(raw.shape[0], width, raw.device):
-            x = raw[rows].to_dense()
+            x = raw[rows]
             label, angle, other = bound.of_rows(x, unit[rows], lost[rows])
             radius = lengths(geometry.coordinates(x)) * angle.clamp_max(math.pi / 2).sin()
             rounding = 16 * (x.shape[1] + 1) * torch.finfo(torch.float64).eps

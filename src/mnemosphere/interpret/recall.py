@@ -97,7 +97,7 @@ def recall(
 
 def _completed(model: FittedModel, X: Any, known: Any, found: Floats) -> Any:
     """The frame X with recalled numbers (n, N) in the cells that are missing or not to be kept."""
-    numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
+    numbers = as_numpy(model.stored(X).values).astype(np.float64)
     free = np.isnan(numbers) if known is None else ~np.asarray(known)
     free = free if free.any() else np.ones_like(free)  # nothing was held
     filled = model.geometry.complete(np.where(free, np.nan, numbers), found)
@@ -192,7 +192,7 @@ def _recall(
 
 def _start(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor, Tensor | None]:
     """(unit rows, the others filled in neutrally; rows as numbers (n, N); which are known, None: all)."""
-    stored = model.stored(X).dense()
+    stored = model.stored(X)
     values, geometry = stored.values.to(stored.device).double(), model.geometry
     gaps = values.isnan()
     mask = ~gaps if bool(gaps.any()) else None
@@ -295,7 +295,7 @@ def encode(model: FittedModel, X: Any) -> Any:
     (60, 4)
     """
     X = collected(X)
-    numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
+    numbers = as_numpy(model.stored(X).values).astype(np.float64)
     if not is_frame(X) or model.features.encoder is not None:
         return numbers
     pd = need("pandas")

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from mnemosphere.model.gaps import fill_neutrally, has_gaps
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
@@ -57,7 +56,7 @@ class Batch:
 
     @classmethod
     def stack(cls, several: Sequence[Self]) -> Self:
-        """Dense rows of several problems, as many each, along a leading axis: see `kernel`."""
+        """Rows of several problems, as many each, along a leading axis: see `kernel`."""
         weights = [one.sample_weight for one in several if one.sample_weight is not None]
         return cls(
             torch.stack([one.x for one in several]),
@@ -113,6 +112,14 @@ class Batch:
             if not weight.sum() > 0:
                 raise ValueError("sample_weight is zero everywhere: nothing to learn from")
         return self
+
+
+def take_rows(values: Tensor, rows: Tensor | slice | tuple[slice, Tensor]) -> Tensor:
+    """`values[rows]`; rows by their numbers in a third of the time that brackets take."""
+    axis, own = (1, rows[1]) if isinstance(rows, tuple) else (0, rows)
+    if isinstance(own, Tensor) and own.dtype == torch.long:
+        return values.index_select(axis, own)
+    return values[rows]
 
 
 def check_rows(params: Mixture, x: Tensor) -> None:

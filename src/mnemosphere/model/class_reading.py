@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
-from mnemosphere.model.batch import Batch
+from mnemosphere.model.batch import Batch, take_rows
 from mnemosphere.model.gaps import split
 from mnemosphere.model.kernel import exponentials, exponents
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.votes import Mixture, Votes
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible

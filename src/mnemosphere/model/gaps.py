@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 from mnemosphere.gpu import is_recording
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 
@@ -62,9 +61,9 @@ def lift_of(
 
 
 def has_gaps(x: Tensor) -> bool:
-    """Whether a feature of some row is not known; of sparse rows all are."""
+    """Whether a feature of some row is not known."""
     # Steps on rows with gaps are not recorded.
-    if isinstance(x, SparseRows) or is_recording(x):
+    if is_recording(x):
         return False
     return bool(x.sum().isnan())
 

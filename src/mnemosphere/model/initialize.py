@@ -166,8 +166,8 @@ def from_data(
     if order is None:
         order = torch.randperm(n_rows, generator=generator, device=generator.device).to(x.device)
     if n_memories <= n_rows:
-        return x[order[:n_memories]].to_dense()
-    picked = x[order.repeat(-(-n_memories // n_rows))[:n_memories]].to_dense()
+        return x[order[:n_memories]]
+    picked = x[order.repeat(-(-n_memories // n_rows))[:n_memories]]
     noise = sphere.sample_uniform(
         n_memories - n_rows, x.shape[1], generator=generator, dtype=x.dtype, device=x.device
     )

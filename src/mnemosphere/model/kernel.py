@@ -32,13 +32,12 @@ from typing import ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from mnemosphere.base.machine import POWERS_OF_2_ARE_FAST, SUBNORMALS_ARE_SLOW, core_cache
+from mnemosphere.base.machine import core_cache
 from mnemosphere.gpu import has_bfloat16, on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import Gaps, lift_of, split
 from mnemosphere.model.objectives import ClassesAlone, LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics.bessel import mean_resultant
 
@@ -50,18 +49,14 @@ _FEW_MEMORIES = 256  # on a processor; up to so many, products are faster with p
 
 
 _HEADROOM = 1e8  # label weights over densities, summed over so many rows, stay finite
-_LOG2_E = 1 / math.log(2)
-_BELOW = 6.0  # in the exponent: what lies so far below the least density is nothing
+_BELOW = 8.0  # in the exponent: what lies so far below the least density is nothing
 _ALIGNED = 16  # columns: matrix units are slow on rows of bfloat16 that start between whole reads
 _wanted: ContextVar[str] = ContextVar("operands", default="float32")
 
 
 @contextmanager
 def operands(precision: str) -> Iterator[None]:
-    """Inside, passes in float32 take operands of this precision.
-
-    "auto": bfloat16 on a GPU that has units for it; "bfloat16": everywhere; else none.
-    """
+    """Inside, passes in float32 take bfloat16 operands if this is "auto" and a GPU has units for it."""
     token = _wanted.set(precision)
     try:
         yield
@@ -71,19 +66,12 @@ def operands(precision: str) -> Iterator[None]:
 
 def narrowed(w: Tensor) -> bool:
     """Whether products with these memories are to take bfloat16 operands."""
-    wanted = _wanted.get()
-    if w.dtype != torch.float32 or w.ndim != 2:
-        return False
-    return wanted == "bfloat16" or (wanted == "auto" and has_bfloat16(w.device))
+    fit = w.dtype == torch.float32 and w.ndim == 2
+    return fit and _wanted.get() == "auto" and has_bfloat16(w.device)
 
 
 def narrow(x: Tensor) -> Tensor:
-    """The matrix in bfloat16; on a GPU with columns of zeros behind its own.
-
-    Elsewhere numbers are rounded all the same, and stay float32.
-    """
-    if not has_bfloat16(x.device):
-        return x.to(torch.bfloat16).to(x.dtype)
+    """The matrix in bfloat16, with columns of zeros behind its own."""
     n_rows, n_columns = x.shape
     rounded = x.new_empty(n_rows, n_columns + -n_columns % _ALIGNED, dtype=torch.bfloat16)
     rounded[:, :n_columns] = x
@@ -109,21 +97,14 @@ def least_density(dtype: torch.dtype) -> float:
     return _HEADROOM * torch.finfo(dtype).tiny
 
 
-def exponentials(h: Tensor, top: Tensor, reach: Tensor | None = None) -> Tensor:
+def exponentials(h: Tensor, top: Tensor) -> Tensor:
     """exp(h − top), in place of h; top: at least the largest of each row, or column.
 
-    Where subnormal numbers would slow down all that follows, what lies far below the least density
-    is 0. reach: by how much two exponents of a row can differ, where that is known.
+    What lies far below the least density counts as much as if it lay there: x86 processors take
+    fifty times as long for the subnormal numbers that it would be.
     """
     h.sub_(top)  # first: large ones that differ little keep their digits
-    if POWERS_OF_2_ARE_FAST and not on_gpu(h):
-        return h.mul_(_LOG2_E).exp2_()
-    low = math.log(least_density(h.dtype)) - _BELOW
-    slow = SUBNORMALS_ARE_SLOW and not on_gpu(h)
-    if not slow or (reach is not None and float(reach.max()) < -low):
-        return h.exp_()
-    e = h.clamp_min_(low).exp_()
-    return torch.threshold_(e, 1.01 * math.exp(low), 0.0)
+    return h.clamp_min_(math.log(least_density(h.dtype)) - _BELOW).exp_()
 
 
 def chunk_rows(n_memories: int, device: torch.device) -> int:
@@ -215,12 +196,11 @@ class Pass:
 
     memories_first: ClassVar[bool] = False
 
-    def __init__(self, params: Mixture, x: Tensor) -> None:
-        """x: rows of the kind that will come."""
+    def __init__(self, params: Mixture) -> None:
         on_device = on_gpu(params.w)
         self.params, self.w, self.p = params, params.w, params.p[..., 1:, :]
         self.prepare()
-        self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
+        self.narrow = narrowed(params.w)
         self.floor = least_density(self.p.dtype)
         w = params.slope[..., None, None] * params.w
         w = narrow(w) if self.narrow else w
@@ -234,12 +214,10 @@ class Pass:
 
     def prepare(self) -> None:
         """The part that the uniform component and the densities of memories have."""
-        slope, self.log_ratio = self.params.slope, self.params.offset
+        self.log_ratio = self.params.offset
         self.p0 = self.params.p[..., 0, :]
         # Without weight the uniform component must not be the largest of a row.
         self.uniform = self.log_ratio.masked_fill(self.p0.amax(-1) <= 0, -torch.inf)
-        # on a GPU nobody asks
-        self.reach = None if on_gpu(self.w) else slope + torch.maximum(slope, self.log_ratio)
 
     def exponents(self, x: Tensor) -> tuple[Tensor, Tensor, Gaps | None, Tensor | None]:
         """(slope·⟨w, x⟩ (B, P), the rows as products take them, their gaps, c as in `_Forward`)."""
@@ -257,7 +235,7 @@ class Pass:
         e, operand, gaps, expected = self.exponents(x)
         # The largest exponent of the row, the uniform component's 0 included if it has weight.
         top = torch.maximum(e.amax(-1), self.uniform[..., None])
-        e = exponentials(e, top[..., None], self.reach)
+        e = exponentials(e, top[..., None])
         h0 = self.log_ratio[..., None] - top
         e0 = (self.uniform[..., None] - top).exp()
         joint = e0[..., None] * self.p0[..., None, :]  # (B, C+1)
@@ -326,7 +304,7 @@ class _PassOfClasses(Pass):
 
 
 class _MemoriesFirst(_PassOfClasses):
-    """The same for dense rows on a processor, with e (P, B), `joint` and s (C+1, B).
+    """The same on a processor, with e (P, B), `joint` and s (C+1, B).
 
     A softmax over few neighboring numbers takes ten times as long there as one over columns.
     """
@@ -357,7 +335,7 @@ class _MemoriesFirst(_PassOfClasses):
 
 def log_joint(params: Mixture, x: Tensor) -> Tensor:
     """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
-    return Pass(params, x).log_joint(x)
+    return Pass(params).log_joint(x)
 
 
 def exponents(params: Mixture, overlap: Tensor) -> Tensor:
@@ -395,7 +373,7 @@ def class_shares(
     e[b,μ]·s[b,y]·p[μ,y] is the part of row b and class y that memory μ answers for, with the label
     weights that `rule` gives, times the sample weights.
     """
-    run = Pass(params, batch.x)
+    run = Pass(params)
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
         part = batch.take(rows)
         f = run.forward(part.x)
@@ -420,13 +398,9 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
     kind = Pass
     if isinstance(rule, ClassesAlone):
-        plain = on_gpu(params.w) or isinstance(batch.x, SparseRows)
-        kind = _PassOfClasses if plain else _MemoriesFirst
-    run = kind(params, batch.x)
+        kind = _PassOfClasses if on_gpu(params.w) else _MemoriesFirst
+    run = kind(params)
     w_bar = torch.zeros_like(params.w)
-    if isinstance(batch.x, SparseRows):
-        # Their product has features first: adding it in that order is several times as fast.
-        w_bar = w_bar.T.contiguous().T
     # p_bar / p of the uniform component and of the memories; with strides that a GPU takes
     ratio0 = params.p.new_zeros(*run.p.mT.shape[:-1], 1)
     ratio = params.p.new_zeros(run.p.mT.shape)
@@ -441,7 +415,6 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
             add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
         run.backward(f, s, ratio, w_bar)
         del f  # before the next chunk takes its place
-    w_bar = w_bar.contiguous()
     if batch.sample_weight is None:
         count = torch.full_like(loss, float(n_rows))
     else:

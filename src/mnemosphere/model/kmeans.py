@@ -36,7 +36,7 @@ def spherical_kmeans(
     mass = x.new_ones(x.shape[0]) if weight is None else weight.to(x)
     draws = 2 + int(math.log(k))  # as scikit-learn has it
     chosen = _spread_out(x, k, mass, restarts, draws, generator)  # (restarts, k)
-    centers = x[chosen.reshape(-1)].to_dense()  # (restarts·k, N)
+    centers = x[chosen.reshape(-1)]  # (restarts·k, N)
     before = label = chosen.new_empty(0)
     for _ in range(max_iter):
         overlap = (x @ centers.T).reshape(-1, restarts, k)
@@ -50,7 +50,7 @@ def spherical_kmeans(
     score = (overlap.amax(2) * mass[:, None]).sum(0)  # (restarts,)
     full = torch.stack([torch.bincount(run, minlength=k).amin() > 0 for run in label.T])
     if not bool(full.any()):
-        return Partition(torch.arange(x.shape[0], device=x.device) % k, x[:k].to_dense())
+        return Partition(torch.arange(x.shape[0], device=x.device) % k, x[:k])
     best = int(torch.where(full, score, -torch.inf).argmax())
     return Partition(label[:, best], centers.reshape(restarts, k, -1)[best])
 
@@ -64,7 +64,7 @@ def _spread_out(
     chosen = []
     for _ in range(k):
         drawn = torch.multinomial(distance[:, 0] * mass, draws, True, generator=generator)
-        overlap = x @ x[drawn.reshape(-1).to(x.device)].to_dense().T  # (n, restarts·draws)
+        overlap = x @ x[drawn.reshape(-1).to(x.device)].T  # (n, restarts·draws)
         left = (1 - overlap.T.double().cpu()).clamp_min(1e-12).reshape(restarts, draws, -1)
         left = torch.minimum(left, distance)
         best = (left @ mass).argmin(1, keepdim=True)  # (restarts, 1)

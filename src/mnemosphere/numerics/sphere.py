@@ -15,10 +15,10 @@ def norms(x: Tensor, *, keepdim: bool = False) -> Tensor:
     """‖x‖ of each row of x (..., N), (...) or (..., 1), right to a few units in the last place.
 
     On a processor, torch's own norm adds up squares one after another. If most entries are nearly
-    equal, as in a centered sparse row, the roundings have one sign, and the float32 norm of 2,000
+    equal, as in a centered row of few counts, the roundings have one sign, and the float32 norm of 2,000
     entries is off by 3e-5. The sum of squares is pairwise.
     """
-    if type(x) is not Tensor or on_gpu(x):
+    if on_gpu(x):
         found: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=keepdim)
         return found
     if x.numel() <= _AT_ONCE or x.ndim < 2:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
-from torch import Tensor, sparse_csr, strided
+from torch import Tensor, strided
 
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.encoding import (
@@ -213,7 +213,7 @@ class Features:
         return cls(int(seen.n_features_in_), columns, encoding, owner=owner), rows
 
     def numbers_of(self, X: Any) -> Any:
-        """The numbers of other rows with these columns, as an array, a tensor or sparse rows."""
+        """The numbers of other rows with these columns, as an array, a tensor or a sparse matrix."""
         if isinstance(X, Streamed):
             raise TypeError(
                 "this takes rows in memory, got a Dataset: pass rows of it, batch by batch, as in "
@@ -300,11 +300,10 @@ def _kind(owner: str) -> type[Any]:
 
 
 def _check_tensor(X: Tensor) -> None:
-    plain = X.layout in (strided, sparse_csr)
-    if not plain or X.is_nested or X.is_quantized or X.is_meta:
+    if X.layout != strided or X.is_nested or X.is_quantized or X.is_meta:
         raise TypeError(
-            "X must be a dense or a sparse CSR tensor, of no other layout and not nested, "
-            "quantized or meta: use X.to_sparse_csr(), X.to_dense() or X.dequantize()"
+            "X must be a dense tensor, not sparse, nested, quantized or meta: use X.to_dense() or "
+            "X.dequantize()"
         )
     _check_shape(X)
     if X.is_complex():

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from mnemosphere.model.batch import take_rows
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.model.sparse_rows import SparseRows, take_rows
 from mnemosphere.rows.encoding import Encoding, check_names, collected, is_frame
 
 # Held at a time in float64, several times over: at most half a gigabyte on a GPU.
 _CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 24}
+DENSE_LIMIT = 2_000_000_000  # bytes that a sparse matrix may take with its zeros, in float32
 _KEPT = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
          torch.float16, torch.bfloat16, torch.float32, torch.float64)  # fmt: skip
 _PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number does
@@ -67,7 +68,7 @@ def as_given(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """A table of numbers as stored, dense or sparse, and the device it is looked at on."""
+    """A table of numbers as stored, and the device it is looked at on."""
 
     values: Tensor  # (n, N) of any type, on any device
     device: torch.device
@@ -79,9 +80,9 @@ class StoredRows:
 
     @classmethod
     def of(cls, x: Any, device: torch.device) -> Self:
-        """From an array, a tensor or sparse rows, without a copy where that is possible."""
-        if sparse.issparse(x) or getattr(x, "layout", None) == torch.sparse_csr:
-            return cls(SparseRows.of(x), device)
+        """From an array or a tensor, without a copy where that is possible; or a sparse matrix."""
+        if sparse.issparse(x):
+            x = _dense(x)
         if not isinstance(x, Tensor):
             if not x.flags.writeable or not x.dtype.isnative or min(x.strides, default=1) < 0:
                 x = np.array(x, dtype=x.dtype.newbyteorder("="))
@@ -103,9 +104,7 @@ class StoredRows:
 
     def parts(self) -> dict[str, Tensor]:
         """All numbers, as plain tensors: what a checkpoint knows the rows by."""
-        stored = self.values
-        parts = stored.parts if isinstance(stored, SparseRows) else [stored]
-        return {f"rows{i}": part for i, part in enumerate(parts)}
+        return {"rows": self.values}
 
     @property
     def n_rows(self) -> int:
@@ -118,22 +117,9 @@ class StoredRows:
         return self.values.shape[1]
 
     @property
-    def is_dense(self) -> bool:
-        """Whether every number is stored."""
-        return not isinstance(self.values, SparseRows)
-
-    def dense(self) -> Self:
-        """The same with every number stored: for what shows or changes single rows."""
-        stored = self.values
-        if not isinstance(stored, SparseRows):
-            return self
-        return replace(self, values=stored.to_dense())
-
-    @property
     def n_numbers(self) -> int:
         """How many numbers are stored."""
-        stored = self.values
-        return len(stored.value) if isinstance(stored, SparseRows) else stored.numel()
+        return self.values.numel()
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """(rows, their values in float64 on the device), in order; they cross as stored."""
@@ -170,7 +156,7 @@ class StoredRows:
         return [int(row) for row in rows.tolist()]
 
     def observed(self) -> Tensor:
-        """(3, N) least and largest number of each feature, and 1 if all are whole, of dense rows.
+        """(3, N) least and largest number of each feature, and 1 if all are whole.
 
         inf and −inf for a feature that is NaN in every row.
         """
@@ -196,17 +182,14 @@ class StoredRows:
         if not self.values.is_floating_point():
             return self
         for part, x in self.chunks():
-            values = x.value if isinstance(x, SparseRows) else x
             # A sum is cheaper than a look at each number, and right but for overflow.
-            if bool(torch.isfinite(values.sum())):
+            if bool(torch.isfinite(x.sum())):
                 continue
-            bad = (values.isinf() if gaps else ~values.isfinite()).nonzero()
+            bad = (x.isinf() if gaps else ~x.isfinite()).nonzero()
             if len(bad) == 0:
                 continue
-            at = tuple(bad[0])
-            place = (x.row[at], x.column[at]) if isinstance(x, SparseRows) else at
-            row, column = (int(i) for i in place)
-            what = "NaN" if bool(torch.isnan(values[at])) else "infinite (inf)"
+            row, column = bad[0].tolist()
+            what = "NaN" if bool(torch.isnan(x[row, column])) else "infinite (inf)"
             where = column if names is None else repr(names[column])
             (number,) = self.call(torch.tensor([part.start + row]))
             raise ValueError(
@@ -215,11 +198,22 @@ class StoredRows:
         return self
 
 
+def _dense(x: Any) -> NDArray[np.float32]:
+    """A sparse matrix with all its zeros; ValueError if that is too large."""
+    n_bytes = 4 * x.shape[0] * x.shape[1]
+    if n_bytes > DENSE_LIMIT:
+        raise ValueError(
+            f"X is sparse, and its {x.shape[0]:,} rows of {x.shape[1]:,} features take "
+            f"{n_bytes / 1e9:.1f} GB with their zeros, more than {DENSE_LIMIT / 1e9:.0f} GB: put "
+            "sklearn.decomposition.TruncatedSVD in front"
+        )
+    found: NDArray[np.float32] = x.astype(np.float32).toarray()
+    return found
+
+
 def largest(x: Tensor) -> Tensor:
     """Largest modulus of each feature, (N,)."""
-    if not isinstance(x, SparseRows):
-        return x.abs().nan_to_num(0.0).amax(0)
-    return x.value.new_zeros(x.shape[1]).scatter_reduce(0, x.column, x.value.abs(), "amax")
+    return x.abs().nan_to_num(0.0).amax(0)
 
 
 def row_sketch(rows: StoredRows) -> NDArray[np.int64]:
@@ -241,22 +235,16 @@ def share_known(rows: StoredRows, sketch: NDArray[np.int64]) -> float:
 
 
 def _hashes(rows: StoredRows) -> NDArray[np.int64]:
-    """A number for each row, (n,), of at most 64 of its features in single precision, or all if sparse."""
-    if rows.is_dense:
-        some = rows.values[:, :: -(-rows.n_features // _HASHED)]
-        rows = StoredRows(some, rows.device)
+    """A number for each row, (n,), of at most 64 of its features in single precision."""
+    rows = StoredRows(rows.values[:, :: -(-rows.n_features // _HASHED)], rows.device)
     generator = torch.Generator().manual_seed(_PROJECTION_SEED)
     key = torch.randint(-(1 << 62), 1 << 62, (rows.n_features,), generator=generator)
     key = (2 * key + 1).to(rows.device)  # sums of products wrap around
 
     hashes = []
     for _, x in rows.chunks():
-        values = x.value if isinstance(x, SparseRows) else x
-        bits = (values.nan_to_num(_GAP).float() + 0.0).view(torch.int32).long()  # −0 is 0
-        each = (
-            x.sum_rows(bits * key[x.column]) if isinstance(x, SparseRows) else (bits * key).sum(1)
-        )
-        hashes.append(each.cpu().numpy())
+        bits = (x.nan_to_num(_GAP).float() + 0.0).view(torch.int32).long()  # −0 is 0
+        hashes.append((bits * key).sum(1).cpu().numpy())
     return np.concatenate(hashes)
 
 
@@ -318,7 +306,7 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
         one, other = (stored[order[i].to(stored.device)] for i in (here, here - 1))
         parts.append(_same(one, other))
     tied[at] = torch.cat(parts).to(tied.device)
-    if bool(tied[at].all()) or isinstance(stored, SparseRows):
+    if bool(tied[at].all()):
         return order, ~tied
     # Rounding of the projection hid a difference, in a feature of small numbers say.
     table = stored.cpu().numpy()
@@ -333,13 +321,9 @@ def _project(x: Tensor, key: Tensor, unit: Tensor) -> Tensor:
 
     Row by row, so that equal rows have equal projections to the last bit.
     """
-    if isinstance(x, SparseRows):
-        return x.sum_rows(x.value / unit[x.column] * key[x.column])
     x = x / unit
     return ((x.nan_to_num_(_GAP) if has_gaps(x) else x) * key).sum(1)
 
 
 def _same(one: Tensor, other: Tensor) -> Tensor:
-    if isinstance(one, SparseRows) and isinstance(other, SparseRows):
-        return one.same_as(other)
     return ((one == other) | ((one != one) & (other != other))).all(1)  # NaN is like NaN

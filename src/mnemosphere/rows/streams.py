@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.machine import need
-from mnemosphere.model.sparse_rows import SparseRows, take_rows
+from mnemosphere.model.batch import take_rows
 from mnemosphere.rows.encoding import Encoding, check_names, is_frame, listed
 from mnemosphere.rows.odds import in_folds
 from mnemosphere.rows.stored import StoredRows
@@ -330,7 +330,7 @@ def open_files(
 class RawRows(NamedTuple):
     """Rows as stored, with what is known of them."""
 
-    x: Any  # (n, N): a tensor, sparse rows, or a frame of columns that are not encoded yet
+    x: Any  # (n, N): a tensor, or a frame of columns that are not encoded yet
     number: Tensor  # (n,) the place of each row in the whole data set
     y: NDArray[Any] | None = None
     weight: NDArray[Any] | None = None
@@ -549,12 +549,10 @@ class FileRows:
         return self.given(next(_gather(replace(self, gaps=True).pieces(), self.n_rows + 1)))
 
     def given(self, raw: RawRows) -> Piece:
-        """Rows as a user passes them: sparse, a frame if columns have names, or an array."""
+        """Rows as a user passes them: a frame if columns have names, or an array."""
         x = raw.x
         if is_frame(x):  # columns were asked for by name: no ids
             x = x.astype(dict.fromkeys(x.select_dtypes(["integer", "bool"]), "float64"))
-        elif isinstance(x, SparseRows):
-            x = x.to_scipy()
         elif self.names is None:
             x = x.numpy()
         else:
@@ -613,7 +611,7 @@ def join_rows(parts: Sequence[RawRows]) -> RawRows:
     if is_frame(tables[0]):
         x = need("pandas").concat(tables, ignore_index=True)
     else:
-        x = (SparseRows if isinstance(tables[0], SparseRows) else torch).cat(tables)
+        x = torch.cat(tables)
     number = torch.cat([p.number for p in parts])
     y, weight = (
         None if getattr(parts[0], name) is None

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from mnemosphere.base.files import checksum
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.geometry import AsIs, Geometry
+from mnemosphere.geometry import Geometry, Unit
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.stored import ALONE, Sums
 from mnemosphere.rows.streams import (
@@ -112,7 +111,7 @@ class Dataset(ABC):
         Parameters
         ----------
         batches : function that returns an iterator, or an iterable such as a torch DataLoader
-            Each batch is x, (x, y) or (x, y, weight): arrays, sparse matrices or tensors. Rows are shuffled
+            Each batch is x, (x, y) or (x, y, weight): arrays or tensors. Rows are shuffled
             within what `memory` holds, so data in order, such as by class, should come shuffled.
         memory : int, default 256 MiB
             Bytes of rows to hold at a time.
@@ -257,7 +256,7 @@ class ArrayDataset(Dataset):
         """
         if size is None or size >= self.n_rows:
             size, generator = max(1, self.n_rows), None
-            if self.index is not None and not isinstance(self.whole.x, SparseRows):
+            if self.index is not None:
                 size = max(1, _TAKEN_NUMBERS // self.whole.x.shape[1])
         order = None
         if generator is not None:
@@ -339,7 +338,7 @@ class FileDataset(Dataset, Streamed):
     """
 
     files: FileRows
-    geometry: Geometry = field(default_factory=AsIs)
+    geometry: Geometry = field(default_factory=Unit)
     label: LabelWeights = field(default_factory=lambda: no_labels(1))
     mass: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
     partly: bool = True  # whether some rows have no label

@@ -260,7 +260,7 @@ def _reseed(
     worst = log_joint(params, x).logsumexp(1).argsort()[: dead.shape[0]]
     dead = dead[: worst.shape[0]]
     w_bar, p_bar = w_bar.clone(), p_bar.clone()
-    w_bar[dead] = one_row * x[worst].to_dense()
+    w_bar[dead] = one_row * x[worst]
     p_bar[dead + 1] = one_row * torch.where(
         q[worst].sum(1, keepdim=True) > 0, q[worst], params.p_q / params.p_q.sum()
     )

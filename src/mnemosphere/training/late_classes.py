@@ -41,7 +41,7 @@ def give_memories(
     taken, heirs = taken[: len(rows)], heirs[: len(rows)]
     if len(rows) == 0:
         return params, state
-    x, q = fill_neutrally(batch.x[rows]).to_dense(), batch.targets[rows]
+    x, q = fill_neutrally(batch.x[rows]), batch.targets[rows]
     w_bar, p_bar, w, p = (t.clone() for t in (state["w_bar"], state["p_bar"], params.w, params.p))
     w_bar.index_add_(0, heirs, w_bar[taken])
     p_bar.index_add_(0, heirs + 1, p_bar[taken + 1])

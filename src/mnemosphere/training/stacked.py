@@ -14,7 +14,6 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import approach_memories, share_out
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
@@ -50,8 +49,7 @@ def densities(several: Sequence[Batch], *, generator: torch.Generator) -> list[P
     found: dict[int, Parameters] = {}
     alike: dict[tuple[object, ...], list[int]] = {}
     for k, rows in enumerate(several):
-        alone = k if isinstance(rows.x, SparseRows) else -1
-        alike.setdefault((*rows.x.shape, rows.sample_weight is None, alone), []).append(k)
+        alike.setdefault((*rows.x.shape, rows.sample_weight is None), []).append(k)
     for numbers in alike.values():
         some = [several[k] for k in numbers]
         n_memories = min(_MOST_OF_DENSITY, max(1, some[0].n_rows // _ROWS_OF_DENSITY))

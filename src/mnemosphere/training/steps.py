@@ -15,7 +15,6 @@ from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import displacement
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import SparseRows, inference
 from mnemosphere.training.dataset import ArrayDataset, Dataset
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
@@ -49,7 +48,7 @@ class Steps:
         batch: Batch | None = next(batches)
         sums: Statistics | None = None  # for one step
         while batch is not None:
-            with inference(type(batch.x)):
+            with torch.inference_mode():
                 if size is None:
                     noisy = self._noisy(batch, generator)
                     stats = accumulate(self._params, noisy, self._rule)
@@ -58,7 +57,7 @@ class Steps:
                     self(batch, batch.n_rows / dataset.n_rows, generator)
             last, batch = batch, next(batches, None)
             yield last.n_rows, batch is not None
-        with inference(type(last.x)):
+        with torch.inference_mode():
             if sums is not None:
                 self.step_on_all(sums, next(dataset.batches(None)))
             else:
@@ -197,8 +196,7 @@ def steps_for(params: Parameters, dataset: Dataset, solver: Solver) -> type[Step
     replayed = size is not None and size < dataset.n_rows and solver.can_capture(params)
     if replayed:
         rows = dataset.whole if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
-        # Sparse batches are each of another size; gaps are found on the host.
-        replayed = not (isinstance(rows.x, SparseRows) or rows.has_gaps)
+        replayed = not rows.has_gaps  # gaps are found on the host
     return CapturedSteps if replayed else Steps
 
 

@@ -181,7 +181,6 @@ class Geometry {
     const n = row.length;
     let share = 0;
     if (this.standard) share = 1 / (1 + (count * x[n] * x[n]) / n);
-    else if (this.kind === "none") for (let j = 0; j < n; j++) share += known[j] ? row[j] * row[j] : 0;
     else for (let j = 0; j < n; j++) share += known[j] ? this.energy?.[j] ?? 1 / n : 0;
     const size = Math.sqrt(Math.min(share, 1));
     let room = 1;
