@@ -18,8 +18,7 @@ print(f"adjusted Rand index {adjusted_rand_score(cultivar, clusters.labels_):.2f
 
 # %%
 # The end of the search: how well two halves of the rows agree, by number and shape of clusters.
-mn.plots.search(clusters.search_).figure.savefig("search.png")
-# Figure: Agreement of two halves of the rows, by number and shape of clusters.
+print(clusters.search_)
 
 # %%
 # Two of the 13 features, by cluster. Crosses mark rows whose cluster is less than 90% sure.

@@ -5,6 +5,7 @@ holds for any data, on average over draws of the held-out rows.
 """
 
 import numpy as np
+from matplotlib.figure import Figure
 
 import mnemosphere as mn
 
@@ -30,12 +31,24 @@ for rate in (0.01, 0.05, 0.1):
 # %%
 # The scores behind it, and the threshold for 5%:
 rate = 0.05
-ax = mn.plots.novelty_histogram(
-    clf.novelty_score(fresh), clf.novelty_score(novel), names=("digits 0–7", "digits 8 and 9"),
-    threshold=mn.interpret.rejection_threshold(clf.novelty_score(held), rate), rate=rate,
-)  # fmt: skip
-ax.figure.savefig("novelty.png")
-# Figure: Novelty of digits that were trained and of two that were not. Line: the threshold.
+threshold = mn.interpret.rejection_threshold(clf.novelty_score(held), rate)
+with mn.plots.figure_style():
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    ax = figure.subplots()
+    scores = [clf.novelty_score(fresh), clf.novelty_score(novel)]
+    bins = np.histogram_bin_edges(np.concatenate(scores), 60)
+    for own, name in zip(scores, ("digits 0–7", "digits 8 and 9"), strict=True):
+        label = f"{name}: {np.mean(own > threshold):.1%} rejected"
+        ax.hist(
+            own, bins, weights=np.full(len(own), 100 / len(own)), alpha=0.5, label=label
+        )
+    ax.axvline(
+        threshold, color="black", linestyle="--", label=f"threshold for {rate:.0%}"
+    )
+    ax.set(xlabel="novelty score: far from all memories →", ylabel="rows (%)")
+    ax.legend()
+    figure.savefig("novelty.png")
+    # Figure: Novelty of digits that were trained and of two that were not. Line: the threshold.
 
 # %%
 # Over 200 draws of the held-out rows, the rejected share of fresh rows is on average as promised:

@@ -36,6 +36,7 @@ class Slow(mn.Callback):
     def on_start(self, run):
         time.sleep(1)
 
+from mnemosphere import *  # noqa: F403
 model = clf.model_
 Path("rows.parquet").write_bytes(b"PAR1")
 for line in {list(NEEDS)!r}:

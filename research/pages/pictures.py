@@ -9,25 +9,15 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from sklearn.datasets import load_breast_cancer, load_wine
-from sklearn.metrics import confusion_matrix
+from sklearn.datasets import load_wine
 from typer.testing import CliRunner
 
 from mnemosphere import DAMClassifier, load, load_data, plots
 from mnemosphere.cli import app
 from mnemosphere.plots.fitted import tree_of
-from mnemosphere.plots.style import figure_style, new_figure, root_figure
+from mnemosphere.plots.style import root_figure
 from research.benchmarks import conditional
 from research.plots import bank
-
-
-@figure_style()
-def search() -> Figure:
-    """The trials of a search with default settings."""
-    model = DAMClassifier(random_state=0).fit(*load_breast_cancer(return_X_y=True))
-    figure = new_figure(9.0, 4.4)
-    plots.search(model.search_, ax=figure.subplots())
-    return figure
 
 
 def explanation() -> Figure:
@@ -47,15 +37,6 @@ def lineage() -> Figure:
     return root_figure(tree_of(model.model_, raw.image_shape))
 
 
-@figure_style()
-def drift() -> Figure:
-    """Digits 0 to 8 were trained; new rows are digits 5 to 9."""
-    raw = load_data("digits")
-    known, new = raw.y_train < 9, raw.y_test > 4
-    model = DAMClassifier(20, random_state=0).fit(raw.x_train[known], raw.y_train[known])
-    return root_figure(plots.drift(model.compare(raw.x_test[new]), most=9))
-
-
 def samples() -> Figure:
     """Rows drawn from a model, with their classes."""
     raw = load_data("mnist-small")
@@ -71,7 +52,7 @@ def samples() -> Figure:
 
 
 def demo_pictures(folder: Path) -> None:
-    """A picture that the demo writes, its confusions, and the mistake it is most sure of."""
+    """A picture that the demo writes, and the mistake it is most sure of."""
     raw = load_data("mnist-small")
     with tempfile.TemporaryDirectory() as made:
         CliRunner().invoke(app, ["demo", "--out", f"{made}/demo"], catch_exceptions=False)
@@ -83,8 +64,6 @@ def demo_pictures(folder: Path) -> None:
     why = model.explain(raw.x_test[k : k + 1])
     strip = why.plot(image_shape=raw.image_shape, truth=raw.y_test[k])
     plots.save(strip, folder / "mistake.png", dpi=150)
-    counts = confusion_matrix(raw.y_test, model.predict(raw.x_test))
-    plots.save(plots.confusion_matrix(counts, range(10)), folder / "confusion.png", dpi=150)
 
 
 def texts_page(path: Path) -> None:
@@ -128,10 +107,8 @@ def live_page(path: Path, picture: Path) -> None:
 
 PICTURES = {
     "bank": bank.picture,
-    "search": search,
     "explanation-table": explanation,
     "conditional-before-after": conditional.gallery,
-    "drift": drift,
     "lineage": lineage,
     "samples": samples,
 }

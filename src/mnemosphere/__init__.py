@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnemosphere import export, interpret, plots, theory
+    from mnemosphere import export, interpret, theory
+    from mnemosphere import plots as plots
     from mnemosphere.estimators import (
         DAMClassifier,
         DAMClusterer,
@@ -41,7 +42,6 @@ __all__ = [
     "interpret",
     "load",
     "load_data",
-    "plots",
     "save",
     "theory",
     "to_onnx",
@@ -65,10 +65,10 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"mnemosphere.{_HOME[name]}"), name)
-    if name in __all__:
+    if name in (*__all__, "plots"):  # plots needs matplotlib: a star import leaves it out
         return import_module(f"mnemosphere.{name}")
     raise AttributeError(f"module 'mnemosphere' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "plots"]

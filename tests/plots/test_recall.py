@@ -42,23 +42,3 @@ def test_strips_go_from_the_original_to_the_end(case):
     texts = [t.get_text() for ax in figure.axes for t in ax.texts]
     assert texts == ["cat", "→ cat", "dog", "→ dog", "cow", "→ hen"]
     figure.draw_without_rendering()
-
-
-def test_novelty_histograms_hold_the_shares_of_each_kind():
-    rng = np.random.default_rng(1)
-    inside, outside = rng.normal(size=211), 5 + rng.normal(size=97)
-    ax = plots.novelty_histogram(inside, outside, threshold=2.0, names=("digits", "clothes"))
-    for patch in ax.patches:
-        values, edges, _ = patch.get_data()
-        assert values.sum() == pytest.approx(1.0)
-        assert edges[0] == inside.min()
-        assert edges[-1] == outside.max()
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == [
-        f"digits: {np.mean(inside > 2):.1%} rejected",
-        f"clothes: {np.mean(outside > 2):.1%} rejected",
-        "threshold",
-    ]
-    assert ax.lines[0].get_xdata()[0] == 2.0
-    same = plots.novelty_histogram([1.0, 1.0])
-    assert same.patches[0].get_data()[0].sum() == 1.0

@@ -106,7 +106,6 @@ def _measures(known: dict[str, Any]) -> str:
         ("accuracy", f"{m['accuracy']:.4f}"),
         ("log-loss", f"{m['log_loss']:.4f}"),
         ("expected calibration error", f"{m['calibration_error']:.4f}"),
-        *m["decision"].items(),
     ]
     return (
         f"## Measured\n\nOn {m['n']} rows with a label. These figures say how the model does on new rows "

@@ -1,4 +1,4 @@
-"""What is known of a fitted model, as plain values: for its card and for the page's report."""
+"""What is known of a fitted model, as plain values: for the report of the page."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 
 from mnemosphere.base.files import plain
 from mnemosphere.base.machine import versions
-from mnemosphere.fitted.model import FittedModel
-from mnemosphere.interpret.decision import DecisionSummary
-from mnemosphere.interpret.evaluation import evaluate
+from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.interpret.records import weak_spots
 from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.stored import StoredRows
 
+_BINS = 15  # of the largest probability, equally wide
+_LEAST_LOG = -690.0  # of a probability that is 0 in double precision
 _WEAKEST = 5  # memories whose records are told
 
 
@@ -65,23 +67,33 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
 
 
 def _measure(model: FittedModel, stored: StoredRows, y: Labels) -> dict[str, Any]:
-    """What `evaluate` finds on the rows of the model's classes."""
+    """Figures of the rows of the model's classes."""
     place = y.among(model.classes, unknown=True)
     at = np.flatnonzero(place >= 0)
     if at.size == 0:
         raise ValueError("y has no label of the model's classes: pass labels like those of fit")
-    rows = stored.take(torch.from_numpy(at)), model.classes[place[at]], at
-    found = evaluate(model, [rows], n_worst=0)
-    counts = found["confusion"]
+    truth = place[at]
+    log_proba = as_numpy(model.log_proba(stored.take(torch.from_numpy(at))))
+    best, sure = log_proba.argmax(1), np.exp(log_proba.max(1))
+    counts = confusion_matrix(truth, best, labels=np.arange(len(model.classes)))
+    curve = _calibration_curve(sure, best == truth)
     return {
-        "n": found["rows"],
-        "accuracy": found["accuracy"],
-        "log_loss": found["log_loss"],
-        "decision": DecisionSummary(**found["decision"]).facts(),
+        "n": len(at),
+        "accuracy": float((best == truth).mean()),
+        "log_loss": float(-log_proba[np.arange(len(at)), truth].clip(_LEAST_LOG).mean()) + 0.0,
         "confusion": [[a, b, int(counts[a, b])] for a, b in np.argwhere(counts).tolist()],
-        "calibration": found["calibration"],
-        "calibration_error": found["calibration_error"],
+        "calibration": curve,
+        "calibration_error": sum(n * abs(said - was) for said, was, n in curve) / len(at),
     }
+
+
+def _calibration_curve(
+    sure: NDArray[Any], right: NDArray[np.bool_]
+) -> list[tuple[float, float, int]]:
+    """(mean, how often right, rows) of the bins of the largest probability that have rows."""
+    place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
+    parts = [place == k for k in np.unique(place)]
+    return [(float(sure[own].mean()), float(right[own].mean()), int(own.sum())) for own in parts]
 
 
 def _short(value: object) -> str:

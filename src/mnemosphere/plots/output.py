@@ -42,9 +42,9 @@ def save(picture: Figure | SubFigure | Axes, path: str | Path, *, dpi: float = 2
 
     Examples
     --------
-    >>> axes = mn.plots.novelty_histogram(clf.novelty_score(X_test))
-    >>> mn.plots.save(axes, "novelty.png", dpi=50).name
-    'novelty.png'
+    >>> axes = mn.plots.importance(clf.model_, X_test)
+    >>> mn.plots.save(axes, "importance.png", dpi=50).name
+    'importance.png'
     """
     path = Path(path)
     suffix = path.suffix.lower()

@@ -524,7 +524,6 @@ function buildReport() {
   const table = (entries) => make("table", { class: "facts" }, make("tbody", {}, entries.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, short(value ?? "–", 200))))));
   const cards = [];
   if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "Confusion"), confusion(measured)), make("div", { class: "card" }, make("h2", {}, "Calibration"), make("p", { class: "muted" }, "How often the model is right, by how sure it is; on the diagonal it means what it says."), calibration(measured.calibration)));
-  if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "How few memories decide"), table(Object.entries(measured.decision))));
   cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(Object.entries(data.choices))), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(data.settings))));
   $("panel-report").replaceChildren(make("div", { class: "stats" }, stats), make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 420px), 1fr))" } }, cards));
 }
