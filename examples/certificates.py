@@ -22,7 +22,7 @@ clf = mn.DAMClassifier(15, geometry="center", **settings).fit(
     data.x_train, data.y_train
 )
 certificate = clf.certify(data.x_train, data.y_train)
-print(certificate.summary(max_rows=5))
+print(certificate)
 
 # %%
 # A memory splits if β_eff is above its own β_split. Those below the line benefit from more memories,

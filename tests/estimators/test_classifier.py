@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -189,3 +189,22 @@ def test_streaming_takes_rows_without_labels(data, fresh):
 
 
 # objectives and solvers
+
+
+@pytest.mark.parametrize("geometry", ["standard", "unit"])
+def test_a_large_beta_does_not_leave_the_rows_to_class_frequencies(geometry):
+    """Given β alone, ς is one at which memories can be likelier than the uniform component."""
+    x, y = load_wine(return_X_y=True)
+    settings = {"objective": "joint", "geometry": geometry, "random_state": 0}
+    at = [
+        mn.DAMClassifier(6, beta=beta, **settings).fit(x[::2], y[::2]).score(x[1::2], y[1::2])
+        for beta in (30.0, 300.0)
+    ]
+    assert at[1] > at[0] - 0.05
+
+
+def test_a_beta_at_which_memories_answer_for_few_rows_is_warned_of():
+    x, y = load_wine(return_X_y=True)
+    model = mn.DAMClassifier(6, beta=3000.0, objective="joint", geometry="standard", random_state=0)
+    with pytest.warns(UserWarning, match=r"beta=3000 is too large for these rows.*\d% of them"):
+        model.fit(x, y)

@@ -90,7 +90,7 @@ def test_answers_batch_by_batch(source, rows, model):
     one, other = small().fit(source), small().fit(source)
     assert one.calibrate(source).temperature_ == other.calibrate(*rows).temperature_
     assert one.novelty_threshold_ == other.novelty_threshold_
-    assert one.certify(source, max_iter=0).as_dict() == other.certify(*rows, max_iter=0).as_dict()
+    assert str(one.certify(source, max_iter=0)) == str(other.certify(*rows, max_iter=0))
 
 
 @pytest.mark.parametrize(

@@ -71,3 +71,19 @@ def test_certificate_of_a_copy_that_came_to_rest(data):
     torch.testing.assert_close(found.params.beta, to_the_end.model_.density.beta)
     assert model.model_.density is before
     assert np.array_equal(model.predict_proba(data.x), proba)
+
+
+def test_a_certificate_knows_whether_weights_were_learned():
+    """Learned weights of equal clusters are equal, and move with rows of which one cluster has more."""
+    rng = np.random.default_rng(0)
+    y = np.arange(2).repeat(60)
+    x = np.where(y[:, None] == 0, [4.0, 0.0, 0.0], [0.0, 4.0, 0.0]) + rng.normal(size=(120, 3))
+    settings = {"n_memories": 2, "objective": "joint", "geometry": "unit", "random_state": 0}
+    for held in (False, True):
+        solver = mn.FixedPoint(batch_size=None, learn_weights=not held)
+        model = mn.DAMClassifier(solver=solver, search=None, **settings).fit(x, y).model_
+        assert model.learns_weights is not held
+        certificate = mn.interpret.certify(model, x[:80], y[:80])
+        weights = certificate.params.p_h[1:]
+        assert torch.allclose(weights, weights.mean()) is held
+    assert not mn.DAMClassifier(growth=1, **settings).fit(x, y).model_.learns_weights

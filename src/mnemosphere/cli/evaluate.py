@@ -47,7 +47,11 @@ def run(
         some = trained.y is not None and trained.y.dtype == object  # have no label
         opened.model.unlabeled = math.nan if some else None
         proof = opened.model.certify(trained.x, trained.y)
-        found["certificate"] = {"rows": len(trained), **proof.as_dict()}
+        found["certificate"] = {
+            "rows": len(trained),
+            "counts": proof.counts,
+            "at_rest": proof.at_rest,
+        }
     if out is not None:
         drawn = plots.confusion_matrix(
             found["confusion"] if answered is None else answered.confusion,
@@ -58,7 +62,7 @@ def run(
     terminal.result(found)
     _show(terminal, opened, found)
     if certify:
-        terminal.say("", *proof.summary(_SHOWN).splitlines())
+        terminal.say("", *str(proof).splitlines())
     if answered is not None:
         terminal.say("", f"with --reject {reject:g}", *str(answered).splitlines())
     if out is not None:

@@ -622,7 +622,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         Certificate
-            The kind of each memory; `summary()` prints it.
+            The kind of each memory; `print` shows a table.
 
         Examples
         --------

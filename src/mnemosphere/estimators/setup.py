@@ -43,6 +43,7 @@ PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is No
 _ENDED = ("converged", "stopped early", "grown", "stable")
 FEW_NUMBERS = 1_000_000  # up to which precision is double, where it costs nothing
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
+_FEW_CLAIMED = 0.5  # share of the rows: with less, class frequencies decide most answers
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
 COLUMNS = ("encoder", "categories", "min_frequency")  # settings of how columns are read
 _PROBED = 8  # memories whose probabilities must be finite
@@ -192,8 +193,8 @@ def as_model(
     )  # fmt: skip
     return FittedModel(
         kind, votes, density, ready.geometry, ready.features, ready.classes,
-        smoothing=settings.smoothing, learns_beta=settings.beta is None, record=record,
-        lineage=result.lineage, **more,
+        smoothing=settings.smoothing, learns_beta=settings.beta is None,
+        learns_weights=result.learns_weights, record=record, lineage=result.lineage, **more,
     )  # fmt: skip
 
 
@@ -217,8 +218,22 @@ def finished(model: FittedModel, ready: Ready[Any], X: Any) -> FittedModel:
         model.votes, model.geometry, ready.stored, ready.weight, ready.dataset.n_rows,
         None if features.encoder is not None else features,
     )  # fmt: skip
+    if ready.settings.beta is not None:
+        _warn_if_too_cold(ready, float(exemplars.support.sum()))
     record = replace(model.record, trained_rows=row_sketch(ready.stored))
     return model.replace(exemplars=named(exemplars, features, X), record=record)
+
+
+def _warn_if_too_cold(ready: Ready[Any], claimed: float) -> None:
+    """Warn if memories answer for few of the rows: `claimed` of them."""
+    stored, weight = ready.stored, ready.weight
+    total = stored.n_rows if weight is None else float(weight.sum())
+    share = claimed / (total * max(1.0, ready.dataset.n_rows / stored.n_rows))
+    if share < _FEW_CLAIMED:
+        warn_user(
+            f"beta={ready.settings.beta:g} is too large for these rows: memories answer for "
+            f"{share:.0%} of them, and class frequencies for the others: lower beta, or leave it out"
+        )
 
 
 def sound(model: FittedModel) -> FittedModel:

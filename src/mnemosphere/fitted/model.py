@@ -217,6 +217,8 @@ class FittedModel:
         "joint" or "conditional".
     learns_beta : bool
         Whether β was learned.
+    learns_weights : bool
+        Whether the weights of memories were learned; else they were held.
     label_mass : tensor of shape (C+1,) or None
         Summed label weights of the training rows.
     labels : ndarray of int of shape (n,) or None
@@ -252,6 +254,7 @@ class FittedModel:
     smoothing: float = 0.0
     objective: str = "joint"  # one of objectives.BY_NAME
     learns_beta: bool = True
+    learns_weights: bool = False
     label_mass: Tensor | None = None
     labels: NDArray[np.int64] | None = None
     exemplars: Exemplars | None = None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from mnemosphere.fitted.model import FittedModel, check_whole
 from mnemosphere.model.certificates import Certificate
 from mnemosphere.model.certificates import certify as certify_rows
@@ -55,10 +53,9 @@ def certify(
     0
     """
     check_whole(max_iter, "max_iter", 0)
-    params, rows = model.trained, model.labeled(X, y, sample_weight)
-    weights = params.p_h[1:]
+    rows = model.labeled(X, y, sample_weight)
     return certify_rows(
-        params, rows if model.is_joint else replace(rows, targets=class_targets(rows.targets)),
+        model.trained, rows if model.is_joint else replace(rows, targets=class_targets(rows.targets)),
         model.rule, tol=tol, max_iter=int(max_iter), learn_beta=model.learns_beta,
-        hold_weights=torch.allclose(weights, weights.mean()),  # learned ones differ
+        hold_weights=not model.learns_weights,
     )  # fmt: skip

@@ -1,6 +1,5 @@
 """Layer 1: statistical mechanics of the model, in float64."""
 
-from mnemosphere.model.splits import JointSplit, joint_split
 from mnemosphere.theory.diagnostics import Estimate
 from mnemosphere.theory.example_noise import NoisySolution, parting_eigenvalues, solve_with_noise
 from mnemosphere.theory.finite_size import FiniteSize, finite_size_corrections
@@ -28,11 +27,11 @@ from mnemosphere.theory.teacher_student import (
 from mnemosphere.theory.variational import free_entropy
 
 __all__ = [
-    "DistinctSolution", "Estimate", "FiniteSize", "JointSplit",
+    "DistinctSolution", "Estimate", "FiniteSize",
     "NoisySolution", "NotConvergedError", "OrderParameters", "PlantedData",
     "Posterior", "SaddlePointProblem", "Solution", "Symmetry", "Teacher", "Transition",
     "ValidityWarning", "classify", "duplicate", "find_solutions", "finite_size_corrections",
-    "free_entropy", "from_parameters", "joint_split", "merging_varsigma",
+    "free_entropy", "from_parameters", "merging_varsigma",
     "parting_eigenvalues", "random_starts", "sample_data",
     "sample_posterior", "sample_teacher", "solve_saddle_point",
     "solve_with_noise", "spectrum", "split_temperature",

@@ -43,6 +43,7 @@ class FitResult:
     # of growth 'grown' or 'stable'
     lineage: Lineage | None = None  # the tree of splits
     splits: tuple[SplitRecord, ...] = ()
+    learns_weights: bool = False  # whether the weights of memories were learned, or held
 
     @property
     def message(self) -> str:

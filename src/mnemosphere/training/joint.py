@@ -113,7 +113,8 @@ def fit_joint(
         options |= {"max_memories": n_memories, "phase_iter": phase_iter}
         result = grow(params, dataset, steps, **options)
     counts = steps.label_counts(result.state, dataset.n_rows)
-    return replace(result, history=(*history, *result.history)), counts
+    history = (*history, *result.history)
+    return replace(result, history=history, learns_weights=learned), counts
 
 
 def usual_uniform_weight(n_memories: int) -> float:
@@ -177,9 +178,12 @@ def shared_varsigma(w: Tensor, x: Tensor, beta: float | None) -> float:
     """The ς at which P^0.18 of the memories w (P, N) share a row of x; the exponent is a fit."""
     overlap = x @ w.T
     beta_eff = sharing_temperature(overlap, float(len(w) ** _SHARING))
-    if beta is not None:
-        return min(1.0, max(_LEAST_VARSIGMA, beta_eff / beta))
     mean = float(((beta_eff * overlap).softmax(1) * overlap).sum(1).mean())
+    if beta is not None:
+        # A smaller ς than the one with which memories would learn this β leaves them less likely
+        # than the uniform component, whatever the row.
+        learned = float(mean_resultant(beta, w.shape[1])) / max(mean, _LEAST_VARSIGMA)
+        return min(1.0, max(_LEAST_VARSIGMA, beta_eff / beta, learned))
     return min(1.0, max(_LEAST_VARSIGMA, _varsigma_for(beta_eff, mean, w.shape[1])))
 
 

@@ -1,23 +1,21 @@
 """Splits in which the copies share out the classes: against autograd of the doubled network."""
 
-import math
 from functools import lru_cache
 
 import pytest
 import torch
 
 from draws import generator
-from mnemosphere.model import kernel, objectives
+from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import certify
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.splits import class_splits
-from mnemosphere.numerics.bessel import log_omega_ratio
-from mnemosphere.theory import joint_split, stability
+from mnemosphere.theory import stability
 from mnemosphere.theory.limits import from_parameters
 from mnemosphere.theory.saddle_point import OrderParameters
 from mnemosphere.theory.solver import solve
-from small_models import dense_class_split, mean_loss, tangent_basis
+from research.theory.joint_splits import joint_split
+from small_models import dense_class_split
 
 N, ROWS, MEMORIES, CLASSES = 7, 23, 3, 5
 
@@ -79,11 +77,6 @@ def test_a_minimum_at_fixed_class_weights_is_a_saddle_with_labels():
     assert certificate.kinds == ("minimum",) * MEMORIES
     assert bool((certificate.beta_split > params.beta_eff).all())
     found = joint_split(params, Batch(x, q))
-    assert certificate.joint_kinds == found.kinds
-    assert certificate.joint_counts["label saddle"] == found.kinds.count("label saddle")
-    assert bool((certificate.lambda_joint >= found.lambda_joint - 1e-12).all())
-    some = joint_split(params, Batch(x, q), which=torch.tensor([2, 0]))
-    torch.testing.assert_close(some.lambda_joint, found.lambda_joint[[2, 0]])
     assert "label saddle" in found.kinds
     assert "saddle" not in found.kinds
     # The Jacobian of the doubled network says the same: an eigenvalue above 1.
@@ -127,70 +120,3 @@ def test_a_saddle_whose_labels_say_nothing_is_a_saddle(ratio, seed):
     exact = float(torch.linalg.eigvalsh(hessian)[0])
     assert exact < 0
     assert float(found.lambda_joint[0]) == pytest.approx(exact, abs=1e-6 * float(found.scale[0]))
-
-
-def one_class_spread(beta=4.0):
-    """20 rows of class A at ±0.9 rad and 80 of class B near the memory, on the circle."""
-    angle = torch.cat([0.9 * sides(20), 0.026 * sides(80)])
-    x = torch.stack([angle.cos(), angle.sin()], 1)
-    q = torch.nn.functional.one_hot((torch.arange(100) >= 20).long(), 2).double()
-    p_h = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    p = p_h[:, None] * q.mean(0)
-    w = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    return Parameters(w, p, torch.tensor(beta).double(), 1.0, p_h, q.mean(0)), x, q
-
-
-def sides(n):
-    return 1.0 - 2.0 * (torch.arange(n, dtype=torch.float64) % 2)
-
-
-def test_with_free_weights_each_class_must_be_a_minimum_of_its_own():
-    params, x, q = one_class_spread()
-    batch = Batch(x, q)
-    options = {"learn_beta": False, "tol": 1e-6}
-    held = certify(params, batch, **options)
-    assert held.joint_kinds == ("minimum",)
-    assert float(held.beta_split[0]) == pytest.approx(7.5, abs=0.05)
-    free = certify(params, batch, hold_weights=False, **options)
-    assert free.joint_kinds == ("label saddle",)
-    assert float(free.lambda_joint[0]) < 0
-    alone = class_splits(params, batch)
-    spread = math.cos(0.9) / math.sin(0.9) ** 2
-    assert float(alone.beta_split[0, 0]) == pytest.approx(spread, rel=1e-9)
-    # A copy with a small share of class A gains by moving, as the eigenvalue says.
-    share, step = 1e-3, 1e-2
-    before = mean_loss(params, batch, objectives.joint)
-    p = torch.cat([params.p, share * torch.tensor([[0.2, 0.0]]).double()])
-    p[1, 0] -= 0.2 * share
-    moved = torch.tensor([[math.cos(step), math.sin(step)]]).double()
-    grown = params.replace(w=torch.cat([params.w, moved]), p=p, p_h=p.sum(1))
-    change = float(mean_loss(grown, batch, objectives.joint) - before)
-    expected = 0.5 * share * step**2 * float(alone.lambda_min[0, 0])
-    assert change == pytest.approx(expected, rel=1e-2)
-    # Below the β_split of the widest class no share of any class gains.
-    params, x, q = one_class_spread(beta=1.01)
-    free = certify(params, Batch(x, q), hold_weights=False, **options)
-    assert free.joint_kinds == ("minimum",)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_curvatures_of_the_classes_are_those_of_their_rows_alone(weighted):
-    params, x, q = stationary()
-    weight = torch.rand(ROWS, generator=generator(3)).double() + 0.1 if weighted else None
-    found = class_splits(params, Batch(x, q, weight), which=torch.tensor([2, 0]))
-    total = torch.ones(ROWS).double() if weight is None else weight
-    density = kernel.log_joint_differentiable(params, x).exp()
-    for k, memory in enumerate([2, 0]):
-        w, t = params.w[memory], tangent_basis(params.w[memory])
-        e = (params.beta_eff * x @ w - log_omega_ratio(params.beta, N)).exp()
-        for y in range(CLASSES):
-            r = total * q[:, y] * e * params.p[memory + 1, y] / density[:, y]
-            across = x @ t
-            s = params.beta_eff * (r @ (x @ w)) * torch.eye(N - 1).double()
-            s = s - params.beta_eff**2 * across.T @ (r[:, None] * across)
-            exact = torch.linalg.eigvalsh(s / total.sum())[0]
-            if math.isinf(float(found.lambda_min[k, y])):  # next to no rows: not asked
-                assert abs(float(exact)) < 1e-9
-            else:
-                assert float(found.lambda_min[k, y]) == pytest.approx(float(exact), abs=1e-9)
-    assert bool(found.decided.all())

@@ -1,0 +1,153 @@
+"""Splits in which the two copies of a memory divide its classes, too: the steepest one of each memory.
+
+`mnemosphere.model.splits` has the form, docs/research/theory-derivations.md, section 5a, the proofs. A memory
+that is a minimum at fixed class weights may gain by such a split: a label saddle.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+import mnemosphere as mn
+from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.certificates import certify
+from mnemosphere.model.kernel import class_shares
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.splits import SplitForm, random_tangent
+from mnemosphere.numerics import sphere
+from mnemosphere.numerics.rayleigh_ritz import restarted
+from research.report import Json
+
+SplitKind = Literal["minimum", "saddle", "label saddle", "undecided"]
+
+# Products of a search before it starts again from the best that it has found, and searches at most.
+_STEPS, _CYCLES = 20, 10
+_ACCURACY = 1e-6  # at which a search stops, in units of `JointSplit.scale`
+
+
+@dataclass(frozen=True)
+class JointSplit:
+    """The steepest way (u, a), |u|² + |a|² = 1, to move the copies of each memory apart.
+
+    Each number is the exact value for the direction found, so `lambda_joint` is never below the true one. A
+    "label saddle" lowers the loss only because its copies divide the classes; "undecided" is too near 0 to tell.
+    """
+
+    lambda_joint: Tensor  # (P,) lowest curvature over (u, a), per row of the data
+    split: Tensor  # (P,) S = uᵀSu/|u|²
+    coupling: Tensor  # (P,) c = |Cᵀu|/|u|
+    direction: Tensor  # (P, N) u, tangent at w
+    class_direction: Tensor  # (P, C+1) v: the copies at w ± u hold p/2 ± v
+    residual: Tensor  # (P,) in units of `scale`; an eigenvalue lies within it of `lambda_joint`
+    scale: Tensor  # (P,) β_eff Σ_b |r[b]|/n, the size of the pull of the memory's rows
+    kinds: tuple[SplitKind, ...]
+
+
+def joint_split(
+    params: Parameters, batch: Batch, rule: LabelRule = objectives.joint, *, tol: float = 1e-6
+) -> JointSplit:
+    """Lowest curvature of the loss over splits in which classes may be divided.
+
+    tol: curvature below −tol·scale counts as negative. As λ ≈ −c²/S for small c, class pulls below √tol of
+    the whole are taken for the residue of training that has not quite converged.
+    """
+    form, scale = _form(params.to(dtype=torch.float64), batch.to(dtype=torch.float64), rule)
+    noise = random_tangent(form.w, None)
+    # If C = 0, (0, a) is an exact eigenpair of value 0, whose residual says nothing about S.
+    plain, lowest, missed = _lowest(_alone(form), noise, scale)
+    z, value, error = _lowest(form, form.start(plain + noise), scale)
+    # S ⪰ s and |Cᵀu| ≤ |C||u| bound the whole form from below.
+    s = lowest - missed
+    norm = torch.linalg.eigvalsh(form.coupling.mT @ form.coupling)[:, -1].clamp_min(0.0)
+    labeled = (form.root > 0).sum(1) > 1  # else there is no a
+    floor = torch.where(labeled, (s - (s * s + 4 * norm).sqrt()) / 2, s)
+    error = torch.maximum(error, missed)
+    saddle = value < -tol * scale
+    minimum = ~saddle & (torch.maximum(floor, value - error) >= -tol * scale)
+    u, v = form.parts(z)
+    size = (u * u).sum(1)
+    safe = size.clamp_min(1e-300)
+    split = torch.where(size > 0, (u * form.curvature(u)).sum(1) / safe, 0.0)
+    pull = torch.einsum("pny,pn->py", form.coupling, u).norm(dim=1) / safe.sqrt()
+    kinds = map(_kind, saddle.tolist(), minimum.tolist(), split.tolist())
+    return JointSplit(value, split, pull, u, v, error / scale, scale, tuple(kinds))
+
+
+def _kind(saddle: bool, minimum: bool, split: float) -> SplitKind:
+    if saddle:
+        return "saddle" if split < 0 else "label saddle"
+    return "minimum" if minimum else "undecided"
+
+
+def _form(params: Parameters, batch: Batch, rule: LabelRule) -> tuple[SplitForm, Tensor]:
+    """The form on all rows, and the scale of each memory."""
+    w, p, beta = sphere.project(params.w), params.p[1:], params.beta_eff
+    n = max(batch.total_weight, 1e-300)
+
+    def chunks() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Rows x (B, N), e (B, P) and s (B, C+1): r = e·s·p of each class."""
+        for rows, e, s in class_shares(params, batch, rule):
+            yield batch.x[rows], e, s
+
+    def spread(u: Tensor) -> Tensor:
+        total = torch.zeros_like(u)
+        for x, e, s in chunks():
+            total += (e * (s @ p.T) * (x @ u.T)).T @ x
+        return total / n
+
+    pull, mass = w.new_zeros(*w.shape, p.shape[1]), w.new_zeros(len(w))
+    for x, e, s in chunks():
+        for y in range(p.shape[1]):
+            r = e * s[:, y, None] * p[:, y]  # (B, P)
+            pull[:, :, y] += r.T @ x
+            mass += r.abs().sum(0)
+    return SplitForm(w, p, beta, pull / n, spread), (beta * mass / n).clamp_min(1e-300)
+
+
+def _alone(form: SplitForm) -> SplitForm:
+    """The form over u alone: −S."""
+    own = copy.copy(form)
+    own.root, own.coupling = form.root[:, :0], form.coupling[:, :, :0]
+    return own
+
+
+def _lowest(form: SplitForm, start: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Lowest eigenpairs z (M, K) and values (M,) of the form, and their residuals (M,)."""
+
+    def error(value: Tensor, residual: Tensor) -> Tensor:
+        return residual * value.abs().clamp_min(torch.finfo(value.dtype).tiny)
+
+    z, value, residual, _ = restarted(
+        form.product, form.tangent, start, steps=_STEPS, cycles=_CYCLES,
+        enough=lambda value, residual: error(value, residual) <= _ACCURACY * scale,
+    )  # fmt: skip
+    return z, -value, error(value, residual)
+
+
+def study_joint_splits(memories: int, betas: Sequence[float], tol: float = 1e-4) -> list[Json]:
+    """Kinds of the memories of joint models of digits, at fixed class weights and jointly, at each β; ς = 1."""
+    data, found = mn.load_data("digits"), []
+    for beta in betas:
+        model = mn.DAMClassifier(
+            memories, objective="joint", geometry="center", varsigma=1.0, beta=beta, search=None, random_state=0,
+            solver=mn.FixedPoint(batch_size=None, learn_weights=False),
+        ).fit(data.x_train, data.y_train).model_  # fmt: skip
+        batch = model.labeled(data.x_train, data.y_train, None)
+        held = certify(model.density, batch, tol=tol, max_iter=5000, learn_beta=False)
+        joint = joint_split(held.params, batch, tol=tol**2)
+        pairs = Counter(zip(held.kinds, joint.kinds, strict=True))
+        found.append({
+            "beta": beta, **held.counts, "label saddle": pairs["minimum", "label saddle"],
+            "split": float((joint.split / joint.scale).median()),
+            "lambda_joint": float((joint.lambda_joint / joint.scale).median()),
+        })  # fmt: skip
+    return found
