@@ -60,8 +60,20 @@ def edge_table() -> Table:
     return table(columns, rows, run)
 
 
+def joint_splits_table() -> Table:
+    """Minima at fixed class weights, and what is left of them if classes are divided."""
+    run = facts.study("joint-splits")
+    columns = {
+        "β": "{beta:g}", "saddles": "{saddle}", "minima at fixed class weights": "{minimum}",
+        "of these, label saddles": "{label saddle}",
+        "λ<sub>joint</sub>, median, in units of the pull": "{lambda_joint:.5f}",
+    }  # fmt: skip
+    return table(columns, run["data"]["models"], run)
+
+
 TABLES: dict[str, Callable[[], Table]] = {
     "solutions": solutions_table,
     "beyond weak": weak_table,
     "beyond edge": edge_table,
+    "beyond joint": joint_splits_table,
 }

@@ -23,6 +23,7 @@ from research.theory import (
 from research.theory.branches import ladder
 from research.theory.edge import study_edge_kernels
 from research.theory.examples import examples
+from research.theory.joint_splits import study_joint_splits
 from research.theory.options import (
     BETA_RANGE,
     Along,
@@ -332,6 +333,20 @@ def edge_kernels(
             progress=step,
         )  # fmt: skip
     study.finish(asdict(found), found.draw())
+
+
+@study_command("joint-splits", picture=False)
+def joint_splits(
+    begin: Begin,
+    memories: Memories = 10,
+    beta: Annotated[list[float] | None, typer.Option(help="β of a model, repeated.")] = None,
+) -> None:
+    """Find memories that are minima until their copies divide the classes: models of digits, by β."""
+    betas = beta or [3.0, 5.0, 7.0, 9.0, 11.0, 14.0, 20.0]
+    study = begin({"memories": memories, "beta": betas})
+    with study.work("training"):
+        found = study_joint_splits(memories, betas)
+    study.finish({"models": found})
 
 
 @study_command("examples", picture=False)
