@@ -1,6 +1,6 @@
-"""One model as a file, an ONNX graph, a page and a card
+"""One model as a file, an ONNX graph and a page
 
-Each of the four gives the same answers.
+Each of the three gives the same answers.
 """
 
 from pathlib import Path
@@ -36,10 +36,7 @@ difference = np.abs(probabilities - clf.predict_proba(X_test)).max()
 print("same answers:", difference < 1e-5)
 
 # %%
-# A page is one HTML file in which the model runs. A card is Markdown with figures on these rows.
+# A page is one HTML file in which the model runs.
 clf.explore("page.html", X_test, y_test)
-Path("README.md").write_text(
-    mn.export.model_card(clf.model_, X_test, y_test, license="mit")
-)
 for path in sorted(Path().glob("*.*")):
     print(f"{path.name:20s} {path.stat().st_size // 1000:4d} kB")

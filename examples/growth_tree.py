@@ -17,21 +17,11 @@ clf = mn.DAMClassifier(
 ).fit(data.x_train, data.y_train)
 
 # %%
-# Every level is a model of its own, so one fit shows how many memories are worth having:
-for level in range(clf.lineage_.n_levels):
-    smaller = mn.as_estimator(mn.interpret.at_level(clf.model_, level))
-    print(
-        f"{smaller.n_memories_:3d} memories: {smaller.score(data.x_test, data.y_test):.1%}"
-    )
+# Memories at the end of each level:
+print([len(level) for level in clf.lineage_.members])
+print(f"accuracy {clf.score(data.x_test, data.y_test):.1%}")
 
 # %%
 # The tree: four blurred digits at the top, and below each split memory its two copies.
 tree_of(clf.model_, data.image_shape).figure.savefig("tree.png")
 # Figure: The tree of splits: each memory above its two copies.
-
-# %%
-# `shrink` goes the other way: it merges memories whose removal costs least on the rows you pass.
-small = mn.as_estimator(
-    mn.interpret.shrink(clf.model_, data.x_train, data.y_train, n_memories=10)
-)
-print(f"{small.n_memories_:3d} memories: {small.score(data.x_test, data.y_test):.1%}")

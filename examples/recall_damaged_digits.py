@@ -29,7 +29,7 @@ for share in (0.5, 0.7, 0.9):
 good = [np.flatnonzero(right & (labels == digit))[0] for digit in (2, 4, 9)]
 shown = [*good, np.flatnonzero(~right)[0]]
 rows, known = digits[shown], ~lost[shown]
-path = mn.interpret.recall_path(clf.model_, np.where(known, rows, np.nan), steps=8)
+path = clf.recall(np.where(known, rows, np.nan), steps=8, path=True)
 figure = recall_of(
     clf.model_, rows, path, known, data.image_shape,
     names=labels[shown], predictions=[*labels[shown[:3]], f"{clf.predict(path.rows[-1])[3]}, wrong"],

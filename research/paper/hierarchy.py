@@ -27,7 +27,7 @@ import torch
 from mnemosphere.model import Batch, Curvature, Krylov, Parameters, accumulate, objectives
 from mnemosphere.model.certificates import certify, residual
 from mnemosphere.model.duplicate import duplicate, split
-from mnemosphere.model.merge import merge
+from mnemosphere.model.merge import merge_duplicates
 from mnemosphere.numerics import sphere
 from mnemosphere.training import Lineage
 from research import fits
@@ -86,7 +86,7 @@ def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvatur
     everyone = torch.arange(params.n_memories, device=params.w.device)
     twins = duplicate(params, everyone)
     rest = residual(twins, accumulate(twins, data, objectives.joint))
-    back, _ = merge(twins, data, params.n_memories)
+    back, _ = merge_duplicates(twins, twins.p)
     spectra = splitting_spectra(params, data)
     probe = finite_differences(params, data, curvature.direction)
     level = {

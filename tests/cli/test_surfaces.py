@@ -1,4 +1,4 @@
-"""Pictures, a page, a graph and a card from the command line."""
+"""Pictures, a page and a graph from the command line."""
 
 import numpy as np
 import pytest
@@ -13,19 +13,13 @@ def test_every_kind_is_drawn(run, tmp_path, monkeypatch, digits, kind):
     assert "exists" in run("plot", kind, digits, code=2).error
 
 
-def test_card_and_page_have_the_figures_of_evaluate_or_none(run, tmp_path, trained, table, kit):
+def test_a_page_has_the_figures_of_evaluate_or_none(run, tmp_path, trained, table, kit):
     wanted = run("evaluate", trained, table, "--json").json
-    run("export", trained, table, "--out", tmp_path / "card.md")
     run("explore", trained, table, "--out", tmp_path / "page.html")
-    content = (tmp_path / "card.md").read_text(encoding="utf-8")
-    assert content.startswith("---\n")
-    assert f"| accuracy | {wanted['accuracy']:.4f} |" in content
-    assert f"On {wanted['rows']} rows with a label." in content
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert f'"measured":{{"n":{wanted["rows"]},"accuracy":{wanted["accuracy"]!r},' in page
     out = tmp_path / "all"
     run("train", table, "--label", "kind", *kit.fast, "--test-fraction", "0", "--out", out, "-q")
-    note = run("export", out, table, "--out", tmp_path / "none.md").stderr
+    note = run("explore", out, table, "--out", tmp_path / "none.html").stderr
     assert "no rows were held out in training: there are no figures" in note
-    assert "accuracy" not in (tmp_path / "none.md").read_text(encoding="utf-8")

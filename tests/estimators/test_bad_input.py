@@ -112,12 +112,6 @@ USE = {
         lambda c: small(class_weight="balanced").partial_fit(c.x, c.y, classes=[0, 1, 2]),
         r"class_weight='balanced' needs all rows at once: pass a dict to partial_fit",
     ),
-    "levels of a model that did not grow": (
-        lambda c: mn.as_estimator(mn.interpret.at_level(c.model.model_, 0)), r"this model did not grow: fit with growth=16, say"),
-    "shrinking to nothing": (
-        lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=0)),
-        r"n_memories must lie in \[1, 7\] to shrink to it, got 0",
-    ),
     "no such column to fix": (
         lambda c: c.model.counterfactual(c.x, fixed=["agee"]),
         r"fixed names 'agee', which is no column: use names, or numbers below 5",
@@ -125,11 +119,13 @@ USE = {
     "too few names for the features": (
         lambda c: mn.interpret.name_features(c.model.model_, ["a", "b"]), r"names must have one entry for each of 5 features, got 2"),
     "rejection without held-out rows": (
-        lambda c: mn.interpret.is_novel(c.model.model_.replace(calibration=None), c.x),
+        lambda c: mn.interpret.rejections(c.model.model_.replace(calibration=None), c.x),
         r"not calibrated since fit or the last edit of its votes: call calibrate\(X, y\) with",
     ),
     "too few rows for the rate of rejection": (
-        lambda c: mn.interpret.is_novel(mn.interpret.calibrate(c.model.model_, c.x + 1e-3), c.x),
+        lambda c: mn.interpret.rejections(
+            mn.interpret.calibrate(c.model.model_, c.x + 1e-3), c.x, 0.01
+        ),
         r"a rate of 0\.01 needs at least 99 held-out rows, got 61: pass more rows or a larger rate",
     ),
     "labels of no rows": (

@@ -73,9 +73,9 @@ def test_at_prediction_they_get_the_prior_and_novelty_one(data, kind):
     prior = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
     assert np.allclose(model.predict_proba(rows)[0], prior, rtol=1e-12)
     assert model.predict(rows)[0] == model.classes_[prior.argmax()]
-    assert mn.interpret.novelty(model.model_, rows)[0] == 1.0
     assert model.novelty_score(rows)[0] == model.novelty_score(rows).max() < np.inf
-    assert mn.interpret.is_novel(model.calibrate(data.x + 1e-3).model_, rows, 0.1)[0]
+    model.calibrate(data.x + 1e-3)
+    assert model.novelty_score(rows)[0] > model.novelty_threshold_
     assert not model.transform(rows)[0].any()
     # The memories' shares and that of the uniform component make one, for every row.
     uniform = model.explain(rows).uniform_share

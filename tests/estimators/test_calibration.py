@@ -18,7 +18,7 @@ def noisy(make_clusters):
 
 
 def uncalibrated(model):
-    return mn.as_estimator(model.model_.with_trained(model.model_.trained))
+    return mn.as_estimator(model.model_.at(1.0).replace(calibration=None))
 
 
 def with_prior(model, prior, **more):
@@ -85,12 +85,7 @@ def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     assert rejected.sum() == 5
     kept = ~rejected
     assert np.array_equal(answer[kept].astype(labels.dtype), model.predict(rows.x)[kept])
-    # As a ranking, novelty and the score agree.
-    novel = mn.interpret.is_novel(model.model_, rows.x, 0.1)
-    novelty = mn.interpret.novelty(model.model_, rows.x)
-    assert novelty[novel].min() >= novelty[~novel].max()
-    far = -20 * rows.x[:5]
-    assert mn.interpret.is_novel(model.model_, far, 0.1).all()
+    assert (model.novelty_score(-20 * rows.x[:5]) > model.novelty_threshold_).all()
 
 
 def test_the_score_tells_all_rows_apart_as_in_double_precision(images):
@@ -102,11 +97,8 @@ def test_the_score_tells_all_rows_apart_as_in_double_precision(images):
     ).fit(images.x_train[:600], images.y_train[:600])
     score = model.novelty_score(rows)
     assert len(np.unique(score)) == 100
-    exact = mn.as_estimator(model.model_.with_trained(model.model_.density.to(dtype=torch.float64)))
-    assert np.array_equal(score.argsort(), exact.novelty_score(rows).argsort())
-    uniform = float(model.model_.density.p[0].sum())
-    share = uniform / (uniform + np.exp(-exact.novelty_score(rows)))
-    np.testing.assert_allclose(mn.interpret.novelty(exact.model_, rows), share, rtol=1e-6)
+    exact = model.model_.replace(density=model.model_.density.to(dtype=torch.float64))
+    assert np.array_equal(score.argsort(), exact.novelty_score(rows).numpy().argsort())
 
 
 # Another class prior
@@ -164,7 +156,7 @@ def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
     filled = np.where(lost, neutral, x)
     np.testing.assert_allclose(found, model.recall(filled, known=~lost), rtol=1e-9, atol=1e-12)
     assert (model.predict(found) == rows.y).mean() > 0.8  # four features of ten are gone
-    path = mn.interpret.recall_path(model.model_, gaps, rows.y)
+    path = model.recall(gaps, rows.y, path=True)
     assert (np.diff(path.energies, axis=0) <= 1e-10).all()
     np.testing.assert_allclose(path.rows[-1], model.recall(gaps, rows.y))
     assert path.rows.shape == (path.steps.max() + 1, *x.shape)

@@ -97,7 +97,7 @@ def test_uniform_weight_is_that_of_the_uniform_component(data):
     assert np.isfinite(model.class_weights_).all()
     model.set_params(precision="auto").fit(data.x, data.y)
     assert model.memory_prior_[0] == 0.0
-    assert np.array_equal(mn.interpret.novelty(model.model_, data.x), np.zeros(61))
+    assert np.allclose(model.explain(data.x).uniform_share, 0)
 
 
 def test_boolean_labels_and_the_sign_of_the_decision(make_clusters):

@@ -15,9 +15,7 @@ mpl.use("Agg")
 def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
     model, x, _, _ = read
     if calibrated:
-        model = mn.as_estimator(model.model_.with_trained(model.model_.trained)).calibrate(
-            fresh.x, fresh.y
-        )
+        model = mn.as_estimator(model.model_).calibrate(fresh.x, fresh.y)
         assert model.temperature_ != 1.0
     shares, soft, proba = class_formula.of_model(model, x.numpy())
     found = model.explain(fresh.x, n_nearest=7)

@@ -166,7 +166,3 @@ def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):
     best = np.abs(weight[:, : len(names)]).argmax(1)
     table = model.memory_table()
     assert [line[0] for line in table["features"]] == [names[k] for k in best[table.index]]
-    strongest = mn.interpret.strongest_features(model.model_, 1)
-    assert strongest["weight"].tolist() == pytest.approx(
-        weight[np.arange(7), best].tolist(), rel=1e-5
-    )

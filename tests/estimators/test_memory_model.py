@@ -5,7 +5,6 @@ import math
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.metrics import log_loss
 
 import mnemosphere as mn
 from quick_models import small
@@ -21,8 +20,8 @@ def test_density_and_novelty_are_those_of_the_formula(read, fresh):
     assert np.allclose(
         mn.interpret.score_samples(model.model_, fresh.x), log_density - area, rtol=1e-10
     )
-    expected = model.class_weights_[0].sum() / np.exp(log_density)
-    assert np.allclose(mn.interpret.novelty(model.model_, fresh.x), expected, rtol=1e-9)
+    memories = np.exp(log_density) - model.class_weights_[0].sum()
+    assert np.allclose(model.novelty_score(fresh.x), -np.log(memories), rtol=1e-9)
 
 
 def test_gradient_of_the_torch_layer_is_that_of_finite_differences(read, fresh):
@@ -30,27 +29,6 @@ def test_gradient_of_the_torch_layer_is_that_of_finite_differences(read, fresh):
     x = torch.from_numpy(fresh.x[:3]).requires_grad_()
     assert torch.autograd.gradcheck(layer, (x,), eps=1e-6, atol=1e-6, rtol=1e-5)
     assert not list(layer.parameters())
-
-
-# growth, shrinking, certificates
-
-
-def test_levels_of_growth_are_models(grown, images):
-    x, y = images.x_test[:300], images.y_test[:300]
-    levels = [
-        mn.as_estimator(mn.interpret.at_level(grown.model_, k))
-        for k in range(grown.lineage_.n_levels)
-    ]
-    assert [m.n_memories_ for m in levels] == [len(n) for n in grown.lineage_.members]
-    last = mn.as_estimator(mn.interpret.at_level(grown.model_, -1))
-    assert [m.temperature_ for m in levels] == [1.0] * len(levels)  # that of fit is the whole's
-    whole = mn.as_estimator(
-        grown.model_.with_trained(grown.model_.trained)
-    )  # without what fit counted and left-out rows told
-    assert np.array_equal(last.predict_proba(x), whole.predict_proba(x))
-    losses = [log_loss(y, m.predict_proba(x)) for m in levels]
-    assert losses[-1] < losses[0]
-    assert levels[0].memories_.shape == (5, 784)
 
 
 def test_certificate_of_a_copy_that_came_to_rest(data):

@@ -37,8 +37,9 @@ def test_the_table_reads_as_the_attributes_do(data, fitted):
     np.testing.assert_allclose(rows["beta_split"], wanted[shown])
 
 
-def test_rows_behind_memories_are_forgotten_by_shrinking(fitted, data, tmp_path):
-    smaller = mn.as_estimator(mn.interpret.shrink(fitted.model_, data.x, data.y, n_memories=5))
-    assert smaller.typical_rows_ is None
-    assert reloaded(smaller, tmp_path).typical_rows_ is None
-    assert smaller.memory_table()["support"].isna().all()
+def test_rows_behind_memories_are_forgotten_by_a_new_prior(fitted, tmp_path):
+    prior = 1.0 + np.arange(len(fitted.classes_))
+    other = mn.as_estimator(mn.interpret.with_class_prior(fitted.model_, prior))
+    assert other.typical_rows_ is None
+    assert reloaded(other, tmp_path).typical_rows_ is None
+    assert other.memory_table()["support"].isna().all()

@@ -187,8 +187,9 @@ def test_values_beyond_the_training_rows_are_novel():
     x, y = load_breast_cancer(return_X_y=True)
     for seed in range(3):
         model = mn.DAMClassifier(8, geometry="circles", random_state=seed).fit(x[::2], y[::2])
-        assert mn.interpret.is_novel(model.model_, -3 * x[1::2]).mean() > 0.99
-        assert mn.interpret.is_novel(model.model_, x[1::2]).mean() < 0.1
+        limit = model.novelty_threshold_
+        assert (model.novelty_score(-3 * x[1::2]) > limit).mean() > 0.99
+        assert (model.novelty_score(x[1::2]) > limit).mean() < 0.1
     geometry = Circles.fit(stored(x))
     far = geometry.positions(torch.tensor([[-1e308], [1e308]]).double().expand(2, 30))
     wanted = geometry.ranks[:, [0, -1]].T + torch.tensor([[-0.5], [0.5]])

@@ -88,7 +88,7 @@ def test_rows_out_of_scope_are_rejected_as_often_as_a_class_is_recognized(object
         strange, known = x[new & (y == kind)], x[new & (y != kind)]
         recall, alike = plain.score(strange, np.full(len(strange), kind)), told.explain(strange)
         outside = np.array([why == "like rows out of scope" for why in alike.rejected])
-        for ask in ({}, {"rate": 0.1}, {"rate": 0.1, "per_class": True}, {"accuracy": 0.6}):
+        for ask in ({}, {"rate": 0.1}, {"accuracy": 0.6}):
             rejected = np.equal(told.predict_or_reject(strange, **ask), None)
             assert rejected.mean() >= recall - 0.05
             assert rejected[outside].all()
@@ -151,7 +151,7 @@ def test_adding_and_removing_a_class_leaves_no_trace(seven, n_rows):
     assert wide.n_memories_ == seven.n_memories_ + min(n_rows, 5)
     assert wide.support_.sum() == pytest.approx(seven.support_.sum() + n_rows)
     np.testing.assert_allclose(wide.predict_proba(X).sum(1), 1.0)
-    back = mn.as_estimator(wide.model_).remove_class(8)
+    back = mn.as_estimator(wide.model_).map_classes({8: None})
     assert np.array_equal(back.classes_, seven.classes_)
     np.testing.assert_allclose(back.predict_proba(X), seven.predict_proba(X), atol=1e-6)
     np.testing.assert_allclose(back.novelty_score(X), seven.novelty_score(X), rtol=1e-5)
@@ -159,18 +159,21 @@ def test_adding_and_removing_a_class_leaves_no_trace(seven, n_rows):
 
 def test_merged_classes_have_the_sum_of_their_probabilities(seven):
     proba = seven.predict_proba(X)
-    merged = mn.as_estimator(seven.model_).merge_classes([1, 2, 5], 9)
+    merged = mn.as_estimator(seven.model_).map_classes(dict.fromkeys([1, 2, 5], 9))
     assert merged.classes_.tolist() == [0, 3, 4, 6, 9]
     expected = np.column_stack([proba[:, [0, 3, 4, 6]], proba[:, [1, 2, 5]].sum(1)])
     np.testing.assert_allclose(merged.predict_proba(X), expected, atol=1e-6)
     np.testing.assert_allclose(merged.novelty_score(X), seven.novelty_score(X), rtol=1e-5)
-    assert mn.as_estimator(seven.model_).merge_classes([1, 2], 2).classes_.size == 6
+    assert mn.as_estimator(seven.model_).map_classes({1: 2}).classes_.size == 6
 
 
 def test_a_removed_class_is_nobodys(seven):
-    less = mn.as_estimator(seven.model_).remove_class(4)
+    less = mn.as_estimator(seven.model_).map_classes({4: None})
     own = REST[Y[REST] == 4]
     assert 4 not in less.predict(X)
+    nobody = mn.as_estimator(seven.model_).map_classes({4: mn.OUT_OF_SCOPE})
+    assert nobody.classes_.tolist() == less.classes_.tolist()
+    assert np.equal(nobody.predict_or_reject(X[REST[Y[REST] == 4]]), None).mean() > 0.9
     assert (less.novelty_score(X[own]) > seven.novelty_score(X[own])).mean() > 0.9
     others = REST[(Y[REST] < 7) & (Y[REST] != 4)]
     assert less.score(X[others], Y[others]) >= seven.score(X[others], Y[others]) - 0.005
@@ -205,7 +208,9 @@ def test_rejected_rows_propose_the_classes_that_are_missing(seven):
         (lambda m: m.add_class(X[:5], 3), "there is a class 3 already"),
         (lambda m: m.add_class(X[:5], "x"), "a label must be like 0, got 'x'"),
         (lambda m: m.add_class(np.zeros((2, 64)), 7), "row 0 of X .* has no direction"),
-        (lambda m: m.remove_class(8), r"labels \[8\] that are not among the classes"),
+        (lambda m: m.map_classes({8: None}), r"labels \[8\] that are not among the classes"),
+        (lambda m: m.map_classes({3: "x"}), "a label must be like 0, got 'x'"),
+        (lambda m: m.map_classes(dict.fromkeys(range(7))), "no class would be left: keep one"),
         (lambda m: m.discover(X[:5], 7), "5 rows cannot make 7 classes"),
     ],
 )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import log_loss
 
 import mnemosphere as mn
+from edits import EDITS, known_to
 from mnemosphere import interpret
 from mnemosphere.export.payload import payload
 from mnemosphere.rows.stored import StoredRows, row_sketch, share_known
@@ -15,6 +18,7 @@ from quick_models import built
 N, FRESH, HELD = 5, 20_000, 1999
 CENTERS = np.random.default_rng(5).normal(size=(7, N))
 OF_CENTER = np.array([0, 0, 1, 1, 2, 2, 3])
+ROW = load_breast_cancer(return_X_y=True)[0][:1] * 3
 EDITED = "not calibrated since fit or the last edit of its votes: call calibrate"
 
 
@@ -33,51 +37,26 @@ def calibrated():
     return clf.calibrate(*rows(HELD, np.random.default_rng(0))).model_
 
 
-def with_examples(model):
-    return interpret.add_examples(model, *rows(12, np.random.default_rng(1)))
+def of(label, n):
+    return rows(n, np.random.default_rng(1), [label])[0]
+
+
+VOTES = [edit for edit in EDITS if edit != "rename"]
+PROMISES = {
+    "rate": lambda m, x: m.predict_or_reject(x, 0.1),
+    "accuracy": lambda m, x: m.predict_or_reject(x, accuracy=0.8),
+    "predict_set": lambda m, x: m.predict_set(x, 0.9),
+    "score": lambda m, x: interpret.rejection_score(m.model_, x),
+}
 
 
 def streamed(model):
     return mn.as_estimator(model).partial_fit(*rows(50, np.random.default_rng(2))).model_
 
 
-# (the edit, classes of rows that it knows, what their labels are called afterwards)
-EDITS = {
-    "add_class": (lambda m: interpret.add_class(m, CENTERS[6:] * [[1.1]], 3), (0, 1, 2, 3), None),
-    "add_examples": (with_examples, (0, 1, 2), None),
-    "remove_examples": (
-        lambda m: interpret.remove_examples(
-            with_examples(m), rows(12, np.random.default_rng(1))[0][:5]
-        ),
-        (0, 1, 2),
-        None,
-    ),
-    "remove_class": (lambda m: interpret.remove_class(m, 1), (0, 2), None),
-    "merge_classes": (lambda m: interpret.merge_classes(m, [0, 2], 5), (0, 1, 2), {0: 5, 2: 5}),
-    "relabel_memory": (lambda m: interpret.relabel_memory(m, 0, {0: 1, 1: 2}), (0, 1, 2), None),
-    "without_memories": (lambda m: interpret.without_memories(m, [1]), (0, 1, 2), None),
-    "with_class_prior": (lambda m: interpret.with_class_prior(m, [1, 5, 2]), (0, 1, 2), None),
-    "shrink": (
-        lambda m: interpret.shrink(m, *rows(60, np.random.default_rng(3)), n_memories=4),
-        (0, 1, 2),
-        None,
-    ),
-    "partial_fit": (streamed, (0, 1, 2), None),
-}
-PROMISES = {
-    "rate": lambda m, x: m.predict_or_reject(x, 0.1),
-    "accuracy": lambda m, x: m.predict_or_reject(x, accuracy=0.8),
-    "per_class": lambda m, x: m.predict_or_reject(x, 0.1, per_class=True),
-    "predict_set": lambda m, x: m.predict_set(x, 0.9),
-    "is_novel": lambda m, x: interpret.is_novel(m.model_, x, 0.1),
-    "score": lambda m, x: interpret.rejection_score(m.model_, x),
-}
-
-
-@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("edit", [*VOTES, "partial_fit"])
 def test_an_edit_of_the_votes_ends_every_promise(calibrated, edit):
-    make, *_ = EDITS[edit]
-    edited = make(calibrated)
+    edited = streamed(calibrated) if edit == "partial_fit" else EDITS[edit](calibrated, of, 3)
     x, _ = rows(7, np.random.default_rng(4))
     for ask in PROMISES.values():
         ask(mn.as_estimator(calibrated), x)
@@ -94,34 +73,26 @@ def beyond(share, wanted, n_held, n_new):
     return (share - wanted) / deviation
 
 
-@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("edit", VOTES)
 def test_calibrated_again_it_keeps_its_promises(calibrated, edit):
-    make, classes, names = EDITS[edit]
     rng = np.random.default_rng(10)
 
     def draw(n):
-        x, y = rows(n, rng, classes)
-        return x, np.array([(names or {}).get(label, label) for label in y.tolist()])
+        return known_to(edit, [0, 1, 2], *rows(n, rng))
 
-    model = mn.as_estimator(make(calibrated)).calibrate(*draw(HELD))
+    held = draw(HELD)
+    model = mn.as_estimator(EDITS[edit](calibrated, of, 3)).calibrate(*held)
     x, y = draw(FRESH)
+    n_held, n = len(held[0]), len(x)
     answers = model.predict_or_reject(x, 0.1)
-    assert abs(beyond(np.equal(answers, None).mean(), 0.1, HELD, FRESH)) < 4
-    alike = np.equal(model.predict_or_reject(x, 0.1, per_class=True), None)
-    best = model.predict(x)
-    for label in model.classes_:
-        own = best == label
-        held = np.sum(model.model_.calibration.predicted == model.classes_.tolist().index(label))
-        assert abs(beyond(alike[own].mean(), 0.1, held, own.sum())) < 4
+    assert abs(beyond(np.equal(answers, None).mean(), 0.1, n_held, n)) < 4
     target = 0.95 * model.score(x, y) + 0.05
     sure = model.predict_or_reject(x, accuracy=target, confidence_level=0.999)
     given = ~np.equal(sure, None)
     assert given.mean() > 0.1
     assert np.mean(sure[given] == y[given]) >= target
     inside = [label in found for label, found in zip(y, model.predict_set(x, 0.9), strict=True)]
-    assert abs(beyond(1 - np.mean(inside), 0.1, HELD, FRESH)) < 4
-    novel = interpret.is_novel(model.model_, x, 0.1)
-    assert abs(beyond(novel.mean(), 0.1, HELD, FRESH)) < 4
+    assert abs(beyond(1 - np.mean(inside), 0.1, n_held, n)) < 4
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
@@ -129,11 +100,11 @@ def test_a_new_name_keeps_every_promise(objective):
     rng = np.random.default_rng(0)
     before = mn.DAMClassifier(objective=objective, random_state=0).fit(*rows(300, rng))
     before.calibrate(*rows(HELD, rng))
-    renamed = mn.as_estimator(interpret.rename_class(before.model_, 0, 9))
+    renamed = mn.as_estimator(interpret.map_classes(before.model_, {0: 9}))
     x, _ = rows(500, rng)
     scores = [interpret.rejection_score(model.model_, x) for model in (before, renamed)]
     np.testing.assert_allclose(*scores, rtol=0, atol=1e-6)
-    for name in ("rate", "accuracy", "per_class"):
+    for name in ("rate", "accuracy"):
         one, two = (PROMISES[name](model, x) for model in (before, renamed))
         assert [9 if label == 0 else label for label in one] == two.tolist()
 
@@ -175,7 +146,8 @@ def test_a_rate_is_about_right_straight_after_a_fit_of_few_rows(objective):
         x = rng.normal(size=(len(y), 7)) + 1.5 * np.eye(3, 7)[y]
         clf = mn.DAMClassifier(6, objective=objective, geometry="standard", random_state=seed)
         clf.fit(x[:89], y[:89])
-        found.append(interpret.is_novel(clf.model_, x[89:], 0.1).mean())
+        limit = interpret.rejection_threshold(clf.model_.calibration.novelty, 0.1)
+        found.append(np.mean(clf.novelty_score(x[89:]) > limit))
     assert 0.05 < np.mean(found) < 0.12
 
 
@@ -192,12 +164,52 @@ def test_memories_without_class_and_without_floor():
     labels = np.where(y == 0, mn.OUT_OF_SCOPE, y.astype(str))
     clf = mn.DAMClassifier(6, objective="conditional", search=None, random_state=0).fit(x, labels)
     fewer = interpret.without_memories(clf.model_, [0])
-    small = interpret.shrink(fewer, x[y > 0], labels[y > 0], n_memories=3)
-    assert float(small.votes.p.sum()) == pytest.approx(1.0, abs=1e-9)
-    assert mn.as_estimator(small).score(x[y > 0], labels[y > 0]) > 0.5
-    none = interpret.relabel_memory(alone, 0, None)
-    with pytest.raises(ValueError, match="every memory is of none of the classes: relabel one"):
-        interpret.shrink(none, x[y < 2], y[y < 2], n_memories=1)
+    assert float(fewer.votes.p.sum()) == pytest.approx(1.0, abs=1e-9)
+    assert mn.as_estimator(fewer).score(x[y > 0], labels[y > 0]) > 0.5
+
+
+@pytest.fixture(scope="module", params=["joint", "conditional"])
+def cancer(request):
+    """A model whose temperature is not 1, and rows that it has not seen."""
+    x, y = load_breast_cancer(return_X_y=True)
+    settings = {"objective": request.param, "geometry": "standard", "random_state": 0}
+    clf = mn.DAMClassifier(4, **settings).fit(x[::2], y[::2])
+    assert abs(np.log(clf.temperature_)) > 0.1
+    return clf, x, y
+
+
+def prior_as_it_is(model):
+    return interpret.with_class_prior(model, model.votes.prior[:-1].tolist())
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda m: interpret.map_classes(m, {}),
+        lambda m: interpret.map_classes(m, {0: 0}),
+        lambda m: interpret.map_classes(interpret.map_classes(m, {0: 1, 1: 0}), {1: 0, 0: 1}),
+        lambda m: interpret.without_memories(m, []),
+        prior_as_it_is,
+        lambda m: interpret.map_classes(interpret.add_class(m, ROW, 2), {2: None}),
+    ],
+    ids=["no class", "the same name", "swapped twice", "no memory", "the same prior", "in and out"],
+)
+def test_an_edit_that_changes_nothing_changes_no_probability(cancer, edit):
+    clf, x, _ = cancer
+    after = mn.as_estimator(edit(clf.model_))
+    assert after.temperature_ == clf.temperature_
+    np.testing.assert_allclose(after.predict_proba(x), clf.predict_proba(x), rtol=0, atol=1e-9)
+
+
+def test_the_rows_that_were_trained_on_leave_the_temperature_of_a_stream():
+    x, y = load_breast_cancer(return_X_y=True)
+    settings = {"objective": "joint", "geometry": "standard", "random_state": 0}
+    clf = mn.DAMClassifier(4, **settings).fit(x[::2], y[::2])
+    assert clf.temperature_ > 2
+    before = log_loss(y[1::2], clf.predict_proba(x[1::2]))
+    after = mn.as_estimator(clf.model_).partial_fit(x[::2], y[::2])
+    assert after.temperature_ == clf.temperature_
+    assert log_loss(y[1::2], after.predict_proba(x[1::2])) < before + 0.005
 
 
 # Thresholds

@@ -23,7 +23,6 @@ def test_results_say_the_same_in_a_terminal_and_in_a_notebook(model):
     for found, n_tables in (
         (clf.counterfactual(x[:2]), 2),
         (explained, 2),
-        (clf.decision_summary(x), 0),
         (SearchTable([trial, trial]), 1),
     ):
         text, html = " ".join(str(found).split()), found._repr_html_()

@@ -1,6 +1,4 @@
-"""Merging: the reverse of duplication, with its measured price."""
-
-import itertools
+"""Memories that repeat another: merging is the reverse of duplication."""
 
 import pytest
 import torch
@@ -9,13 +7,10 @@ from torch.testing import assert_close
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.kernel import evaluate, log_joint
-from mnemosphere.model.merge import alike, merge, merge_duplicates
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.merge import alike, merge_duplicates
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
-from mnemosphere.training.dataset import ArrayDataset
-from mnemosphere.training.fit import fit
-from mnemosphere.training.fixed_point import FixedPoint
 
 B, N, P, C = 61, 7, 5, 3
 
@@ -36,13 +31,12 @@ def make(seed: int) -> tuple[Parameters, Batch]:
 
 @pytest.mark.parametrize("which", [[0], [3, 1], [4, 0, 2, 1, 3]])
 def test_merging_undoes_duplication(which):
-    params, rows = make(0)
+    params, _ = make(0)
     grown = duplicate(params, torch.tensor(which))
-    merged, source = merge(grown, rows, P)
+    merged, _ = merge_duplicates(grown, grown.p)
     assert_close(merged.w, params.w, rtol=0, atol=1e-12)
     assert_close(merged.p, params.p, rtol=1e-12, atol=0)
     assert_close(merged.p_h, params.p_h, rtol=1e-12, atol=0)
-    assert source.tolist() == [*range(P), *which]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -91,60 +85,3 @@ def test_the_heaviest_stands_for_those_that_repeat_it():
     params = Parameters(w, p, torch.tensor(1.0).double(), 1.0, p.sum(1), p.sum(0))
     assert alike(params).tolist() == [0, 0, 3, 3, 3, 5, 5]
     assert alike(params, distance=0.1).tolist() == [3] * 7
-
-
-@pytest.mark.parametrize("n_memories", [4, 3, 1])
-def test_marginals_stay_valid_and_mass_goes_where_source_says(n_memories):
-    params, rows = make(1)
-    small, source = merge(params, rows, n_memories)
-    small.check()
-    assert small.n_memories == n_memories
-    assert small.p_h[0] == params.p_h[0]
-    expected = torch.zeros(n_memories, C + 1, dtype=torch.float64)
-    expected.index_add_(0, source, params.p[1:])
-    assert_close(small.p[1:], expected)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_one_merge_is_close_to_the_best_of_all_pairs(seed):
-    """Enumeration: each pair merged in the same way, its loss measured."""
-    params, rows = make(seed)
-    params = fit(params, ArrayDataset(rows), FixedPoint(None), max_iter=5).params
-    losses = {}
-    for a, b in itertools.combinations(range(P), 2):
-        best = float("inf")
-        for t in torch.linspace(0, 1, 21, dtype=torch.float64):
-            w = params.w.clone()
-            w[a] = sphere.project(t * params.w[a] + (1 - t) * params.w[b])
-            keep = [i for i in range(P) if i != b]
-            p = params.p.clone()
-            p[a + 1] += p[b + 1]
-            p = p[[0, *(i + 1 for i in keep)]]
-            candidate = params.replace(w=w[keep], p=p, p_h=p.sum(1))
-            best = min(best, evaluate(candidate, rows, objectives.joint))
-        losses[a, b] = best
-    start = evaluate(params, rows, objectives.joint)
-    found = evaluate(merge(params, rows, P - 1)[0], rows, objectives.joint) - start
-    ranked = sorted(value - start for value in losses.values())
-    assert found <= ranked[0] + 0.25 * (ranked[-1] - ranked[0])
-
-
-def test_many_rounds_take_the_copies_first():
-    """37 memories with 37 copies: rounds of an eighth, and no original is lost."""
-    generator = torch.Generator().manual_seed(0)
-    x = sphere.sample_uniform(211, N, generator=generator, dtype=torch.float64)
-    q = objectives.soft_labels(torch.arange(211) % C, C, 0.1, dtype=torch.float64)
-    p = torch.rand(38, C + 1, generator=generator, dtype=torch.float64) + 0.1
-    p = p / p.sum()
-    beta = torch.tensor(30.0, dtype=torch.float64)
-    params = Parameters(x[:37].clone(), p, beta, 1.0, p.sum(1), p.sum(0))
-    merged, _ = merge(duplicate(params, torch.arange(37)), Batch(x, q), 37)
-    assert_close(merged.w, params.w, rtol=0, atol=1e-12)
-    assert_close(merged.p, params.p, rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("n_memories", [0, P + 1])
-def test_impossible_budgets_are_refused(n_memories):
-    params, rows = make(0)
-    with pytest.raises(ValueError, match="n_memories must lie in"):
-        merge(params, rows, n_memories)

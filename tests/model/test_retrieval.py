@@ -100,12 +100,13 @@ def component_densities(params: Parameters, x: torch.Tensor) -> list:
 @pytest.mark.parametrize("beta", [2.0, 50.0])
 def test_novelty_and_shares_match_mpmath(problem, beta):
     params, x, _, _ = problem(9, rows=3, beta=beta, varsigma=0.7)
-    novelty = retrieval.novelty(params, x)
+    score = retrieval.novelty_score(params, x)
     log_marginal = retrieval.log_marginal(params, x)
     for row in range(3):
         table = component_densities(params, x[row])
         total = sum(sum(line) for line in table)
-        assert float(novelty[row]) == pytest.approx(float(sum(table[0]) / total), rel=1e-12)
+        memories = total - sum(table[0])
+        assert float(score[row]) == pytest.approx(-float(mpmath.log(memories)), rel=1e-12)
         assert float(log_marginal[row]) == pytest.approx(float(mpmath.log(total)), rel=1e-12)
         for y in (None, 1, 3):
             parts = [sum(line) if y is None else line[y] for line in table]

@@ -8,6 +8,7 @@ import pytest
 
 import mnemosphere as mn
 from commands import caller
+from edits import EDITS, OF_CLASSES
 from mnemosphere.cli import app
 from mnemosphere.export.payload import payload
 from mnemosphere.rows.stored import StoredRows
@@ -19,26 +20,9 @@ KINDS = {"vectors": images, "embeddings": lambda: embeddings(8, 300), "a frame w
 RATE = 0.05  # at which exports reject
 
 
-def rows_of(rows, label, n=5):
+def rows_of(rows, label, n):
     at = np.flatnonzero(np.asarray(rows.y) == label)[:n]
     return rows.x.iloc[at] if isinstance(rows.x, pd.DataFrame) else rows.x[at]
-
-
-def examples(clf, rows):
-    first, last = clf.classes_[[0, -1]]
-    x = rows_of(rows, first, 3)
-    return clf.add_examples(x, [last] * 3)
-
-
-EDITS = {
-    "add_class": lambda clf, rows: clf.remove_class(clf.classes_[0]).add_class(
-        rows_of(rows, rows.known[0]), rows.known[0]
-    ),
-    "add_examples": examples,
-    "remove_class": lambda clf, rows: clf.remove_class(clf.classes_[-1]),
-    "merge_classes": lambda clf, rows: clf.merge_classes(clf.classes_[:2], clf.classes_[0]),
-    "rename_class": lambda clf, rows: clf.rename_class(clf.classes_[0], clf.classes_[-1] + clf.classes_[-1]),
-}  # fmt: skip
 
 
 SLOW = pytest.param("embeddings", marks=pytest.mark.slow)
@@ -50,16 +34,18 @@ def fitted(request):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         clf = mn.DAMClassifier(random_state=0).fit(rows.x, rows.y)
-    rows.known = clf.classes_
     return clf.model_, rows
 
 
-@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("edit", OF_CLASSES)
 def test_every_surface_answers_as_the_edited_model(fitted, request, edit, tmp_path):
     model, rows = fitted
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        clf = EDITS[edit](mn.as_estimator(model), rows)
+        new = model.classes[-1].item()
+        known = mn.interpret.map_classes(model, {new: None}) if edit == "add_class" else model
+        edited = EDITS[edit](known, lambda label, n: rows_of(rows, label, n), new)
+    clf = mn.as_estimator(edited)
     model, x = clf.model_, rows.x_test
     numbers = model.stored(x).values.double()
     some = StoredRows.of(numbers, model.device)  # in double precision, as surfaces take them

@@ -187,20 +187,6 @@ def edited(model):
     return model.votes.w, model.votes.p
 
 
-@cache
-def with_examples(names):
-    """A model to which the rows to ask about were added, with missing values and without."""
-    rows = np.vstack([X, np.where(HOLES, NAN, X)])
-    return interpret.add_examples(
-        default("classifier", names), frame(rows) if names else rows, [*Y, *Y]
-    )
-
-
-def examples_removed(model, x):
-    known = with_examples(model.features.columns is not None)
-    return edited(fresh(known).remove_examples(x).model_)
-
-
 # Verbs that take rows alone: (estimator, model, rows, folder) → what is compared.
 OF_ROWS = {
     "predict": lambda e, m, x, _: e.predict(x),
@@ -214,17 +200,11 @@ OF_ROWS = {
     "memory_table": lambda e, m, x, _: e.memory_table(x, Y)["support"],
     "recall": lambda e, m, x, _: e.recall(x, steps=3),
     "interpret.encode": lambda e, m, x, _: np.asarray(interpret.encode(m, x)),
-    "interpret.is_novel": lambda e, m, x, _: interpret.is_novel(m, x, 0.1),
-    "interpret.novelty": lambda e, m, x, _: interpret.novelty(m, x),
-    "interpret.recall_path": lambda e, m, x, _: interpret.recall_path(m, x, steps=2).rows[-1],
     "interpret.score_samples": lambda e, m, x, _: interpret.score_samples(m, x),
-    "export.model_card": lambda e, m, x, _: export.model_card(m, x),
 }
 OF_CLASSIFIER = {
     "add_class": lambda e, m, x, _: e.add_class(x, 3).predict_proba(x),
-    "remove_examples": lambda e, m, x, _: examples_removed(m, x),
     "decision_function": lambda e, m, x, _: e.decision_function(x),
-    "decision_summary": lambda e, m, x, _: e.decision_summary(x).memories_for_90,
     "discover": lambda e, m, x, _: [len(found.rows) for found in e.discover(x, 2)],
     "compare": lambda e, m, x, _: e.compare(x).unlike["new"],
     "interpret.weak_spots": lambda e, m, x, _: [
@@ -246,7 +226,6 @@ OF_CLUSTERER = {
     "fit_transform": lambda e, m, x, _: quick_clusters().fit_transform(x),
     "partial_fit": lambda e, m, x, _: e.partial_fit(x).labels_,
     "certify": lambda e, m, x, _: e.certify(x, max_iter=0).beta_split,
-    "interpret.shrink": lambda e, m, x, _: edited(interpret.shrink(m, x, n_memories=2)),
 }  # fmt: skip
 # Verbs of a classifier that take labels too: (estimator, model, rows, labels, folder).
 OF_LABELS = {
@@ -264,16 +243,11 @@ OF_LABELS = {
         y, e.predict_or_reject(x)
     ).confusion,
     "interpret.evaluate": lambda e, m, x, y, _: interpret.evaluate(m, [(x, y, range(N))])["log_loss"],
-    "interpret.shrink": lambda e, m, x, y, _: edited(interpret.shrink(m, x, y, n_memories=2)),
-    "export.model_card": lambda e, m, x, y, _: export.model_card(m, x, y),
 }  # fmt: skip
 # Verbs whose y is the class that is asked for.
 OF_WANTED = {
     "recall": lambda e, m, x, y: e.recall(x, y, steps=3),
     "counterfactual": lambda e, m, x, y: e.counterfactual(x, y).found,
-    "interpret.recall_path": lambda e, m, x, y: interpret.recall_path(m, x, y, steps=2).energies[
-        -1
-    ],
 }
 # Of images, of one class, or of nothing that a user passes as rows.
 APART = {
@@ -304,7 +278,7 @@ def numbers(answer):
         return [answer.detach().cpu().numpy()]
     if isinstance(answer, tuple):
         return [part for each in answer for part in numbers(each)]
-    if isinstance(answer, str):  # a page or a card: as long, but for the digits of numbers
+    if isinstance(answer, str):  # a page: as long, but for the digits of numbers
         return [np.array(1e-9 * len(answer))]  # so that a thousand characters are the tolerance
     return [np.asarray(answer)]
 
@@ -412,8 +386,7 @@ def test_a_page_of_rows_with_an_empty_column(tmp_path):
 @pytest.mark.parametrize(("kind", "verb"), CELLS)
 def test_rows_that_cannot_be_used(tmp_path, kind, verb):
     act, model = action_of(kind, verb, tmp_path), default(kind, False)
-    optional = {"explore", "memory_table", "export.model_card", "remove_examples",
-                "interpret.weak_spots"}  # fmt: skip
+    optional = {"explore", "memory_table", "interpret.weak_spots"}
     for name, rows in BAD_ROWS.items():
         skipped = {"None": optional, "too few columns": LEARN}.get(name, ())
         if verb not in skipped:
@@ -442,7 +415,7 @@ def test_labels_of_every_kind(tmp_path, verb):
         first = numbers(found) if first is None else first
         assert_same(found, tuple(first), f"{verb}, {name}")
     for name, y in BAD_LABELS.items():
-        shown = verb in ("score", "explore", "export.model_card", "interpret.evaluate")
+        shown = verb in ("score", "explore", "interpret.evaluate")
         if shown and name in ("NaN in a list", "None in a list", "masked"):
             if verb != "score":  # rows without label are not measured
                 act(fresh(model), model, X, y, tmp_path)

@@ -87,17 +87,20 @@ class Model(RuleBasedStateMachine):
     @rule(memory=st.integers(0, 12), label=st.sampled_from([0, 1, 2, None]))
     def relabel(self, memory, label):
         def make(m):
-            name = None if label is None else m.classes[label]
+            name = None if label is None else m.classes[label % len(m.classes)]
             return interpret.relabel_memory(m, memory, name)
 
         self.change(make)
 
-    @rule(kind=ROWS, n_memories=st.integers(1, 6))
-    def shrink(self, kind, n_memories):
-        rows = as_given(kind, slice(97, 150))
-        self.change(
-            lambda m: interpret.shrink(m, rows, m.classes[:1].repeat(53), n_memories=n_memories)
-        )
+    @rule(old=st.integers(0, 2), new=st.sampled_from([0, 1, 2, None]))
+    def classes(self, old, new):
+        def make(m):
+            names = m.classes.tolist()
+            return interpret.map_classes(
+                m, {names[old % len(names)]: None if new is None else names[new % len(names)]}
+            )
+
+        self.change(make)
 
     @rule(kind=ROWS, first=st.integers(97, 130), new=st.booleans())
     def stream(self, kind, first, new):

@@ -38,7 +38,6 @@ COMMANDS = {
     "recall": ["recall", "{model}", "{data}", "--hide", "0.3", "--out", "{out}recalled.csv"],
     "memories": ["plot", "memories", "{model}", "--out", "{out}memories.png"],
     "explore": ["explore", "{model}", "{data}", "--out", "{out}page.html"],
-    "export": ["export", "{model}", "--out", "{out}card.md"],
     "graph": ["export", "{model}", "--out", "{out}graph.onnx"],
     "too many": [*TRAIN, "--memories", "1000000000000"],
     "some rows": [*TRAIN, "--max-rows", "9", *FAST],

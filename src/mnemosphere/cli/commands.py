@@ -460,15 +460,10 @@ def export(
     terminal: Terminal,
     model: Model,
     *,
-    data: SomeData = None,
-    out: Annotated[
-        Path, option("FILE", ".onnx for a graph, .md for a card.", "--out", "-o")
-    ] = Path("model.onnx"),
+    out: Annotated[Path, option("FILE", "Graph to write.", "--out", "-o")] = Path("model.onnx"),
     columns: Selection,
 ) -> None:
-    """Write a model as an ONNX graph or a model card.
-
-    The card has figures on DATA; if the model was trained on DATA, on its held-out rows.
+    """Write a model as an ONNX graph.
 
     For example:
 

@@ -13,7 +13,7 @@ from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.rows import Opened, Rows, open_rows
 from mnemosphere.cli.shell import Terminal
-from mnemosphere.interpret import Explanation, recall_path
+from mnemosphere.interpret import Explanation, recall
 from mnemosphere.plots.fitted import recall_of
 
 _DATA = "mnist-small"
@@ -56,7 +56,7 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
     few = test.called(_HIDDEN)
     damaged = few.x.astype(np.float64)
     damaged[:, damaged.shape[1] // 2 :] = np.nan
-    path = recall_path(model.model_, damaged)
+    path = recall(model.model_, damaged, path=True)
     strips = recall_of(model.model_, few.x, path, ~np.isnan(damaged), shape, names=_HIDDEN,
                        predictions=model.predict(path.rows[-1]))  # fmt: skip
     plots.save(strips, folder / "recall.png")

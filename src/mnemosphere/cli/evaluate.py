@@ -16,7 +16,6 @@ from mnemosphere.cli.options import Selection
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Opened, Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cell, cells
-from mnemosphere.interpret import DecisionSummary
 
 _SHOWN = 10  # memories of a certificate, classes where there are many
 _CLASSES = 30
@@ -91,7 +90,6 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         told = found["novelty"]
         facts["AUROC of novelty"] = f"{told['auroc']:.4f} against {told['rows']} rows"
     terminal.facts(facts)
-    terminal.prose(*str(DecisionSummary(**found["decision"])).splitlines())
     report.remark(terminal, opened.model, found)
     classes, title = found["per_class"], "classes"
     if len(classes) > _CLASSES:

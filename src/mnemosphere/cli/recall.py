@@ -17,7 +17,7 @@ from mnemosphere.cli.rows import Rows, open_model, rows_for
 from mnemosphere.cli.shell import Terminal, cells
 from mnemosphere.cli.table_writer import write_table
 from mnemosphere.fitted.model import as_numpy
-from mnemosphere.interpret import decode, encode, recall_path
+from mnemosphere.interpret import decode, encode, recall
 from mnemosphere.plots.fitted import recall_of
 from mnemosphere.rows.stored import StoredRows
 
@@ -42,7 +42,7 @@ def run(
     known = _known(rows, hide, seed)
     damaged = np.where(known, rows.x, np.nan)
     gaps: Any = StoredRows.of(damaged, fitted.device)
-    path = recall_path(fitted, gaps, y)
+    path = recall(fitted, gaps, y, path=True)
     completed = fitted.geometry.complete(damaged, path.rows[-1])
     found = fitted.log_proba(StoredRows.of(completed, fitted.device))
     answers = fitted.classes[as_numpy(found.argmax(1))]

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from mnemosphere import plots
-from mnemosphere.base.files import write_atomically
 from mnemosphere.cli.options import Selection
 from mnemosphere.cli.output import PICTURES, check_file
 from mnemosphere.cli.rows import Opened, open_model, rows_for
 from mnemosphere.cli.shell import Terminal
-from mnemosphere.export import model_card, to_onnx
+from mnemosphere.export import to_onnx
 from mnemosphere.plots import fitted
 from mnemosphere.plots.curves import learning_curves
 
@@ -55,18 +54,10 @@ def explore(
     terminal.say(f"wrote {out} ({size / 1e6:.1f} MB): open it in a browser")
 
 
-def export(
-    terminal: Terminal, columns: Selection, model: Path, data: str | None, out: Path
-) -> None:
-    """Write the graph or the card of a model."""
-    graph = out.suffix == ".onnx"
-    opened, x, y, _ = _measured(
-        terminal, columns, model, None if graph else data, out, ".onnx", ".md"
-    )
-    if graph:
-        to_onnx(opened.model, out)
-    else:
-        write_atomically(out, model_card(opened.model.model_, x, y).encode())
+def export(terminal: Terminal, columns: Selection, model: Path, out: Path) -> None:
+    """Write the graph of a model."""
+    opened, *_ = _measured(terminal, columns, model, None, out, ".onnx")
+    to_onnx(opened.model, out)
     terminal.result({"file": out, "model": opened.path})
     terminal.say(f"wrote {out}")
 

@@ -418,10 +418,9 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         *,
         known: ArrayLike | None = None,
         steps: int = 50,
+        path: bool = False,
     ) -> Any:
         """Complete patterns: descend the energy −log P(x|y) of the density from each row.
-
-        `interpret.recall_path` returns every step of the way.
 
         Parameters
         ----------
@@ -433,13 +432,15 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
             True for features that must stay; None: all that are not NaN.
         steps : int, default 50
             Maximum number of steps.
+        path : bool, default False
+            Return rows and energies of every step.
 
         Returns
         -------
-        ndarray or pandas.DataFrame of shape (n, N)
+        ndarray or pandas.DataFrame of shape (n, N), or RecallPath
             The completed rows, in the units of X; with geometry="unit" they have norm 1, with "center"
             also mean 0. For a frame, a frame of the same columns: known values stay, and whole
-            numbers are whole.
+            numbers are whole. With `path`, the way to them, as numbers.
 
         Examples
         --------
@@ -448,7 +449,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> completed.shape, bool(completed.isna().any(axis=None))
         ((1, 4), False)
         """
-        return interpret.recall(self.model_, X, y, known=known, steps=steps)
+        return interpret.recall(self.model_, X, y, known=known, steps=steps, path=path)
 
     def sample(
         self, n_samples: int = 1, y: object = None, *, random_state: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
@@ -43,8 +43,7 @@ from mnemosphere.estimators.streaming import (
 )
 from mnemosphere.fitted.model import FittedModel, Floats, like
 from mnemosphere.geometry import Geometry
-from mnemosphere.interpret import DecisionSummary, decision_summary
-from mnemosphere.interpret.classes import hide_class
+from mnemosphere.interpret.classes import mapped_columns
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import operands
@@ -313,8 +312,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         with process_group(), operands(self.precision), Progress(self.verbose) as progress:
             ready = _learn(settings, X, y, sample_weight, progress)
             model = finished(train(ready), ready, X)
-            if OUT_OF_SCOPE in model.classes.tolist():
-                model = sound(hide_class(model, OUT_OF_SCOPE))
+            names = model.classes.tolist()
+            if OUT_OF_SCOPE in names:
+                model = sound(mapped_columns(model, {names.index(OUT_OF_SCOPE): OUT_OF_SCOPE}))
             self.model_ = renewed(model)
         return self
 
@@ -438,7 +438,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         *,
         accuracy: float | None = None,
         confidence_level: float = 0.95,
-        per_class: bool = False,
         ask: bool = False,
     ) -> NDArray[Any]:
         """Predict the most probable class of each row, or None if the row is rejected.
@@ -462,9 +461,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             held-out rows allow. Held-out rows labeled `OUT_OF_SCOPE` count as wrong answers.
         confidence_level : float in (0, 1), default 0.95
             Probability that the accuracy is kept.
-        per_class : bool, default False
-            Keep the rate among the rows of each predicted class. A class with fewer than 1/rate − 1
-            held-out rows uses the common threshold.
         ask : bool, default False
             Return "ask" instead of None for rejected rows between known classes, which a person or a larger
             model may decide. None is then for rows unlike all known ones.
@@ -492,9 +488,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
         def read(model: FittedModel, rows: Any) -> NDArray[Any]:
             found = interpret.rejections(
-                model, rows, rate, accuracy=accuracy, confidence_level=confidence_level,
-                per_class=per_class,
-            )  # fmt: skip
+                model, rows, rate, accuracy=accuracy, confidence_level=confidence_level
+            )
             return found.said(ask)
 
         return self._rowwise(X, read)
@@ -565,29 +560,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         weight = sample_weights(sample_weight, stored.n_rows, torch.device("cpu"))
         return share_right(model, [(stored, y, weight)])
 
-    def decision_summary(self, X: ArrayLike) -> DecisionSummary:
-        """Summarize how many memories decide about rows, and how often none does.
-
-        The vote of a memory is its share P(memory | x), as `explain` shows it.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, N)
-            Rows.
-
-        Returns
-        -------
-        DecisionSummary
-            How many memories hold 90% of the vote, how often the three strongest alone give the class,
-            and how often the uniform component or the class frequencies decide.
-
-        Examples
-        --------
-        >>> clf.decision_summary(X_test).memories_for_90 <= 3
-        True
-        """
-        return decision_summary(self.model_, X)
-
     def label_issues(self, X: ArrayLike, y: ArrayLike, *, n_folds: int = 5) -> LabelIssues:
         """Rank the rows whose label is contradicted by a model that did not see them.
 
@@ -649,8 +621,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def add_examples(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Add rows of known classes as memories, without training.
 
-        Rows like them then get their classes, with little loss for the others. Examples are stored
-        separately, also in model files: `remove_examples` removes them, until other edits or training.
+        Rows like them then get their classes, with little loss for the others. Keep `model_` to go back:
+        an edit leaves it as it is and sets another one.
 
         Parameters
         ----------
@@ -673,95 +645,29 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.model_ = interpret.add_examples(self.model_, X, y)
         return self
 
-    def remove_examples(self, X: ArrayLike | None = None) -> Self:
-        """Remove rows that `add_examples` added.
-
-        This undoes an edit. It does not make the model forget training rows.
+    def map_classes(self, names: Mapping[Any, Any]) -> Self:
+        """Rename, merge and remove classes, without training.
 
         Parameters
         ----------
-        X : array-like of shape (n, N), default None
-            The rows, as they were added; None: all that were added.
+        names : mapping of labels to labels or None
+            New names of some classes. Classes with the same new name become one, and their probabilities
+            add up. None: the class is removed, with the memories that are mostly of it.
+            `mnemosphere.OUT_OF_SCOPE`: it becomes part of "none of them".
 
         Returns
         -------
         DAMClassifier
-            The estimator itself; once all are removed, it is bitwise the model before them, with its
-            calibration.
+            The estimator itself, with other classes.
 
         Examples
         --------
-        >>> clf.add_examples(X_test[:3], y_test[:3]).remove_examples(X_test[:2]).n_memories_
-        7
-        """
-        self.model_ = interpret.remove_examples(self.model_, X)
-        return self
-
-    def remove_class(self, label: object) -> Self:
-        """Remove a class and the memories of its own.
-
-        Parameters
-        ----------
-        label : object
-            The class.
-
-        Returns
-        -------
-        DAMClassifier
-            The estimator itself, with one class less.
-
-        Examples
-        --------
-        >>> clf.remove_class(1).classes_
+        >>> clf.map_classes({1: 2}).classes_  # 1 is merged into 2
         array([0, 2])
+        >>> clf.map_classes({2: 7}).classes_  # 2 is renamed
+        array([0, 7])
         """
-        self.model_ = interpret.remove_class(self.model_, label)
-        return self
-
-    def merge_classes(self, labels: Sequence[Any], into: object) -> Self:
-        """Merge several classes into one; its probability is their sum.
-
-        Parameters
-        ----------
-        labels : sequence
-            The classes.
-        into : object
-            The name of the class that replaces them.
-
-        Returns
-        -------
-        DAMClassifier
-            The estimator itself.
-
-        Examples
-        --------
-        >>> clf.merge_classes([1, 2], 1).classes_
-        array([0, 1])
-        """
-        self.model_ = interpret.merge_classes(self.model_, labels, into)
-        return self
-
-    def rename_class(self, label: object, into: object) -> Self:
-        """Rename a class.
-
-        Parameters
-        ----------
-        label : object
-            Its present name.
-        into : object
-            Its new name.
-
-        Returns
-        -------
-        DAMClassifier
-            The estimator itself.
-
-        Examples
-        --------
-        >>> clf.rename_class(2, 7).classes_
-        array([0, 1, 7])
-        """
-        self.model_ = interpret.rename_class(self.model_, label, into)
+        self.model_ = interpret.map_classes(self.model_, names)
         return self
 
     def discover(

@@ -18,7 +18,9 @@ from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.fitted.model import FittedModel, Record, Stream, draw_seed
 from mnemosphere.interpret.classes import extend
 from mnemosphere.model import objectives
+from mnemosphere.model.class_reading import label_frequencies, net_class_weights
 from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
 from mnemosphere.model.votes import Votes
 from mnemosphere.rows.encoding import listed
@@ -149,15 +151,21 @@ def take_in(
     seen = dataset.n_rows if model.label_mass is None else float(model.label_mass.sum())
     counts = step.label_counts(result.state, seen)
     history = [*model.record.history, {**record.as_dict(), "n_iter": n_iter}]
-    return (
-        model.replace(objective="joint")
-        .with_trained(result.params, counts)
-        .replace(
-            lineage=model.lineage,
-            stream=replace(stream, state=result.state),
-            record=replace(model.record, history=history, status="streaming", converged=False),
-        )
-    )
+    return model.changed(
+        _votes(model, result.params, counts), result.params, lineage=model.lineage,
+        stream=replace(stream, state=result.state), objective="joint",
+        record=replace(model.record, history=history, status="streaming", converged=False),
+    )  # fmt: skip
+
+
+def _votes(model: FittedModel, params: Parameters, counts: Tensor) -> Votes:
+    """Votes of parameters trained by the joint likelihood, at the temperature that such a model has."""
+    if not model.is_classifier:
+        return Votes.of(params)
+    prior = label_frequencies(params.p_q, model.smoothing)
+    p = net_class_weights(params, model.smoothing, prior, counts)
+    temperature = model.votes.temperature if model.is_joint else 1.0  # of another slope
+    return Votes.of(params, p, temperature, prior)
 
 
 def take_in_labeled(model: FittedModel, dataset: ArrayDataset, solver: object) -> FittedModel:

@@ -1,8 +1,7 @@
-"""Fitted models handed on: model files, ONNX graphs, a page to play with, a card, a torch layer."""
+"""Fitted models handed on: model files, ONNX graphs, a page to play with, a torch layer."""
 
-from mnemosphere.export.card import model_card
 from mnemosphere.export.module import DAMModule
 from mnemosphere.export.onnx_graph import to_onnx
 from mnemosphere.export.page import explore
 
-__all__ = ["DAMModule", "explore", "model_card", "to_onnx"]
+__all__ = ["DAMModule", "explore", "to_onnx"]

@@ -19,7 +19,6 @@ from torch import Tensor
 from mnemosphere.base.files import read_tensors, write_tensors
 from mnemosphere.fitted.model import (
     Calibration,
-    Examples,
     Exemplars,
     FittedModel,
     HeldOut,
@@ -46,7 +45,7 @@ _CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         FittedModel, Votes, Parameters, Features, Encoding, Column, TextEncoder, Calibration, Tails,
-        HeldOut, Exemplars, Examples, Stream, Lineage, Record, FixedPoint, SGD, Adam,
+        HeldOut, Exemplars, Stream, Lineage, Record, FixedPoint, SGD, Adam,
     )
 }  # fmt: skip
 _LABEL_KINDS = "biufUO"

@@ -17,7 +17,7 @@ from mnemosphere.base.files import write_atomically
 from mnemosphere.base.machine import need
 from mnemosphere.fitted.model import FittedModel, Tails
 from mnemosphere.geometry.graph import Point
-from mnemosphere.interpret.rejection import novelty_threshold, usual_limit
+from mnemosphere.interpret.rejection import default_limit, novelty_threshold
 from mnemosphere.model.retrieval import largest_novelty_score
 from mnemosphere.model.votes import Mixture, Votes
 
@@ -194,7 +194,7 @@ def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
     if (limit := novelty_threshold(model)) is not None:
         g("Greater", score, limit, output="is_novel")
         outputs.append(("is_novel", g.bool))
-    held, limit = model.calibration, usual_limit(model)
+    held, limit = model.calibration, default_limit(model)
     if held is not None and limit is not None:
         scored = votes.at(held.temperature)
         _, joint = _classes(g, at, _exponents(g, at, w, scored), scored, floor)

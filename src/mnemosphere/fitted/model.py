@@ -28,7 +28,7 @@ from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.model import kernel, objectives, retrieval
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import label_frequencies, net_class_weights, without_floor
+from mnemosphere.model.class_reading import without_floor
 from mnemosphere.model.gaps import has_gaps, overlaps
 from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
@@ -163,16 +163,6 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Rows that were added to a model without training, and the model before."""
-
-    base: FittedModel
-    x: Tensor  # unit rows in double precision
-    columns: NDArray[np.int64]  # those of their classes
-    texts: list[str | None]  # of m rows
-
-
-@dataclass(frozen=True)
 class Record:
     """How the model came about."""
 
@@ -225,8 +215,6 @@ class FittedModel:
         Clusters of the training rows.
     exemplars : Exemplars or None
         Typical training rows and support of each memory.
-    examples : Examples or None
-        Rows that `add_examples` added, and the model before.
     lineage : Lineage or None
         The tree of splits.
     stream : Stream or None
@@ -258,7 +246,6 @@ class FittedModel:
     label_mass: Tensor | None = None
     labels: NDArray[np.int64] | None = None
     exemplars: Exemplars | None = None
-    examples: Examples | None = None
     lineage: Lineage | None = None
     stream: Stream | None = None
     record: Record = Record()
@@ -317,25 +304,10 @@ class FittedModel:
         p = without_floor(self.votes.p, self.votes.prior)
         return self.votes.replace(p=p / p.sum()).trained()  # an edit may leave less than the floor
 
-    def with_trained(self, params: Parameters, counts: Tensor | None = None) -> Self:
-        """A copy with other trained parameters: what was found by the old ones no longer holds.
-
-        counts: as `net_class_weights` takes them.
-        """
-        net, prior = None, None if self.is_joint else self.votes.prior
-        if self.is_classifier and self.is_joint:
-            prior = label_frequencies(params.p_q, self.smoothing)
-        if self.is_classifier:
-            assert prior is not None
-            part = self.smoothing if self.is_joint else 0.0
-            net = net_class_weights(params, part, prior, counts)
-        votes = Votes.of(params, net, prior=prior)
-        return self.changed(votes, params if self.is_joint else self.density)
-
     def changed(self, votes: Votes, density: Parameters, **kept: Any) -> Self:
         """A copy with other parameters, without all that was found by the old ones but is not kept."""
         gone: dict[str, Any] = dict.fromkeys(
-            ("calibration", "held", "exemplars", "examples", "lineage", "stream")
+            ("calibration", "held", "exemplars", "lineage", "stream")
         )
         return replace(self, votes=votes, density=density, **gone | kept)
 
@@ -532,10 +504,6 @@ class FittedModel:
         alone = params.p_h[0].clamp_min(torch.finfo(params.p.dtype).tiny).log()
         found = self._of_density(X, retrieval.log_marginal, float(alone))
         return found - float(log_omega(0.0, params.n_features))
-
-    def novelty(self, X: Any) -> Tensor:
-        """Posterior weight of the uniform component, (n,)."""
-        return self._of_density(X, retrieval.novelty, 1.0)
 
     def novelty_score(self, X: Any) -> Tensor:
         """Minus the log of the memories' part of the density, (n,).

@@ -1,4 +1,4 @@
-"""Classes added, removed, merged and renamed, examples of classes added and removed: no training.
+"""Classes and examples added, classes renamed, merged and removed: no training.
 
 All but a new name changes the votes, so held-out scores are made anew, from the training rows that the model
 holds; if it holds none, they are dropped.
@@ -7,7 +7,7 @@ holds; if it holds none, they are dropped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,13 +18,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from mnemosphere.fitted.exemplars import row_texts
-from mnemosphere.fitted.model import (
-    Examples,
-    FittedModel,
-    Floats,
-    HeldOut,
-    as_numpy,
-)
+from mnemosphere.fitted.model import FittedModel, Floats, HeldOut, as_numpy
 from mnemosphere.interpret.editing import directed, rows_of, with_weights
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import retrieval
@@ -38,7 +32,6 @@ _NEW_MEMORIES = 5  # of a class that is added
 _FOLDS = 5  # of its rows, to score them
 _DRAWN = 1000  # rows of the known classes
 _LEAST = 1e-30  # weight: float32 has it
-_SAME = 1e-5  # distance of unit rows that differ by rounding
 
 
 def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
@@ -85,7 +78,7 @@ def extend(
     x = directed(model, X).double()
     wide, column = model, len(names)  # "none of them"
     if label != OUT_OF_SCOPE:
-        wide = _mapped(model, {}, [_like(model, label)])
+        wide = mapped_columns(model, {}, (_checked_label(model, label),))
         column = wide.classes.tolist().index(label)
     mass, new = wide.label_mass, wide is not model
     if mass is not None and new:  # smoothing is spread over one more column
@@ -128,9 +121,8 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
     """Add rows of known classes as memories, without training; the other memories stay.
 
     Memories and weights are found as by `add_class`: the weight of those of a class is the likeliest
-    one, for its rows and for rows that the model draws. Examples that are added in several calls
-    give the same model as those of one call. Other edits and training make them memories like any
-    others.
+    one, for its rows and for rows that the model draws. The model before them stays as it is, so keep
+    it to go back.
 
     Parameters
     ----------
@@ -157,88 +149,18 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
     >>> model.n_memories, wider.n_memories
     (6, 9)
     """
-    x = directed(_base(model), X).double()
+    x = directed(model, X).double()
     labels = Labels.of(y, len(x), unlabeled=None)
     columns = np.where(labels.outside, len(model.classes), labels.among(model.classes))
-    texts = model.features.texts(X)
-    texts = [None] * len(x) if texts is None else texts
-    before = model.examples
-    if before is not None:
-        x, columns = torch.cat([before.x, x]), np.append(before.columns, columns)
-        texts = [*before.texts, *texts]
-    return _with_examples(Examples(_base(model), x, columns, texts))
-
-
-def remove_examples(model: FittedModel, X: Any = None) -> FittedModel:
-    """Remove rows that `add_examples` added.
-
-    This undoes an edit. It does not make the model forget training rows.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A classifier with examples.
-    X : array-like of shape (n, N), default None
-        The rows, as they were added; None: all that were added.
-
-    Returns
-    -------
-    FittedModel
-        The model without them; once all are removed, it is bitwise the model before them, with its
-        calibration.
-
-    Raises
-    ------
-    ValueError
-        If one of the rows was not added.
-
-    Examples
-    --------
-    >>> wider = mn.interpret.add_examples(model, X_test[:3], y_test[:3])
-    >>> mn.interpret.remove_examples(wider, X_test[:1]).n_memories
-    8
-    >>> mn.interpret.remove_examples(wider).n_memories
-    6
-    """
-    added = model.examples
-    if added is None:
-        raise ValueError("this model has no examples: add_examples adds some")
-    kept = np.zeros(len(added.x), dtype=bool)
-    if X is not None:
-        x = directed(_base(model), X).double()
-        same = (x[:, None] - added.x).norm(dim=2) < _SAME
-        strange = (~same.any(1)).nonzero()[:, 0]
-        if len(strange):
-            raise ValueError(
-                f"row {int(strange[0])} of X is none of the {len(kept)} examples: pass rows that "
-                "were added"
-            )
-        kept = as_numpy(~same.any(0))
-    texts = [text for text, stays in zip(added.texts, kept, strict=True) if stays]
-    rest = Examples(_base(model), added.x[torch.from_numpy(kept)], added.columns[kept], texts)
-    return _with_examples(rest)
-
-
-def _base(model: FittedModel) -> FittedModel:
-    """The model before its examples, with the present names and settings."""
-    if model.examples is None:
-        return model
-    base = model.examples.base
-    return base.replace(features=model.features, record=model.record, held=model.held)
-
-
-def _with_examples(added: Examples) -> FittedModel:
-    found = added.base
-    for column in np.unique(added.columns).tolist():
-        own = np.flatnonzero(added.columns == column)
-        x, texts = added.x[torch.from_numpy(own).to(added.x.device)], [added.texts[k] for k in own]
-        weight, mass = _likeliest_weight(found, x, column), found.label_mass
-        part = 0.0 if mass is None else len(x) / float(mass.sum())  # as many rows of training
-        found = _imprint(found, column, x, texts, weight, part)
-    if not len(added.x):
-        return found
-    base = added.base.replace(held=None)  # the same rows
-    return renewed(found).replace(examples=replace(added, base=base))
+    texts, found = model.features.texts(X), model
+    for column in np.unique(columns).tolist():
+        own = np.flatnonzero(columns == column)
+        some, mass = x[torch.from_numpy(own).to(x.device)], found.label_mass
+        named = None if texts is None else [texts[k] for k in own]
+        weight = _likeliest_weight(found, some, column)
+        part = 0.0 if mass is None else len(own) / float(mass.sum())  # as many rows of training
+        found = _imprint(found, column, some, named, weight, part)
+    return renewed(found)
 
 
 def _imprint(
@@ -338,119 +260,78 @@ def _likeliest_weight(model: FittedModel, x: Tensor, column: int | None = None) 
     return math.exp(np.clip(found, math.log(_LEAST), math.log(_average_weight(votes.p))))
 
 
-def remove_class(model: FittedModel, label: object) -> FittedModel:
-    """Remove a class and the memories of its own.
+def map_classes(model: FittedModel, names: Mapping[Any, Any]) -> FittedModel:
+    """Rename, merge and remove classes, without training.
 
     Parameters
     ----------
     model : FittedModel
         A fitted classifier.
-    label : object
-        The class.
+    names : mapping of labels to labels or None
+        New names of some classes. Classes with the same new name become one, and their probabilities add up.
+        None: the class is removed, with the memories that are mostly of it. `mnemosphere.OUT_OF_SCOPE`: it
+        becomes part of "none of them".
 
     Returns
     -------
     FittedModel
-        The model with one class less.
+        The model with other classes.
+
+    Raises
+    ------
+    ValueError
+        If one of the labels is not a class of the model.
 
     Examples
     --------
-    >>> mn.interpret.remove_class(model, 1).classes
+    >>> mn.interpret.map_classes(model, {0: 7, 1: 2}).classes  # 0 is renamed, 1 merged into 2
+    array([2, 7])
+    >>> mn.interpret.map_classes(model, {1: None}).classes
     array([0, 2])
     """
-    column = int(model.columns_of([label])[0])
-    kept = _of_others(model.votes.p, column)
-    if len(model.classes) == 1 or not len(kept):
-        raise ValueError(f"every memory is of class {label!r}: none would be left")
-    thin = _mapped(model, {column: None})
-    votes, density = thin.votes, thin.density
-    rows = kept if model.is_joint else _of_others(model.density.p, column)
+    columns = as_numpy(model.columns_of(list(names))).tolist() if names else []
+    place = dict(zip(columns, names.values(), strict=True))
+    gone = [column for column, name in place.items() if name is None]
+    named = [name for name in place.values() if name is not None and name != OUT_OF_SCOPE]
+    if not named and len(place) == len(model.classes):
+        raise ValueError("no class would be left: keep one")
+    for name in named:
+        _checked_label(model, name)
+    found = mapped_columns(_without(model, gone) if gone else model, place)
+    return found if found.calibration is not None else renewed(found)
+
+
+def _without(model: FittedModel, columns: list[int]) -> FittedModel:
+    """The model without the memories whose commonest class is one of these."""
+
+    def of_others(p: Tensor) -> Tensor:
+        most = p[1:, :-1].argmax(1)
+        return (~torch.isin(most, torch.tensor(columns, device=p.device))).nonzero()[:, 0]
+
+    votes, density = model.votes, model.density
+    kept = of_others(votes.p)
+    if not len(kept):
+        raise ValueError(f"all {model.n_memories} memories would go: keep a class that has some")
+    rows = kept if model.is_joint else of_others(density.p)
     rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
-    found = with_weights(
-        thin, votes.w[kept], rows_of(votes.p, kept), density.w[rows], rows_of(density.p, rows),
+    return with_weights(
+        model, votes.w[kept], rows_of(votes.p, kept), density.w[rows], rows_of(density.p, rows),
         kept=kept,
-    )  # fmt: skip
-    return renewed(found.replace(exemplars=behind))
+    ).replace(exemplars=behind)  # fmt: skip
 
 
-def _of_others(p: Tensor, column: int) -> Tensor:
-    """Numbers of the memories whose commonest class is another one."""
-    return (p[1:, :-1].argmax(1) != column).nonzero()[:, 0]
-
-
-def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
-    """Merge several classes into one; its probability is their sum.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier.
-    labels : sequence
-        The classes.
-    into : object
-        The name of the class that replaces them.
-
-    Returns
-    -------
-    FittedModel
-        The model with fewer classes.
-
-    Examples
-    --------
-    >>> mn.interpret.merge_classes(model, [1, 2], 1).classes
-    array([0, 1])
-    """
-    return renewed(_named(model, labels, into))
-
-
-def rename_class(model: FittedModel, label: object, into: object) -> FittedModel:
-    """Rename a class.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier.
-    label : object
-        Its present name.
-    into : object
-        Its new name.
-
-    Returns
-    -------
-    FittedModel
-        The model with the new name.
-
-    Examples
-    --------
-    >>> mn.interpret.rename_class(model, 2, 7).classes
-    array([0, 1, 7])
-    """
-    return _named(model, [label], into)
-
-
-def hide_class(model: FittedModel, label: object) -> FittedModel:
-    """The model with a class as part of "none of them": `predict` never names it."""
-    return _mapped(model, {model.classes.tolist().index(label): OUT_OF_SCOPE})
-
-
-def _named(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
-    """The model with one name for these classes."""
-    columns = np.unique(as_numpy(model.columns_of(labels))).tolist()
-    if into in np.delete(model.classes, columns).tolist():
-        raise ValueError(f"there is a class {into!r} already: merge it too, or take another name")
-    return _mapped(model, dict.fromkeys(columns, _like(model, into)))
-
-
-def _like(model: FittedModel, label: object) -> object:
-    """A label of the same kind as the classes."""
+def _checked_label(model: FittedModel, label: object) -> object:
+    """The label; ValueError unless it is of the same kind as the classes."""
     found = Labels.of([label]).found
     if label == OUT_OF_SCOPE or not len(found) or found.dtype.kind != model.classes.dtype.kind:
         raise ValueError(f"a label must be like {model.classes[0].item()!r}, got {label!r:.60}")
     return label
 
 
-def _mapped(model: FittedModel, names: Mapping[int, Any], new: Sequence[Any] = ()) -> FittedModel:
+def mapped_columns(
+    model: FittedModel, names: Mapping[int, Any], new: tuple[Any, ...] = ()
+) -> FittedModel:
     """The model with other names for some columns, and new classes; classes of one name are merged.
 
     `OUT_OF_SCOPE`: a class becomes part of "none of them"; None: it goes. New names alone keep the calibration.

@@ -16,11 +16,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole
+from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model.class_reading import with_floor
-from mnemosphere.model.merge import merge
 from mnemosphere.model.prior import reweighted
 from mnemosphere.model.prior import with_class_prior as change_prior
 from mnemosphere.numerics import polytope
@@ -151,78 +150,6 @@ def _prior_weights(
             f"prior must be {len(names)} finite weights >= 0, not all 0, got {given!r:.80}"
         )
     return weights
-
-
-def shrink(
-    model: FittedModel, X: Any, y: ArrayLike | None = None, *, n_memories: int
-) -> FittedModel:
-    """Merge the memories whose loss costs least, without training.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier or clusterer.
-    X : array-like of shape (n, N)
-        Rows to measure the loss on.
-    y : array-like of shape (n,), default None
-        Their labels; a clusterer needs none.
-    n_memories : int
-        Memories of the smaller model.
-
-    Returns
-    -------
-    FittedModel
-        The smaller model, not calibrated.
-
-    Examples
-    --------
-    >>> mn.interpret.shrink(model, X_train, y_train, n_memories=3).n_memories
-    3
-    """
-    check_whole(n_memories, "n_memories")
-    trained = model.trained
-    if model.is_classifier and not bool(trained.p[:, :-1].any()):
-        raise ValueError("every memory is of none of the classes: relabel one, then shrink")
-    rows = model.labeled(X, y)
-    return model.with_trained(merge(trained, rows, int(n_memories), model.rule)[0])
-
-
-def at_level(model: FittedModel, level: int) -> FittedModel:
-    """Return the smaller model at the end of one level of growth.
-
-    The class weights of a clusterer's memory are the sum of those of its descendants.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A model that grew.
-    level : int
-        Level of the tree, counted from 0.
-
-    Returns
-    -------
-    FittedModel
-        The smaller model.
-
-    Raises
-    ------
-    ValueError
-        If the model did not grow.
-
-    Examples
-    --------
-    >>> grown = clf.set_params(growth=3).fit(X_train, y_train).model_
-    >>> mn.interpret.at_level(grown, 0).n_memories
-    3
-    """
-    if model.lineage is None:
-        raise ValueError("this model did not grow: fit with growth=16, say")
-    check_whole(level, "level")
-    early = model.lineage.at_level(int(level))
-    if not model.is_classifier:
-        p = model.lineage.sum_up(int(level), model.density.p)
-        early = early.replace(p=p, p_q=model.density.p_q)
-    return model.with_trained(early)
 
 
 def directed(model: FittedModel, X: Any) -> Tensor:

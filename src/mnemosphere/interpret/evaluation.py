@@ -13,7 +13,6 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy
-from mnemosphere.interpret.decision import Spread, spread, summarize
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels
 
 _BINS = 15  # of confidence, equally wide
@@ -40,9 +39,8 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     -------
     dict
         "accuracy", "log_loss", "calibration" (mean of the largest probability, how often right, rows, in
-        bins), "calibration_error", "ranking" (of two classes, see `ranking`), "decision" (how few memories
-        decide), "confusion" (C, C), "per_class", "worst_rows" (least probability of the true class) and
-        counts.
+        bins), "calibration_error", "ranking" (of two classes, see `ranking`), "confusion" (C, C),
+        "per_class", "worst_rows" (least probability of the true class) and counts.
 
     Examples
     --------
@@ -53,14 +51,12 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     classes = model.classes
     seen: list[tuple[NDArray[Any], ...]] = []  # truth, prediction, probabilities of both
     worst: list[tuple[float, Any, Any, Any]] = []
-    voted: list[Spread] = []
     for X, given, names in parts:
         stored = model.stored(X)
         told = Labels.of(given, stored.n_rows)
         told.check_like(classes)
         truth, y = told.among(classes, unknown=True), np.array(told.tolist(), dtype=object)
         proba = as_numpy(model.log_proba(stored).exp())
-        voted.append(spread(model, stored))
         best = proba.argmax(axis=1)
         own = np.where(truth >= 0, proba[np.arange(len(y)), truth], 0.0)
         seen.append((y, truth, best, own, proba.max(axis=1), proba[:, -1]))
@@ -80,7 +76,6 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
         "calibration": found["calibration"],
         "calibration_error": found["calibration_error"],
         "ranking": ranking(truth[known], last[known], classes.tolist()),
-        "decision": summarize(model, voted).as_dict(),
         "most_frequent": max(Counter(labels.tolist()).values()) / len(labels),
         "rows": len(labels),
         "unknown_labels": int((~known).sum()),

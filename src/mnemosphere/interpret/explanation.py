@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +19,7 @@ from mnemosphere.base.text import Shown, Table, middle_cut, percent, short_text
 from mnemosphere.fitted.model import FittedModel, Placed, as_numpy, check_whole, row_names
 from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.geometry.base import on_sphere
-from mnemosphere.interpret.decision import frequencies_decide
-from mnemosphere.interpret.rejection import usual
+from mnemosphere.interpret.rejection import familiarity
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.rows.features import readable
 from mnemosphere.rows.stored import StoredRows
@@ -37,6 +37,7 @@ _NOTHING = 0.005  # a pull that is written as 0
 _BAR, _WIDE = 10, 80  # letters of a bar, of a line that has room for one
 _CLOSE = 2.0  # odds of a close call
 _PURE = 0.95  # of a soft label: a memory of one class
+_LITTLE = 1.5  # by which memories may change the odds of a class where its frequency decides
 _FEW = 0.1  # share of known rows that are further out, below which a row is unusual
 
 
@@ -573,7 +574,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
     seen = Placed(*on_sphere(given, model.geometry, votes.w.dtype))
-    shares, (log_proba, rejected, further_out) = model.shares(seen), usual(model, seen)
+    shares, (log_proba, rejected, further_out) = model.shares(seen), familiarity(model, seen)
     nearest, share = _largest(model, shares, n_nearest)
     memory, proba = as_numpy(nearest), log_proba.exp()
     return Explanation(
@@ -583,7 +584,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         share=as_numpy(share),
         overlap=_overlap(model, given, seen, nearest),
         uniform_share=as_numpy(1 - shares.sum(1)),
-        frequencies_decide=frequencies_decide(model, proba),
+        frequencies_decide=_frequencies_decide(model, proba),
         rejected=rejected,
         further_out=further_out,
         soft_label=as_numpy(_soft_labels(model, shares, nearest)),
@@ -594,6 +595,15 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         given=given.values,
         texts=model.features.texts(X),
     )  # fmt: skip
+
+
+def _frequencies_decide(model: FittedModel, proba: Tensor) -> NDArray[np.bool_]:
+    """Whether class frequencies decide about rows of these probabilities (n, C)."""
+    prior = model.votes.prior[:-1].double()
+    prior = prior / prior.sum()
+    most_frequent = prior[proba.argmax(1)] >= prior.max() - 1e-9
+    apart = (proba.logit() - prior.logit()).abs().amax(1)
+    return as_numpy(most_frequent & (apart <= math.log(_LITTLE)))
 
 
 def _overlap(

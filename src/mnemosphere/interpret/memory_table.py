@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mnemosphere.base.machine import need
 from mnemosphere.fitted.exemplars import TYPICAL, find_exemplars, named
-from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy, check_whole
+from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy
 from mnemosphere.interpret.certify import certify
 from mnemosphere.interpret.records import records
 from mnemosphere.model import kernel
@@ -119,40 +119,6 @@ def _nearest(w: Tensor) -> tuple[list[int], NDArray[np.float64]]:
         nearest += index.tolist()
         overlaps.append(value.numpy())
     return nearest, np.concatenate(overlaps)
-
-
-def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
-    """List the features in which each memory points furthest; for texts, its terms.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier or clusterer.
-    n_features : int, default 10
-        Features of each memory.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One line for each memory and feature: memory, label, rank, feature (name or number) and weight
-        in the overlap, value (what the memory stands for, as text). A metric is taken into account. With
-        geometry="circles" the weight is the length of the feature's part of the memory.
-
-    Examples
-    --------
-    >>> mn.interpret.strongest_features(model, n_features=2).shape
-    (12, 6)
-    """
-    pd = need("pandas")
-    check_whole(n_features, "n_features", 1)
-    soft = model.votes.p[1:]
-    labels = [*model.classes.tolist(), None]
-    lines = [
-        (memory_name(m), labels[int(soft[m].argmax())], rank, *line)
-        for m, found in enumerate(_strongest(model, n_features))
-        for rank, line in enumerate(found, start=1)
-    ]
-    return pd.DataFrame(lines, columns=["memory", "label", "rank", "feature", "weight", "value"])
 
 
 def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str]]]:

@@ -1,4 +1,4 @@
-"""Rows out of a fitted model: patterns completed, patterns drawn, numbers read as a table."""
+"""Rows and the density: patterns completed, patterns drawn, how likely rows are, numbers as a table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RecallPath:
 
     Examples
     --------
-    >>> path = mn.interpret.recall_path(model, X_test[:2])
+    >>> path = mn.interpret.recall(model, X_test[:2], path=True)
     >>> bool((np.diff(path.energies, axis=0) <= 1e-9).all())
     True
     """
@@ -58,6 +58,7 @@ def recall(
     *,
     known: ArrayLike | None = None,
     steps: int = 50,
+    path: bool = False,
 ) -> Any:
     """Complete patterns: descend the energy −log P(x|y) of the density from each row.
 
@@ -74,12 +75,15 @@ def recall(
         True for features that must stay; None: all that are not NaN.
     steps : int, default 50
         Maximum number of steps.
+    path : bool, default False
+        Keep the rows and energies after every step.
 
     Returns
     -------
-    ndarray or pandas.DataFrame of shape (n, N)
+    ndarray or pandas.DataFrame of shape (n, N), or RecallPath
         The completed rows, in the units of X; with geometry="unit" they have norm 1, with "center" also
         mean 0. For a frame, a frame of the same columns: known values stay, and whole numbers are whole.
+        With `path`, the way to them, as numbers.
 
     Examples
     --------
@@ -87,9 +91,17 @@ def recall(
     >>> completed = mn.interpret.recall(model, incomplete, y_test[:2])
     >>> list(completed) == list(X_test), bool(completed.isna().any(axis=None))
     (True, False)
+    >>> mn.interpret.recall(model, incomplete, steps=5, path=True).rows.shape[1:]
+    (2, 4)
     """
     X = collected(X)
-    found, restore = _recall(model, X, y, known, steps, record=False)
+    found, restore = _recall(model, X, y, known, steps, record=path)
+    if path:
+        assert found.path is not None and found.energies is not None  # noqa: PT018
+        return RecallPath(
+            as_numpy(restore(found.path)), as_numpy(found.energies), as_numpy(found.steps),
+            as_numpy(found.converged),
+        )  # fmt: skip
     rows = restore(found.x)
     framed = is_frame(X) and model.features.encoder is None
     return _completed(model, X, known, as_numpy(rows)) if framed else like(X, rows)
@@ -122,50 +134,6 @@ def _whole(model: FittedModel, numbers: Floats) -> Floats:
     """Numbers (n, N), whole ones in columns where training had no others."""
     seen = model.features.observed
     return numbers if seen is None else np.where(seen[2] > 0, np.round(numbers), numbers)
-
-
-def recall_path(
-    model: FittedModel,
-    X: ArrayLike,
-    y: ArrayLike | None = None,
-    *,
-    known: ArrayLike | None = None,
-    steps: int = 50,
-) -> RecallPath:
-    """Complete patterns as `recall` does, and keep the rows and energies after every step.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier or clusterer.
-    X : array-like of shape (n, N)
-        Rows to start from, as in `recall`.
-    y : array-like of shape (n,), default None
-        The class of each row; None: any class.
-    known : array-like of bool of shape (n, N), default None
-        True for features that must stay; None: all that are not NaN.
-    steps : int, default 50
-        Maximum number of steps.
-
-    Returns
-    -------
-    RecallPath
-        Rows and energies of every step.
-
-    Examples
-    --------
-    >>> path = mn.interpret.recall_path(model, X_test[:2], steps=5)
-    >>> path.rows.shape[1:], path.energies.shape == path.rows.shape[:2]
-    ((2, 4), True)
-    """
-    found, restore = _recall(model, X, y, known, steps, record=True)
-    assert found.path is not None and found.energies is not None  # noqa: PT018
-    return RecallPath(
-        rows=as_numpy(restore(found.path)),
-        energies=as_numpy(found.energies),
-        steps=as_numpy(found.steps),
-        converged=as_numpy(found.converged),
-    )
 
 
 def _recall(
@@ -334,3 +302,31 @@ def decode(model: FittedModel, numbers: Any) -> Any:
         return numbers
     pd = need("pandas")
     return pd.DataFrame(numbers, columns=names)
+
+
+def score_samples(model: FittedModel, X: Any) -> Floats:
+    """Compute the log of the effective density of each row on the sphere, labels summed out.
+
+    For ς = 1 that is the model's log-density. For ς < 1 it is the log of 𝒫_{β,ς}(x) of
+    Eq. (effective_loss), which ranks rows, but its exponential does not integrate to 1. With geometry="circles" it is a score too:
+    tables fill a small part of the sphere, and it is no density of their rows.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N)
+        Rows.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Log-densities; a tensor if X is one.
+
+    Examples
+    --------
+    >>> mn.interpret.score_samples(model, X_test).shape
+    (60,)
+    """
+    scores: Floats = like(X, model.log_density(X))
+    return scores

@@ -27,30 +27,6 @@ _LEVEL = 0.01  # at which a difference counts
 _FEWEST = 20  # rows that are grouped
 
 
-def record_of(model: FittedModel, memory: int) -> str:
-    """How often a memory was right, in words; empty if no held-out row was its own.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A fitted classifier.
-    memory : int
-        Its number.
-
-    Returns
-    -------
-    str
-        The record.
-
-    Examples
-    --------
-    >>> mn.interpret.record_of(model, 0)
-    'right on 9 of 9 held-out rows'
-    """
-    count, right, _ = records(model)[memory]
-    return f"right on {right} of {count} held-out rows" if count else ""
-
-
 def records(model: FittedModel) -> NDArray[np.int64]:
     """(P, 3) as `Calibration` has them; zeros if nothing is known."""
     found = model.calibration

@@ -387,8 +387,8 @@ def accuracy_threshold(
 
 def _margin(scores: Floats, at: Any) -> Any:
     """Of rounding, at some of the scores."""
-    usual = np.median(np.abs(scores)) if len(scores) else 0.0
-    found = _ROUNDING * np.maximum(np.abs(at), max(1.0, float(usual)))
+    middle = np.median(np.abs(scores)) if len(scores) else 0.0
+    found = _ROUNDING * np.maximum(np.abs(at), max(1.0, float(middle)))
     return np.where(np.isfinite(found), found, 0.0)
 
 
@@ -421,43 +421,11 @@ def novelty_threshold(model: FittedModel, rate: float = NOVEL) -> float | None:
     return rejection_threshold(found.novelty, max(rate, 1 / (found.novelty.size + 1)))
 
 
-def usual_limit(model: FittedModel) -> float | None:
+def default_limit(model: FittedModel) -> float | None:
     """The rejection score above which exports reject: at a rate of 5%, or what few held-out rows support."""
     found = model.calibration
     inside = np.zeros(0) if found is None else found.inside
     return rejection_threshold(inside, max(_RATE, 1 / (inside.size + 1))) if inside.size else None
-
-
-def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool_]:
-    """Decide which rows are further from all memories than all but a share `rate` of held-out rows.
-
-    Parameters
-    ----------
-    model : FittedModel
-        A calibrated model.
-    X : array-like of shape (n, N)
-        Rows.
-    rate : float in (0, 1), default 0.01
-        Share of rows like the held-out ones that may count as novel.
-
-    Returns
-    -------
-    ndarray of bool of shape (n,)
-        True for novel rows.
-
-    Raises
-    ------
-    ValueError
-        If the model is not calibrated, or if too few held-out rows support this rate.
-
-    Examples
-    --------
-    >>> mn.interpret.is_novel(model, -X_test[:2], rate=0.05)
-    array([ True,  True])
-    """
-    threshold = rejection_threshold(held_out(model).novelty, rate)
-    found: NDArray[np.bool_] = like(X, model.novelty_score(X) > threshold)
-    return found
 
 
 def rejection_reasons(model: FittedModel, X: Any) -> tuple[Tensor, Tensor]:
@@ -551,7 +519,7 @@ class Rejections:
         The one after it; the same if there is no other.
     score : ndarray of shape (n,)
         Rejection scores.
-    limit : float or ndarray of shape (n,)
+    limit : float
         The score above which a row is rejected.
     tails : ndarray of shape (n, 3)
         −log of the upper tails of novelty, doubt and lead among known rows.
@@ -566,7 +534,7 @@ class Rejections:
     answers: NDArray[Any]
     second: NDArray[Any]
     score: NDArray[np.float64]
-    limit: float | NDArray[np.float64]
+    limit: float
     tails: NDArray[np.float64]
 
     @cached_property
@@ -580,7 +548,7 @@ class Rejections:
         """Rejected rows that are like known ones, but between classes: novelty alone would not reject
         them, or more than 5% of the known rows are as novel.
         """
-        most = np.maximum(self.limit, -np.log(UNLIKE))
+        most = max(self.limit, -np.log(UNLIKE))
         found: NDArray[np.bool_] = (
             self.rejected & (self.tails[:, 0] <= most) & np.isfinite(self.score)
         )
@@ -633,7 +601,6 @@ def rejections(
     *,
     accuracy: float | None = None,
     confidence_level: float = 0.95,
-    per_class: bool = False,
 ) -> Rejections:
     """Decide which rows are rejected, by their rejection scores and those of held-out rows.
 
@@ -653,9 +620,6 @@ def rejections(
         Share of the answers that must be right, instead of a rate: see `accuracy_threshold`.
     confidence_level : float in (0, 1), default 0.95
         Probability, over draws of the held-out rows, that the accuracy is kept.
-    per_class : bool, default False
-        Keep the rate among the rows of each predicted class. A class with fewer than 1/rate − 1
-        held-out rows uses the common threshold.
 
     Returns
     -------
@@ -673,11 +637,10 @@ def rejections(
     True
     """
     held = held_out(model)
-    if accuracy is not None and (rate is not None or per_class):
-        raise ValueError("accuracy takes no rate and no per_class: pass one of them")
+    if accuracy is not None and rate is not None:
+        raise ValueError("a rate and an accuracy are two promises: pass one of them")
     rows = X if isinstance(X, Placed) else model.stored(X)
     read, log_p = _read(model, rows, held)
-    limit: Any
     if accuracy is not None:
         if not (held.right >= 0).any():
             raise ValueError(_NO_LABELS)
@@ -690,38 +653,30 @@ def rejections(
         limit = accuracy_threshold(scores, right, accuracy, confidence_level)
         log_p = read.log_p
     else:
-        rate = _RATE if rate is None else rate
-        limit = rejection_threshold(held.inside, rate)
-        if per_class:
-            limit = np.full(len(model.classes), limit)
-            for k in range(len(limit)):
-                own = held.rejection[held.predicted == k]
-                if _rank(rate, own.size):
-                    limit[k] = rejection_threshold(own, rate)
-            limit = limit[as_numpy(read.log_p.argmax(1))]
+        limit = rejection_threshold(held.inside, _RATE if rate is None else rate)
     return _rejections(model, read, log_p, limit)
 
 
-class Usual(NamedTuple):
-    """What there is to say of rows at the usual rate of rejection."""
+class Familiarity(NamedTuple):
+    """Whether rows are answered at the default rate, and how familiar they are."""
 
     log_proba: Tensor  # (n, C) log P(y|x)
     rejected: list[str | None]  # why; without calibration, only rows out of scope are
     further_out: NDArray[np.float64]  # (n,) share of the held-out rows that are more novel, or NaN
 
 
-def usual(model: FittedModel, X: Placed) -> Usual:
+def familiarity(model: FittedModel, X: Placed) -> Familiarity:
     """Classes of rows, whether they are rejected, and how familiar they are, in one reading."""
-    held, limit = model.calibration, usual_limit(model)
+    held, limit = model.calibration, default_limit(model)
     if held is None or limit is None:
         joint = model.class_log_joint(X).double()
         reasons = [_OUT if out else None for out in _outside(model, joint).tolist()]
-        return Usual(joint[:, :-1].log_softmax(1), reasons, np.full(len(joint), np.nan))
+        return Familiarity(joint[:, :-1].log_softmax(1), reasons, np.full(len(joint), np.nan))
     read, log_p = _read(model, X, held)
     novelty = as_numpy(read.reasons[:, 0])
     novelty -= _margin(held.novelty, novelty)
     further = 1 - np.searchsorted(held.novelty, novelty) / held.novelty.size
-    return Usual(log_p, _rejections(model, read, log_p, limit).reasons, further)
+    return Familiarity(log_p, _rejections(model, read, log_p, limit).reasons, further)
 
 
 def _read(model: FittedModel, X: Any, held: Calibration) -> tuple[_Reading, Tensor]:
@@ -731,7 +686,7 @@ def _read(model: FittedModel, X: Any, held: Calibration) -> tuple[_Reading, Tens
     return read, read.log_p if own is model else model.log_proba(X)
 
 
-def _rejections(model: FittedModel, read: _Reading, log_p: Tensor, limit: Any) -> Rejections:
+def _rejections(model: FittedModel, read: _Reading, log_p: Tensor, limit: float) -> Rejections:
     best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
     answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
     return Rejections(answers, second, read.score, limit, read.tails)

@@ -111,20 +111,11 @@ def log_marginal(params: Mixture, x: Tensor) -> Tensor:
     return log_joint(params, x).logsumexp(1)
 
 
-def novelty(params: Mixture, x: Tensor) -> Tensor:
-    """P(γ = 0 | x), the share of the uniform component, (B,) in [0, 1]: near 1, nothing is known.
-
-    It is p^0 exp(−log_marginal), so it ranks rows as the density does.
-    """
-    return (params.p[0].sum().log() - log_marginal(params, x)).exp().clamp_max(1.0)
-
-
 def novelty_score(params: Mixture, x: Tensor) -> Tensor:
     """−log Σ_μ≥1 p_μ exp(h_μ), the memories' part of the density relative to the uniform law, (B,).
 
-    The density is that part plus the constant p^0, so rows are ranked as by the density and by
-    `novelty`, which is p^0/(p^0 + exp(−score)). But those two run into p^0 and 1 where no memory
-    answers, and the second into 0 where one does; the score tells rows apart everywhere.
+    The density is that part plus the constant p^0, so rows are ranked as by the density. But that runs
+    into p^0 where no memory answers; the score tells rows apart everywhere.
     """
     check_rows(params, x)
 

@@ -88,7 +88,7 @@ def recall_of(
     model: FittedModel, X: Any, path: Any, known: NDArray[np.bool_], shape: Shape = None, *,
     names: Sequence[object], predictions: Sequence[object],
 ) -> Figure | SubFigure:  # fmt: skip
-    """Rows X (n, N) on their way down the energy, `path` as `recall_path` has it.
+    """Rows X (n, N) on their way down the energy, `path` as `recall` has it.
 
     known (n, N): which features were not hidden; X is shown as the original where it is whole.
     """

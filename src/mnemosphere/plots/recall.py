@@ -57,7 +57,7 @@ def recall_strips(
 
     Examples
     --------
-    >>> found = mn.interpret.recall_path(model, X_test[:2])
+    >>> found = mn.interpret.recall(model, X_test[:2], path=True)
     >>> mn.plots.recall_strips(found.rows, found.energies)
     <Figure ...>
     """
