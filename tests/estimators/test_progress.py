@@ -3,7 +3,6 @@
 import re
 import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,27 +58,3 @@ def test_what_a_terminal_shows(data, at_once, capsys, monkeypatch):
     lines = [line.removeprefix("\x1b[K") for line in told.split("\r")]
     assert max(map(len, lines)) < 60
     assert re.search(r"training 7 memories.* 3/3  loss", lines[-2])
-
-
-def test_the_time_left_is_that_of_the_stage(at_once, capsys, monkeypatch):
-    clock = iter((0.0, 100.0, 130.0, 160.0))
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    told = Progress(True)
-    for done in (10, 12, 20):
-        told.show("training", done, 20)
-    assert capsys.readouterr().err.splitlines() == [
-        "training 10/20",
-        "training 12/20  2 min left",
-        "training 20/20",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(4.0, ""), (42.0, "40 s"), (99.0, "2 min"), (700.0, "10 min"), (8000.0, "2 h")],
-)
-def test_a_long_fit_says_how_long_before_it_starts(capsys, seconds, said):
-    Progress(1).expect(lambda: seconds)
-    told = capsys.readouterr().err
-    assert told == (f"expected: about {said} on one core\n" if said else "")
-    Progress(0).expect(lambda: pytest.fail("nobody asked"))

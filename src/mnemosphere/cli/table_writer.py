@@ -38,7 +38,8 @@ def write_table(path: Path, parts: Iterable[Any], like: Any = None) -> None:
 def counted(terminal: Terminal, stage: str, rows: Rows, parts: Iterable[Any]) -> Iterator[Any]:
     """The parts of a table of these rows, with a line of progress."""
     with Progress(terminal.live) as progress:
-        done = progress.counter(stage, len(rows), 0 if rows.in_memory else rows.x.n_bytes)
+        done = 0
         for part in parts:
             yield part
-            done(len(part))
+            done += len(part)
+            progress.show(stage, done, len(rows))

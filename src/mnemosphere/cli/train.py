@@ -30,7 +30,6 @@ from mnemosphere.cli.settings import Classifier, ClassTraining, typed
 from mnemosphere.cli.shell import Interrupted, Terminal, cell
 from mnemosphere.estimators import save
 from mnemosphere.estimators.from_files import scan
-from mnemosphere.estimators.progress import size_of
 from mnemosphere.interpret import name_rows
 from mnemosphere.plots.curves import learning_curves
 from mnemosphere.plots.fitted import memories_of
@@ -127,7 +126,7 @@ def _describe(terminal: Terminal, rows: Rows, classes: Any, counts: Any) -> None
     where, n = "", rows.n_features
     if not rows.in_memory:
         n_files = len(rows.x.files.readers)
-        where = f" in {n_files} file{'s' * (n_files > 1)} of {size_of(rows.x.n_bytes)}"
+        where = f" in {n_files} file{'s' * (n_files > 1)}"
     label = f" in {rows.label!r}" if rows.label else ""
     features = f"texts in {rows.text!r}" if rows.text else f"{n} feature{'s' * (n != 1)}"
     named = f"{len(classes)} class{'es' * (len(classes) != 1)}"

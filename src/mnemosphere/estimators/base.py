@@ -18,7 +18,6 @@ from sklearn.utils import TransformerTags
 from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
-    InvalidParameterError,
     StrOptions,
 )
 from sklearn.utils._set_output import _SetOutputMixin
@@ -195,15 +194,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         """How many training rows each memory answers for, (P,)."""
         exemplars = self.model_.exemplars
         return None if exemplars is None else exemplars.support
-
-    def _validate_params(self) -> None:
-        """As scikit-learn does, but that True is no number."""
-        for name, value in self.get_params(deep=False).items():
-            if isinstance(value, bool | np.bool_) and name != "verbose":
-                raise InvalidParameterError(
-                    f"The {name!r} parameter of {type(self).__name__} is no truth value, got {value}"
-                )
-        super()._validate_params()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

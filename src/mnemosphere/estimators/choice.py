@@ -34,7 +34,6 @@ from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.geometry import Center, Circles, Geometry, Product, Unit
 from mnemosphere.geometry.base import on_sphere
-from mnemosphere.gpu import on_gpu
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
@@ -87,8 +86,6 @@ MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of 
 MOST_COORDINATES = 4096  # of columns on circles that are tried
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
-# Seconds for each row and memory, and for each number of the row: of one core, by docs/reference/cost.md.
-_A_PAIR, _A_NUMBER = 1.3e-8, 5e-11
 PADDED = 1 << 20  # rows × memories × features, up to which they need not be of one shape
 
 # Columns of a printed table.
@@ -508,8 +505,6 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     least = 2 if n_labeled == sample.rows.n_rows else FOLDS
     if n_labeled < least * max(2, sample.n_classes):  # nothing can be held out
         return Choice(_alone(scope, settings.n_memories, sample))
-    if not on_gpu(sample.rows.device):
-        progress.expect(partial(_expected_seconds, sample, settings, scope))
     first = last = _Trials(sample, settings, scope, scope.first, progress)
     best, *others = scope.candidates()
     unlabeled = "joint" in scope.objectives and n_labeled < sample.rows.n_rows
@@ -555,30 +550,6 @@ def _search(
     near = (own for own in last.ranked("joint") if own.unlabeled)
     near = (own for own in near if not last.found[own].exceeds(last.found[best]))
     return last, next(near, best)
-
-
-def _expected_seconds(sample: Sample, settings: Settings, scope: _Scope) -> float:
-    """About what search and fit take on one core, if the path of widths ends after one more.
-
-    Seconds by the products of rows with memories, and by the shares of memories in rows.
-    """
-    adam = settings.adam.resolve(scope.whole, learn_beta=True, device=torch.device("cpu"))
-    last = min(FACTOR * scope.widths[-1], scope.whole)
-    seconds, wide = 0.0, 4 if "circles" in scope.kinds else 1
-    for n_rows, widths, kinds, columns, times in (
-        (
-            scope.first,
-            scope.widths,
-            len(scope.kinds) + 2,
-            len(scope.kinds) + 2 * wide,
-            scope.number,
-        ),
-        (scope.whole, [*scope.widths, last], 1.5, wide, scope.number),
-        (sample.rows.n_rows, [last], 1, 1, 1),
-    ):
-        pairs = adam.scheduled(n_rows, STEPS)[1] * n_rows * times * sum(widths)
-        seconds += pairs * (_A_PAIR * kinds + _A_NUMBER * columns * sample.rows.n_features)
-    return seconds
 
 
 def _screen(trials: _Trials, scope: _Scope) -> list[Candidate]:

@@ -132,13 +132,12 @@ def learn_files(
     given, owner = settings.given, settings.owner
     seed, callbacks = begin(given, owner, source, progress)
     device, n_numbers = device_of(source, given["device"]), source.n_rows * source.n_features
-    with progress.scan(source):
-        if labeled:
-            found = scan(source, given["unlabeled"])
-            label, mass = _labeling(settings, found)
-        else:
-            found, (label, mass) = None, (no_labels(1), torch.zeros(1, dtype=torch.float64))
-        sampled = sample_rows(source, seed)
+    if labeled:
+        found = scan(source, given["unlabeled"])
+        label, mass = _labeling(settings, found)
+    else:
+        found, (label, mass) = None, (no_labels(1), torch.zeros(1, dtype=torch.float64))
+    sampled = sample_rows(source, seed)
     names = source.files.names
     features = Features(source.n_features, None if names is None else tuple(names), owner=owner)
     if is_frame(sampled.x):
@@ -148,34 +147,33 @@ def learn_files(
         source = replace(source, files=replace(source.files, encoding=features.encoding))
         sampled = source.files.numbers_of(sampled)
     choice: Choice | Clusters
-    with progress.scan(source):
-        raw = _in_order(sampled, label)
-        stored = raw.rows.on(device).with_columns(features.encoding)
-        targets, weight = label(raw)
-        on_device = None if weight is None else weight.to(device)
-        if found is not None:
-            _, geometry, choice = class_training.prepare(
-                settings, stored, targets.to(device), on_device, progress
-            )
-            classes, few = found.classes, class_training.FEW_NUMBERS
-        else:
-            _, geometry, clusters = cluster_training.prepare(
-                settings, stored, on_device, seed, progress
-            )
-            choice, classes, few = clusters, np.arange(clusters.n_clusters), FEW_NUMBERS
-        if (encoding := features.encoding) is not None and encoding.coded:
-            sums = _count_levels(source, label, encoding.coded)
-            tables, counts = odds.tables_of_folds(sums), [own.sum(0) for own in sums]
-            encoding = with_counts(encoding, counts, classes)
-            features = replace(features, encoding=encoding)
-            raw = raw._replace(x=odds.in_folds(stored, raw.number, tables).values)
-            stored = odds.with_odds(stored, counts)
-            source = replace(source, files=replace(source.files, odds=tables))
-        geometry = _of_all_rows(geometry, source, label, device)
-        dataset = source.on_sphere(
-            raw, geometry, label, mass, partly=found is None or found.unlabeled, device=device,
-            dtype=precision_of(settings.precision, n_numbers, few),
-        )  # fmt: skip
+    raw = _in_order(sampled, label)
+    stored = raw.rows.on(device).with_columns(features.encoding)
+    targets, weight = label(raw)
+    on_device = None if weight is None else weight.to(device)
+    if found is not None:
+        _, geometry, choice = class_training.prepare(
+            settings, stored, targets.to(device), on_device, progress
+        )
+        classes, few = found.classes, class_training.FEW_NUMBERS
+    else:
+        _, geometry, clusters = cluster_training.prepare(
+            settings, stored, on_device, seed, progress
+        )
+        choice, classes, few = clusters, np.arange(clusters.n_clusters), FEW_NUMBERS
+    if (encoding := features.encoding) is not None and encoding.coded:
+        sums = _count_levels(source, label, encoding.coded)
+        tables, counts = odds.tables_of_folds(sums), [own.sum(0) for own in sums]
+        encoding = with_counts(encoding, counts, classes)
+        features = replace(features, encoding=encoding)
+        raw = raw._replace(x=odds.in_folds(stored, raw.number, tables).values)
+        stored = odds.with_odds(stored, counts)
+        source = replace(source, files=replace(source.files, odds=tables))
+    geometry = _of_all_rows(geometry, source, label, device)
+    dataset = source.on_sphere(
+        raw, geometry, label, mass, partly=found is None or found.unlabeled, device=device,
+        dtype=precision_of(settings.precision, n_numbers, few),
+    )  # fmt: skip
     return Ready(
         settings, features, stored, weight, classes, seed, callbacks, dataset, geometry, choice
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from numbers import Integral
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -171,8 +170,7 @@ def begin(
         identity: dict[str, Any] = {k: repr(v) for k, v in settings.items() if k not in _NO_MATTER}
         fixed = isinstance(settings["random_state"], Integral | np.random.RandomState)
         identity["random_state"] = seed if fixed else "drawn"
-        with progress.scan(stored) if isinstance(stored, FileDataset) else nullcontext():
-            data = stored.parts() | {k: v for k, v in more.items() if v is not None}
+        data = stored.parts() | {k: v for k, v in more.items() if v is not None}
         told = [repr(label) for label in labels]
         identity |= {"estimator": owner, "data": checksum(data, {"": told})}
         for callback in callbacks:
