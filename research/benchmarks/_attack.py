@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.geometry import Geometry
-from mnemosphere.model.kernel import chunks, log_joint_differentiable
+from mnemosphere.model.kernel import chunks, log_joint
 from mnemosphere.model.votes import Votes
 
 _FARTHEST = 20.0  # standard units that a feature may be changed by
@@ -77,7 +77,7 @@ class _Search:
         return torch.cat([self._nearest(rows.take(part)) for part in parts])
 
     def _log_proba(self, u: Tensor) -> Tensor:
-        scores = log_joint_differentiable(self.votes, u)
+        scores = log_joint(self.votes, u)
         return scores[:, :-1].log_softmax(1)
 
     def lead(self, x: Tensor, target: Tensor) -> Tensor:

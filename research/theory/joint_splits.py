@@ -19,7 +19,8 @@ import mnemosphere as mn
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import certify
-from mnemosphere.model.kernel import class_shares
+from mnemosphere.model.kernel import Pass
+from mnemosphere.model.kernel import chunks as row_chunks
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.splits import SplitForm, random_tangent
@@ -95,8 +96,10 @@ def _form(params: Parameters, batch: Batch, rule: LabelRule) -> tuple[SplitForm,
 
     def chunks() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Rows x (B, N), e (B, P) and s (B, C+1): r = e·s·p of each class."""
-        for rows, e, s in class_shares(params, batch, rule):
-            yield batch.x[rows], e, s
+        run, weight = Pass(params), params.p[1:].sum(1, keepdim=True)
+        for part in map(batch.take, row_chunks(batch.n_rows, len(w), w.device)):
+            e, s, *_ = run.weigh(part, rule)
+            yield part.x, (e[1:] / weight).mT, s.mT
 
     def spread(u: Tensor) -> Tensor:
         total = torch.zeros_like(u)

@@ -85,7 +85,7 @@ def exponents(params, x):
 @pytest.mark.parametrize(("n", "beta"), [(2, 0.4), (7, 0.05), (784, 900.0)])
 def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature):
     case = problem(4, features=n, beta=beta, varsigma=0.4)
-    tempered = Votes.of(case.params, temperature=temperature).check()
+    tempered = Votes.of(case.params, temperature=temperature)
     h = exponents(case.params, case.x) / temperature
     assert torch.equal(tempered.w, case.params.w)
     assert torch.equal(tempered.p, case.params.p)
@@ -96,7 +96,7 @@ def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature)
     back = tempered.at(1.0)
     assert_close(log_joint(back, case.x), log_joint(case.params, case.x), rtol=1e-9, atol=1e-9)
     # The same classes by parameters with ς = 1, whatever the uniform component weighs.
-    trained = log_joint(tempered.trained().check(), case.x)
+    trained = log_joint(tempered.trained(), case.x)
     proba = log_joint(case.params, case.x).softmax(1)
     assert_close(trained.softmax(1), proba, rtol=1e-8, atol=1e-10)
 
@@ -113,7 +113,7 @@ def test_at_a_high_temperature_every_row_gets_the_class_frequencies(problem):
     share = mean_shares(params, params.p, rows, mean @ soft)
     assert_close(share[1:], mean[1:], rtol=1e-10, atol=1e-10)
     votes = Votes.of(params, share=share)
-    far = log_joint(votes.at(1e7).check(), case.x).softmax(1)
+    far = log_joint(votes.at(1e7), case.x).softmax(1)
     assert_close(far, (mean @ soft).expand_as(far), rtol=1e-4, atol=1e-5)
     # Others: shares go there, all the way if components have one class each.
     n_columns = soft.shape[1]
@@ -121,7 +121,7 @@ def test_at_a_high_temperature_every_row_gets_the_class_frequencies(problem):
     alone = params.replace(p=alone * params.p.sum(1, keepdim=True))
     wanted = torch.arange(1, n_columns + 1).double() / sum(range(n_columns + 1))
     share = mean_shares(alone, alone.p, rows, wanted)
-    far = log_joint(Votes.of(alone, share=share).at(1e7).check(), case.x).softmax(1)
+    far = log_joint(Votes.of(alone, share=share).at(1e7), case.x).softmax(1)
     assert_close(far, wanted.expand_as(far), rtol=1e-4, atol=1e-5)
     there_and_back = log_joint(votes.at(3.7).at(1.0), case.x).softmax(1)
     assert_close(there_and_back, log_joint(params, case.x).softmax(1), rtol=1e-9, atol=1e-12)

@@ -10,7 +10,7 @@ from draws import generator
 from mnemosphere.model import objectives
 from mnemosphere.model.curvature import Krylov, Nearest
 from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.kernel import log_joint_differentiable
+from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from research.paper.descent import Descent
@@ -70,13 +70,13 @@ def test_a_sample_of_rows_is_the_problem_of_those_rows():
     found = Nearest(rows_per_memory=B, strongest=11, steps=N)(params, batch)
     beta = params.beta_eff
     shares = torch.zeros(B, P, dtype=torch.float64)
-    joint = log_joint_differentiable(params, batch.x)
+    joint = log_joint(params, batch.x)
     for y in range(C + 1):
         h = params.w.new_zeros(B, P)
         for memory in range(P):
             alone = params.replace(p=torch.zeros_like(params.p))
             alone.p[memory + 1, y] = params.p[memory + 1, y]
-            h[:, memory] = log_joint_differentiable(alone, batch.x)[:, y]
+            h[:, memory] = log_joint(alone, batch.x)[:, y]
         shares += batch.targets[:, y, None] * (h - joint[:, y, None]).exp()
     for memory in range(P):
         rows = shares[:, memory].argsort(descending=True)[:11]
@@ -98,7 +98,7 @@ def test_antisymmetric_eigenvalue_of_the_fixed_point_map(seed):
 
         def step(w: Tensor, grown: Parameters = grown) -> Tensor:
             w = w.requires_grad_() if not w.requires_grad else w
-            joint = log_joint_differentiable(grown.replace(w=w), batch.x)
+            joint = log_joint(grown.replace(w=w), batch.x)
             total = (batch.targets * joint).sum()
             (gradient,) = torch.autograd.grad(total, w, create_graph=True)
             return gradient / gradient.norm(dim=1, keepdim=True)

@@ -1,31 +1,13 @@
 """Exponentials of a row: right where they count, and never so small that they lose digits."""
 
-import math
-
-import numpy as np
 import pytest
 import torch
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, exponentials, least_density, memory_shares
+from mnemosphere.model.kernel import accumulate, memory_shares
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import sphere
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("several", [False, True])
-def test_they_are_exponentials_down_to_the_least_density_and_then_nothing(dtype, several):
-    least = least_density(dtype)
-    h = torch.linspace(2 * math.log(least), 0.0, 1001, dtype=dtype).repeat(2, 3, 1)
-    h = (h if several else h[0]) + 7.0
-    oracle = np.exp(h.double().numpy() - 7.0)
-    found = exponentials(h.clone(), h.amax(-1, keepdim=True)).double().numpy()
-    rtol = 3e-5 if dtype == torch.float32 else 1e-12
-    counts = oracle >= least
-    np.testing.assert_allclose(found[counts], oracle[counts], rtol=rtol)
-    assert found[oracle < 1e-3 * least].max() < 1e-3 * least
-    assert found.min() > 1e4 * torch.finfo(dtype).tiny
 
 
 @pytest.mark.parametrize("beta", [30.0, 3e2, 3e3, 3e5])

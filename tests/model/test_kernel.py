@@ -7,7 +7,7 @@ from mnemosphere.model import kernel
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.m_step import maximize_bound
-from mnemosphere.model.objectives import classes_alone, conditional, joint
+from mnemosphere.model.objectives import conditional, joint
 from mnemosphere.model.parameters import Parameters, from_memories
 from problems import RULES, gradient
 
@@ -49,9 +49,6 @@ def test_log_joint_against_the_whole_array(problem, oracle, varsigma, beta):
     case = problem(1, varsigma=varsigma, beta=beta)
     expected = oracle.log_joint(case.params, case.x)
     assert_close(kernel.log_joint(case.params, case.x), expected, rtol=1e-12, atol=1e-12)
-    assert_close(
-        kernel.log_joint_differentiable(case.params, case.x), expected, rtol=1e-12, atol=1e-12
-    )
 
 
 def test_zero_class_weights(problem):
@@ -60,9 +57,19 @@ def test_zero_class_weights(problem):
     p = case.params.p.clone()
     p[2, 1] = p[0, 0] = 0.0
     params = case.params.replace(p=p)
-    h = kernel.log_joint_differentiable(case.params.replace(p=torch.eye(6, 6).double()), case.x)
+    h = kernel.log_joint(case.params.replace(p=torch.eye(6, 6).double()), case.x)
     expected = torch.einsum("bg,gy->by", h.exp(), p).log()
     assert_close(kernel.log_joint(params, case.x), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_autograd_goes_through_the_shares(problem, oracle):
+    case = problem(2)
+    x = case.x.clone().requires_grad_()
+    wanted = torch.autograd.grad(oracle.log_joint(case.params, x).sum(), x)
+    assert_close(torch.autograd.grad(kernel.log_joint(case.params, x).sum(), x), wanted)
+    share, density = kernel.shares(case.params, case.x)
+    assert_close(share.sum(1), torch.ones(len(x)).double())
+    assert_close(density, oracle.log_joint(case.params, case.x).logsumexp(1))
 
 
 # Backward
@@ -171,34 +178,12 @@ def test_problems_along_a_leading_axis_are_those_alone(problem, gaps, weighted):
             assert_close(moved.to_tensors()[name][k], tensor, **EXACT)
 
 
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("gaps", [False, True])
-def test_by_classes_alone_the_sums_are_those_of_the_general_pass(problem, gaps, several):
-    """Of memories alone and rows with a label: two roads to one gradient, that of P(y|x)."""
-    found = []
-    for seed in (4, 5) if several else (4,):
-        case = problem(seed, labels="full", varsigma=0.4)
-        x, p = case.x.clone(), case.params.p.clone()
-        if gaps:
-            x[1::3, :2] = torch.nan
-        p[0], p[2, 1:] = 0.0, 0.0
-        weight = 0.5 + torch.arange(len(x), dtype=x.dtype) / len(x)
-        found.append((case.params.replace(p=p / p.sum()), Batch(x, case.batch.targets, weight)))
-    params, rows = found[0]
-    if several:
-        params = Parameters.stack([own for own, _ in found])
-        rows = Batch.stack([own for _, own in found])
-    one, two = (kernel.accumulate(params, rows, rule) for rule in (classes_alone, conditional))
-    assert_same_statistics(one, two, **EXACT)
-    assert_close(one.gradient_beta(params, 0.0), one.gradient_beta(params), **EXACT)
-
-
-def test_by_classes_alone_a_row_without_label_does_not_count(problem):
+def test_a_row_without_label_does_not_count_in_the_conditional(problem):
     case = problem(6, labels="full")
     q = case.batch.targets.clone()
     q[::2] = 0.0
-    one = kernel.accumulate(case.params, Batch(case.x, q), classes_alone)
-    two = kernel.accumulate(case.params, Batch(case.x[1::2], q[1::2]), classes_alone)
+    one = kernel.accumulate(case.params, Batch(case.x, q), conditional)
+    two = kernel.accumulate(case.params, Batch(case.x[1::2], q[1::2]), conditional)
     for name in ("w_bar", "p_bar", "loss"):
         assert_close(getattr(one, name), getattr(two, name), **EXACT)
 
@@ -237,10 +222,10 @@ def test_without_a_uniform_component_no_row_is_lost(dtype, temperature):
     assert float(expected.amax(1).amin()) < -1000
     tolerance = {"rtol": 20 * torch.finfo(dtype).eps, "atol": 0.0}
     proba = expected.softmax(1)
-    for found in (kernel.log_joint, kernel.log_joint_differentiable):
-        assert_close(found(params, x).double(), expected, **tolerance)
-        close = 1e-2 if dtype == torch.float32 else 1e-8
-        assert_close(found(params, x).double().softmax(1), proba, rtol=0, atol=close)
+    found = kernel.log_joint(params, x).double()
+    assert_close(found, expected, **tolerance)
+    close = 1e-2 if dtype == torch.float32 else 1e-8
+    assert_close(found.softmax(1), proba, rtol=0, atol=close)
     assert float(proba[0, 0]) > 0.96
     stats = kernel.accumulate(params, Batch(x, proba.to(dtype)), joint)
     assert float(stats.mass.sum()) == pytest.approx(len(x), rel=1e-5)

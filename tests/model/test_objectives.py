@@ -8,7 +8,6 @@ from mnemosphere.model.objectives import (
     JointConditional,
     Marginal,
     Unsupervised,
-    classes_alone,
     conditional,
     joint,
     soft_labels,
@@ -16,7 +15,6 @@ from mnemosphere.model.objectives import (
 from problems import RULES
 
 EVERY = RULES | {
-    "classes alone": classes_alone,
     "unsupervised 0.0": Unsupervised(0.0),
     "unsupervised 1.0": Unsupervised(1.0),
 }
@@ -37,12 +35,18 @@ def labels(rows=13, columns=5, seed=1):
     return q
 
 
+def apply(rule, z, q):
+    """Rows first."""
+    loss, weights = rule(z.T, q.T)
+    return loss, weights.T
+
+
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("full", [False, True])
 def test_weights_are_minus_the_derivative_of_the_loss(name, full, oracle):
     z, q = scores().requires_grad_(), labels()
     q = q[::3].repeat(5, 1)[:13] if full else q
-    loss, weights = EVERY[name](z, q)
+    loss, weights = apply(EVERY[name], z, q)
     assert_close(loss, oracle.loss(name, z, q), rtol=1e-12, atol=1e-12)
     (gradient,) = torch.autograd.grad(oracle.loss(name, z, q).sum(), z)
     assert_close(weights, -gradient, rtol=0, atol=1e-12)
@@ -52,7 +56,9 @@ def test_unlabeled_rows_count_by_their_marginal_in_the_joint_part_alone():
     z = scores()
     nothing = torch.zeros_like(z)
     for rule, part in ((joint, 1.0), (conditional, 0.0), (JointConditional(0.6), 0.4)):
-        for mine, reference in zip(rule(z, nothing), Marginal()(z, nothing), strict=True):
+        for mine, reference in zip(
+            apply(rule, z, nothing), apply(Marginal(), z, nothing), strict=True
+        ):
             assert_close(mine, part * reference)
 
 
@@ -61,7 +67,8 @@ def test_a_partial_label_is_a_labeled_row_and_one_without_label():
     share = q.sum(1, keepdim=True)
     full = torch.where(share > 0, q / share.clamp_min(1e-300), 1 / 5)
     for rule in (joint, conditional, JointConditional(0.6)):
-        both = zip(rule(z, full), rule(z, torch.zeros_like(z)), rule(z, q), strict=True)
+        cases = (full, torch.zeros_like(z), q)
+        both = zip(*(apply(rule, z, labels) for labels in cases), strict=True)
         for labeled, without, mixed in both:
             part = share if mixed.ndim == 2 else share[:, 0]
             assert_close(mixed, part * labeled + (1 - part) * without)
@@ -74,7 +81,7 @@ def test_weights_for_the_fixed_point_are_never_negative(rule, seed, excess):
     z = scores(seed=seed, spread=30.0).float()
     q = torch.nn.functional.one_hot(scores(seed=seed + 1).argmax(1), 5).float() * (1 + excess)
     q[1::3] = 0.0
-    _, weights = rule(z, q)
+    _, weights = apply(rule, z, q)
     assert (weights >= 0).all()
 
 
@@ -82,9 +89,21 @@ def test_weights_for_the_fixed_point_are_never_negative(rule, seed, excess):
 def test_extreme_scores_stay_finite(name):
     z = torch.tensor([[-2e4, 0.0, 3e4], [1e4, 1e4, 1e4], [-1e30, 0.0, 50.0]], dtype=torch.float32)
     q = torch.tensor([[0.0, 0.0, 1.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])
-    loss, weights = EVERY[name](z, q)
+    loss, weights = apply(EVERY[name], z, q)
     assert torch.isfinite(loss).all()
     assert torch.isfinite(weights).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_weights_over_shares_are_those_of_the_log_joint(name):
+    z, q, rule = scores().T, labels().T, EVERY[name]
+    scale = z.amax(0, keepdim=True) - 3.0
+    loss, weights = rule(z, q)
+    share = (z - scale).exp()
+    for found, wanted in zip(
+        rule.of_shares(share, lambda: scale, q), (loss, weights / share), strict=True
+    ):
+        assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])

@@ -1,20 +1,10 @@
 """Products of bfloat16 operands: what they round and what they leave alone."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 
-from draws import generator
 from mnemosphere.model import Batch, accumulate
-from mnemosphere.model.kernel import (
-    add_product,
-    memory_shares,
-    narrow,
-    narrowed,
-    operands,
-    product,
-)
+from mnemosphere.model.kernel import memory_shares, operands
 from mnemosphere.model.objectives import conditional, joint, marginal
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -31,34 +21,6 @@ def off(found, expected):
     """Relative error of all of it."""
     found, expected = found.double().cpu(), expected.double().cpu()
     return float((found - expected).norm() / expected.norm())
-
-
-def test_only_passes_in_single_precision_inside_the_context_take_them():
-    w = torch.ones(3, 5, device="cuda")
-    assert not narrowed(w)
-    with operands("auto"):
-        assert narrowed(w)
-        assert not narrowed(w.double())
-        assert not narrowed(w[None])
-        assert not narrowed(w.cpu())
-        with operands("float32"):
-            assert not narrowed(w)
-        assert narrowed(w)
-        with ThreadPoolExecutor(1) as other:
-            assert not other.submit(narrowed, w).result()  # another thread is left alone
-
-
-def test_operands_are_rounded_and_sums_are_not():
-    a, b = (torch.randn(17, 331, generator=generator(k)).cuda() for k in (0, 1))
-    exact = a.bfloat16().double() @ b.bfloat16().double().T
-    low = narrow(a), narrow(b)
-    found = product(low[0], low[1].T)
-    assert found.dtype == torch.float32
-    total = torch.ones_like(found)
-    add_product(total, low[0], low[1].T)
-    close = {"rtol": 1e-5, "atol": 1e-4}
-    torch.testing.assert_close(found.double(), exact, **close)
-    torch.testing.assert_close(total.double(), exact + 1, **close)
 
 
 @pytest.mark.parametrize("rule", [joint, conditional, marginal], ids=["joint", "conditional", "x"])

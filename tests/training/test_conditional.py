@@ -141,7 +141,7 @@ def test_problems_side_by_side_train_as_fit_does():
     params, (solver, passes) = start(batch, 7), Adam().scheduled(83, 0, 5)
     found = stacked.conditional(params, own, solver, passes, generator=generator(3))
     result = fit(
-        params, ArrayDataset(own), solver, rule=objectives.classes_alone, max_iter=5,
+        params, ArrayDataset(own), solver, rule=objectives.conditional, max_iter=5,
         generator=generator(3),
     )  # fmt: skip
     for name in ("w", "p", "beta"):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.model.kernel import log_joint_differentiable
+from mnemosphere.model.kernel import least_density, shares
 from mnemosphere.model.votes import Votes
 
 _VOTES = ("w", "p", "slope", "offset", "prior")
@@ -62,6 +62,7 @@ class DAMModule(nn.Module):
         w, p, slope, offset, prior = (buffers[name] for name in _VOTES)
         votes = Votes(w, p, slope, offset, prior, p.sum(1), varsigma=self.varsigma)
         unit, lost = self.geometry.with_tensors(learned).place(x)
-        scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
+        share, _ = shares(votes, unit.to(votes.w.dtype))
+        scores = (share @ votes.labels).clamp_min(least_density(p.dtype)).log()
         alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
         return torch.where(lost[:, None], alone, scores)[:, :-1].log_softmax(1)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch, take_rows
 from mnemosphere.model.gaps import split
-from mnemosphere.model.kernel import exponentials, exponents
+from mnemosphere.model.kernel import exponents
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Mixture, Votes
 
@@ -147,7 +147,7 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
         if gaps is not None:
             lift, _ = gaps.over(params, slope)
             score[..., 1:, :].index_add_(-1, gaps.rows, lift.mT)
-        classes = labels @ exponentials(score, score.amax(-2, keepdim=True))  # (C, B)
+        classes = labels @ score.softmax(-2)  # (C, B)
         total = classes.sum(-2, keepdim=True).clamp_min_(tiny)
         log_p = classes.div_(total).clamp_min_(tiny).log_()
         losses.append(-(q * log_p).sum(-2).double())

@@ -223,8 +223,8 @@ class Krylov:
 def _label_ratios(params: Parameters, batch: Batch, rule: LabelRule) -> Tensor:
     """Label weight over density of each row and class, (B, C+1), up to a factor per row."""
     found = log_joint(params, batch.x)
-    _, weights = rule(found, batch.targets)
-    return weights * torch.exp(found.amin(1, keepdim=True) - found)
+    _, weights = rule(found.mT, batch.targets.mT)
+    return weights.mT * torch.exp(found.amin(1, keepdim=True) - found)
 
 
 def _within(p: Tensor, ratios: Tensor) -> Tensor:

@@ -1,14 +1,15 @@
 """Objectives as label rules.
 
-A rule turns log_joint (B, C+1) and targets (B, C+1) into the loss of each row and the *effective
-label weights* (B, C+1) that the backward half of the pass spreads over the components: minus the
+A rule turns log_joint (C+1, B) and targets (C+1, B) into the loss of each row and the *effective
+label weights* (C+1, B) that the backward half of the pass spreads over the components: minus the
 derivative of the loss with respect to log_joint. That is all an objective is.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,22 +17,31 @@ from torch import Tensor
 from mnemosphere.gpu import on_gpu
 
 
-@runtime_checkable
-class LabelRule(Protocol):
-    """What the kernel asks of an objective."""
+class LabelRule(ABC):
+    """What the kernel asks of an objective. Classes are the first axis, rows the second."""
 
     @property
+    @abstractmethod
     def supports_fixed_point(self) -> bool:
         """Whether the weights are never negative and the loss has an exact lower bound."""
-        ...
 
+    @abstractmethod
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (loss (B,), label weights (B, C+1))."""
-        ...
+        """Return (loss (B,), label weights (C+1, B))."""
+
+    def of_shares(
+        self, share: Tensor, scale: Callable[[], Tensor], targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(loss (B,), label weights over the shares of classes (C+1, B)).
+
+        share: P(x, y) (C+1, B) up to a factor for each row, the log of which is `scale()` (1, B).
+        """
+        loss, weights = self(share.log() + scale(), targets)
+        return loss, weights / share
 
 
 @dataclass(frozen=True)
-class JointConditional:
+class JointConditional(LabelRule):
     """Joint likelihood, with weight `conditional` in [0, 1] on its conditional part.
 
     A row with label weights q of total s = Σ q_y ≤ 1 costs
@@ -54,76 +64,76 @@ class JointConditional:
         return self.conditional == 0.0
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (loss (B,), label weights (B, C+1))."""
-        given = targets.sum(-1)
+        """Return (loss (B,), label weights (C+1, B))."""
+        given = targets.sum(-2)
         # Rounding leaves a full label a hair away from 1; that is no missing mass, let alone
         # negative mass.
         missing = torch.nn.functional.threshold(1 - given, 1e-6, 0.0)
         if self.conditional == 0.0 and not (on_gpu(missing) or bool(missing.any())):
-            return -(targets * log_joint).sum(-1), targets  # what follows comes to that
-        log_predictions = log_joint.log_softmax(-1)  # one kernel, where logsumexp is eight
+            return -(targets * log_joint).sum(-2), targets  # what follows comes to that
+        log_predictions = log_joint.log_softmax(-2)  # one kernel, where logsumexp is eight
         # Weight of log P(x); minus its coefficient in the loss.
         on_marginal = torch.lerp(missing, -given, self.conditional)
-        log_marginal = log_joint[..., 0] - log_predictions[..., 0]
-        loss = -torch.addcmul((targets * log_joint).sum(-1), on_marginal, log_marginal)
-        return loss, torch.addcmul(targets, on_marginal[..., None], log_predictions.exp())
+        log_marginal = log_joint[..., 0, :] - log_predictions[..., 0, :]
+        loss = -torch.addcmul((targets * log_joint).sum(-2), on_marginal, log_marginal)
+        return loss, torch.addcmul(targets, on_marginal[..., None, :], log_predictions.exp())
+
+    def of_shares(
+        self, share: Tensor, scale: Callable[[], Tensor], targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """As of every rule; densities cancel in P(y|x), which takes fewer steps."""
+        if self.conditional != 1.0:
+            return super().of_shares(share, scale, targets)
+        total, given = share.sum(-2, keepdim=True), targets.sum(-2, keepdim=True)
+        loss = (targets * share.log()).sum(-2) - given[..., 0, :] * total[..., 0, :].log()
+        return -loss, (targets / share).sub_(given / total)
 
 
 @dataclass(frozen=True)
-class ClassesAlone:
-    """−log P(y|x) of memories alone: no uniform component, and rows without label do not count.
-
-    The kernel takes fewer steps for it: the densities of memories cancel.
-    """
-
-    supports_fixed_point: ClassVar[bool] = False  # weights can be negative
-
-    def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (loss (B,), label weights (B, C+1))."""
-        log_p = log_joint.log_softmax(-1)
-        given = targets.sum(-1, keepdim=True)
-        return -(targets * log_p).sum(-1), torch.addcmul(targets, given, log_p.exp(), value=-1)
-
-
-@dataclass(frozen=True)
-class Marginal:
+class Marginal(LabelRule):
     """−log P(x): labels, if any, are not looked at."""
 
-    supports_fixed_point: ClassVar[bool] = True  # the weights are the predictions
+    @property
+    def supports_fixed_point(self) -> bool:
+        """The weights are the predictions."""
+        return True
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (loss (B,), label weights (B, C+1))."""
-        log_marginal = log_joint.logsumexp(1)
-        return -log_marginal, (log_joint - log_marginal[:, None]).exp()
+        """Return (loss (B,), label weights (C+1, B))."""
+        log_marginal = log_joint.logsumexp(-2)
+        return -log_marginal, (log_joint - log_marginal[None]).exp()
 
 
 @dataclass(frozen=True)
-class Unsupervised:
+class Unsupervised(LabelRule):
     """Eq. (unsupervised_loss): the softened predictions stand in for labels.
 
     With predictions P_y and q̃ = (1−ε)P + ε/(C+1) the loss is −Σ q̃_y log P(x, y); its gradient is
     taken through the predictions too.
     """
 
-    supports_fixed_point: ClassVar[bool] = False  # weights can be negative
     smoothing: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.smoothing <= 1.0:
             raise ValueError(f"smoothing must lie in [0, 1], got {self.smoothing}")
 
+    @property
+    def supports_fixed_point(self) -> bool:
+        """Weights can be negative."""
+        return False
+
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (loss (B,), label weights (B, C+1))."""
-        predictions = log_joint.softmax(1)
-        labels = (1 - self.smoothing) * predictions + self.smoothing / log_joint.shape[1]
-        loss = -(labels * log_joint).sum(1)
-        mean = (predictions * log_joint).sum(1, keepdim=True)
+        """Return (loss (B,), label weights (C+1, B))."""
+        predictions = log_joint.softmax(-2)
+        labels = (1 - self.smoothing) * predictions + self.smoothing / log_joint.shape[-2]
+        loss = -(labels * log_joint).sum(-2)
+        mean = (predictions * log_joint).sum(-2, keepdim=True)
         return loss, labels + (1 - self.smoothing) * predictions * (log_joint - mean)
 
 
 joint = JointConditional(0.0)
 conditional = JointConditional(1.0)
-classes_alone = ClassesAlone()
 marginal = Marginal()
 # What `objective=` of a classifier may name.
 BY_NAME: dict[str, LabelRule] = {"joint": joint, "conditional": conditional}

@@ -37,6 +37,17 @@ class Components:
         """C+1: the classes and "none of them"."""
         return self.p.shape[-1]
 
+    @property
+    def labels(self) -> Tensor:
+        """Soft labels (P+1, C+1), row sums 1; zeros for a component without weight."""
+        return self.p / self.p.sum(-1, keepdim=True).clamp_min(torch.finfo(self.p.dtype).tiny)
+
+    @property
+    def level(self) -> Tensor:
+        """Log weight − offset, what is added to slope·overlap in exponents, (P+1,)."""
+        level = self.p.sum(-1).log()
+        return torch.cat([level[..., :1], level[..., 1:] - self.offset[..., None]], -1)
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields replaced."""
         return dataclasses.replace(self, **changes)

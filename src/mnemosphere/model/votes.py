@@ -63,11 +63,6 @@ class Votes(Components):
         return self.p.sum(-1)
 
     @property
-    def labels(self) -> Tensor:
-        """Soft labels (P+1, C+1), row sums 1; zeros for a component without weight."""
-        return self.p / self.weights.clamp_min(torch.finfo(self.p.dtype).tiny)[..., None]
-
-    @property
     def precise(self) -> Self:
         """The same in double precision, on a processor.
 

@@ -83,7 +83,7 @@ def fit_conditional(
     adam, passes = adam.scheduled(n_rows, longer * STEPS, max_iter)
     result = fit(
         start_conditional(start, dataset.label_mass().to(start.w), beta=beta),
-        dataset.with_targets(class_targets), adam, rule=objectives.classes_alone, max_iter=passes,
+        dataset.with_targets(class_targets), adam, rule=objectives.conditional, max_iter=passes,
         generator=generator, callbacks=callbacks,
         noise=SphereNoise(noise) if noise > 0 else None,
     )  # fmt: skip

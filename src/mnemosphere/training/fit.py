@@ -228,7 +228,7 @@ def validate(params: Parameters, dataset: Dataset, rule: LabelRule) -> tuple[flo
         if batch.n_rows == 0:
             continue
         scores = log_joint(params, batch.x)
-        loss += batch.mean(rule(scores, batch.targets)[0]) * batch.total_weight
+        loss += batch.mean(rule(scores.mT, batch.targets.mT)[0]) * batch.total_weight
         total += batch.total_weight
         # The class "none of the C" is never predicted: rows that are mostly that do not count.
         of_a_class = batch.targets.argmax(1) < params.n_columns - 1

@@ -91,7 +91,7 @@ def conditional(
     dataset = ArrayDataset(rows.filled())
     laid = SphereNoise(noise, noisy) if noise > 0 and noisy > 0 else None
     kind = steps_for(params, dataset, solver)
-    steps = kind(params, solver.start(params), solver, objectives.classes_alone, laid)
+    steps = kind(params, solver.start(params), solver, objectives.conditional, laid)
     for _ in range(passes):
         for _ in steps.one_pass(dataset, generator):
             pass
