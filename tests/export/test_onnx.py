@@ -4,12 +4,15 @@ import functools
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.preprocessing import StandardScaler
 
 import mnemosphere as mn
+from mnemosphere.geometry import Geometry, Product
 from mnemosphere.model.kernel import log_joint
+from problems import slow_but
 from quick_models import graph_answers, small
 
 assert_close = functools.partial(np.testing.assert_allclose, rtol=0)
@@ -113,19 +116,24 @@ def test_a_clusterer(tmp_path):
     assert_close(found["probabilities"], model.predict_proba(x), atol=1e-5)
 
 
-@pytest.mark.slow
-def test_the_torch_module_can_be_exported():
-    model = fit("center")
-    module = mn.export.DAMModule(model.model_)
-    x, _ = rows("center", 3)
-    some = torch.from_numpy(x[:7].astype(np.float64))
+@pytest.mark.parametrize("kind", slow_but(["circles"], Geometry.kinds))
+def test_the_torch_module_can_be_exported(kind):
+    x, y = rows(kind, 3)
+    if Geometry.kinds[kind].of is Product:
+        frame = pd.DataFrame(x[:, 3:]).rename(columns=str).assign(text=list(x[:, :3]))
+        model = small(n_memories=7, geometry=kind, max_iter=2).fit(frame, y).model_
+        more = torch.from_numpy(x[:53, [*range(3, 13), *range(3)]].astype(np.float64))
+    else:
+        model = small(n_memories=7, geometry=kind, max_iter=2).fit(x, y).model_
+        more = torch.from_numpy(x[:53].astype(np.float64))
+    more[::5, 4] = torch.nan
+    module = mn.export.DAMModule(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own making
         exported = torch.export.export(
-            module, (some,), dynamic_shapes=({0: torch.export.Dim("batch")},)
+            module, (more[:7],), dynamic_shapes=({0: torch.export.Dim("batch")},)
         ).module()
-    more = torch.from_numpy(x[:53].astype(np.float64))
-    torch.testing.assert_close(exported(more), model.model_.log_proba(more), rtol=0, atol=1e-9)
+    torch.testing.assert_close(exported(more), model.log_proba(more), rtol=0, atol=1e-9)
     torch.testing.assert_close(exported(more * 1e200), module(more * 1e200), rtol=0, atol=1e-12)
 
 

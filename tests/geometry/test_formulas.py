@@ -54,7 +54,7 @@ def test_the_smallest_numbers_there_are():
     x = torch.from_numpy(5e-324 * pattern)
     assert bool((x[pattern == 1] > 0).all())
     for kind in ("unit", "center"):
-        unit, lost = Geometry.kinds[kind]().place(x)
+        unit, lost = Geometry.kinds[kind].of().place(x)
         assert not lost.any()
         assert_allclose(unit.numpy(), by_numpy(kind, pattern, None), rtol=1e-12)
     unit, lost = Standard.fit(stored(x.numpy())).place(x)
@@ -168,7 +168,7 @@ def test_shares_of_the_norm_are_those_of_known_values(kind):
     x[2:, 5:7] = np.nan
     x[:, 7:] = np.nan
     energy = Geometry.kinds[kind].fit(stored(x)).energy
-    unit, lost = Geometry.kinds[kind]().place(torch.from_numpy(x[2:, :5]))
+    unit, lost = Geometry.kinds[kind].of().place(torch.from_numpy(x[2:, :5]))
     assert not lost.any()
     assert energy.sum() == pytest.approx(1, abs=1e-12)
     assert (energy[7:] < 1e-15).all()
@@ -176,6 +176,6 @@ def test_shares_of_the_norm_are_those_of_known_values(kind):
     torch.testing.assert_close(energy[:5] / energy[0], ratio / ratio[0], rtol=0.3, atol=0)
     only = np.full((1, 11), np.nan)
     only[0, 8:10] = 1.0, 2.0
-    placed, lost = Geometry.kinds[kind](energy).place(torch.from_numpy(only))
+    placed, lost = Geometry.kinds[kind].of(energy).place(torch.from_numpy(only))
     assert not lost.any()
     assert 0 < placed.nan_to_num(0.0).norm() < 1e-6

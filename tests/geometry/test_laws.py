@@ -47,7 +47,7 @@ def table(name):
 def learned(kind, name):
     """(the geometry, rows of its table as it takes them, their classes)."""
     x, y = table(name)
-    vectors = VECTOR if issubclass(Geometry.kinds[kind], Product) else ()
+    vectors = VECTOR if Geometry.kinds[kind].of is Product else ()
     if vectors:  # a direction comes back at unit length; of a text, all numbers are known or none
         own = table("dense" if name == "gaps" else name)[0][:, VECTOR]
         own = own / np.abs(own).max(1, keepdims=True)
@@ -56,7 +56,7 @@ def learned(kind, name):
     shares = tuple(1 / 3 if name == "categories" and j >= 4 else 1.0 for j in range(N))
     rows = replace(StoredRows.of(x, torch.device("cpu")), vectors=vectors, shares=shares)
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), C + 1).double()
-    geometry = Geometry.kinds[kind].fit(rows, targets).check(N)
+    geometry = Geometry.kinds[kind].fit(rows, targets)
     few = 1 if name == "one row" else len(x)
     return geometry, torch.from_numpy(x[:few]), y[:few]
 
@@ -202,7 +202,7 @@ def by_page(model, x):
 def test_python_torch_graph_and_page_say_the_same(kind, name, tmp_path):
     _, x, y = learned(kind, name)
     x = given = x.numpy()
-    if issubclass(Geometry.kinds[kind], Product):
+    if Geometry.kinds[kind].of is Product:
         others = np.delete(x, VECTOR, 1)
         given = pd.DataFrame({f"x{j}": column for j, column in enumerate(others.T)})
         given.insert(1, "text", list(x[:, VECTOR]))

@@ -366,7 +366,7 @@ def usable(sample: Sample) -> list[str]:
     A text, or another vector, has a geometry of its own beside that of the other columns.
     """
     if 0 < len(sample.rows.vectors) < sample.rows.n_features:
-        return [name for name, kind in Geometry.kinds.items() if issubclass(kind, Product)]
+        return [name for name, kind in Geometry.kinds.items() if kind.of is Product]
     kinds = [*directed(sample.rows, sample.weight), "standard", "whitened"]
     n = sample.rows.n_features
     few = Circles.least_and_most(n)[1] <= MOST_COORDINATES

@@ -178,7 +178,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "varsigma": [Interval(Real, 0, 1, closed="right")],
         "smoothing": [Interval(Real, 0, 1, closed="left")],
         "geometry": [
-            StrOptions({"auto", *(k for k, g in Geometry.kinds.items() if not g.needs_labels)})
+            StrOptions({"auto", *(k for k, g in Geometry.kinds.items() if not g.of.needs_labels)})
         ],
         "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
         "uniform_weight": [Interval(Real, 0, None, closed="left")],

@@ -54,7 +54,7 @@ _Scalar = bool | int | float | str | None
 
 def _classes() -> dict[str, type[Any]]:
     """What may be made, by name."""
-    return _CLASSES | {kind.__name__: kind for kind in Geometry.kinds.values()}
+    return _CLASSES | {kind.of.__name__: kind.of for kind in Geometry.kinds.values()}
 
 
 def write(model: FittedModel, path: str | PathLike[str]) -> None:

@@ -36,7 +36,7 @@ class DAMModule(nn.Module):
         self.geometry, self.varsigma = geometry, votes.varsigma
         for name in _VOTES:
             self.register_buffer(name, getattr(votes, name).clone())
-        for name, tensor in geometry.tensors().items():
+        for name, tensor in geometry.tensors(derived=True).items():
             self.register_buffer(f"row_{name}", tensor.to(votes.w.device))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -9,9 +9,8 @@ Its fields are what it has learned: they are checked, saved and moved by their a
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -39,11 +38,24 @@ class Curves(NamedTuple):
     mass: Tensor  # (N, K) shares of the training rows
 
 
+class Kind(NamedTuple):
+    """A geometry that can be learned: its class, and what else its `fit` is told."""
+
+    of: type[Geometry]
+    settings: Mapping[str, Any] = {}
+
+    def fit(
+        self, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
+    ) -> Geometry:  # fmt: skip
+        """Learn from training rows, as `Geometry.fit`."""
+        return self.of.fit(rows, targets, weight, **self.settings)
+
+
 @dataclass(frozen=True)
 class Geometry(ABC):
     """How rows get on the unit sphere, and back, in double precision."""
 
-    kinds: ClassVar[dict[str, type[Geometry]]] = {}  # all there are, by name
+    kinds: ClassVar[dict[str, Kind]] = {}  # all there are, by name
 
     name: ClassVar[str]
     needs_labels: ClassVar[bool] = False  # to be learned
@@ -58,8 +70,8 @@ class Geometry(ABC):
     unit_name: ClassVar[str] = "standard units"  # of changes of a row
 
     def __init_subclass__(cls) -> None:
-        if not inspect.isabstract(cls) and "name" in vars(cls):
-            cls.kinds[cls.name] = cls
+        if isinstance(vars(cls).get("name"), str):
+            cls.kinds[cls.name] = Kind(cls)
 
     # Learning.
 
@@ -80,15 +92,15 @@ class Geometry(ABC):
     ) -> Geometry:
         """The geometry of that name; ValueError if rows of so few features have no place in it."""
         kind = cls.kinds[name]
-        if rows.n_features < kind.least_features:
+        if rows.n_features < kind.of.least_features:
             raise ValueError(
                 f"X has {rows.n_features} feature(s) after geometry={name!r}, the sphere needs "
-                f"{kind.least_features}: use geometry='standard'"
+                f"{kind.of.least_features}: use geometry='standard'"
             )
         return kind.fit(rows, targets, weight)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """What was learned."""
+    def tensors(self, *, derived: bool = False) -> dict[str, Tensor]:
+        """What was learned; derived: with all that `place` makes of it."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
@@ -99,7 +111,7 @@ class Geometry(ABC):
         return self.with_tensors({name: t.to(device) for name, t in self.tensors().items()})
 
     def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
-        """The same with these in place of what was learned."""
+        """The same with these in place of `tensors`."""
         return replace(self, **tensors)
 
     # Onto the sphere.

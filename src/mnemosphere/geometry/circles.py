@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -38,6 +38,16 @@ _ROWS = 20_000  # ranks among so many rows are good to a percent
 # Finer functions of a column need more rows: 4 harmonics for hundreds, 16 for ten thousand.
 _LEAST, _MOST, _ROOTS_EACH = 4, 24, 6.0
 _COORDINATES = 512  # of all columns together, at most: two harmonics each are always there
+
+
+class Tables(NamedTuple):
+    """Coordinate m of a row whose ranks are u is amplitude sin(frequency u_column + phase)."""
+
+    column: Tensor  # (M,)
+    amplitude: Tensor  # (M,)
+    frequency: Tensor  # (M,)
+    phase: Tensor  # (M,)
+    weight: Tensor  # (N,) of each column in the squared length of a row, of sum 1
 
 
 @dataclass(frozen=True)
@@ -80,8 +90,8 @@ class Circles(Geometry):
         return cls(knots, ranks, mass, degrees.clamp_max(most).double(), shares)
 
     @cached_property
-    def _pairs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Column, harmonic k and amplitude of each pair (cos, sin), (M/2,)."""
+    def tables(self) -> Tables:
+        """What rows are placed by, made of the harmonics and shares."""
         count = self.harmonics.long()
         column = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
         first = count.cumsum(0) - count
@@ -90,7 +100,24 @@ class Circles(Geometry):
         square = torch.cat([k.new_zeros(1), k.reciprocal().square().cumsum(0)])
         own = (square[first + count] - square[first])[column]
         amplitude = (self.shares[column] * own.max() / own).sqrt() / k if len(k) else own
-        return column, k, amplitude
+        square = amplitude.square()
+        length = square.new_zeros(len(count)).index_add_(0, column, square)
+        phase = torch.tensor([math.pi / 2, 0.0], dtype=torch.float64, device=k.device)
+        column, amplitude, frequency = (
+            t.repeat_interleave(2) for t in (column, amplitude, math.pi * k)
+        )
+        return Tables(column, amplitude, frequency, phase.repeat(len(k)), length / length.sum())
+
+    def tensors(self, *, derived: bool = False) -> dict[str, Tensor]:
+        """What was learned, and what rows are placed by."""
+        return super().tensors() | (self.tables._asdict() if derived else {})
+
+    def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
+        """The same with these."""
+        found = super().with_tensors({name: tensors[name] for name in super().tensors()})
+        if all(name in tensors for name in Tables._fields):
+            found.__dict__["tables"] = Tables(*(tensors[name] for name in Tables._fields))
+        return found
 
     def n_coordinates(self, n_features: int) -> int:
         """M, two for each harmonic of each column."""
@@ -104,20 +131,7 @@ class Circles(Geometry):
     @property
     def length(self) -> float:
         """The length of a row without missing values."""
-        return float(self._pairs[2].square().sum().sqrt())
-
-    @cached_property
-    def column(self) -> Tensor:
-        """The column that each coordinate belongs to, (M,)."""
-        return self._pairs[0].repeat_interleave(2)
-
-    @cached_property
-    def waves(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Coordinate m of a rank u is amplitude sin(frequency u + phase), (M,) each."""
-        _, k, amplitude = self._pairs
-        phase = torch.tensor([math.pi / 2, 0.0], dtype=torch.float64, device=k.device)
-        amplitude, frequency = (t.repeat_interleave(2) for t in (amplitude, math.pi * k))
-        return amplitude, frequency, phase.repeat(len(k))
+        return float((self.tables.amplitude.square().sum() / 2).sqrt())
 
     def positions(self, x: Tensor) -> Tensor:
         """Ranks (B, N) of values, linear between knots; NaN stays.
@@ -142,16 +156,9 @@ class Circles(Geometry):
         """Coordinates (B, M) of rows (B, N); zeros for NaN."""
         return self.at(self.positions(x))
 
-    @cached_property
-    def _squares(self) -> Tensor:
-        """The share of each column in the squared length of a row, (N,)."""
-        square = self._pairs[2].square()
-        found = square.new_zeros(len(self.harmonics)).index_add_(0, self._pairs[0], square)
-        return found / found.sum()
-
     def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         """That of the columns that are known, exactly."""
-        return torch.where(gaps, 0.0, self._squares).sum(1)
+        return torch.where(gaps, 0.0, self.tables.weight).sum(1)
 
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
         """NaN, which has zeros as coordinates."""
@@ -164,10 +171,10 @@ class Circles(Geometry):
 
     def at(self, rank: Tensor) -> Tensor:
         """Coordinates (B, M) of ranks (B, N); zeros for NaN."""
-        unknown, (amplitude, frequency, phase) = rank.isnan(), self.waves
-        turned = torch.where(unknown, 0.0, rank)[:, self.column]
-        found = amplitude * torch.addcmul(phase, turned, frequency).sin()
-        return found.masked_fill(unknown[:, self.column], 0.0) if occurs(unknown) else found
+        unknown, t = rank.isnan(), self.tables
+        turned = torch.where(unknown, 0.0, rank)[:, t.column]
+        found = t.amplitude * torch.addcmul(t.phase, turned, t.frequency).sin()
+        return found.masked_fill(unknown[:, t.column], 0.0) if occurs(unknown) else found
 
     @cached_property
     def _at_knots(self) -> list[tuple[slice, Tensor]]:
@@ -218,12 +225,12 @@ class Circles(Geometry):
     def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
         """Parts (…, M) of coordinates summed by column (…, N), and none of no feature (…,)."""
         found = parts.new_zeros(*parts.shape[:-1], len(self.harmonics))
-        found.index_add_(-1, self.column.to(parts.device), parts)
+        found.index_add_(-1, self.tables.column.to(parts.device), parts)
         return found, parts.new_zeros(parts.shape[:-1])
 
     def per_coordinate(self, of_features: Tensor, appended: float = 1) -> Tensor:
         """What is said of features (B, N), of their coordinates (B, M)."""
-        return of_features[:, self.column.to(of_features.device)]
+        return of_features[:, self.tables.column.to(of_features.device)]
 
     def onnx_coordinates(self, g: Graph, rows: Given) -> str:
         """A rank is a sum over the spaces between knots, each filled from 0 to 1."""
@@ -242,18 +249,20 @@ class Circles(Geometry):
         over, under = (g("Div", g("Max", t, 0.0), g.stored(width)) for t in away)
         near, far = (g("Div", 0.5, g("Add", 1.0, t)) for t in (under, over))
         rank = g("Add", rank, g("Sub", near, far))
-        column = g.constant(self.column.cpu().numpy(), np.int64)
-        amplitude, frequency, phase = (g.stored(t) for t in self.waves)
+        column = g.constant(self.tables.column.cpu().numpy(), np.int64)
+        amplitude, frequency, phase = (g.stored(t) for t in self.tables[1:4])
         angle = g("Add", g("Mul", g("Gather", rank, column, axis=1), frequency), phase)
         unknown = g("Gather", rows.unknown, column, axis=1)
         return g("Where", unknown, 0.0, g("Mul", g("Sin", angle), amplitude))
 
     def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
         gaps = g("Cast", rows.unknown, to=g.double)
-        return g("Max", g("Sub", 1.0, g("MatMul", gaps, g.stored(self._squares[:, None]))), 0.0)
+        return g(
+            "Max", g("Sub", 1.0, g("MatMul", gaps, g.stored(self.tables.weight[:, None]))), 0.0
+        )
 
     def _onnx_gaps(self, g: Graph, gaps: str) -> str:
-        return g("Gather", gaps, g.constant(self.column.cpu().numpy(), np.int64), axis=1)
+        return g("Gather", gaps, g.constant(self.tables.column.cpu().numpy(), np.int64), axis=1)
 
 
 def _knots(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.intp]]:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.geometry.base import Geometry
+from mnemosphere.geometry.base import Geometry, Kind
 from mnemosphere.geometry.circles import Circles
 from mnemosphere.geometry.direction import Unit
 from mnemosphere.geometry.graph import Given, Graph, Point
@@ -31,32 +31,36 @@ class Product(Geometry):
     """A direction for texts, another geometry for columns."""
 
     scales_gaps: ClassVar[bool] = True
-    kind: ClassVar[type[Geometry]]  # of columns
-    share: ClassVar[float]
 
     order: Tensor  # the features, those of texts first
     n_text: int
+    share: float  # of the squared length, of texts
     text: Geometry
     columns: Geometry
 
     @classmethod
     def fit(
         cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
-        sums: Sums = ALONE,
+        sums: Sums = ALONE, *, columns: type[Geometry] = Standard, share: float = SHARES[0],
     ) -> Self:  # fmt: skip
         """Learn both parts from rows that know which of their features are the vector of a text."""
         if not isinstance(rows, StoredRows) or not 0 < len(rows.vectors) < rows.n_features:
             raise ValueError(
-                f"geometry={cls.name!r} needs a column of texts, or of lists of numbers, and others: "
+                f"geometry={_name(columns, share)!r} needs a column of texts, or of lists of numbers, and others: "
                 "pass a frame that has both"
             )
         others = [j for j in range(rows.n_features) if j not in {*rows.vectors}]
         order = torch.tensor([*rows.vectors, *others], device=rows.device)
-        text, columns = (
+        both = (
             kind.fit(rows.features(own), targets, weight, sums)
-            for kind, own in ((Unit, rows.vectors), (cls.kind, others))
+            for kind, own in ((Unit, rows.vectors), (columns, others))
         )
-        return cls(order, len(rows.vectors), text, columns)
+        return cls(order, len(rows.vectors), share, *both)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """As `geometry=` has it."""
+        return _name(type(self.columns), self.share)
 
     # The two parts.
 
@@ -85,11 +89,12 @@ class Product(Geometry):
             [what(kind, *some) for (kind, _), some in zip(self._parts, own, strict=True)]
         )
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self, *, derived: bool = False) -> dict[str, Tensor]:
         """What was learned, by the names of the parts."""
         found = {"order": self.order}
         for part, (kind, _) in zip(("text", "columns"), self._parts, strict=True):
-            found |= {f"{part}_{name}": tensor for name, tensor in kind.tensors().items()}
+            own = kind.tensors(derived=derived)
+            found |= {f"{part}_{name}": tensor for name, tensor in own.items()}
         return found
 
     def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
@@ -222,8 +227,11 @@ class Product(Geometry):
         return self._each(lambda kind, own: kind.positions(own), x)
 
 
-for _columns in (Standard, Circles):
-    for _share in SHARES:
-        _name = f"text{100 * _share:.0f}+{_columns.name}"
-        _own = {"name": _name, "kind": _columns, "share": _share, "__module__": __name__}
-        globals()[_name] = type(_name, (Product,), _own)  # found by its name when it is unpickled
+def _name(columns: type[Geometry], share: float) -> str:
+    return f"text{100 * share:.0f}+{columns.name}"
+
+
+Geometry.kinds.update({
+    _name(columns, share): Kind(Product, {"columns": columns, "share": share})
+    for columns in (Standard, Circles) for share in SHARES
+})  # fmt: skip
