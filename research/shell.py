@@ -13,25 +13,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def _set_debug(ctx: typer.Context, value: bool) -> bool:
-    if value:
-        ctx.meta["mnemosphere.debug"] = True
-    return value
-
-
 Json = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON on standard output, nothing else.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")]
-Debug = Annotated[
-    bool, typer.Option("--debug", callback=_set_debug, help="Show the traceback of an error.")
-]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 def typed(ctx: typer.Context) -> list[str]:
     """The arguments as they were typed."""
-    arguments: list[str] = ctx.meta.get("mnemosphere.arguments", [])
-    return arguments
+    return list(ctx.obj or [])
 
 
 class Terminal:

@@ -4,6 +4,9 @@ import json
 
 from typer.testing import CliRunner
 
+# A model that is trained at once.
+FAST = ["--objective", "joint", "--memories", "6", "--geometry", "standard"]
+
 
 def caller(app):
     """Run a command; JSON output is checked to be JSON and nothing else."""

@@ -23,11 +23,16 @@ class Shown(ABC):
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
         """Sentences and tables in order, for people; most: rows of the result to show."""
 
-    def __str__(self) -> str:
-        lines = []
-        for part in self.parts(_WIDTH):
-            lines += [_wrapped(part)] if isinstance(part, str) else [format_table(part, _WIDTH), ""]
+    def as_text(self, width: int) -> str:
+        """The same as lines of so many letters."""
+        lines = [
+            _wrapped(part, width) if isinstance(part, str) else format_table(part, width) + "\n"
+            for part in self.parts(width)
+        ]
         return "\n".join(lines).rstrip()
+
+    def __str__(self) -> str:
+        return self.as_text(_WIDTH)
 
     def _repr_html_(self) -> str:
         """The same for a notebook, of the first few rows."""
@@ -37,8 +42,8 @@ class Shown(ABC):
         )
 
 
-def _wrapped(text: str) -> str:
-    return fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+def _wrapped(text: str, width: int) -> str:
+    return fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def printable(text: str, keep: str = "") -> str:

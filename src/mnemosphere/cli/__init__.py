@@ -1,8 +1,8 @@
-"""Layer 5: the command line `mnemosphere`.
+"""The command line `mnemosphere`: demo, train, predict, explain, explore.
 
 Exit codes: 0 success, 2 wrong usage or bad input, 130 interrupted by Ctrl-C, 141 the reader of our
-output went away; 1 is a bug. Results go to standard output, progress, remarks and errors to
-standard error. `--help` loads neither torch nor pandas.
+output went away; 1 is a bug. Results go to standard output, progress, notes and errors to standard
+error. `--help` loads neither torch nor pandas.
 """
 
 from __future__ import annotations
