@@ -52,7 +52,7 @@ def test_any_class_weights_keep_the_weight_of_their_memory(problem, smoothing):
     net = net_class_weights(params, smoothing, label_frequencies(params.p.sum(0), smoothing))
     assert_close(net.sum(1), params.p.sum(1), rtol=1e-13, atol=0)
     expected = params.p.sum(1, keepdim=True).numpy() * net_of_smoothing(params.p.numpy(), smoothing)
-    np.testing.assert_allclose(net.numpy(), expected, rtol=1e-12, atol=1e-18)
+    np.testing.assert_allclose(net[1:].numpy(), expected[1:], rtol=1e-12, atol=1e-18)
 
 
 def test_counted_labels_are_those_of_the_rows(smoothed):
@@ -68,7 +68,20 @@ def test_counted_labels_are_those_of_the_rows(smoothed):
     soft = (rows + 0.02 * prior) / (rows.sum(1, keepdim=True) + 0.02)
     expected = params.p_h[:, None] * ((1 - FLOOR) * soft + FLOOR * prior)
     net = net_class_weights(params, EPSILON, params.p.sum(0), counts)
-    assert_close(net, expected, rtol=1e-11, atol=1e-17)
+    assert_close(net[1:], expected[1:], rtol=1e-11, atol=1e-17)
+
+
+def test_a_row_like_no_memory_gets_the_class_frequencies(problem):
+    """The uniform component has no opinion, whatever label training has given it."""
+    case = problem(2, memories=3, features=29, beta=90.0, labels="full")
+    p = case.params.p.clone()
+    p[0] = torch.tensor([0.97, *[0.03 / (p.shape[1] - 1)] * (p.shape[1] - 1)]) * p[0].sum()
+    frequencies = label_frequencies(case.targets.sum(0), 0.0)
+    params = case.params.replace(p=p)
+    votes = Votes.of(params, net_class_weights(params, 0.0, frequencies))
+    far = -case.params.w.mean(0, keepdim=True)
+    found = log_joint(votes, far / far.norm())[0, :-1].softmax(0)
+    assert_close(found, frequencies[:-1] / frequencies[:-1].sum(), rtol=1e-6, atol=0)
 
 
 # Temperature

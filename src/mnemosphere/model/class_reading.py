@@ -40,6 +40,7 @@ def net_class_weights(
     counts (P+1, C+1): the label weights of the rows that each component answers for, in rows.
     Where they are known, soft labels are theirs: with its row sums held, p may have to give a
     memory classes that none of its rows has. A fiftieth of a row of the prior is added to each.
+    The uniform component resembles nothing, so it has no opinion: its soft label is the frequencies.
     """
     p = params.p.double()
     p_h = p.sum(-1, keepdim=True)
@@ -52,6 +53,7 @@ def net_class_weights(
     # A soft label with nothing but smoothing in it says as much as the prior.
     left = net.sum(-1, keepdim=True)
     net = torch.where(left > 0, net / torch.where(left > 0, left, 1.0), prior)
+    net[..., 0, :] = prior[..., 0, :]
     return (p_h * with_floor(net, prior)).to(params.p)
 
 
