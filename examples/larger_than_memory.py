@@ -23,12 +23,12 @@ clf = mn.DAMClassifier(60, geometry="standard", random_state=0).fit(rows)
 print(f"{clf.objective_} objective, {clf.n_iter_} passes over the files")
 
 # %%
-# Predictions of files come batch by batch, in the order of the rows.
+# Predictions come in the order of the rows.
 test = mn.Dataset.open(
     "test-*.parquet", label="premium", features=numbers, memory=500_000
 )
 print(f"accuracy {clf.score(test):.1%} on {test.n_rows} rows")
-print([len(batch) for batch in clf.predict(test)][:5])
+print(clf.predict(test)[:5])
 
 # %%
 # A stream that cannot be read twice is learned by `partial_fit`, one step per batch:

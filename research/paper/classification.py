@@ -31,7 +31,7 @@ SOLVERS = ("sgd", "fixed-point")
 NAMES = {"sgd": "SGD", "fixed-point": "fixed point"}
 # A few hundred steps: a larger rate, a shorter memory and smaller batches than the authors'.
 _QUICK_SGD = {"learning_rate": 0.5, "momentum": 0.9, "batch_size": 250}
-_SGD = ("learning_rate", "momentum", "batch_size", "sweeps")  # β is of each case
+_SGD = ("learning_rate", "momentum", "batch_size")  # β is of each case
 SHOWN = 25  # memories in a gallery of the paper
 
 

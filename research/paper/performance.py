@@ -88,7 +88,7 @@ def _settings(quick: bool) -> Json:
             "threshold": -0.001 if quick else None,  # None: every memory is split
             # Too few batches in a quick run for the authors' descent: the default method.
             "eigenvectors": None if quick else {"epochs": 1, "batch_size": 1000},
-            "solver": {**rate, "batch_size": 250 if quick else 1000, "sweeps": 10},
+            "solver": {**rate, "batch_size": 250 if quick else 1000},
         },
         "fixed_point": {
             "initial": 8 if quick else 16,

@@ -66,7 +66,6 @@ def _settings(quick: bool) -> Json:
             "learning_rate": 0.5 if quick else 0.1**2,
             "momentum": 0.9 if quick else 0.99,
             "batch_size": 100,
-            "sweeps": 10,
         },
         "epochs": 60 if quick else 600,
         "phase_epochs": 40 if quick else 300,

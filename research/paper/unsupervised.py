@@ -3,9 +3,9 @@
 The authors start from random memories with β = 0.01 and ε = 0.01. Here β starts at 5 and memories
 on training patches: β = 0 is itself a saddle, which that start leaves after thousands of steps, to
 either side. And ε = 0.1: with 0.01 classes sharpen before memories have found their places, some of
-which then end as noise; one case keeps ε = 0.01 to show it. Sinkhorn–Knopp takes the authors' 100
-sweeps per step, which never waits for the device. What it leaves of the marginals is measured, and
-the class weights are projected to the last digit when training is over.
+which then end as noise; one case keeps ε = 0.01 to show it. What the sweeps of Sinkhorn–Knopp leave of
+the marginals on a GPU is measured, and the class weights are projected to the last digit when training
+is over.
 
 Three ways to the classes. "symmetric": the paper's, all weights trained by SGD from class weights
 that know nothing. "grouped": memories first, by the fixed point of the marginal likelihood; class
@@ -67,7 +67,6 @@ def _settings(quick: bool) -> Json:
             "learning_rate": 0.05 if quick else 0.01,
             "momentum": 0.9 if quick else 0.99,
             "batch_size": 500 if quick else 1000,
-            "sweeps": 100,
         },
         "epochs": 6 if quick else 10,
         "classes": {"learning_rate": 0.1, "momentum": 0.9, "steps": 40 if quick else 200},

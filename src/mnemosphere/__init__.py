@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from mnemosphere.export import to_onnx
     from mnemosphere.fitted.model import FittedModel
     from mnemosphere.images import PatchEncoder
+    from mnemosphere.rows.batches import Dataset
     from mnemosphere.rows.labels import OUT_OF_SCOPE
     from mnemosphere.rows.named import NamedData, load_data
     from mnemosphere.training import SGD, Adam, Callback, Checkpoint, FixedPoint
-    from mnemosphere.training.dataset import Dataset
 
 __all__ = [
     "OUT_OF_SCOPE",
@@ -50,7 +50,7 @@ __version__ = "0.4.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
-    "Dataset": "training.dataset",
+    "Dataset": "rows.batches",
     **dict.fromkeys(("DAMClassifier", "DAMClusterer"), "estimators"),
     **dict.fromkeys(("LabelIssues", "as_estimator", "load", "save"), "estimators"),
     "FittedModel": "fitted.model",

@@ -46,47 +46,35 @@ CASES = {
     "batches": lambda: mn.DAMClassifier(
         5, geometry="unit", solver=mn.FixedPoint(50, tol=0), **JOINT | {"max_iter": 4}
     ),
-    "auto": lambda: mn.DAMClassifier(4, geometry="auto", **FAST),  # long
 }
-QUICK = tuple(name for name in CASES if name != "auto")
 BATCHES = ("batches", "conditional")  # of other rows, as each process reads its own
 
 
-def fitted(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
-    """All that a fit of each kind comes to, and what data sets are asked."""
+def fitted(folder: Path) -> dict[str, Any]:
+    """All that a fit of each kind comes to."""
     found = {}
-    for name in names:
-        make = CASES[name]
+    for name, make in CASES.items():
         rows = opened(folder)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = make().fit(rows)
-            model.calibrate(rows)
         found[name] = {
             "memories": model.memories_, "weights": model.class_weights_, "beta": model.beta_,
             "loss": model.history_[-1]["loss"], "support": model.support_,
-            "temperature": getattr(model, "temperature_", 1.0),
-            "threshold": model.novelty_threshold_,
+            "temperature": getattr(model, "temperature_", 1.0), "predicted": model.predict(rows),
             "lost": [w.category.__name__ for w in caught if "row" in str(w.message)],
         }  # fmt: skip
-        if name == "standard":
-            found[name] |= {
-                "accuracy": model.score(rows), "mean": model.model_.geometry.mean.numpy(),
-                "certified": model.certify(rows).lambda_min.numpy(),
-            }  # fmt: skip
-        if name == "clusters":
-            found[name]["labels"] = model.labels_
     return found
 
 
 @pytest.fixture(scope="module")
 def alone(folder) -> dict[str, Any]:
-    return fitted(folder, QUICK)
+    return fitted(folder)
 
 
 @pytest.fixture(scope="module")
 def together(folder) -> list[dict[str, Any]]:
-    return run_group(3, lambda rank: fitted(folder, QUICK))
+    return run_group(3, lambda rank: fitted(folder))
 
 
 def assert_same_models(alone: dict[str, Any], together: list[dict[str, Any]]) -> None:
@@ -94,22 +82,16 @@ def assert_same_models(alone: dict[str, Any], together: list[dict[str, Any]]) ->
         if key == "lost":
             assert [found[key] for found in together] == [value, *[[]] * (len(together) - 1)]
             continue
+        if key == "predicted":
+            assert np.mean(together[0][key] == value) > 0.99
+            continue
         np.testing.assert_allclose(together[0][key], value, rtol=1e-10, atol=1e-10)
         assert all(np.array_equal(found[key], together[0][key]) for found in together)
 
 
-@pytest.mark.parametrize("name", [name for name in QUICK if name not in BATCHES])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in BATCHES])
 def test_each_reads_a_part_and_all_have_the_model_of_one(alone, together, name):
     assert_same_models(alone[name], [found[name] for found in together])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 3, 4])
-def test_longer_fits_and_other_numbers_of_processes(folder, size):
-    names = tuple(name for name in CASES if name not in BATCHES)
-    alone, found = fitted(folder, names), run_group(size, lambda rank: fitted(folder, names))
-    for name in names:
-        assert_same_models(alone[name], [other[name] for other in found])
 
 
 def test_batches_of_other_rows_come_to_a_model_as_good(alone, together):
@@ -117,24 +99,14 @@ def test_batches_of_other_rows_come_to_a_model_as_good(alone, together):
     assert together[0]["batches"]["loss"] == pytest.approx(alone["batches"]["loss"], rel=0.05)
 
 
-@pytest.mark.parametrize("what", ["bad row", "gone"])
-def test_a_file_that_one_process_cannot_read_ends_all(folder, tmp_path, what):
+def test_a_file_that_cannot_be_read_ends_all(folder, tmp_path):
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     rows = opened(tmp_path)
-    x = np.load(tmp_path / "x2.npy")
-    if what == "bad row":
-        x[80, 3] = np.inf
-        np.save(tmp_path / "x2.npy", x)
-        rows = opened(tmp_path)
-        text = "x2.npy: row 80 is infinite (inf) in column 3"
-    else:
-        (tmp_path / "x2.npy").unlink()
-        text = "x2.npy cannot be read (it is gone)"
-
+    (tmp_path / "x2.npy").unlink()
     found = run_group(2, lambda _: mn.DAMClassifier(5, geometry="unit", **FAST).fit(rows))
-    assert text in str(found[1])
-    assert isinstance(found[0], DistributedError)
+    assert "x2.npy cannot be read ([Errno 2] No such file" in str(found[0])
+    assert isinstance(found[1], DistributedError)
 
 
 def test_categories_are_the_same_in_all_processes(tmp_path):

@@ -1,15 +1,11 @@
-"""Estimators on data sets that are larger than memory."""
+"""Estimators on rows in files that memory does not hold."""
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import torch
 
 import mnemosphere as mn
-from mnemosphere.rows.streams import FileRows, column_names
-from mnemosphere.rows.tables import read_table
-from mnemosphere.training.dataset import FileDataset
 from quick_models import small
 
 pytestmark = pytest.mark.usefixtures("quick_choice")
@@ -34,19 +30,16 @@ def source(tmp_path_factory, rows):
     return mn.Dataset.open(where / "x.npy", label=str(where / "y.npy"), memory=MEMORY)
 
 
-def reopened(source):
-    """The same files, with nothing noted yet."""
-    return FileDataset(FileRows(source.files.readers, MEMORY))
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-@pytest.fixture(scope="module")
-def model(source):
-    return small().fit(source)
-
-
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
 @pytest.mark.parametrize("kind", ["unit", "standard"])
-def test_full_passes_are_those_in_memory(source, rows, kind):
-    settings = {"geometry": kind, "solver": mn.FixedPoint(None), "objective": "joint"}
+@pytest.mark.parametrize("more", [{}, {"growth": 3}, {"class_weight": "balanced"}], ids=str)
+def test_full_passes_are_those_in_memory(source, rows, kind, device, more):
+    """Law: a file of rows is rows in memory, up to rounding."""
+    assert not source.fits
+    settings = {"geometry": kind, "solver": mn.FixedPoint(None), "device": device, **more}
     one, other = small(**settings).fit(source), small(**settings).fit(*rows)
     for name in ("memories_", "class_weights_", "temperature_", "support_", "typical_rows_"):
         wanted = getattr(other, name)
@@ -54,38 +47,21 @@ def test_full_passes_are_those_in_memory(source, rows, kind):
     assert one.score(source) == other.score(*rows)
 
 
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
-@pytest.mark.parametrize("kind", ["unit", "standard"])
-def test_class_weights_of_files_are_those_in_memory(source, rows, kind, device):
-    settings = {"geometry": kind, "solver": mn.FixedPoint(None), "class_weight": "balanced"}
-    settings |= {"device": device, "max_iter": 1}
-    one, other = small(**settings).fit(source), small(**settings).fit(*rows)
-    assert one.model_.device.type == other.model_.device.type == device
-    found, wanted = (model.predict_proba(rows[0]) for model in (one, other))
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8)
-
-
-def test_batches_are_as_good_as_in_memory(source, rows, model):
-    """Their order is another one."""
-    inside = small().fit(*rows)
-    assert not source.fits
-    assert model.classes_.tolist() == inside.classes_.tolist()
-    assert model.score(source) == pytest.approx(inside.score(*rows), abs=0.08)
-    assert model.temperature_ == pytest.approx(inside.temperature_, rel=0.5)
-    np.testing.assert_allclose(model.class_prior_, inside.class_prior_, atol=0.01)
-    assert model.support_.sum() == pytest.approx(inside.support_.sum(), rel=0.05)
+def test_a_file_that_memory_holds_is_an_array(source, rows):
+    held = mn.Dataset.open(source.blocks[0].path, label=source.blocks[0].path.replace("x.", "y."))
+    assert held.fits
+    one, other = small().fit(held), small().fit(*rows)
+    np.testing.assert_array_equal(one.memories_, other.memories_)
+    assert one.model_.held is not None
 
 
 @pytest.mark.filterwarnings("ignore:most of these rows were trained on")
-def test_answers_batch_by_batch(source, rows, model):
-    x = rows[0]
-    for name in ("predict", "predict_proba", "novelty_score"):
-        parts = list(getattr(model, name)(source))
-        assert len(parts) > 5
-        np.testing.assert_array_equal(np.concatenate(parts), getattr(model, name)(x))
+def test_answers_are_arrays(source, rows):
+    model = small().fit(source)
+    for name in ("predict", "predict_proba", "novelty_score", "transform"):
+        found, wanted = (getattr(model, name)(x) for x in (source, rows[0]))
+        np.testing.assert_array_equal(found, wanted)
+    assert [*map(list, model.predict_set(source))] == [*map(list, model.predict_set(rows[0]))]
     assert model.score(source) == model.score(*rows)
     one, other = small().fit(source), small().fit(source)
     assert one.calibrate(source).temperature_ == other.calibrate(*rows).temperature_
@@ -93,27 +69,48 @@ def test_answers_batch_by_batch(source, rows, model):
     assert str(one.certify(source, max_iter=0)) == str(other.certify(*rows, max_iter=0))
 
 
+def test_labels_and_weights_beside_a_dataset_are_refused(source, rows):
+    model, other = small().fit(source), 1 - rows[1]
+    for verb in (model.score, model.calibrate, model.certify, small().fit):
+        for given in ({"y": other}, {"sample_weight": np.ones(N_ROWS)}):
+            with pytest.raises(
+                ValueError, match="a Dataset has labels and weights of its own: leave"
+            ):
+                verb(source, **given)
+    with pytest.raises(TypeError, match="this takes rows in memory, got a Dataset: pass it to fit"):
+        small().partial_fit(source, rows[1])
+
+
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"growth": 3},
-        {"objective": "conditional"},
-        {"solver": mn.SGD(learning_rate=0.1)},
-        {"unlabeled": 2},
-    ],
-    ids=["growth", "refinement", "sgd", "few labels"],
+    [{"objective": "conditional"}, {"solver": mn.SGD(learning_rate=0.1)}, {"unlabeled": 2}],
+    ids=["conditional", "sgd", "few labels"],
 )
 def test_every_training_goes_through_files(source, rows, settings):
     y = rows[1]
     found = small(**settings).fit(source)
     known = np.isin(y, found.classes_)
-    assert np.mean(np.concatenate(list(found.predict(source)))[known] == y[known]) > 0.8
+    assert np.mean(found.predict(source)[known] == y[known]) > 0.8
 
 
-def test_columns_that_differ(rows, model):
-    narrow = mn.Dataset.from_batches(lambda: [rows[0][:, :2]])
+def test_rows_like_those_held_out_are_not_trained_on(tmp_path, rows, monkeypatch):
+    """Every row twice: a copy of a held-out row would tell its label."""
+    monkeypatch.setattr("mnemosphere.estimators.class_training.HELD_OUT_FROM", 1000)
+    x, y = np.tile(rows[0], (2, 1)), np.tile(rows[1], 2)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", np.random.default_rng(0).permutation(rows[1])[[*range(N_ROWS)] * 2])
+    source = mn.Dataset.open(tmp_path / "x.npy", label=str(tmp_path / "y.npy"), memory=MEMORY)
+    model = mn.DAMClassifier(
+        400, geometry="standard", objective="conditional", max_iter=30, random_state=0
+    ).fit(source)
+    assert model.temperature_ > 1.5  # labels are chance: what was not seen says so
+    assert y.shape == model.predict(source).shape
+
+
+def test_columns_that_differ(tmp_path, rows):
+    np.save(tmp_path / "x.npy", rows[0][:, :2])
     with pytest.raises(ValueError, match="has 2 features, but DAMClassifier is expecting 5"):
-        model.predict(narrow)
+        small().fit(*rows).predict(mn.Dataset.open(tmp_path / "x.npy"))
 
 
 def test_clusters_of_files(source, rows):
@@ -130,10 +127,12 @@ def test_clusters_of_files(source, rows):
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_columns_of_any_kind_are_encoded_as_in_memory(tmp_path, rows, suffix):
     x, y = rows
-    color = np.array(["red", "green", "blue"])[y]
+    color = np.array(["red", "green", "blue"])[y].astype(object)
     color[::7] = "red"
+    color[5] = None
     day = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N_ROWS) % 300, unit="D")
     frame = pd.DataFrame({"a": x[:, 0], "count": y % 2, "color": color, "day": day})
+    frame.loc[23, "a"] = np.nan
     path = tmp_path / f"rows{suffix}"
     table = frame.assign(kind=y)
     if suffix == ".csv":
@@ -146,66 +145,12 @@ def test_columns_of_any_kind_are_encoded_as_in_memory(tmp_path, rows, suffix):
     wanted = small(geometry="standard").fit(frame.astype({"count": float}), y)
     assert found.model_.features.names == wanted.model_.features.names
     assert "color=green" in found.model_.features.names
-    proba = np.concatenate(list(found.predict_proba(source)))
-    np.testing.assert_allclose(proba, found.predict_proba(frame), atol=1e-12)
+    np.testing.assert_allclose(found.predict_proba(source), found.predict_proba(frame), atol=1e-12)
     np.testing.assert_allclose(found.memories_, wanted.memories_, atol=0.1)
     assert found.score(source) == pytest.approx(found.score(frame, y))
 
 
-def test_missing_values_are_refused_in_training_alone(tmp_path, rows):
-    x, y = rows
-    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "color": np.array(["red", "blue", "tan"])[y]})
-    frame.assign(kind=y).to_parquet(tmp_path / "rows.parquet", row_group_size=100)
-    model = small().fit(
-        mn.Dataset.open(tmp_path / "rows.parquet", label="kind", memory=MEMORY // 4)
-    )
-    frame.loc[23, "color"] = None
-    frame.assign(kind=y).to_parquet(tmp_path / "gaps.parquet", row_group_size=100)
-    gaps = mn.Dataset.open(tmp_path / "gaps.parquet", label="kind", memory=MEMORY // 4)
-    with pytest.raises(ValueError, match=r"gaps\.parquet: row 23 is NaN in column 'color'"):
-        small().fit(gaps)
-    proba = np.concatenate(list(model.predict_proba(gaps)))
-    np.testing.assert_allclose(proba, model.predict_proba(frame), atol=1e-12)
-
-
-@pytest.mark.parametrize("name", [None, "flower"])
-def test_the_index_that_pandas_wrote_is_no_column(tmp_path, rows, name):
-    x, y = rows
-    index = pd.Index(np.arange(len(x))[::-1], name=name)
-    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "kind": y}, index=index)
-    frame.to_parquet(tmp_path / "rows.parquet")
-    source = mn.Dataset.open(tmp_path / "rows.parquet", label="kind", memory=MEMORY)
-    assert source.n_features == 2
-    assert read_table(tmp_path / "rows.parquet").columns == ["a", "b", "kind"]
-    assert column_names(tmp_path / "rows.parquet") == ["a", "b", "kind"]
-    asked = mn.Dataset.open(
-        tmp_path / "rows.parquet", label="kind", memory=MEMORY,
-        features=["a", name or "__index_level_0__"],
-    )  # fmt: skip
-    np.testing.assert_array_equal(np.concatenate([x for x, *_ in asked])[:, 1], index)
-
-
-@pytest.mark.parametrize("package", ["pandas", "pyarrow"])
-def test_batches_may_be_frames(rows, package):
-    x, y = rows
-    frame = pd.DataFrame(x, columns=list("abcde"))
-    make = pa.Table.from_pandas if package == "pyarrow" else lambda part: part
-    parts = np.array_split(np.arange(N_ROWS), 9)
-
-    def opened(table):
-        batches = [(make(table.iloc[p]), y[p]) for p in parts]
-        return mn.Dataset.from_batches(batches, memory=MEMORY // 4)
-
-    plain = small().fit(opened(frame))
-    wanted = small().fit(mn.Dataset.from_batches([(x[p], y[p]) for p in parts], memory=MEMORY // 4))
-    np.testing.assert_array_equal(plain.memories_, wanted.memories_)
-    color = np.array(["red", "green", "blue"])[y]
-    model = small().fit(opened(frame.assign(color=color)))
-    assert model.score(opened(frame.assign(color=color))) > 0.9
-    assert "color=red" in model.model_.features.names
-
-
-def test_levels_of_files_are_counted_in_one_look_at_all_rows(tmp_path):
+def test_levels_of_files_are_told_by_their_log_odds(tmp_path):
     rng = np.random.default_rng(0)
     n = 700
     level = rng.integers(0, 90, n)
@@ -223,3 +168,13 @@ def test_levels_of_files_are_counted_in_one_look_at_all_rows(tmp_path):
         for name, counts in zip(expected.levels, expected.counts, strict=True)
     }
     assert found.score(frame, y) > 0.75
+
+
+def test_a_row_without_direction_is_set_aside_with_a_warning(tmp_path, rows):
+    x = rows[0].copy()
+    x[[3, 500]] = 0.0
+    np.save(tmp_path / "x.npy", x)
+    source = mn.Dataset.open(tmp_path / "x.npy", memory=MEMORY)
+    model = mn.DAMClusterer(2, n_memories=4, geometry="unit", max_iter=2, random_state=0)
+    with pytest.warns(UserWarning, match="2 of 1103 rows of X are .*row 3, 500"):
+        model.fit(source)

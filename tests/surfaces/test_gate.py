@@ -8,7 +8,6 @@ import inspect
 import os
 import warnings
 from functools import cache
-from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -212,7 +211,7 @@ OF_CLASSIFIER = {
     ],
     "predict_log_proba": lambda e, m, x, _: e.predict_log_proba(x),
     "predict_or_reject": lambda e, m, x, _: e.predict_or_reject(x, 0.1),
-    "predict_set": lambda e, m, x, _: [len(s) for s in listed(e.predict_set(x))],
+    "predict_set": lambda e, m, x, _: [len(s) for s in e.predict_set(x)],
     "interpret.rejections": lambda e, m, x, _: interpret.rejections(m, x, 0.1).rejected,
     "interpret.rejection_score": lambda e, m, x, _: interpret.rejection_score(m, x),
 }
@@ -263,17 +262,8 @@ IN_FILES = {  # verbs that take a Dataset
 FILES = {".npy file", "CSV file", "Parquet file"}
 
 
-def listed(answer):
-    """Answers to a `Dataset`, which come batch by batch, as those to an array."""
-    if hasattr(answer, "__next__"):
-        parts = list(answer)
-        return [*chain(*parts)] if isinstance(parts[0], list) else np.concatenate(parts)
-    return answer
-
-
 def numbers(answer):
     """What a verb answers, as arrays."""
-    answer = listed(answer)
     if isinstance(answer, torch.Tensor):
         return [answer.detach().cpu().numpy()]
     if isinstance(answer, tuple):
@@ -469,7 +459,7 @@ def test_rows_of_weight_zero_count_for_nothing(verb):
         assert_clear(lambda w=weight: act(fresh(model), X, Y, w), verb)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_a_column_that_is_left_out_is_left_out_of_files(tmp_path, suffix):
     """The columns of a file are those of a frame, in batches too."""
     ids = np.random.default_rng(0).permutation(len(TRAIN)) + 1000
@@ -481,4 +471,4 @@ def test_a_column_that_is_left_out_is_left_out_of_files(tmp_path, suffix):
     write(path, index=False)
     for memory in (1 << 20, 1 << 10):
         rows = mn.Dataset.open(path, memory=memory)
-        assert np.array_equal(listed(model.predict(rows)), model.predict(table))
+        assert np.array_equal(model.predict(rows), model.predict(table))

@@ -74,11 +74,18 @@ def test_the_best_and_the_patience_are_resumed(case, path):
     assert_same(run(case, solver, 40, path=path, **settings), straight)
 
 
-def test_more_passes_than_asked_for_are_refused(problem, path):
-    case = problem(50, rows=53, varsigma=0.5)
-    run(case, SOLVERS["sgd"], 3, path)
-    with pytest.raises(ValueError, match="has 3 passes, more than max_iter=2: raise max_iter"):
+def test_a_model_of_another_size_is_refused(problem, path):
+    run(problem(50, rows=53, memories=5), SOLVERS["sgd"], 1, path)
+    with pytest.raises(ValueError, match="is of a model of another size: delete it, or choose"):
+        run(problem(50, rows=53, memories=4), SOLVERS["sgd"], 2, path)
+
+
+def test_a_damaged_file_is_refused_with_one_line(problem, path):
+    case = problem(50, rows=53)
+    run(case, SOLVERS["sgd"], 1, path)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is damaged") as caught:
         run(case, SOLVERS["sgd"], 2, path)
-
-
-# Files that are no checkpoint of this run
+    assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Rows in memory: passes, samples, the hold-out, label mass, streams."""
+"""Rows in memory: passes, samples, the hold-out, label mass."""
 
 import math
 from dataclasses import replace
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from draws import generator as seeded
 from mnemosphere.model.batch import Batch
 from mnemosphere.numerics import sphere
-from mnemosphere.rows.stored import Sums
-from mnemosphere.training.dataset import ArrayDataset, StreamedBatch, held_out
+from mnemosphere.training.dataset import ArrayDataset, held_out
+from mnemosphere.training.distributed import Group
 
 N_ROWS, N, COLUMNS = 53, 7, 4
 
@@ -177,29 +177,12 @@ def test_rows_of_no_weight_are_left_out():
         assert same.rows.x is rows.x  # nothing is copied where nothing is left out
 
 
-# Streams
-
-
-@pytest.mark.parametrize("share", [0.05, 0.25, 0.4])
-def test_a_batch_of_a_stream_is_a_share_of_a_pass(share):
-    rows = numbered(20)
-    stream = StreamedBatch(rows, share=share)
-    assert stream.n_rows == 20 / share
-    for size in (3, 20, None):
-        (batch,) = stream.batches(size, generator=seeded(1))
-        assert numbers(batch, rows) == list(range(20))
-        assert batch.n_rows / stream.n_rows == pytest.approx(share)
-    assert torch.equal(stream.label_mass(), ArrayDataset(rows).label_mass())
-
-
 @pytest.mark.parametrize("weighted", [True, False])
 def test_processes_have_the_rows_of_a_batch_together(weighted):
-    dataset, groups = ArrayDataset(numbered(weighted=weighted)), [Sums() for _ in range(3)]
-    for rank, group in enumerate(groups):
-        group.rank, group.size = rank, 3
+    dataset, groups = ArrayDataset(numbered(weighted=weighted)), [Group(k, 3) for k in range(3)]
     parts = [list(dataset.batches(17, generator=seeded(3), group=group)) for group in groups]
     for at, batch in enumerate(dataset.batches(17, generator=seeded(3))):
         mine = [part[at] for part in parts]
         assert torch.equal(torch.cat([part.x for part in mine]), batch.x)
         assert torch.equal(torch.cat([part.targets for part in mine]), batch.targets)
-        assert all(part.n_together == batch.n_rows for part in mine)
+        assert mine[0].n_rows >= max(part.n_rows for part in mine)  # the first always has some

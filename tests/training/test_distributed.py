@@ -13,7 +13,6 @@ from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.growth import Splitting
-from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 from processes import run_group
 
@@ -41,7 +40,7 @@ CASES: dict[str, Any] = {
     "sgd": (SGD(batch_size=B), {}),
     "adam batches": (
         Adam(steps=60, batch_size=50),
-        {"rule": CONDITIONAL, "noise": SphereNoise(0.2)},
+        {"rule": CONDITIONAL},
     ),
     "more processes than rows": (FixedPoint(None), {"rows": 3}),
 }

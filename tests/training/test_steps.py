@@ -20,7 +20,7 @@ from mnemosphere.training.sgd import SGD
 from mnemosphere.training.steps import CapturedSteps, Steps, steps_for
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-CAPTURED = [SGD(0.01, 0.9, 23, sweeps=10), Adam(steps=20, batch_size=23), PassFixedPoint(23)]
+CAPTURED = [SGD(0.01, 0.9, 23), Adam(steps=20, batch_size=23), PassFixedPoint(23)]
 
 
 class Again:
@@ -59,7 +59,6 @@ def test_on_a_cpu_steps_are_plain(problem):
     ("solver", "captured"),
     [
         *((solver, True) for solver in CAPTURED),
-        (SGD(batch_size=7), False),  # sweeps to a tolerance
         (FixedPoint(7), False),  # class weights after every batch
         (PassFixedPoint(None), False),
     ],

@@ -26,7 +26,7 @@ REALS = [0, 0.0, 1, 0.5, 2, -1, 1e-300, 1e12, 1e300, math.nan, math.inf, True, "
 COUNTS = [0, 1, 2, 5, 50, 10**6, 10**30, -1, 2.0, 2.5, math.nan, True, "auto", "", None, [2],
           np.int8(3)]  # fmt: skip
 SOLVERS = ["fixed-point", "sgd", "adam", None, 3, mn.FixedPoint(None), mn.FixedPoint(1),
-           mn.FixedPoint(7, half_life=1e-300), mn.FixedPoint(None, learn_beta=False), mn.SGD(batch_size=3),
+           mn.FixedPoint(7, tol=1e300), mn.FixedPoint(None, learn_beta=False), mn.SGD(batch_size=3),
            mn.SGD(1e30), mn.SGD(0.1, 0.999999, validation_fraction=0.999999), mn.SGD.paper(), mn.Adam(),
            mn.Adam(noise=1e300), mn.Adam(angle=1e300, learning_rate=1e-300)]  # fmt: skip
 GEOMETRIES = ["auto", *Geometry.kinds]

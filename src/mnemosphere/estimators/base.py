@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, Self, TypeVar, cast
@@ -25,13 +26,12 @@ from torch import Tensor
 
 from mnemosphere import interpret
 from mnemosphere.estimators.choice import SearchTable
-from mnemosphere.estimators.from_files import batches_for, sample_for
+from mnemosphere.estimators.from_files import SAMPLED, check_alone
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import explore, files
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
-from mnemosphere.training.dataset import FileDataset
-from mnemosphere.training.distributed import process_group
+from mnemosphere.rows.batches import Dataset
 from mnemosphere.training.lineage import Lineage
 
 Answer = TypeVar("Answer")
@@ -208,20 +208,22 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         return model.replace(record=replace(model.record, settings=settings))
 
     def _rowwise(self, X: Any, read: Callable[[FittedModel, Any], Answer]) -> Answer:
-        """`read(model, rows)`; for a `Dataset`, an iterator over the answers to its batches."""
+        """`read(model, rows)`; of a `Dataset`, the answers to all its batches together."""
         model = self.model_
-        if not isinstance(X, FileDataset):
+        if not isinstance(X, Dataset):
             return read(model, X)
-        return cast("Answer", (read(model, piece.x) for piece in batches_for(model, X)))
+        found: list[Any] = [read(model, rows) for rows, _, _ in X]
+        sets = isinstance(found[0], list)
+        return cast("Answer", list(chain(*found)) if sets else np.concatenate(found))
 
     def _on_rows(self, read: Callable[..., Answer], X: Any, y: Any, weight: Any) -> Answer:
-        """`read(model, X, y, weight)`; of files that memory does not hold, a sample is read."""
+        """`read(model, X, y, weight)`; of a `Dataset` that memory does not hold, a sample is read."""
         model = self._current()
-        if not isinstance(X, FileDataset):
-            return read(model, X, y, weight)
-        given = sample_for(X)
-        with process_group() as group:
-            return group.on_rank0(lambda: read(model, *given))
+        if isinstance(X, Dataset):
+            check_alone(y, weight)
+            rows = X.sample(SAMPLED, 0)
+            X, y, weight = rows.x, rows.y, rows.weight
+        return read(model, X, y, weight)
 
     # Rows.
 
@@ -236,8 +238,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n,)
-            Labels; clusters are numbered from 0. A tensor if X is one and labels are numbers; for a `Dataset`, an iterator over the
-            answers to its batches.
+            Labels; clusters are numbered from 0. A tensor if X is one and labels are numbers.
 
         Examples
         --------
@@ -261,8 +262,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n, C)
-            Classes in the order of `classes_`. For a tensor, a tensor; for a `Dataset`, an iterator over
-            the answers to its batches.
+            Classes in the order of `classes_`. For a tensor, a tensor.
 
         Examples
         --------
@@ -283,7 +283,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         -------
         ndarray of shape (n, P)
             Row sums are at most 1; the rest is the share of the uniform component. For a tensor, a
-            tensor; for a `Dataset`, an iterator over the answers to its batches.
+            tensor.
 
         Examples
         --------
@@ -360,7 +360,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n,)
-            For a tensor, a tensor; for a `Dataset`, an iterator over the answers to its batches.
+            For a tensor, a tensor.
 
         Examples
         --------

@@ -193,6 +193,7 @@ class Choice:
     trials: SearchTable = field(default_factory=SearchTable)
     # rows, the log of the votes for each class (n, C+1) of models that have not seen them, and their folds
     held: tuple[Sample, Tensor, tuple[Fold, ...]] | None = None
+    interrupted: bool = False  # whether Ctrl-C ended the search
 
 
 def has_few_kinds(n_rows: int, n_distinct: int) -> bool:
@@ -460,8 +461,8 @@ class _Trials:
     def run(self, stage: str, candidates: Sequence[Candidate]) -> None:
         """Evaluate those that are new."""
         new = [own for own in dict.fromkeys(candidates) if own not in self.found]
-        found = evaluate(new, self.parts, self.settings, partial(self.progress.show, stage))
-        self.found.update(zip(new, found, strict=True))
+        show = partial(self.progress.show, stage)
+        self.found.update(evaluate(new, self.parts, self.settings, show))
 
     def ranked(self, objective: str) -> list[Candidate]:
         """Those of an objective, best first."""
@@ -508,17 +509,23 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     first = last = _Trials(sample, settings, scope, scope.first, progress)
     best, *others = scope.candidates()
     unlabeled = "joint" in scope.objectives and n_labeled < sample.rows.n_rows
-    if others or unlabeled:
-        last, best = _search(first, sample, settings, scope, progress, unlabeled=unlabeled)
-    else:
-        first.run("holding rows out", [best])
+    interrupted = False
+    try:
+        if others or unlabeled:
+            last, best = _search(first, sample, settings, scope, progress, unlabeled=unlabeled)
+        else:
+            first.run("holding rows out", [best])
+    except KeyboardInterrupt:
+        if not first.found:
+            raise
+        best, interrupted = min(first.found, key=first.score), True
     table = [*(first.table(best) if last is not first else ()), *last.table(best)]
     held, expected = None, last.found[best]
     if expected.folds:
         places, said = expected.held_out()
         whole = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
         held = whole.take(places), said, expected.folds
-    return Choice(best, expected.temperature, SearchTable(table), held)
+    return Choice(best, expected.temperature, SearchTable(table), held, interrupted)
 
 
 def _search(
@@ -632,8 +639,8 @@ class _Trial(NamedTuple):
 def evaluate(
     candidates: Sequence[Candidate], parts: Sequence[Split], settings: Settings,
     show: Callable[[float, float], None],
-) -> list[Evaluation]:  # fmt: skip
-    """Held-out losses of each candidate, all splits one after the other.
+) -> Iterator[tuple[Candidate, Evaluation]]:  # fmt: skip
+    """Held-out losses of each candidate, all splits one after the other; of some after Ctrl-C.
 
     show: is told how many trials are done, of how many.
     """
@@ -666,20 +673,26 @@ def evaluate(
         own: [np.tile(chance[:, None], (1, len(LOG_T))) for chance in chances] for own in candidates
     }
     folds: dict[Candidate, list[Fold]] = {own: [] for own in candidates}
-    done = 0
-    for group in _groups(trials):
-        for own, (loss, votes) in zip(group, _held_out_losses(group, settings), strict=True):
-            losses[own.candidate][own.part.turn][own.some.cpu().numpy()] = loss
-            fold = Fold(own.part.number[own.some], own.held, own.fitted, votes)
-            folds[own.candidate].append(fold)
-        done += len(group)
-        show(done, len(trials))
     every = np.concatenate(weights)
     mean_chance = float(every @ np.concatenate(chances) / every.sum())
-    return [
-        Evaluation.of(np.concatenate(losses[own]), every, mean_chance, tuple(folds[own]))
-        for own in candidates
-    ]
+
+    def found(own: Candidate) -> tuple[Candidate, Evaluation]:
+        several = np.concatenate(losses[own])
+        return own, Evaluation.of(several, every, mean_chance, tuple(folds[own]))
+
+    done = 0
+    try:
+        for group in _groups(trials):
+            for own, (loss, votes) in zip(group, _held_out_losses(group, settings), strict=True):
+                losses[own.candidate][own.part.turn][own.some.cpu().numpy()] = loss
+                fold = Fold(own.part.number[own.some], own.held, own.fitted, votes)
+                folds[own.candidate].append(fold)
+            done += len(group)
+            show(done, len(trials))
+    except KeyboardInterrupt:  # rows of further splits count as predicted by the class frequencies
+        yield from (found(own) for own in candidates if folds[own])
+        raise
+    yield from map(found, candidates)
 
 
 def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:

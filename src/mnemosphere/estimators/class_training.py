@@ -45,7 +45,7 @@ from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import fit_conditional
-from mnemosphere.training.dataset import ArrayDataset, Dataset
+from mnemosphere.training.dataset import ArrayDataset, TrainingSet
 from mnemosphere.training.distributed import current
 from mnemosphere.training.joint import fit_joint
 from mnemosphere.training.sgd import SGD
@@ -98,7 +98,7 @@ def train(ready: Ready[Choice]) -> FittedModel:
     settings, dataset = ready.settings, ready.dataset
     candidate, temperature = ready.choice.candidate, ready.choice.temperature
     generator = torch.Generator().manual_seed(ready.seed)
-    held: Dataset | None = None
+    held: TrainingSet | None = None
     if dataset.n_rows > HELD_OUT_FROM and not dataset.has_unlabeled():
         dataset, held = dataset.split(choice.HELD / dataset.n_rows, generator=generator)
     given: dict[str, Any] = {
@@ -156,13 +156,15 @@ def train(ready: Ready[Choice]) -> FittedModel:
             _novelty(other, fold.placed) for other, fold in zip(others, folds, strict=True)
         ])  # fmt: skip
         kept = _held_out(votes, found.take(~lost), own, said[~lost], strange[~lost])
+    if ready.choice.interrupted:
+        result = replace(result, status="interrupted")
     return as_model(
         "classifier", ready, votes, density, result, objective=candidate.objective,
         label_mass=ready.dataset.label_mass().cpu(), held=kept,
     )  # fmt: skip
 
 
-def _sample(dataset: Dataset, generator: torch.Generator) -> Batch:
+def _sample(dataset: TrainingSet, generator: torch.Generator) -> Batch:
     """As many rows as a density needs."""
     return dataset.sample(stacked.ROWS_OF_DENSITY, generator=generator)
 

@@ -19,17 +19,18 @@ from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.choice import SOLVERS, Choice, Settings
 from mnemosphere.estimators.class_training import prepare, train
 from mnemosphere.estimators.from_files import (
-    batches_for,
-    learn_files,
-    own_rows,
-    scan,
-    share_right,
+    check_alone,
+    labeling,
+    over_files,
+    survey,
+    weights_of_classes,
 )
 from mnemosphere.estimators.label_issues import LabelIssues, label_issues
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     Ready,
     begin,
+    device_of,
     finished,
     learn_features,
     settle_columns,
@@ -41,16 +42,18 @@ from mnemosphere.estimators.streaming import (
     take_in_labeled,
     with_new_classes,
 )
-from mnemosphere.fitted.model import FittedModel, Floats, like
+from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
 from mnemosphere.geometry import Geometry
 from mnemosphere.interpret.classes import mapped_columns
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import operands
+from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import (
     OUT_OF_SCOPE,
     Encoded,
+    Labels,
     about_labels,
     check_worth_it,
     encode,
@@ -60,7 +63,6 @@ from mnemosphere.rows.labels import (
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.dataset import ArrayDataset, FileDataset
 from mnemosphere.training.distributed import process_group
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
@@ -329,8 +331,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
         On a fresh model the first batch settles what is "auto", the geometry and the first
         memories, so it should look like the rest. The objective is the joint likelihood. A class that
-        appears later is added as by `add_class`. How soon the past fades is
-        `solver=FixedPoint(half_life=rows)`.
+        appears later is added as by `add_class`.
 
         Parameters
         ----------
@@ -370,7 +371,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             weight = row_weights(coded, self.class_weight, sample_weight)
             if model is None:
                 features, _ = settle_columns(features, stored, coded, weight)
-                model, dataset = begin_stream(settings, features, stored, coded, weight, progress)
+                model, batch = begin_stream(settings, features, stored, coded, weight, progress)
             else:
                 texts = model.features.texts(X)
                 model, rest = with_new_classes(model, stored, coded, weight, texts)
@@ -379,8 +380,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                     return self
                 weight = None if weight is None else weight[rest]
                 stored, targets = stored.take(rest), coded.targets[rest]
-                dataset = ArrayDataset(model.batch(stored, targets, weight))
-            found = take_in_labeled(model, dataset, self.solver)
+                batch = model.batch(stored, targets, weight)
+            found = take_in_labeled(model, batch)
             self.model_ = sound(found)
         return self
 
@@ -397,7 +398,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n, C)
-            For a tensor, a tensor; for a `Dataset`, an iterator over the answers to its batches.
+            For a tensor, a tensor.
 
         Examples
         --------
@@ -417,7 +418,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n, C), or (n,) for two classes
-            For a tensor, a tensor; for a `Dataset`, an iterator over the answers to its batches.
+            For a tensor, a tensor.
 
         Examples
         --------
@@ -468,7 +469,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of objects of shape (n,)
-            Labels and None, with `ask` also "ask". For a `Dataset`, an iterator over the answers to its batches.
+            Labels and None, with `ask` also "ask".
 
         Raises
         ------
@@ -510,7 +511,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Returns
         -------
         list of n ndarrays
-            Labels, most probable first. For a `Dataset`, an iterator over the answers to its batches.
+            Labels, most probable first.
 
         Raises
         ------
@@ -526,7 +527,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
     def score(
         self,
-        X: ArrayLike | FileDataset,
+        X: ArrayLike | Dataset,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
@@ -551,14 +552,14 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> clf.score(X_test, y_test) > 0.9
         True
         """
-        model = self._current()
-        if isinstance(X, FileDataset):
-            own = replace(X, files=own_rows(X.files))
-            with process_group() as group:
-                return share_right(model, batches_for(model, own), group)
-        stored = model.stored(X)
-        weight = sample_weights(sample_weight, stored.n_rows, torch.device("cpu"))
-        return share_right(model, [(stored, y, weight)])
+        if isinstance(X, Dataset):
+            check_alone(y, sample_weight)
+        model, unlabeled = self._current(), self.unlabeled
+        parts = X if isinstance(X, Dataset) else [(X, y, sample_weight)]
+        found = np.array([_right(model, unlabeled, *part) for part in parts]).sum(0)
+        if not found[1] > 0:
+            raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
+        return float(found[0] / found[1])
 
     def label_issues(self, X: ArrayLike, y: ArrayLike, *, n_folds: int = 5) -> LabelIssues:
         """Rank the rows whose label is contradicted by a model that did not see them.
@@ -726,24 +727,46 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 def _learn(
     settings: Settings, X: Any, y: Any, sample_weight: Any, progress: Progress
 ) -> Ready[Choice]:
-    """Rows and labels checked, everything that is "auto" settled."""
-    classes, own = None, settings.given
-    if isinstance(X, FileDataset):
+    """Rows and labels checked, everything that is "auto" settled, by a sample of large files."""
+    own, source, begun, found = settings.given, X, None, None
+    if isinstance(X, Dataset):
+        check_alone(y, sample_weight)
         if not X.fits:
-            return learn_files(settings, X, progress, labeled=True)
-        given, (X, y, sample_weight) = X, X.read()
-        if y is not None and y.ndim == 1:
-            classes = scan(given, own["unlabeled"]).classes  # an error names the file
+            begun = begin(own, settings.owner, X, progress)
+            found = survey(X, settings, begun[0], progress, labeled=True)
+            weighting = weights_of_classes(own["class_weight"], found)
+            own = {**own, "class_weight": weighting, "device": str(device_of(X, own["device"]))}
+        rows = X.read() if found is None else found.sample
+        X, y, sample_weight = rows.x, rows.y, rows.weight
     features, leveled = learn_features(X, own, settings.owner, labeled=True)
-    coded = _encode(settings, y, leveled, classes, require_label=True)
+    if found is not None:
+        leveled = replace(leveled, number=torch.from_numpy(found.sample.number))
+    coded = _encode(settings, y, leveled, found and found.classes, require_label=True)
     weight = row_weights(coded, own["class_weight"], sample_weight)
-    features, stored = settle_columns(features, leveled, coded, weight)
-    seed, callbacks = begin(
-        own, settings.owner, stored, progress, coded.classes.tolist(), targets=coded.targets,
-        weight=weight,
-    )  # fmt: skip
+    settled, stored = settle_columns(features, leveled, coded, weight)
+    seed, callbacks = begun or begin(own, settings.owner, stored, progress)
     placed = prepare(settings, leveled, coded.targets, weight, progress)
-    return Ready(settings, features, stored, weight, coded.classes, seed, callbacks, *placed)
+    ready = Ready(settings, settled, stored, weight, coded.classes, seed, callbacks, *placed)
+    if found is None:
+        return ready
+    return over_files(
+        ready, source, features, leveled, coded.targets, *labeling(settings, found, weighting),
+        unlabeled=ready.choice.candidate.unlabeled,
+    )  # fmt: skip
+
+
+def _right(
+    model: FittedModel, unlabeled: object, X: Any, y: Any, sample_weight: Any
+) -> tuple[float, float]:
+    """Weight of the labeled rows whose class is right, and of all of them."""
+    best = as_numpy(model.log_proba(X).argmax(1))
+    labels = Labels.of(y, len(best), unlabeled=unlabeled)
+    labels.check_like(model.classes)
+    weight = sample_weights(sample_weight, len(best), torch.device("cpu"))
+    each = np.ones(len(best)) if weight is None else as_numpy(weight)
+    each = each * (labels.labeled | labels.outside)
+    right = best == labels.among(model.classes, unknown=True)
+    return float(each[right].sum()), float(each.sum())
 
 
 def _encode(

@@ -58,6 +58,7 @@ class Clusters(NamedTuple):
     n_clusters: int
     n_memories: int
     trials: SearchTable
+    interrupted: bool = False
 
 
 def prepare(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -17,11 +18,12 @@ from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.cluster_training import prepare, train
-from mnemosphere.estimators.from_files import gathered, learn_files
+from mnemosphere.estimators.from_files import check_alone, no_labels, over_files, survey
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     Ready,
     begin,
+    device_of,
     finished,
     learn_features,
     settle_columns,
@@ -33,12 +35,12 @@ from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import score_samples
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import operands
+from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import sample_weights
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.dataset import ArrayDataset, FileDataset
-from mnemosphere.training.distributed import process_group
+from mnemosphere.training.distributed import current, process_group
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
 
@@ -276,25 +278,35 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self._validate_params()
         with process_group(), operands(self.precision), Progress(self.verbose) as progress:
             self.model_ = self._fit(X, sample_weight, progress)
-            labels = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
+            labels = current().on_rank0(lambda: self.predict(X))
             self.model_ = self.model_.replace(labels=as_numpy(labels))
         _warn_degenerate(self.model_)
         return self
 
     def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> FittedModel:
         settings = Settings.of(self.get_params(deep=False), type(self).__name__)
-        if isinstance(X, FileDataset) and not X.fits:
-            ready = learn_files(settings, X, progress, labeled=False)
-        else:
-            if isinstance(X, FileDataset):
-                X, _, sample_weight = X.read()
-            features, stored = learn_features(X, settings.given, settings.owner)
-            features, stored = settle_columns(features, stored)
-            weight = sample_weights(sample_weight, stored.n_rows, stored.device)
-            seed, callbacks = begin(settings.given, settings.owner, stored, progress, weight=weight)
-            placed = prepare(settings, stored, weight, seed, progress)
-            classes = np.arange(placed[-1].n_clusters)
-            ready = Ready(settings, features, stored, weight, classes, seed, callbacks, *placed)
+        own, rows, begun, sampled = settings.given, X, None, None
+        if isinstance(X, Dataset):
+            check_alone(None, sample_weight)
+            if not X.fits:
+                begun = begin(own, settings.owner, X, progress)
+                sampled = survey(X, settings, begun[0], progress, labeled=False).sample
+                own = {**own, "device": str(device_of(X, own["device"]))}
+            some = X.read() if sampled is None else sampled
+            rows, sample_weight = some.x, some.weight
+        features, stored = learn_features(rows, own, settings.owner)
+        if sampled is not None:
+            stored = replace(stored, number=torch.from_numpy(sampled.number))
+        features, stored = settle_columns(features, stored)
+        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+        seed, callbacks = begun or begin(own, settings.owner, stored, progress)
+        placed = prepare(settings, stored, weight, seed, progress)
+        classes = np.arange(placed[-1].n_clusters)
+        ready = Ready(settings, features, stored, weight, classes, seed, callbacks, *placed)
+        if sampled is not None:
+            none = torch.zeros(1, dtype=torch.float64)
+            targets = none.expand(stored.n_rows, 1)
+            ready = over_files(ready, X, features, stored, targets, no_labels, none)
         return finished(train(ready), ready, X)
 
     def partial_fit(
@@ -329,8 +341,8 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
             return self.fit(X, sample_weight=sample_weight)
         self._validate_params()
         with operands(self.precision):
-            rows = ArrayDataset(self.model_.labeled(X, None, sample_weight))
-            self.model_ = sound(take_in(self.model_, rows, objectives.marginal, self.solver))
+            rows = self.model_.labeled(X, None, sample_weight)
+            self.model_ = sound(take_in(self.model_, rows, objectives.marginal))
             self.model_ = self.model_.replace(labels=as_numpy(self.predict(X)))
         return self
 

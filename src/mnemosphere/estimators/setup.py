@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from numbers import Integral
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from mnemosphere.base.files import checksum
 from mnemosphere.base.machine import pick_device
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.choice import Sample, Settings
@@ -29,12 +27,14 @@ from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Votes
 from mnemosphere.rows import odds
+from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.encoding import Encoding
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded
 from mnemosphere.rows.stored import StoredRows, row_sketch
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.dataset import ArrayDataset, FileDataset
+from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.dataset import ArrayDataset, TrainingSet
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult
 
@@ -46,8 +46,7 @@ _FEW_CLAIMED = 0.5  # share of the rows: with less, class frequencies decide mos
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
 COLUMNS = ("encoder", "categories", "min_frequency")  # settings of how columns are read
 _PROBED = 8  # memories whose probabilities must be finite
-# Settings that may change when a run goes on: they change nothing, or only how long it takes. An
-# encoder is known by the rows it makes.
+# Settings that may change when a fit goes on: they change nothing, or only how long it takes.
 _NO_MATTER = {"callbacks", "device", "encoder", "max_iter", "verbose"}
 
 
@@ -64,7 +63,7 @@ class Ready(NamedTuple, Generic[Chosen]):
     classes: NDArray[Any]
     seed: int
     callbacks: list[Callback]
-    dataset: ArrayDataset | FileDataset
+    dataset: TrainingSet
     geometry: Geometry
     choice: Chosen
 
@@ -76,7 +75,7 @@ def learn_features(
 
     labeled: levels of categories await `settle_columns`.
     """
-    if isinstance(X, FileDataset):
+    if isinstance(X, Dataset):
         raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
     how = {name: settings[name] for name in COLUMNS if name in settings}
     features, rows = Features.learn(X, owner, encoded=encoded, labeled=labeled, **how)
@@ -120,8 +119,7 @@ def device_of(rows: Any, setting: str) -> torch.device:
         return pick_device(setting)
     if isinstance(rows, Tensor) and on_gpu(rows):
         return rows.device
-    files = isinstance(rows, FileDataset)
-    shape = (rows.n_rows, rows.n_features) if files else rows.shape
+    shape = (rows.n_rows, rows.n_features) if isinstance(rows, Dataset) else rows.shape
     return pick_device("auto") if math.prod(shape) >= _WORTH_A_GPU else torch.device("cpu")
 
 
@@ -151,31 +149,19 @@ def place(
 
 
 def begin(
-    settings: Mapping[str, Any], owner: str, stored: StoredRows | FileDataset,
-    progress: Progress, labels: Sequence[Any] = (), **more: Tensor | None,
-) -> tuple[int, list[Callback]]:  # fmt: skip
-    """The seed and the callbacks of a fit to these rows; a run that goes on has its own seed.
-
-    labels: the classes; more: label weights and sample weights. All settings tell runs apart but
-    those named here.
-    """
+    settings: Mapping[str, Any], owner: str, rows: StoredRows | Dataset, progress: Progress
+) -> tuple[int, list[Callback]]:
+    """The seed and the callbacks of a fit to these rows; one that goes on has its own seed."""
     given, seed = settings["callbacks"], draw_seed(settings["random_state"])
     if not isinstance(given, Sequence) or not all(isinstance(c, Callback) for c in given):
         raise TypeError(f"callbacks must be a list of Callback objects, got {given!r}")
-    if isinstance(stored, FileDataset) and settings["encoder"] is not None:
-        raise TypeError("encoder takes texts in memory, got a Dataset: encode its texts first")
-    callbacks = [*([progress] if progress.shown else []), *given]
-    group = current()
-    if group.first and any(callback.needs_fingerprint for callback in callbacks):
-        identity: dict[str, Any] = {k: repr(v) for k, v in settings.items() if k not in _NO_MATTER}
-        fixed = isinstance(settings["random_state"], Integral | np.random.RandomState)
-        identity["random_state"] = seed if fixed else "drawn"
-        data = stored.parts() | {k: v for k, v in more.items() if v is not None}
-        told = [repr(label) for label in labels]
-        identity |= {"estimator": owner, "data": checksum(data, {"": told})}
-        for callback in callbacks:
-            if callback.needs_fingerprint:
-                seed = callback.identify(identity, seed)
+    callbacks, group = [*([progress] if progress.shown else []), *given], current()
+    told: dict[str, Any] = {k: repr(v) for k, v in settings.items() if k not in _NO_MATTER}
+    told["random_state"] = None if settings["random_state"] is None else seed
+    told |= {"estimator": owner, "rows": rows.n_rows, "features": rows.n_features}
+    for own in callbacks if group.first else ():
+        if isinstance(own, Checkpoint):
+            seed = own.begin(told, seed)
     return group.broadcast(seed), callbacks
 
 
@@ -202,6 +188,10 @@ def finished(model: FittedModel, ready: Ready[Any], X: Any) -> FittedModel:
     A warning says if training ended too early.
     """
     model, history, features = sound(model), model.record.history, model.features
+    for own in ready.callbacks if current().first else ():
+        ended = model.record.status != "interrupted" or ready.choice.interrupted
+        if isinstance(own, Checkpoint) and ended:
+            own.finish()
     losses = [own["loss"] for own in history if own["phase"] == history[-1]["phase"]][-2:]
     early = ready.settings.max_iter is None and model.record.status == "max_iter"
     if early and len(losses) == 2:

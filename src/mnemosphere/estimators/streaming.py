@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +16,12 @@ from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.class_training import prepare
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import kept_settings
-from mnemosphere.fitted.model import FittedModel, Record, Stream, draw_seed
+from mnemosphere.fitted.model import FittedModel, Record, Stream, as_numpy, draw_seed
 from mnemosphere.interpret.classes import extend
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import label_frequencies, net_class_weights
+from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
@@ -27,11 +30,11 @@ from mnemosphere.rows.encoding import listed
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded, Labels
 from mnemosphere.rows.stored import StoredRows
-from mnemosphere.training.dataset import ArrayDataset, StreamedBatch
-from mnemosphere.training.fit import fit
+from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import start_joint, start_memories
-from mnemosphere.training.late_classes import give_memories
+
+SHARE = 0.05  # of a pass that a batch stands for
 
 
 def known_classes(
@@ -72,7 +75,7 @@ def _first_classes(y: Any, given: NDArray[Any] | None, unlabeled: object) -> NDA
 def begin_stream(
     settings: Settings, features: Features, stored: StoredRows, coded: Encoded,
     weight: Tensor | None, progress: Progress,
-) -> tuple[FittedModel, ArrayDataset]:  # fmt: skip
+) -> tuple[FittedModel, Batch]:  # fmt: skip
     """(a model whose memories start on the first batch, the batch on the sphere)."""
     settings = replace(settings, objectives=("joint",))
     generator = torch.Generator().manual_seed(draw_seed(settings.given["random_state"]))
@@ -92,30 +95,33 @@ def begin_stream(
         record=Record(settings=kept_settings(settings.given), search=choice.trials),
         smoothing=settings.smoothing, learns_beta=settings.beta is None,
     )  # fmt: skip
-    return model, dataset
+    return model, dataset.rows
 
 
 def with_new_classes(
     model: FittedModel, stored: StoredRows, coded: Encoded, weight: Tensor | None,
     texts: list[str | None] | None,
 ) -> tuple[FittedModel, Tensor]:  # fmt: skip
-    """(the model with the classes that it did not know, as `add_class` adds them; rows to learn).
+    """(the model with classes that it has no rows of, as `add_class` adds them; rows of the others).
 
     The joint likelihood would cost a model of the conditional one more than rows of known classes
     gain, so these are left out there.
     """
-    fresh = np.flatnonzero(~np.isin(coded.classes, model.classes))
-    if not len(fresh):
-        return model, torch.arange(stored.n_rows, device=stored.device)
-    stream, (_, lost) = model.stream, model.on_sphere(stored)
+    lost, there = model.on_sphere(stored)[1], sorted({*coded.index.tolist()})
     counts = ~lost if weight is None else ~lost & (weight > 0)
-    for k in fresh.tolist():
+    seen = model.classes
+    if model.label_mass is not None and model.stream is not None:
+        seen = seen[as_numpy(_counts(model.label_mass, model.smoothing)[:-1]) > 0]
+    fresh = [k for k in there if k >= 0 and coded.classes[k] not in seen]
+    for k in fresh:
         own = coded.index == k
         rows = (own & counts if bool((own & counts).any()) else own).nonzero()[:, 0]
         named = None if texts is None else [texts[row] for row in rows.tolist()]
         model = extend(model, stored.take(rows), coded.classes[k].item(), named)
-    new = torch.isin(coded.index, torch.from_numpy(fresh).to(coded.index))
+    new = torch.isin(coded.index, torch.tensor(fresh, device=coded.index.device))
     rest = (~new).nonzero()[:, 0]
+    if not fresh:
+        return model, rest
     if len(rest) and model.objective == "conditional":
         warn_user(
             f"{listed(coded.classes[fresh].tolist())} is new: the {len(rest)} rows of known "
@@ -123,37 +129,31 @@ def with_new_classes(
             "cost a model of the conditional one accuracy: fit again with all rows to learn them"
         )
         return model, rest[:0]
-    if len(rest) or stream is not None:  # memories of few rows count less in what follows
+    if model.stream is not None:  # memories of few rows count less in what follows
         assert model.label_mass is not None
         p_q = _class_prior(model.label_mass, model.smoothing).to(model.density.p)
-        model = model.replace(density=with_class_prior(model.density, p_q))
-    if stream is not None:
-        late = stream.late | set(coded.classes[fresh].tolist())
-        stream = replace(stream, state=FixedPoint().resume(model.density), late=late)
-    return model.replace(stream=stream), rest
+        density = with_class_prior(model.density, p_q)
+        model = model.replace(density=density, stream=Stream(FixedPoint().resume(density)))
+    return model, rest
 
 
-def take_in(
-    model: FittedModel, dataset: ArrayDataset, rule: LabelRule, solver: object
-) -> FittedModel:
-    """The model after one incremental fixed-point step of its density from a batch.
-
-    solver: the setting, of which the half-life counts.
-    """
-    half_life = getattr(solver, "half_life", None)
-    step = FixedPoint(dataset.n_rows, learn_beta=model.learns_beta, half_life=half_life)
-    stream = model.stream or Stream(step.resume(model.density))
-    result = fit(
-        model.density, StreamedBatch(dataset.rows), step, rule=rule, max_iter=1, state=stream.state
-    )
-    (record,) = result.history
-    n_iter = len(model.record.history) + 1
-    seen = dataset.n_rows if model.label_mass is None else float(model.label_mass.sum())
-    counts = step.label_counts(result.state, seen)
-    history = [*model.record.history, {**record.as_dict(), "n_iter": n_iter}]
+def take_in(model: FittedModel, batch: Batch, rule: LabelRule) -> FittedModel:
+    """The model after one incremental fixed-point step of its density from a batch."""
+    began = time.perf_counter()
+    step = FixedPoint(batch.n_rows, learn_beta=model.learns_beta)
+    state = step.resume(model.density) if model.stream is None else model.stream.state
+    batch.check(model.density)
+    stats = accumulate(model.density, batch, rule)
+    params, state = step.step(model.density, state, stats, batch, SHARE)
+    seen = batch.n_rows if model.label_mass is None else float(model.label_mass.sum())
+    record = PassRecord(
+        len(model.record.history) + 1, float(stats.mean_loss), None, None, float(params.beta), None,
+        params.n_memories, time.perf_counter() - began,
+    )  # fmt: skip
+    history = [*model.record.history, record.as_dict()]
     return model.changed(
-        _votes(model, result.params, counts), result.params, lineage=model.lineage,
-        stream=replace(stream, state=result.state), objective="joint",
+        _votes(model, params, step.label_counts(state, seen)), params, lineage=model.lineage,
+        stream=Stream(state), objective="joint",
         record=replace(model.record, history=history, status="streaming", converged=False),
     )  # fmt: skip
 
@@ -168,7 +168,7 @@ def _votes(model: FittedModel, params: Parameters, counts: Tensor) -> Votes:
     return Votes.of(params, p, temperature, prior)
 
 
-def take_in_labeled(model: FittedModel, dataset: ArrayDataset, solver: object) -> FittedModel:
+def take_in_labeled(model: FittedModel, batch: Batch) -> FittedModel:
     """The same for a classifier, of classes that the model has."""
     if model.objective == "conditional":
         warn_user(
@@ -176,37 +176,17 @@ def take_in_labeled(model: FittedModel, dataset: ArrayDataset, solver: object) -
             "trained by the conditional one, which costs accuracy: if that matters, fit again with "
             "all rows, or with objective='joint' before"
         )
-    classes, smoothing = model.classes, model.smoothing
     assert model.label_mass is not None
-    counts, first = _counts(model.label_mass, smoothing), not bool(model.label_mass.any())
-    half_life = getattr(solver, "half_life", None)
-    if half_life is not None:
-        counts = counts * 0.5 ** (dataset.rows.total_weight / half_life)
-    old, new = model.density, _counts(dataset.label_mass().cpu(), smoothing)
-    stream = model.stream
-    late = frozenset() if stream is None else stream.late
-    if not first:
-        arrived = ((new > 0.5) & (counts < 0.5))[:-1].tolist()
-        late |= {label for label, here in zip(classes.tolist(), arrived, strict=True) if here}
-    counts = counts + new
-    n_classes = len(classes)
-    columns = torch.arange(n_classes + 1)  # the last is "none of them", of rows out of scope
-    soft = objectives.soft_labels(columns, n_classes, smoothing, dtype=torch.float64)
-    mass = counts @ soft
-    params, state = old, None if stream is None else stream.state
-    if late:
-        due = (counts / counts.sum() * old.n_memories).to(old.p)
-        places = [classes.tolist().index(label) for label in late]
-        state = FixedPoint().resume(old) if state is None else state
-        params, state = give_memories(old, state, dataset.rows, due, places)
-    p_q = _class_prior(mass, smoothing).to(params.p)
+    params, state = model.density, None if model.stream is None else model.stream.state
+    mass = model.label_mass + batch.label_mass().double().cpu()
+    p_q = _class_prior(mass, model.smoothing).to(params.p)
     try:
         params = with_class_prior(params, p_q, hold=True)
     except RuntimeError:  # memories of one class each leave no way to hold their weights
         params = with_class_prior(params, p_q)
     state = FixedPoint().resume(params) if state is None else state
-    model = model.replace(density=params, label_mass=mass, stream=Stream(state, late))
-    return take_in(model, dataset, objectives.joint, solver)
+    model = model.replace(density=params, label_mass=mass, stream=Stream(state))
+    return take_in(model, batch, objectives.joint)
 
 
 def _counts(mass: Tensor, smoothing: float) -> Tensor:

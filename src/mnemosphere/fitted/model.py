@@ -159,7 +159,6 @@ class Stream:
     """What `partial_fit` goes on from."""
 
     state: SolverState
-    late: frozenset[Any] = frozenset()  # classes that appeared after the first batch
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from mnemosphere.base.warnings import warn_user
 from mnemosphere.geometry.graph import Given, Graph, Point
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.rows.stored import ALONE, StoredRows, Sums
-from mnemosphere.rows.streams import Chunks
+from mnemosphere.rows.stored import StoredRows
 
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
 _NAMED = 5  # rows that a warning names
@@ -45,7 +44,7 @@ class Kind(NamedTuple):
     settings: Mapping[str, Any] = {}
 
     def fit(
-        self, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
+        self, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None,
     ) -> Geometry:  # fmt: skip
         """Learn from training rows, as `Geometry.fit`."""
         return self.of.fit(rows, targets, weight, **self.settings)
@@ -59,7 +58,6 @@ class Geometry(ABC):
 
     name: ClassVar[str]
     needs_labels: ClassVar[bool] = False  # to be learned
-    needs_all_rows: ClassVar[bool] = False  # of files: a sample would do for others
     keeps_unit_rows: ClassVar[bool] = False  # a unit row is where it lies
     scales_gaps: ClassVar[bool] = False  # else gaps are filled in, or the rest has a norm below 1
     has_curves: ClassVar[bool] = False  # memories are functions of each feature, not directions
@@ -78,17 +76,13 @@ class Geometry(ABC):
     @classmethod
     @abstractmethod
     def fit(
-        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
-        sums: Sums = ALONE,
-    ) -> Self:  # fmt: skip
-        """Learn from training rows, their label weights (n, C+1) and sample weights (n,).
-
-        sums: of the processes that share the rows.
-        """
+        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
+    ) -> Self:
+        """Learn from training rows, their label weights (n, C+1) and sample weights (n,)."""
 
     @classmethod
     def learn(
-        cls, name: str, rows: Chunks, targets: Tensor | None, weight: Tensor | None
+        cls, name: str, rows: StoredRows, targets: Tensor | None, weight: Tensor | None
     ) -> Geometry:
         """The geometry of that name; ValueError if rows of so few features have no place in it."""
         kind = cls.kinds[name]

@@ -28,8 +28,7 @@ from torch import Tensor
 
 from mnemosphere.geometry.base import Curves, Geometry, occurs
 from mnemosphere.geometry.graph import Given, Graph
-from mnemosphere.rows.stored import ALONE, StoredRows, Sums
-from mnemosphere.rows.streams import Chunks
+from mnemosphere.rows.stored import StoredRows
 
 Floats = NDArray[np.float64]
 KNOTS = 128  # values of a column between which ranks are interpolated
@@ -69,11 +68,9 @@ class Circles(Geometry):
 
     @classmethod
     def fit(
-        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
-        sums: Sums = ALONE,
-    ) -> Self:  # fmt: skip
+        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
+    ) -> Self:
         """Learn the ranks from dense rows, NaN for missing values, some of them if there are many."""
-        assert isinstance(rows, StoredRows)
         step = max(1, -(-rows.n_rows // _ROWS))
         x = torch.cat([part[(-span.start) % step :: step].double() for span, part in rows.chunks()])
         each = x.new_ones(len(x)) if weight is None else weight[::step].to(x)

@@ -15,8 +15,7 @@ from torch import Tensor
 from mnemosphere.geometry.base import Geometry, extreme, rescale_extreme_rows
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.rows.stored import ALONE, Sums
-from mnemosphere.rows.streams import Chunks
+from mnemosphere.rows.stored import StoredRows
 
 _LOOKED_AT = 8  # chunks
 _CONSTANT = 1e-9  # what is left of a constant row after its mean is rounding
@@ -41,9 +40,8 @@ class Unit(Geometry):
 
     @classmethod
     def fit(
-        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
-        sums: Sums = ALONE,
-    ) -> Self:  # fmt: skip
+        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
+    ) -> Self:
         """Learn the shares from the first rows, a few chunks of them: they are averages.
 
         A feature that no row has gets next to nothing, not 0: a row that has nothing

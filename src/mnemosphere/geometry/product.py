@@ -20,8 +20,7 @@ from mnemosphere.geometry.circles import Circles
 from mnemosphere.geometry.direction import Unit
 from mnemosphere.geometry.graph import Given, Graph, Point
 from mnemosphere.geometry.standard import Standard
-from mnemosphere.rows.stored import ALONE, StoredRows, Sums
-from mnemosphere.rows.streams import Chunks
+from mnemosphere.rows.stored import StoredRows
 
 SHARES = (0.5, 0.2, 0.8)  # of the squared length, of texts
 
@@ -40,11 +39,11 @@ class Product(Geometry):
 
     @classmethod
     def fit(
-        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
-        sums: Sums = ALONE, *, columns: type[Geometry] = Standard, share: float = SHARES[0],
+        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None,
+        *, columns: type[Geometry] = Standard, share: float = SHARES[0],
     ) -> Self:  # fmt: skip
         """Learn both parts from rows that know which of their features are the vector of a text."""
-        if not isinstance(rows, StoredRows) or not 0 < len(rows.vectors) < rows.n_features:
+        if not 0 < len(rows.vectors) < rows.n_features:
             raise ValueError(
                 f"geometry={_name(columns, share)!r} needs a column of texts, or of lists of numbers, and others: "
                 "pass a frame that has both"
@@ -52,7 +51,7 @@ class Product(Geometry):
         others = [j for j in range(rows.n_features) if j not in {*rows.vectors}]
         order = torch.tensor([*rows.vectors, *others], device=rows.device)
         both = (
-            kind.fit(rows.features(own), targets, weight, sums)
+            kind.fit(rows.features(own), targets, weight)
             for kind, own in ((Unit, rows.vectors), (columns, others))
         )
         return cls(order, len(rows.vectors), share, *both)

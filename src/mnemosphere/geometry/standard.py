@@ -11,8 +11,7 @@ from torch import Tensor
 
 from mnemosphere.geometry.base import Geometry, occurs
 from mnemosphere.geometry.graph import Given, Graph
-from mnemosphere.rows.stored import ALONE, Sums, largest
-from mnemosphere.rows.streams import Chunks
+from mnemosphere.rows.stored import StoredRows, largest
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,6 @@ class Standard(Geometry):
     """
 
     name: ClassVar[str] = "standard"
-    needs_all_rows: ClassVar[bool] = True
     scales_gaps: ClassVar[bool] = True
     appended: ClassVar[int] = 1
 
@@ -32,9 +30,8 @@ class Standard(Geometry):
 
     @classmethod
     def fit(
-        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
-        sums: Sums = ALONE,
-    ) -> Self:  # fmt: skip
+        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
+    ) -> Self:
         """Learn means and standard deviations, in two sweeps.
 
         What is not known (NaN) counts as the mean of its feature, so that the known part of a row
@@ -50,18 +47,16 @@ class Standard(Geometry):
             peak = torch.maximum(peak, largest(x))
             total += _over_rows((~x.isnan()).double(), None if weight is None else weight[part])
         whole = torch.as_tensor(rows.n_rows if weight is None else weight.sum()).to(total)
-        peak, (total, whole) = sums.largest(peak), sums.sum(total, whole)
         total.clamp_min_(torch.finfo(total.dtype).tiny)  # of a feature that no row has
         # In units of the power of two below the largest number: squares stay finite.
         unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
         unit = torch.where(peak > 0, unit, 1.0)
         for part, x in rows.chunks():
             mean += _over_rows(x / unit, None if weight is None else weight[part]) / total
-        (mean,) = sums.sum(mean)
         for part, x in rows.chunks():
             each = None if weight is None else weight[part]
             square += _over_rows((x / unit - mean).square(), each) / whole
-        scale = sums.sum(square)[0].sqrt()
+        scale = square.sqrt()
         # A constant feature tells nothing: any scale does.
         scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
         return cls(mean * unit, torch.where(scale > 0, scale, unit))

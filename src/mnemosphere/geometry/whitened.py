@@ -12,8 +12,7 @@ from torch import Tensor
 from mnemosphere.geometry.base import occurs
 from mnemosphere.geometry.graph import Given, Graph
 from mnemosphere.geometry.standard import Standard
-from mnemosphere.rows.stored import ALONE, StoredRows, Sums
-from mnemosphere.rows.streams import Chunks
+from mnemosphere.rows.stored import StoredRows
 
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
@@ -34,7 +33,6 @@ class Whitened(Standard):
 
     name: ClassVar[str] = "whitened"
     needs_labels: ClassVar[bool] = True
-    needs_all_rows: ClassVar[bool] = False
     scales_gaps: ClassVar[bool] = False
 
     metric: Tensor
@@ -43,13 +41,11 @@ class Whitened(Standard):
 
     @classmethod
     def fit(
-        cls, rows: Chunks, targets: Tensor | None = None, weight: Tensor | None = None,
-        sums: Sums = ALONE,
-    ) -> Self:  # fmt: skip
+        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
+    ) -> Self:
         """Learn standard units, and the metric from some of the rows that have a label and a direction."""
         assert targets is not None
-        assert isinstance(rows, StoredRows)
-        standard = Standard.fit(rows, targets, weight, sums)
+        standard = Standard.fit(rows, targets, weight)
         known = torch.cat([~x.isnan().all(1) for _, x in rows.chunks()])
         known = (known & (targets.sum(1) > 0).to(known.device)).nonzero()[:, 0]
         # From beginning to end: rows may be sorted by class.

@@ -65,19 +65,21 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     >>> mn.interpret.add_class(model, X_test[:5] * 3, 3).classes
     array([0, 1, 2, 3])
     """
+    if label in model.classes.tolist():
+        raise ValueError(f"there is a class {label!r} already: add_examples takes more rows of it")
     return extend(model, X, label, model.features.texts(X))
 
 
 def extend(
     model: FittedModel, X: Any, label: object, texts: list[str | None] | None
 ) -> FittedModel:
-    """`add_class` of rows with these texts."""
+    """`add_class` of rows with these texts; of a class that is known already, more memories."""
     names = model.classes.tolist()
-    if label in names:
-        raise ValueError(f"there is a class {label!r} already: add_examples takes more rows of it")
     x = directed(model, X).double()
     wide, column = model, len(names)  # "none of them"
-    if label != OUT_OF_SCOPE:
+    if label in names:
+        column = names.index(label)
+    elif label != OUT_OF_SCOPE:
         wide = mapped_columns(model, {}, (_checked_label(model, label),))
         column = wide.classes.tolist().index(label)
     mass, new = wide.label_mass, wide is not model

@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, strided
 
 from mnemosphere.base.warnings import warn_user
+from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.encoding import (
     VECTORS,
     Column,
@@ -26,7 +27,6 @@ from mnemosphere.rows.encoding import (
     written,
 )
 from mnemosphere.rows.stored import StoredRows, as_given
-from mnemosphere.rows.streams import Streamed
 from mnemosphere.rows.texts import PACKAGED, TextEncoder, texts_of
 
 _ALL_SHOWN = 50  # features that are shown even if their names say nothing
@@ -214,7 +214,7 @@ class Features:
 
     def numbers_of(self, X: Any) -> Any:
         """The numbers of other rows with these columns, as an array, a tensor or a sparse matrix."""
-        if isinstance(X, Streamed):
+        if isinstance(X, Dataset):
             raise TypeError(
                 "this takes rows in memory, got a Dataset: pass rows of it, batch by batch, as in "
                 "`for x, y, weight in dataset`"
@@ -249,7 +249,7 @@ class Features:
             column = None if self.encoding is None else self.text_column
             if column is None or not is_frame(X) or self.is_encoded(X):
                 return None
-        elif isinstance(X, Streamed | None) or _are_vectors(X):
+        elif isinstance(X, Dataset | None) or _are_vectors(X):
             return None
         return texts_of(X, self.text_column)[0]
 

@@ -28,27 +28,6 @@ _SKETCHED = 1000  # rows that tell whether others are among them
 _FEW_NUMBERS = 1_000_000  # up to so many, rows are sorted
 
 
-class Sums:
-    """What the processes have together; here there is one."""
-
-    rank, size = 0, 1
-
-    def part(self, n: int) -> slice:
-        """Which of n things this process has, where they are divided."""
-        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
-
-    def sum(self, *tensors: Tensor) -> list[Tensor]:
-        """Sums over all processes, each in its own precision."""
-        return list(tensors)
-
-    def largest(self, tensor: Tensor) -> Tensor:
-        """The largest of each number over all processes."""
-        return tensor
-
-
-ALONE = Sums()
-
-
 def as_given(x: Any) -> Any:
     """Rows as a user passes them: what a masked array masks is missing, NaN; a lazy frame is read.
 
@@ -101,10 +80,6 @@ class StoredRows:
             return self
         levels, vectors, shares = encoding.coded, encoding.vectors, encoding.shares
         return replace(self, levels=levels, vectors=vectors, shares=shares)
-
-    def parts(self) -> dict[str, Tensor]:
-        """All numbers, as plain tensors: what a checkpoint knows the rows by."""
-        return {"rows": self.values}
 
     @property
     def n_rows(self) -> int:
@@ -218,7 +193,7 @@ def largest(x: Tensor) -> Tensor:
 
 def row_sketch(rows: StoredRows) -> NDArray[np.int64]:
     """The smallest hashes of rows that occur once, a uniform sample of them (Bar-Yossef et al. 2002)."""
-    hashes, counts = np.unique(_hashes(rows), return_counts=True)
+    hashes, counts = np.unique(row_keys(rows), return_counts=True)
     found: NDArray[np.int64] = hashes[counts == 1][:_SKETCHED]
     return found
 
@@ -228,13 +203,13 @@ def share_known(rows: StoredRows, sketch: NDArray[np.int64]) -> float:
 
     Fresh rows hardly do: if rows repeat, a row that occurs once is rarely the one that occurs again.
     """
-    hashes = _hashes(rows)
+    hashes = row_keys(rows)
     if len(sketch) == _SKETCHED:  # others with such hashes are none of the rows
         hashes = hashes[hashes <= sketch[-1]]
     return float(np.isin(hashes, sketch).mean()) if len(hashes) else 0.0
 
 
-def _hashes(rows: StoredRows) -> NDArray[np.int64]:
+def row_keys(rows: StoredRows) -> NDArray[np.int64]:
     """A number for each row, (n,), of at most 64 of its features in single precision."""
     rows = StoredRows(rows.values[:, :: -(-rows.n_features // _HASHED)], rows.device)
     generator = torch.Generator().manual_seed(_PROJECTION_SEED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -51,15 +50,13 @@ class SplitRecord:
 
 @dataclass
 class Run:
-    """A fit in progress: all that changes on the way, and all that tells runs apart."""
+    """A fit in progress: all that changes on the way."""
 
     params: Parameters  # after the last pass
     state: SolverState
     generator: torch.Generator
     max_iter: int
-    n_bytes: int = 0  # that a pass reads from files
     stage: str = ""  # names a part of a longer training, such as a phase of growth
-    fingerprint: str = ""  # of the start and the settings; empty where no callback needs it
     best: Parameters | None = None  # by validation loss
     best_loss: float = math.inf
     waited: int = 0  # passes since the best
@@ -99,7 +96,7 @@ class Callback:
 
     Override the methods of the events that you need. Only `stop_reason` changes training. A `Run` holds
     `params`, `history` (one `PassRecord` per pass), `max_iter` and `status`. All methods but
-    `identify` and `stop_reason` return None.
+    `stop_reason` return None.
 
     Examples
     --------
@@ -110,30 +107,6 @@ class Callback:
     >>> clf.set_params(callbacks=[Losses()]).fit(X_train, y_train).n_iter_ == len(losses)
     True
     """
-
-    needs_fingerprint = False  # of the data, which takes a look at every row
-
-    def identify(self, identity: Mapping[str, Any], seed: int) -> int:
-        """Receive what an estimator is fitted with and to; called if `needs_fingerprint` is True.
-
-        Parameters
-        ----------
-        identity : mapping
-            Settings, versions and a checksum of the data.
-        seed : int
-            The seed that the estimator drew.
-
-        Returns
-        -------
-        int
-            The seed to train with.
-
-        Examples
-        --------
-        >>> mn.Callback().identify({"data": "…"}, seed=7)
-        7
-        """
-        return seed
 
     def on_start(self, run: Run) -> None:
         """Receive the run before the first pass.

@@ -1,8 +1,7 @@
-"""Checkpoints: a training run resumes from one bitwise identically."""
+"""Checkpoints: a fit that was ended goes on after its last finished pass."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from os import PathLike
@@ -15,141 +14,122 @@ from mnemosphere.base.files import join_prefixes, read_tensors, strip_prefix, wr
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, Run
 
-FORMAT, RUN_FORMAT = "mnemosphere-checkpoint", "mnemosphere-run"
-VERSION = 7
-_SHOWN = 100  # characters of a setting
-_TRY = (
-    "delete it, or choose another path; with {run} in the path every run has files of its own, "
-    "folds and trials of a search too"
-)
+FORMAT, VERSION = "mnemosphere-checkpoint", 8
+_TRY = "delete it, or choose another path"
 
 
 class Checkpoint(Callback):
-    """Save the run after every pass, and continue from the file if there is one.
+    """Save a fit after every pass, and go on from the file if there is one.
 
-    If training has several parts, such as phases of growth, each has a file named after `path`.
-    Finished parts are read back, an unfinished one continues. `path`.run records the settings, the data
-    and the seed. A fit of the same estimator to the same data continues with them; another fit is
-    refused.
+    It is one file, written aside and renamed. The same call with the same settings, on rows and classes as
+    many as before, goes on after the last finished pass, with the seed that was drawn; other settings are
+    refused. Rows themselves are not compared. The file is removed when the fit is finished.
 
     Parameters
     ----------
     path : str or path
-        The file. {run} in it stands for the identity of the fit: folds and trials of a search then
-        have files of their own.
+        The file.
 
     Examples
     --------
-    >>> settings = {"callbacks": [mn.Checkpoint("run.safetensors")]}
-    >>> first = clf.set_params(**settings).fit(X_train, y_train).predict(X_test)
-    >>> bool((clf.fit(X_train, y_train).predict(X_test) == first).all())  # read back from the file
-    True
+    >>> saved = mn.Checkpoint("run.ckpt")
+    >>> clf.set_params(callbacks=[saved]).fit(X_train, y_train).predict(X_test[:3])
+    array([0, 2, 1])
     """
 
-    needs_fingerprint = True
-
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path, self._key = Path(path), ""
+        self.path = Path(path)
+        self._header: dict[str, Any] = {}
+        self._tensors: dict[str, Tensor] = {}
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r})"
 
-    def file(self, stage: str) -> Path:
-        """Get the path of a part of the training.
+    def begin(self, settings: Mapping[str, Any], seed: int) -> int:
+        """Read the file, if there is one: `fit` calls it first.
 
         Parameters
         ----------
-        stage : str
-            Name of the part; "" if there is only one.
+        settings : mapping
+            What the fit has in common with the one in the file: settings and sizes.
+        seed : int
+            The seed that was drawn.
 
         Returns
         -------
-        pathlib.Path
-            The file.
+        int
+            The seed to train with: that of the file.
 
         Examples
         --------
-        >>> mn.Checkpoint("run.safetensors").file("").name
-        'run.safetensors'
+        >>> mn.Checkpoint("new.ckpt").begin({}, seed=7)
+        7
         """
-        path = self.path.with_name(self.path.name.replace("{run}", self._key[:12]))
-        return path.with_name(f"{path.name}.{stage}") if stage else path
-
-    def identify(self, identity: Mapping[str, Any], seed: int) -> int:
-        """Go on with the run in the files if it is this one; return the seed it drew."""
-        self._key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-        path = self._place("run")
-        if not path.exists():
-            about = {"format": RUN_FORMAT, "version": VERSION, "identity": dict(identity)}
-            write_tensors(path, {}, {**about, "seed": seed})
+        if not self.path.parent.is_dir():
+            raise ValueError(f"no folder {self.path.parent} for the checkpoint: create it first")
+        self._header = {"format": FORMAT, "version": VERSION, "seed": seed, "stages": {}}
+        self._header["settings"], self._tensors = dict(settings), {}
+        if not self.path.exists():
             return seed
-        header, _ = read_tensors(path, RUN_FORMAT, VERSION)
-        stored, drawn = header["identity"], int(header["seed"])
-        as_text = json.dumps  # NaN is not equal to itself
-        other = next((k for k in identity if as_text(stored.get(k)) != as_text(identity[k])), None)
-        if other is not None:
-            what = "its rows or labels are others"
-            if other != "data":
-                there, here = (repr(run.get(other))[:_SHOWN] for run in (stored, identity))
-                what = f"{other} is {there} there and {here} here"
-            raise ValueError(f"checkpoint {path} is of another run ({what}): {_TRY}")
-        return drawn
+        header, tensors = read_tensors(self.path, FORMAT, VERSION)
+        for name, here in settings.items():
+            there = header["settings"].get(name)
+            if json.dumps(there) != json.dumps(here):  # NaN is not equal to itself
+                raise ValueError(
+                    f"checkpoint {self.path} is of another fit ({name} is {there!r:.100} there and "
+                    f"{here!r:.100} here): {_TRY}"
+                )
+        self._header, self._tensors = header, tensors
+        return int(header["seed"])
 
-    def _place(self, stage: str) -> Path:
-        path = self.file(stage)
-        if not path.parent.is_dir():
-            raise ValueError(f"no folder {path.parent} for the checkpoint: create it first")
-        return path
+    def finish(self) -> None:
+        """Remove the file of a finished fit: `fit` calls it last.
+
+        Examples
+        --------
+        >>> saved = mn.Checkpoint("run.ckpt")
+        >>> saved.finish()
+        >>> saved.path.exists()
+        False
+        """
+        self.path.unlink(missing_ok=True)
+        self._header, self._tensors = {}, {}
 
     def on_start(self, run: Run) -> None:
-        """Fill the run from the file, if there is one; ValueError if that is of another run."""
-        path = self._place(run.stage)
-        if path.exists():
-            self._load(path, run)
+        """Fill the run from the file, if it has this stage of the training."""
+        if not self._header:
+            self.begin({}, 0)
+        about = self._header["stages"].get(run.stage)
+        if about is None:
+            return
+        own = strip_prefix(self._tensors, f"stage {run.stage}")
+        state, device = strip_prefix(own, "state"), run.params.w.device
+        alike = (
+            own["params.w"].shape[1] == run.params.n_features and state.keys() == run.state.keys()
+        )
+        if not alike or any(state[k].shape != old.shape for k, old in run.state.items()):
+            raise ValueError(f"checkpoint {self.path} is of a model of another size: {_TRY}")
+
+        def stored(name: str) -> Parameters:
+            found: dict[str, Any] = strip_prefix(own, name)
+            return Parameters(**found | {"varsigma": float(found["varsigma"])}).to(device=device)
+
+        run.params = stored("params")
+        if about["best_loss"] is not None:
+            run.best, run.best_loss = stored("best"), about["best_loss"]
+        run.state = {name: state[name].to(old.device) for name, old in run.state.items()}
+        run.generator.set_state(own["generator"])
+        run.waited = about["waited"]
+        run.history = [PassRecord(**record) for record in about["history"]]
 
     def on_pass(self, run: Run) -> None:
-        """Write the file, atomically."""
-        parts = {"state": run.state, "params": run.params.to_tensors()}
-        if run.best is not None:
-            parts["best"] = run.best.to_tensors()
-        tensors = {"generator": run.generator.get_state(), **join_prefixes(parts)}
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "fingerprint": self._key + run.fingerprint,
-            "best_loss": run.best_loss if run.best is not None else None,
-            "waited": run.waited,
+        """Write the file."""
+        parts = {"params": run.params.to_tensors(), "state": run.state}
+        parts |= {} if run.best is None else {"best": run.best.to_tensors()}
+        own = {"generator": run.generator.get_state(), **join_prefixes(parts)}
+        self._tensors |= join_prefixes({f"stage {run.stage}": own})
+        self._header["stages"][run.stage] = {
+            "best_loss": run.best_loss if run.best is not None else None, "waited": run.waited,
             "history": [record.as_dict() for record in run.history],
-        }
-        write_tensors(self.file(run.stage), tensors, header)
-
-    def _load(self, path: Path, run: Run) -> None:
-        header, tensors = read_tensors(path, FORMAT, VERSION)
-        if header.get("fingerprint") != self._key + run.fingerprint:
-            raise ValueError(
-                f"checkpoint {path} is of another run (its data or settings differ): {_TRY}"
-            )
-        _fill(run, header, tensors)
-        if run.n_iter > run.max_iter:
-            raise ValueError(
-                f"checkpoint {path} has {run.n_iter} passes, more than max_iter={run.max_iter}: "
-                "raise max_iter or choose another path"
-            )
-
-
-def _fill(run: Run, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Set the run to what was stored, which the seal and the fingerprint of the file vouch for."""
-
-    def stored(name: str) -> Parameters:
-        own: dict[str, Any] = strip_prefix(tensors, name)
-        found = Parameters(**{**own, "varsigma": float(own["varsigma"])})
-        return found.to(device=run.params.w.device)
-
-    run.params = stored("params")
-    if header["best_loss"] is not None:
-        run.best, run.best_loss = stored("best"), header["best_loss"]
-    state = strip_prefix(tensors, "state")
-    run.state = {name: state[name].to(old.device) for name, old in run.state.items()}
-    run.generator.set_state(tensors["generator"])
-    run.waited = header["waited"]
-    run.history = [PassRecord(**record) for record in header["history"]]
+        }  # fmt: skip
+        write_tensors(self.path, self._tensors, self._header)

@@ -20,7 +20,7 @@ from mnemosphere.model.initialize import Start
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.dataset import Dataset
+from mnemosphere.training.dataset import TrainingSet
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.noise import SphereNoise
 
@@ -58,7 +58,7 @@ def class_targets(targets: Tensor) -> Tensor:
 
 
 def fit_conditional(
-    dataset: Dataset,
+    dataset: TrainingSet,
     n_memories: int,
     *,
     solver: Adam | None = None,

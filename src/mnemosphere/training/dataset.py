@@ -1,133 +1,30 @@
-"""`Dataset`: what users open and what training takes, with rows in memory or in files."""
+"""Rows as training takes them: on the sphere, in memory or in files."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Self
 
-import joblib
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.files import checksum
-from mnemosphere.base.warnings import warn_user
-from mnemosphere.geometry import Geometry, Unit
-from mnemosphere.geometry.base import on_sphere
-from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
-from mnemosphere.rows.encoding import is_frame
-from mnemosphere.rows.stored import ALONE, Sums
-from mnemosphere.rows.streams import (
-    BatchReader,
-    FileRows,
-    Piece,
-    RawRows,
-    Streamed,
-    ahead,
-    open_files,
-)
-from mnemosphere.rows.tables import MEMORY, Paths
+from mnemosphere.rows.batches import Dataset, Piece, ahead
+from mnemosphere.training.distributed import Group
 
-SAMPLED = 1 << 15  # rows at most that starts and "auto" choices look at
-_CPU = torch.device("cpu")
 _TAKEN_NUMBERS = 1 << 26  # that are copied at a time, of rows that are a part of others
-# From rows with their labels, which may be none, to label weights (n, C+1) and weights (n,).
-LabelWeights = Callable[[RawRows], tuple[Tensor, Tensor | None]]
+ALONE = Group()
 
 
-class Dataset(ABC):
-    """Rows in files or batches, which may be larger than memory.
-
-    Make one with `Dataset.open` or `Dataset.from_batches` and pass it to `fit`, `predict` or `score` in
-    place of X. Iterating over it gives batches (x, y, weight) as they are stored.
-
-    Examples
-    --------
-    >>> np.save("rows.npy", X_train), np.save("labels.npy", y_train)
-    (None, None)
-    >>> rows = mn.Dataset.open("rows.npy", label="labels.npy")
-    >>> clf.fit(rows).classes_
-    array([0, 1, 2])
-    """
+class TrainingSet(ABC):
+    """Unit rows with label weights, in batches."""
 
     # label weights (C+1,) of rows without direction, if they are left out of `label_mass`
     mass_set_aside: Tensor | float = 0.0
-
-    @staticmethod
-    def open(
-        paths: Paths,
-        *,
-        label: str | Sequence[str] | None = None,
-        weight: str | Sequence[str] | None = None,
-        features: Sequence[str] | None = None,
-        memory: int = MEMORY,
-    ) -> FileDataset:
-        """Open files of one kind: Parquet, CSV, .npy or .npz.
-
-        Folders of images and data sets by their names are opened too. Columns of any kind are encoded
-        as those of a frame; if rows do not fit in `memory`, a random sample sets the categories.
-
-        Parameters
-        ----------
-        paths : str, path or list of these
-            The files, or a pattern such as "rows/*.parquet".
-        label : str or list of str, default None
-            Column of the labels; for arrays, their file, files or pattern.
-        weight : str or list of str, default None
-            Column of the sample weights; for arrays, their file, files or pattern.
-        features : list of str, default None
-            Columns to use; None: all others.
-        memory : int, default 256 MiB
-            Bytes of rows to hold at a time. Smaller data are read once and treated as arrays.
-
-        Returns
-        -------
-        Dataset
-            The rows.
-
-        Examples
-        --------
-        >>> X_train.assign(wine=y_train).to_csv("wines.csv", index=False)
-        >>> rows = mn.Dataset.open("wines.csv", label="wine")
-        >>> rows
-        Dataset of 118 rows x 4 in 1 file
-        >>> clf.fit(rows).score(rows) > 0.9
-        True
-        """
-        readers = open_files(paths, label, weight, features)
-        return FileDataset(FileRows(readers, memory))
-
-    @staticmethod
-    def from_batches(
-        batches: Callable[[], Iterable[Any]] | Iterable[Any],
-        *,
-        memory: int = MEMORY,
-    ) -> FileDataset:
-        """Read rows from anything that can be iterated more than once.
-
-        Parameters
-        ----------
-        batches : function that returns an iterator, or an iterable such as a torch DataLoader
-            Each batch is x, (x, y) or (x, y, weight): arrays or tensors. Rows are shuffled
-            within what `memory` holds, so data in order, such as by class, should come shuffled.
-        memory : int, default 256 MiB
-            Bytes of rows to hold at a time.
-
-        Returns
-        -------
-        Dataset
-            The rows.
-
-        Examples
-        --------
-        >>> parts = [(X_train.to_numpy()[k::2], y_train.to_numpy()[k::2]) for k in (0, 1)]
-        >>> mn.Dataset.from_batches(parts).n_rows
-        118
-        """
-        return FileDataset(FileRows([BatchReader(batches)], memory))
 
     @property
     @abstractmethod
@@ -139,27 +36,15 @@ class Dataset(ABC):
     def device(self) -> torch.device:
         """Where batches come out."""
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes that a pass reads from files, int."""
-        return 0
-
     @abstractmethod
     def batches(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None = None,
-        group: Sums = ALONE,
+        self, size: int | None, *, generator: torch.Generator | None = None, group: Group = ALONE
     ) -> Iterator[Batch]:
         """One pass in batches of `size` rows (None: as few as memory allows).
 
         In random order, drawn from `generator`; in the stored order where that is None. Each process
-        of a `group` has a `Part` of each batch, which may have no rows.
+        of a `group` has a part of each batch, which may have no rows.
         """
-
-    def set_aside(self, n_rows: int) -> None:  # noqa: B027 (rows in memory were counted before)
-        """So many rows of a pass had no direction: warn of them, once."""
 
     @abstractmethod
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
@@ -168,14 +53,14 @@ class Dataset(ABC):
     @abstractmethod
     def split(
         self, fraction: float, *, generator: torch.Generator
-    ) -> tuple[Dataset, Dataset | None]:
+    ) -> tuple[TrainingSet, ArrayDataset | None]:
         """(rows to learn from, held-out rows): see `held_out`; None if it holds none."""
 
     @abstractmethod
-    def with_targets(self, change: Callable[[Tensor], Tensor]) -> Dataset:
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> TrainingSet:
         """The same rows with other label weights: `change` of those that they have, (B, C+1)."""
 
-    def without_labels(self, n_columns: int) -> Dataset:
+    def without_labels(self, n_columns: int) -> TrainingSet:
         """The same rows with label weights of zero in so many columns."""
         return self.with_targets(lambda q: q.new_zeros(1, n_columns).expand(len(q), -1))
 
@@ -189,16 +74,7 @@ class Dataset(ABC):
 
 
 @dataclass(frozen=True)
-class Part(Batch):
-    """What one process takes of a batch of many."""
-
-    first: int = 0  # the place of its first row in the batch
-    lost: int = 0  # rows without direction, which are left out
-    n_together: int | None = None  # rows of all processes, if they were divided
-
-
-@dataclass(frozen=True)
-class ArrayDataset(Dataset):
+class ArrayDataset(TrainingSet):
     """Rows on the sphere, held on one device; every process has all of them."""
 
     whole: Batch
@@ -245,7 +121,7 @@ class ArrayDataset(Dataset):
         size: int | None,
         *,
         generator: torch.Generator | None = None,
-        group: Sums = ALONE,
+        group: Group = ALONE,
         fill: bool = False,
         into: Callable[[], Batch | None] = lambda: None,
     ) -> Iterator[Batch]:
@@ -265,15 +141,9 @@ class ArrayDataset(Dataset):
             left = self.n_rows - start
             if fill and order is not None and size > left >= size / 2:
                 start, left = self.n_rows - size, size
-            n_together = min(size, left)
-            own = group.part(n_together)
+            own = group.part(min(size, left))
             part = slice(start + own.start, start + own.stop)
-            rows = self.take(part if order is None else order[part], into())
-            if group.size > 1:
-                rows = Part(
-                    rows.x, rows.targets, rows.sample_weight, own.start, n_together=n_together
-                )
-            yield rows
+            yield self.take(part if order is None else order[part], into())
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or all."""
@@ -313,194 +183,78 @@ class ArrayDataset(Dataset):
         return self.whole.targets if self.index is None else self.whole.targets[self.index]
 
 
-@dataclass(frozen=True)
-class StreamedBatch(ArrayDataset):
-    """One batch of a stream, which counts as a set share of a pass over rows without end."""
-
-    share: float = field(default=0.05, kw_only=True)
-
-    @property
-    def n_rows(self) -> int:
-        """As many rows as a pass would have."""
-        return round(self.whole.n_rows / self.share)
-
-    def batches(self, size: int | None, **how: Any) -> Iterator[Batch]:
-        """The batch, whatever `size`."""
-        return ArrayDataset(self.whole).batches(None, **how)
-
-
 @dataclass(frozen=True, eq=False)
-class FileDataset(Dataset, Streamed):
-    """Rows in files, made unit rows with label weights batch by batch.
+class FileDataset(TrainingSet):
+    """Rows in files, put on the sphere batch by batch.
 
-    As it is opened, rows count as unit rows without labels. `sampled` are random rows on the
-    sphere: samples are drawn and rows are held out among those, without another look at the files.
+    `sampled` are random rows: samples are drawn and rows are held out among those, and none that is
+    like a held-out one is trained on.
     """
 
-    files: FileRows
-    geometry: Geometry = field(default_factory=Unit)
-    label: LabelWeights = field(default_factory=lambda: no_labels(1))
-    mass: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
-    partly: bool = True  # whether some rows have no label
-    device: torch.device = _CPU
-    dtype: torch.dtype = torch.float64
-    sampled: ArrayDataset | None = None
-    numbers: Tensor | None = None  # (n_sampled,) numbers of the rows that were sampled
-    _told: list[int] = field(default_factory=list)  # rows without direction met in the first pass
-
-    def on_sphere(
-        self, raw: RawRows, geometry: Geometry, label: LabelWeights, mass: Tensor, *,
-        partly: bool, device: torch.device, dtype: torch.dtype,
-    ) -> FileDataset:  # fmt: skip
-        """The same files, rows put on the sphere in this way; raw: a sample of the rows."""
-        found = replace(
-            self, geometry=geometry, label=label, mass=mass.to(device), partly=partly,
-            device=device, dtype=dtype, _told=[],
-        )  # fmt: skip
-        return found._with_sample(raw)
-
-    def __repr__(self) -> str:
-        n = len(self.files.readers)
-        return f"Dataset of {self.n_rows} rows x {self.n_features} in {n} file{'s' * (n > 1)}"
-
-    def __iter__(self) -> Iterator[Piece]:
-        """(x, y, weight) of batches in the stored order, as they are stored."""
-        yield from map(self.files.given, ahead(self.files.pieces()))
-
-    def read(self) -> Piece:
-        """All rows as stored (a frame if columns have names), labels and weights."""
-        return self.files.read()
+    files: Dataset
+    # From rows as stored to unit rows, and what tells rows apart (n,).
+    place: Callable[[Piece], tuple[Batch, NDArray[np.int64]]]
+    sampled: ArrayDataset
+    keys: NDArray[np.int64]  # of `sampled.whole`
+    mass: Tensor  # (C+1,) label weights of all rows
+    held: NDArray[np.int64]  # keys of rows that are held out
 
     @property
     def n_rows(self) -> int:
         """How many rows."""
-        return self.files.n_rows
+        return self.files.n_rows - len(self.held)
 
     @property
-    def n_features(self) -> int:
-        """How many features."""
-        return self.files.n_features
-
-    @property
-    def fits(self) -> bool:
-        """Whether all rows together fit in `memory`."""
-        return self.files.fits
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the files."""
-        return self.files.n_bytes
-
-    def parts(self) -> dict[str, Tensor]:
-        """What a checkpoint compares: columns, a checksum of every piece with its labels."""
-        about: list[Any] = [self.files.names]
-        for raw in ahead(self.files.pieces()):
-            told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
-            frame = joblib.hash(raw.x) if is_frame(raw.x) else None
-            parts = raw.rows.parts() if frame is None else {}
-            about.append(checksum(parts, {"": repr([*told, frame])}))
-        return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
+    def device(self) -> torch.device:
+        """Where batches come out."""
+        return self.sampled.device
 
     def batches(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None = None,
-        group: Sums = ALONE,
+        self, size: int | None, *, generator: torch.Generator | None = None, group: Group = ALONE
     ) -> Iterator[Batch]:
-        """One pass, in batches of at most `size` rows and of what memory holds.
-
-        A process has rows of its own, which no other one reads.
-        """
-        lost = 0
-        if group.size > 1:
-            own = replace(self, files=self.files.shard(group.rank, group.size))
-            each = None if size is None else -(-size // group.size)
-            for part in own._placed(each, generator):
-                yield replace(part, first=group.rank << 30)
-            return
-        for part in self._placed(size, generator):
-            lost += part.lost
-            if part.n_rows:
-                yield part
-        self.set_aside(lost)
-
-    def set_aside(self, n_rows: int) -> None:
-        """So many rows of a pass had no direction: warn of them, once."""
-        if self._told:
-            return
-        self._told.append(n_rows)
-        if n_rows:
-            warn_user(
-                f"{n_rows} of {self.n_rows} rows are {self.geometry.no_direction}, so they have "
-                f"no direction and were set aside{self.geometry.hint}",
-            )
-
-    def _placed(self, size: int | None, generator: torch.Generator | None) -> Iterator[Part]:
-        """One pass in the batches that are stored, whatever is left of each."""
+        """One pass, in batches of at most `size` rows and of what memory holds."""
         seed = None
         if generator is not None:
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        raw = self.files.batches(size, seed)
-        batches: Iterator[tuple[Batch, Tensor, int]]
-        if on_gpu(self.device):
-            batches = map(self._unit_rows, ahead(map(_pinned, raw)))
-        else:
-            batches = ahead(map(self._unit_rows, raw))
-        for batch, _, lost in batches:
-            yield Part(batch.x, batch.targets, batch.sample_weight, lost=lost)
-
-    def _unit_rows(self, raw: RawRows) -> tuple[Batch, Tensor, int]:
-        """(rows with direction and weight, on the device; which these are; how many had none)."""
-        x, lost = on_sphere(raw.rows.on(self.device), self.geometry, self.dtype)
-        targets, weight = self.label(raw)
-        batch = Batch(x, targets.to(x), None if weight is None else weight.to(x))
-        keep = ~lost
-        if batch.sample_weight is not None:
-            keep = keep & (batch.sample_weight > 0)
-        batch = batch if bool(keep.all()) else batch.take(keep)
-        return batch, keep, int(lost.sum())
-
-    def _with_sample(self, raw: RawRows) -> FileDataset:
-        batch, keep, _ = self._unit_rows(raw)
-        return replace(self, sampled=ArrayDataset(batch), numbers=raw.number[keep.cpu()])
-
-    def _sampled(self) -> tuple[FileDataset, ArrayDataset, Tensor]:
-        """With a sample of the rows, drawn now if there is none; the sample, their numbers."""
-        whole = self
-        if self.sampled is None:
-            whole = self._with_sample(self.files.sample(SAMPLED, 0))
-        assert whole.sampled is not None
-        assert whole.numbers is not None
-        return whole, whole.sampled, whole.numbers
+        most = self.files.batch_rows
+        each = most if size is None else min(most, -(-size // group.size))
+        own, largest = (group.part(self.files.n_rows, rank) for rank in (group.rank, 0))
+        left = -(-largest.stop // each)
+        for piece in ahead(self.files.pieces(each, seed, own)):
+            batch, keys = self.place(piece)
+            apart = np.isin(keys, self.held)
+            batch = batch.take(torch.from_numpy(~apart).to(self.device)) if apart.any() else batch
+            left -= 1
+            if batch.n_rows or group.many:
+                yield batch
+        for _ in range(left if group.many else 0):  # others have rows left
+            yield self.sampled.take(slice(0, 0))
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or as many as were sampled."""
-        return self._sampled()[1].sample(n, generator=generator)
+        return self.sampled.sample(n, generator=generator)
 
     def split(
         self, fraction: float, *, generator: torch.Generator
-    ) -> tuple[FileDataset, ArrayDataset | None]:
+    ) -> tuple[TrainingSet, ArrayDataset | None]:
         """(rows to learn from, held-out rows): half of those sampled at most."""
-        whole, some, numbers = self._sampled()
-        share = min(0.5, fraction * self.n_rows / some.n_rows)
-        kept, apart = some.split(share, generator=generator)
+        share = min(0.5, fraction * self.n_rows / self.sampled.n_rows)
+        kept, apart = self.sampled.split(share, generator=generator)
         if apart is None or apart.index is None:
             return self, None
-        files = self.files.without(numbers[apart.index.cpu()])
-        mass = self.mass - apart.label_mass()
-        return replace(whole, files=files, sampled=kept, mass=mass), apart
+        held = np.union1d(self.held, self.keys[apart.index.cpu().numpy()])
+        mass = self.mass - apart.label_mass().to(self.mass)
+        return replace(self, sampled=kept, held=held, mass=mass), apart
 
-    def with_targets(self, change: Callable[[Tensor], Tensor]) -> FileDataset:
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> TrainingSet:
         """The same rows with other label weights."""
 
-        def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
-            targets, weight = self.label(raw)
-            return change(targets), weight
+        def place(piece: Piece) -> tuple[Batch, NDArray[np.int64]]:
+            batch, keys = self.place(piece)
+            return replace(batch, targets=change(batch.targets)), keys
 
-        whole, some, _ = self._sampled()
-        mass = change(self.mass[None])[0]
-        return replace(whole, label=label, mass=mass, sampled=some.with_targets(change))
+        mass, sampled = change(self.mass[None])[0], self.sampled.with_targets(change)
+        return replace(self, place=place, mass=mass, sampled=sampled)
 
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
@@ -508,28 +262,7 @@ class FileDataset(Dataset, Streamed):
 
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
-        return self.partly
-
-
-def no_labels(n_columns: int) -> LabelWeights:
-    """Label weights of zero in so many columns, and the sample weights as they are stored."""
-
-    def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
-        none = torch.zeros(1, n_columns, dtype=torch.float64).expand(len(raw.number), -1)
-        return none, stored_weights(raw)
-
-    return label
-
-
-def stored_weights(raw: RawRows) -> Tensor | None:
-    """Sample weights (n,) float64, if the files have them."""
-    return None if raw.weight is None else torch.from_numpy(np.array(raw.weight, dtype=np.float64))
-
-
-def _pinned(raw: RawRows) -> RawRows:
-    """In memory that a GPU copies from without waiting."""
-    values = raw.rows.values
-    return raw._replace(x=values.pin_memory() if values.layout == torch.strided else values)
+        return self.sampled.has_unlabeled()
 
 
 def held_out(targets: Tensor, fraction: float, *, generator: torch.Generator) -> Tensor:

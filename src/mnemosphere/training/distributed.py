@@ -1,6 +1,6 @@
 """Training by several processes: plain torch.distributed, as torchrun starts it.
 
-Every process runs the same program on its own rows. Sums over rows are all-reduced in float64; small
+Every process runs the same program on rows of its own. Sums over rows are all-reduced in float64; small
 steps are taken by rank 0, whose parameters are broadcast. An exception ends the process that raised
 it, and torchrun ends the others. Without a process group, `Group` does nothing.
 """
@@ -15,6 +15,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -24,7 +25,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from mnemosphere.gpu import to_own_gpu, use_own_gpu
-from mnemosphere.rows.stored import Sums
 
 T = TypeVar("T")
 
@@ -36,22 +36,31 @@ class DistributedError(RuntimeError):
     """The other processes did not answer: one of them has failed."""
 
 
-class Group(Sums):
+@dataclass(frozen=True)
+class Group:
     """The processes that train together, each with a rank; a process by itself does nothing here."""
 
-    def __init__(self, rank: int = 0, size: int = 1) -> None:
-        self.rank, self.size = rank, size
-        self.many = size > 1  # whether there are other processes
-        self.first = rank == 0  # whether this process is the one that decides, prints and writes
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def many(self) -> bool:
+        """Whether there are other processes."""
+        return self.size > 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that decides, prints and writes."""
+        return self.rank == 0
+
+    def part(self, n: int, rank: int | None = None) -> slice:
+        """Which of n things in a row this process has, where they are divided; rank 0 has the most."""
+        rank = self.rank if rank is None else rank
+        return slice(-(-n * rank // self.size), -(-n * (rank + 1) // self.size))
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
         """Sums over all processes, in float64, by one all-reduce."""
         return _exchange(dist.all_reduce, tensors) if self.many else list(tensors)
-
-    def largest(self, tensor: Tensor) -> Tensor:
-        """The largest of each number over all processes."""
-        most = partial(dist.all_reduce, op=dist.ReduceOp.MAX)
-        return _exchange(most, [tensor])[0] if self.many else tensor
 
     def broadcast_tensors(self, *tensors: Tensor) -> list[Tensor]:
         """The tensors of rank 0, which the others have in the same shapes and types."""
@@ -61,19 +70,17 @@ class Group(Sums):
         """The value of rank 0, which can be any object."""
         if not self.many:
             return value
-        box = [_pack(value) if self.first else None]
+        buffer = io.BytesIO()
+        if self.first:
+            torch.save(value, buffer)
+        box: list[Any] = [buffer.getvalue()]
         with _answered():
             dist.broadcast_object_list(box, src=0)
-        return value if self.first else _unpack(box[0])
-
-    def gather(self, value: T) -> list[T]:
-        """The values of all processes, by rank."""
-        if not self.many:
-            return [value]
-        box: list[Any] = [None] * self.size
-        with _answered():
-            dist.all_gather_object(box, _pack(value))
-        return [_unpack(packed) for packed in box]
+        if self.first:
+            return value
+        # Tensors come to the device of this process.
+        found: T = torch.load(io.BytesIO(box[0]), weights_only=False, map_location=to_own_gpu)
+        return found
 
     def on_rank0(self, work: Callable[[], T]) -> T:
         """The result of `work`, done by rank 0 without the others."""
@@ -110,17 +117,6 @@ def _answered() -> Iterator[None]:
         ) from error
 
 
-def _pack(value: object) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    return buffer.getvalue()
-
-
-def _unpack(packed: Any) -> Any:
-    """An object of another process, with its tensors on the device of this one."""
-    return torch.load(io.BytesIO(packed), weights_only=False, map_location=to_own_gpu)
-
-
 def current() -> Group:
     """The processes that train together: those that torchrun has started, or only this one."""
     if _no_group.get() or not dist.is_available():
@@ -129,15 +125,11 @@ def current() -> Group:
         launched = all(name in os.environ for name in _ENVIRONMENT)
         if not launched or multiprocessing.parent_process() is not None:
             return Group()
-        _join()
+        use_own_gpu()
+        seconds = float(os.environ.get("MNEMOSPHERE_TIMEOUT", 1800))
+        dist.init_process_group(timeout=timedelta(seconds=seconds))
+        atexit.register(_leave)
     return Group(dist.get_rank(), dist.get_world_size())
-
-
-def _join() -> None:
-    use_own_gpu()
-    seconds = float(os.environ.get("MNEMOSPHERE_TIMEOUT", 1800))
-    dist.init_process_group(timeout=timedelta(seconds=seconds))
-    atexit.register(_leave)
 
 
 def _leave() -> None:
@@ -160,9 +152,5 @@ def no_group() -> Iterator[None]:
 def process_group() -> Iterator[Group]:
     """The processes that train together; only rank 0 warns within."""
     group = current()
-    if group.first:
-        yield group
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with contextlib.nullcontext() if group.first else warnings.catch_warnings(action="ignore"):
         yield group

@@ -19,7 +19,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import share_graph, spread_labels
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.dataset import Dataset
+from mnemosphere.training.dataset import TrainingSet
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 
@@ -32,7 +32,7 @@ _PASSES = (20, 3)  # for memories to settle: exact full steps, incremental steps
 
 def settle(
     params: Parameters,
-    dataset: Dataset,
+    dataset: TrainingSet,
     *,
     learn_beta: bool,
     generator: torch.Generator,

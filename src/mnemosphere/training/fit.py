@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
-from mnemosphere.base.files import checksum
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
@@ -20,16 +20,14 @@ from mnemosphere.training.callbacks import (
     Run,
     SplitRecord,
 )
-from mnemosphere.training.dataset import Dataset
+from mnemosphere.training.dataset import TrainingSet
 from mnemosphere.training.distributed import current, process_group
-from mnemosphere.training.group_pass import GroupSteps, share_run
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.steps import Steps, steps_for
 
 _VALIDATION_ROWS = 1 << 16  # per batch of validation
-_NOT_OF_A_RUN = {"callbacks", "max_iter"}  # a run may be watched by others, and go on for longer
 
 
 @dataclass(frozen=True)
@@ -62,13 +60,13 @@ class FitResult:
 @process_group()
 def fit(
     params: Parameters,
-    dataset: Dataset,
+    dataset: TrainingSet,
     solver: Solver,
     *,
     rule: LabelRule = objectives.joint,
     max_iter: int = 100,
     tol: float = 0.0,
-    validation: Dataset | None = None,
+    validation: TrainingSet | None = None,
     patience: int | None = None,
     generator: torch.Generator | None = None,
     callbacks: Sequence[Callback] = (),
@@ -85,7 +83,7 @@ def fit(
     `state` is the solver's to start with, where it goes on from an earlier run. `noise` is laid
     anew on the rows of every batch, never on those of validation.
     """
-    given, group = dict(locals()), current()
+    group = current()
     _check(params, dataset, solver, rule, max_iter, validation, patience)
     watchers = callbacks if group.first else ()  # one process watches, stops and stores
     run = Run(
@@ -93,17 +91,16 @@ def fit(
         state=solver.start(params) if state is None else state,
         generator=torch.Generator().manual_seed(0) if generator is None else generator,
         max_iter=max_iter,
-        n_bytes=dataset.n_bytes,
         stage=stage,
     )
-    if any(callback.needs_fingerprint for callback in watchers):
-        run.fingerprint = _fingerprint({**given, "processes": group.size})
     for callback in watchers:
         callback.on_start(run)
-    if group.many:
-        share_run(group, run)
-    kind = GroupSteps if group.many else steps_for(run.params, dataset, solver)
-    steps = kind(run.params, run.state, solver, rule, noise)
+    if group.many:  # a checkpoint is read by one
+        nothing: Any = None
+        found, drawn = group.broadcast((replace(run, generator=nothing), run.generator.get_state()))
+        run.generator.set_state(drawn)
+        run = replace(found, generator=run.generator)
+    steps = steps_for(run.params, dataset, solver)(run.params, run.state, solver, rule, noise)
     try:
         while (stop := group.broadcast(_stop_reason(run, tol, patience, watchers))) is None:
             began, done = time.perf_counter(), 0
@@ -111,8 +108,8 @@ def fit(
                 done += rows
                 for callback in watchers:
                     callback.on_batch(run, done / dataset.n_rows if more else 1.0)
-            found = steps.read()
-            run.add(_record(found[0], steps, run, validation, rule, phase, began), *found)
+            read = steps.read()
+            run.add(_record(read[0], steps, run, validation, rule, phase, began), *read)
             for callback in watchers:
                 callback.on_pass(run)
         run.status = stop
@@ -133,11 +130,11 @@ def fit(
 
 def _check(
     params: Parameters,
-    dataset: Dataset,
+    dataset: TrainingSet,
     solver: Solver,
     rule: LabelRule,
     max_iter: int,
-    validation: Dataset | None,
+    validation: TrainingSet | None,
     patience: int | None,
 ) -> None:
     """Raise ValueError if something does not fit; of rows, the first batch is looked at."""
@@ -163,22 +160,6 @@ def _check(
         raise ValueError("patience needs validation rows: pass validation=")
 
 
-def _fingerprint(given: dict[str, object]) -> str:
-    """All that tells a part of a training from another."""
-    return repr({n: _identity(value) for n, value in given.items() if n not in _NOT_OF_A_RUN})
-
-
-def _identity(value: object) -> object:
-    """What tells an argument of `fit` from another; rows are known by `Callback.identify`."""
-    if isinstance(value, Dataset):
-        return value.n_rows
-    if isinstance(value, torch.Generator):
-        value = {"": value.get_state()}
-    elif isinstance(value, Parameters):
-        value = value.to_tensors()
-    return checksum(value, {}) if isinstance(value, dict) else value
-
-
 def _stop_reason(
     run: Run, tol: float, patience: int | None, watchers: Sequence[Callback]
 ) -> str | None:
@@ -195,7 +176,7 @@ def _record(
     params: Parameters,
     steps: Steps,
     run: Run,
-    validation: Dataset | None,
+    validation: TrainingSet | None,
     rule: LabelRule,
     phase: int,
     began: float,
@@ -220,7 +201,9 @@ def _record(
     return record
 
 
-def validate(params: Parameters, dataset: Dataset, rule: LabelRule) -> tuple[float, float | None]:
+def validate(
+    params: Parameters, dataset: TrainingSet, rule: LabelRule
+) -> tuple[float, float | None]:
     """(mean loss, accuracy on the labeled rows or None) from one forward pass."""
     group = current()
     loss, total, right, n_labeled = 0.0, 0.0, 0, 0

@@ -59,9 +59,6 @@ class FixedPoint(Solver):
         Whether the weights p_h of memories are learned; the uniform component's and the class
         prior are held. False holds all, as the paper does. None: a classifier learns them if
         every row that it uses has a label and steps are exact; all else holds them.
-    half_life : float or None, default None
-        Rows after which the running mean has forgotten half, for streams that drift; None: its
-        memory grows with what was seen. Only where steps are taken after batches.
     tol : float >= 0, default 1e-4
         Stop if a pass changes the loss by less than this, relative; 0 switches it off.
 
@@ -76,7 +73,6 @@ class FixedPoint(Solver):
     batch_size: int | Literal["auto"] | None = "auto"
     learn_beta: bool = True
     learn_weights: bool | None = None
-    half_life: float | None = None
     tol: float = 1e-4
 
     def __post_init__(self) -> None:
@@ -84,8 +80,6 @@ class FixedPoint(Solver):
         size = self.batch_size
         if size is not None and size != "auto" and not (isinstance(size, int) and size >= 1):
             raise ValueError(f"batch_size must be >= 1, None or 'auto', got {size!r}")
-        if self.half_life is not None and not self.half_life > 0:
-            raise ValueError(f"half_life must be > 0 rows or None, got {self.half_life}")
 
     @property
     def rows_per_step(self) -> int | None:
@@ -141,9 +135,6 @@ class FixedPoint(Solver):
         if share < 1.0:
             windows = [_window(passes, least) for least in (_SHORTEST, of_weights)]
             rates = [share / torch.minimum(passes, window) for window in windows]
-            if self.half_life is not None:  # at first, the mean of all there were
-                forgotten = 1 - 0.5 ** (stats.count / self.half_life)
-                rates = [torch.maximum(forgotten, share / passes)] * 2
             rate, rate_p = (rate.clamp_max(1.0).to(w_bar) for rate in rates)
             w_bar = torch.lerp(state["w_bar"], w_bar, rate)
             p_bar = torch.lerp(state["p_bar"], p_bar, rate_p)

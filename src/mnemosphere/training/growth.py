@@ -24,7 +24,7 @@ from mnemosphere.model.kernel import evaluate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, SplitRecord
-from mnemosphere.training.dataset import Dataset
+from mnemosphere.training.dataset import TrainingSet
 from mnemosphere.training.distributed import current, process_group
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.lineage import Lineage
@@ -69,7 +69,7 @@ class Splitting:
 @process_group()
 def grow(
     params: Parameters,
-    dataset: Dataset,
+    dataset: TrainingSet,
     solver: Solver,
     *,
     max_memories: int,
@@ -78,7 +78,7 @@ def grow(
     phase_iter: int = 2,
     max_iter: int = 5,
     tol: float = 0.0,
-    validation: Dataset | None = None,
+    validation: TrainingSet | None = None,
     patience: int | None = None,
     generator: torch.Generator | None = None,
     callbacks: Sequence[Callback] = (),
@@ -145,7 +145,7 @@ def grow(
 
 def _split(
     params: Parameters,
-    dataset: Dataset,
+    dataset: TrainingSet,
     rule: LabelRule,
     splitting: Splitting,
     max_memories: int,

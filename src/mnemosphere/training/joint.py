@@ -26,7 +26,7 @@ from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training import few_labels
 from mnemosphere.training.callbacks import Callback, PassRecord
-from mnemosphere.training.dataset import Dataset
+from mnemosphere.training.dataset import TrainingSet
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 from mnemosphere.training.growth import grow
@@ -46,7 +46,7 @@ _NO_VARSIGMA = 1e-9  # below, no β makes up for it
 
 
 def fit_joint(
-    dataset: Dataset,
+    dataset: TrainingSet,
     n_memories: int,
     *,
     solver: FixedPoint | SGD | None = None,

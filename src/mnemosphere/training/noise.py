@@ -47,37 +47,26 @@ class SphereNoise:
         """Return noisy rows (B, N) of the unit rows x; draws depend on `generator` alone."""
         return self.apply(x, self.generators(x, self.seed(generator)))
 
-    def generators(self, x: Tensor, seed: int, first: int = 0) -> list[torch.Generator]:
+    def generators(self, x: Tensor, seed: int) -> list[torch.Generator]:
         """One per block of rows, where the rows are: a GPU does not wait for the host to draw.
 
-        seed: what `seed` has drawn. The rows may be a part of a batch, from its row `first` on.
+        seed: what `seed` has drawn.
         """
         n_rows = self._laid_on(x).shape[:-1].numel()
-        blocks = range(first // _BLOCK, -(-(first + n_rows) // _BLOCK))
-        return [torch.Generator(x.device).manual_seed(seed + block) for block in blocks]
+        return [
+            torch.Generator(x.device).manual_seed(seed + block)
+            for block in range(-(-n_rows // _BLOCK))
+        ]
 
-    def apply(
-        self,
-        x: Tensor,
-        generators: Sequence[torch.Generator],
-        first: int = 0,
-        total: int | None = None,
-    ) -> Tensor:
-        """The same with the generators of these rows.
-
-        Of a part of a batch of `total` rows: the noise that they would get in the whole.
-        """
+    def apply(self, x: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
+        """The same with the generators of these rows."""
         if x.ndim > 2:
             some = self._laid_on(x)
             own = self.apply(some.flatten(0, 1), generators).view_as(some)
             return torch.cat([own, x[len(own) :]])
-        last = first + x.shape[0]
-        total = last if total is None else total
         drawn = [x.new_empty(0, x.shape[1])]
-        for block, there in enumerate(generators, first // _BLOCK):
-            start, n = block * _BLOCK, min(_BLOCK, total - block * _BLOCK)
-            g = _normal(n, x, there)
-            drawn.append(g[max(first - start, 0) : last - start])
+        for block, there in enumerate(generators):
+            drawn.append(_normal(min(_BLOCK, len(x) - block * _BLOCK), x, there))
         g = torch.cat(drawn) if len(drawn) > 2 else drawn[-1]
         # A GPU is not asked whether there are gaps: that would wait for it.
         known, gaps = (x.nan_to_num(0.0), x) if on_gpu(x) else split(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -16,7 +16,7 @@ from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.solver import Solver, SolverState, check_tol
 
 _MIN_BETA = 1e-6  # a mixture as good as uniform
-_SWEEPS, _TOLERANCE = 10, 1e-7  # of Sinkhorn–Knopp; of the marginals
+_TOLERANCE = 1e-7  # of the marginals; a GPU takes the paper's ten sweeps, which wait for nothing
 _MOST_RATE = 1e30  # single precision holds it
 
 
@@ -41,9 +41,6 @@ class SGD(Solver):
         Rows per step.
     learn_beta : bool, default True
         Whether β is trained; the estimators decide by their `beta`.
-    sweeps : int or None, default None
-        Sinkhorn–Knopp sweeps per step; the paper takes ten. None continues until the marginals of the
-        class weights hold; on a GPU it is ten, which needs no synchronization.
     validation_fraction : float in (0, 1), default 0.1
         Held-out rows for validation.
     patience : int, default 3
@@ -62,7 +59,6 @@ class SGD(Solver):
     momentum: float = 0.99
     batch_size: int = 1000
     learn_beta: bool = True
-    sweeps: int | None = None
     validation_fraction: float = 0.1
     patience: int = 3
     tol: float = 1e-4
@@ -75,8 +71,8 @@ class SGD(Solver):
         check_tol(self.tol)
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
-        if min(self.batch_size, self.sweeps or 1, self.patience) < 1 or self.sweeps == 0:
-            raise ValueError(f"batch_size, sweeps and patience must be >= 1, got {self}")
+        if min(self.batch_size, self.patience) < 1:
+            raise ValueError(f"batch_size and patience must be >= 1, got {self}")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(
                 f"validation_fraction must lie in (0, 1), got {self.validation_fraction}"
@@ -104,16 +100,11 @@ class SGD(Solver):
         >>> mn.SGD.paper().momentum
         0.99
         """
-        return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, sweeps=_SWEEPS)
+        return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta)
 
     def can_capture(self, params: Parameters) -> bool:
-        """Sweeps to a tolerance need device-to-host synchronization, a set number does not."""
-        return on_gpu(params.w) and self.sweeps is not None
-
-    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
-        """On a GPU with a set number of sweeps, so that steps can be replayed."""
-        found = super().resolve(n_rows, learn_beta=learn_beta, device=device)
-        return replace(found, sweeps=self.sweeps or (_SWEEPS if on_gpu(device) else None))
+        """A set number of sweeps needs no device-to-host synchronization."""
+        return on_gpu(params.w)
 
     def start(self, params: Parameters) -> SolverState:
         """Momentum at rest."""
@@ -142,9 +133,8 @@ class SGD(Solver):
         rate = (1 - params.p_h[0]) * (lr / params.n_memories) / stats.count.to(p.dtype)
         g = polytope.center_rows(params.p, stats.p_bar / p, params.p_h)
         v_p = torch.addcmul(m * state["p"], g, rate)  # the velocity of log p
-        tol = _TOLERANCE if self.sweeps is None else None
-        sweeps = self.sweeps or _SWEEPS
-        p = polytope.retract(p, p * v_p, params.p_h, params.p_q, tol=tol, sweeps=sweeps)
+        tol = None if on_gpu(p) else _TOLERANCE
+        p = polytope.retract(p, p * v_p, params.p_h, params.p_q, tol=tol)
         return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:

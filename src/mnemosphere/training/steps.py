@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,8 @@ from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import displacement
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.dataset import ArrayDataset, Dataset
+from mnemosphere.training.dataset import ArrayDataset, TrainingSet
+from mnemosphere.training.distributed import current
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 
@@ -35,43 +36,51 @@ class Steps:
     ) -> None:
         self._params, self._state = params, state
         self._solver, self._rule, self._noise = solver, rule, noise
+        self._group = current()
+        self._last: Batch  # with rows, that this process had
         self._loss = torch.zeros_like(params.beta, dtype=torch.float64)
         self._count = torch.zeros_like(self._loss)
         self.residual: Tensor | None = None  # of stationarity, if a step was exact
 
     # A pass
 
-    def one_pass(self, dataset: Dataset, generator: torch.Generator) -> Iterator[tuple[int, bool]]:
-        """The steps of a pass: (rows taken, whether more come) of each."""
+    def one_pass(
+        self, dataset: TrainingSet, generator: torch.Generator
+    ) -> Iterator[tuple[int, bool]]:
+        """The steps of a pass: (rows taken, whether more come) of each.
+
+        Several processes sum over rows of their own. Rank 0 takes the step, with its rows as `batch`.
+        """
         size = self._rows_per_step(dataset)
         batches = self._batches(dataset, size, None if size is None else generator)
-        batch: Batch | None = next(batches)
+        batch: Batch | None = (first := next(batches))
+        self._last = first if first.n_rows else next(dataset.batches(None))
         sums: Statistics | None = None  # for one step
         while batch is not None:
+            self._last = batch if batch.n_rows else self._last
             with torch.inference_mode():
                 if size is None:
-                    noisy = self._noisy(batch, generator)
-                    stats = accumulate(self._params, noisy, self._rule)
+                    stats = accumulate(self._params, self._noisy(batch, generator), self._rule)
                     sums = stats if sums is None else sums + stats
                 else:
                     self(batch, batch.n_rows / dataset.n_rows, generator)
-            last, batch = batch, next(batches, None)
-            yield last.n_rows, batch is not None
+            n_rows, batch = batch.n_rows, next(batches, None)
+            yield n_rows * self._group.size, batch is not None
         with torch.inference_mode():
             if sums is not None:
                 self.step_on_all(sums, next(dataset.batches(None)))
             else:
-                self.end_pass(last, dataset.n_rows)
+                self.end_pass(self._last, dataset.n_rows)
 
-    def _rows_per_step(self, dataset: Dataset) -> int | None:
+    def _rows_per_step(self, dataset: TrainingSet) -> int | None:
         """None for one step, from the sums over all batches."""
         size = self._solver.rows_per_step
         return None if size is None or size >= dataset.n_rows else size
 
     def _batches(
-        self, dataset: Dataset, size: int | None, order: torch.Generator | None
+        self, dataset: TrainingSet, size: int | None, order: torch.Generator | None
     ) -> Iterator[Batch]:
-        return dataset.batches(size, generator=order)
+        return dataset.batches(size, generator=order, group=self._group)
 
     # Steps
 
@@ -82,28 +91,42 @@ class Steps:
     def step_on_all(self, stats: Statistics, first: Batch) -> None:
         """One step from the statistics of all rows; `first`: some of them."""
         before = self._params
-        self._take_step(stats, first, 1.0)
+        self._take_step(stats, first, float(self._group.first))  # the shares of all sum to 1
         if self._solver.exact:
             self.residual = displacement(before, self._params).largest
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
-        self._params, self._state = self._solver.end_pass(self._params, self._state, batch, n_rows)
+        self._act(lambda: self._solver.end_pass(self._params, self._state, batch, n_rows))
 
     def _noisy(self, batch: Batch, generator: torch.Generator) -> Batch:
         if self._noise is None:
             return batch
-        return replace(batch, x=self._noise(batch.x, generator))
+        seed = self._noise.seed(generator) + (self._group.rank << 40)
+        drawn = self._noise.generators(batch.x, seed)
+        return replace(batch, x=self._noise.apply(batch.x, drawn))
 
     def _step(self, batch: Batch, share: float) -> None:
         self._take_step(accumulate(self._params, batch, self._rule), batch, share)
 
     def _take_step(self, stats: Statistics, batch: Batch, share: float) -> None:
-        self._params, self._state = self._solver.step(
-            self._params, self._state, stats, batch, share
-        )
+        """A step from the sums over all processes, by one all-reduce."""
+        batch = batch if batch.n_rows else self._last
+        if self._group.many:
+            own = (getattr(stats, field.name) for field in fields(stats))
+            *sums, part = self._group.sum(*own, torch.tensor(share, dtype=torch.float64))
+            stats, share = Statistics(*sums), float(part)
+        self._act(lambda: self._solver.step(self._params, self._state, stats, batch, share))
         self._loss += stats.loss
         self._count += stats.count
+
+    def _act(self, step: Callable[[], tuple[Parameters, SolverState]]) -> None:
+        """Rank 0 takes the step, and the others its parameters; the state stays there."""
+        if self._group.first:
+            self._params, self._state = step()
+        if self._group.many:
+            found = self._group.broadcast_tensors(*(getattr(self._params, k) for k in CHANGING))
+            self._params = self._params.replace(**dict(zip(CHANGING, found, strict=True)))
 
     # Results
 
@@ -152,12 +175,11 @@ class CapturedSteps(Steps):
         self._replay()
 
     def _batches(
-        self, dataset: Dataset, size: int | None, order: torch.Generator | None
+        self, dataset: TrainingSet, size: int | None, order: torch.Generator | None
     ) -> Iterator[Batch]:
         """Batches that are taken to where they are read; the last is filled up, if it can be."""
-        if isinstance(dataset, ArrayDataset):
-            return dataset.batches(size, generator=order, fill=True, into=lambda: self._batch)
-        return super()._batches(dataset, size, order)
+        assert isinstance(dataset, ArrayDataset)
+        return dataset.batches(size, generator=order, fill=True, into=lambda: self._batch)
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
@@ -190,14 +212,17 @@ class CapturedSteps(Steps):
             torch._foreach_copy_([own for own, _ in others], [new for _, new in others])
 
 
-def steps_for(params: Parameters, dataset: Dataset, solver: Solver) -> type[Steps]:
-    """Replayed steps if all is on a GPU and no step needs a device-to-host synchronization."""
+def steps_for(params: Parameters, dataset: TrainingSet, solver: Solver) -> type[Steps]:
+    """Replayed steps if all is on a GPU and no step needs a device-to-host synchronization.
+
+    Gaps are found on the host. A pass over files takes as long as reading them.
+    """
     size = solver.rows_per_step
-    replayed = size is not None and size < dataset.n_rows and solver.can_capture(params)
-    if replayed:
-        rows = dataset.whole if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
-        replayed = not rows.has_gaps  # gaps are found on the host
-    return CapturedSteps if replayed else Steps
+    if size is None or size >= dataset.n_rows or not solver.can_capture(params):
+        return Steps
+    if current().many or not isinstance(dataset, ArrayDataset) or dataset.whole.has_gaps:
+        return Steps
+    return CapturedSteps
 
 
 def _tensors(batch: Batch) -> list[Tensor]:
