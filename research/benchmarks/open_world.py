@@ -27,7 +27,7 @@ from sklearn.metrics import f1_score, log_loss, roc_auc_score
 from torch import Tensor, nn
 
 import mnemosphere as mn
-from mnemosphere.interpret.evaluation import calibration_curve
+from mnemosphere.export.facts import calibration_curve
 from mnemosphere.interpret.rejection import rejection_reasons, upper_tails
 from research import report
 from research.benchmarks._options import add_vectors, all_parts, parser

@@ -6,7 +6,9 @@ import zlib
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
 
+from mnemosphere.export.facts import calibration_curve
 from mnemosphere.export.pack import pack, pack_memories, pack_rows
 from mnemosphere.export.payload import map_memories, payload
 
@@ -45,6 +47,22 @@ def test_many_memories_are_whole_numbers_with_a_scale_each():
     assert stored["kind"] == "i2"
     assert (np.abs(back - w) <= 0.51 / 32767 * np.abs(w).max(1, keepdims=True)).all()
     np.testing.assert_array_equal(unpack(pack_memories(w[:7])), w[:7])
+
+
+def test_figures_are_those_of_scikit_learn(wine_model, wines):
+    x, y = wines
+    measured = payload(wine_model.model_, x, y)["measured"]
+    count = confusion_matrix(y, wine_model.predict(x))
+    assert measured["confusion"] == [[a, b, count[a, b]] for a, b in np.argwhere(count).tolist()]
+    assert measured["accuracy"] == accuracy_score(y, wine_model.predict(x))
+    assert measured["log_loss"] == pytest.approx(log_loss(y, wine_model.predict_proba(x)))
+
+
+def test_calibration_of_answers_that_are_too_sure():
+    sure = np.array([0.95] * 20 + [0.55] * 10)
+    right = np.array([True] * 10 + [False] * 10 + [True] * 5 + [False] * 5)
+    wanted = [(pytest.approx(0.55), 0.5, 10), (pytest.approx(0.95), 0.5, 20)]
+    assert calibration_curve(sure, right) == wanted
 
 
 def test_packed_rows_keep_the_shares_of_the_classes(wine_model, wines):

@@ -238,10 +238,6 @@ OF_LABELS = {
     "certify": lambda e, m, x, y, _: e.certify(x, y, max_iter=0).beta_split,
     "explore": lambda e, m, x, y, folder: page(e, folder / "p.html", x, y),
     "memory_table": lambda e, m, x, y, _: e.memory_table(x, y)["support"],
-    "interpret.classification_report": lambda e, m, x, y, _: interpret.classification_report(
-        y, e.predict_or_reject(x)
-    ).confusion,
-    "interpret.evaluate": lambda e, m, x, y, _: interpret.evaluate(m, [(x, y, range(N))])["log_loss"],
 }  # fmt: skip
 # Verbs whose y is the class that is asked for.
 OF_WANTED = {

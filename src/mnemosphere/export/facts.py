@@ -76,7 +76,7 @@ def _measure(model: FittedModel, stored: StoredRows, y: Labels) -> dict[str, Any
     log_proba = as_numpy(model.log_proba(stored.take(torch.from_numpy(at))))
     best, sure = log_proba.argmax(1), np.exp(log_proba.max(1))
     counts = confusion_matrix(truth, best, labels=np.arange(len(model.classes)))
-    curve = _calibration_curve(sure, best == truth)
+    curve = calibration_curve(sure, best == truth)
     return {
         "n": len(at),
         "accuracy": float((best == truth).mean()),
@@ -87,7 +87,7 @@ def _measure(model: FittedModel, stored: StoredRows, y: Labels) -> dict[str, Any
     }
 
 
-def _calibration_curve(
+def calibration_curve(
     sure: NDArray[Any], right: NDArray[np.bool_]
 ) -> list[tuple[float, float, int]]:
     """(mean, how often right, rows) of the bins of the largest probability that have rows."""

@@ -15,7 +15,6 @@ from mnemosphere.interpret.editing import (
     with_class_prior,
     without_memories,
 )
-from mnemosphere.interpret.evaluation import ClassificationReport, classification_report, evaluate
 from mnemosphere.interpret.explanation import Explanation, Reason, explain
 from mnemosphere.interpret.memory_table import memory_table
 from mnemosphere.interpret.radius import CertifiedRadius, certified_radius
@@ -32,11 +31,11 @@ from mnemosphere.interpret.rejection import (
 )
 
 __all__ = [
-    "Certificate", "CertifiedRadius", "ClassificationReport", "ColumnChange", "Counterfactual",
+    "Certificate", "CertifiedRadius", "ColumnChange", "Counterfactual",
     "Drift", "Explanation", "ProposedClass", "Pull", "Reason", "RecallPath",
     "Rejections", "accuracy_threshold", "add_class", "add_examples", "calibrate",
-    "certified_radius", "certify", "classification_report", "compare", "counterfactual",
-    "decode", "discover", "encode", "evaluate", "explain", "map_classes",
+    "certified_radius", "certify", "compare", "counterfactual",
+    "decode", "discover", "encode", "explain", "map_classes",
     "memory_table", "name_features", "name_rows", "predict_set", "recall",
     "rejection_score", "rejection_threshold", "rejections", "relabel_memory", "sample",
     "score_samples", "weak_spots", "with_class_prior", "without_memories",

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from mnemosphere.model.parameters import memory_name
-from mnemosphere.plots.checks import Array, as_indices, as_patterns, same_length
+from mnemosphere.plots.checks import Array, as_indices, as_patterns
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 from mnemosphere.plots.style import DIVERGING, figure_style, new_axes, plain, root_figure
 
@@ -76,24 +76,16 @@ def memories(
     w = as_patterns(w, "w", image_shape)
     chosen = as_indices(indices, len(w))
     names = [memory_name(k) if named else "" for k in chosen]
-    if labels is not None:
-        labels = list(labels)  # a pandas Series counts by its index
-        same_length(len(chosen), "memory shown", labels=labels)
-    if vmax is not None and not vmax > 0:
-        raise ValueError(f"vmax must be positive, got {vmax}")
+    own = [""] * len(chosen) if labels is None else [str(label) for label in labels]
     shown = w[chosen]
     if title is None and ax is None:
         title = counted(len(shown), len(w))
     if feature_names is not None:
-        same_length(w.shape[1], "feature", feature_names=feature_names)
-        own = labels or [""] * len(names)
-        titles = [
-            plain(f"{name} {label}", 24).strip() for name, label in zip(names, own, strict=True)
-        ]
+        titles = [plain(f"{a} {b}", 24).strip() for a, b in zip(names, own, strict=True)]
         ax = _feature_map(ax, shown, feature_names, titles, unit)
     else:
         scale = largest(shown) if vmax is None else vmax
-        ax = _tiles(ax, shown, image_shape, names, labels, scale, ncols)
+        ax = _tiles(ax, shown, image_shape, names, own, scale, ncols)
     if title is not None:
         ax.set_title(title)
     return ax
@@ -106,35 +98,32 @@ def counted(shown: int, total: int) -> str:
 
 def _tiles(
     ax: Axes | None, shown: Array, image_shape: Sequence[int] | None, names: list[str],
-    labels: Sequence[object] | None, scale: float, ncols: int | None,
+    labels: list[str], scale: float, ncols: int | None,
 ) -> Axes:  # fmt: skip
     """Small multiples, about as many side by side as below each other."""
     if ncols is None:  # the first from a square on that leaves no gaps, if there is one
         square = math.ceil(math.sqrt(len(shown)))
         full = (k for k in range(square, 2 * square) if len(shown) % k == 0)
         ncols = next(full, square)
-    if ncols < 1:
-        raise ValueError(f"ncols must be at least 1, got {ncols}")
     ncols = min(ncols, len(shown))
     nrows, height = math.ceil(len(shown) / ncols), aspect(image_shape)
-    band = _BAND if any(names) or labels is not None else 0.0
+    band = _BAND if any(names) or any(labels) else 0.0
     width_units, height_units = ncols * (1 + _GAP), nrows * (height + band + _GAP)
     if ax is None:
         tile = max(0.5, min(1.2, 8.0 / ncols))
         ax = new_axes(tile * width_units, tile * height_units + 0.25)
     font = _font(ax, width_units, height_units)
-    for k, pattern in enumerate(shown):
+    for k, (pattern, name, label) in enumerate(zip(shown, names, labels, strict=True)):
         row, column = divmod(k, ncols)
         top = -row * (height + band + _GAP)
         box = Box(column * (1 + _GAP), top - band - height, 1.0, height)
         draw_pattern(ax, pattern, box, image_shape, vmax=scale)
         frame(ax, box)
         above = top - band + 0.04
-        if names[k]:
-            ax.text(box.left, above, names[k], fontsize=font, va="bottom")
-        if labels is not None:
-            right = box.left + 1
-            ax.text(right, above, plain(labels[k], 9), fontsize=font, va="bottom", ha="right")
+        if name:
+            ax.text(box.left, above, name, fontsize=font, va="bottom")
+        if label:
+            ax.text(box.left + 1, above, plain(label, 9), fontsize=font, va="bottom", ha="right")
     ax.set_xlim(-0.02, width_units - _GAP + 0.02)
     ax.set_ylim(-height_units + _GAP - 0.02, 0)
     ax.set_aspect("equal")

@@ -2,93 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.ticker import PercentFormatter
 
-from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
+from mnemosphere.plots.checks import Array, as_patterns
 from mnemosphere.plots.decision import Decision, draw_classes
 from mnemosphere.plots.patterns import aspect, pattern_axes
-from mnemosphere.plots.style import SEQUENTIAL, figure_style, new_axes, new_figure, plain
-
-_MAX_PRINTED = 30  # classes beyond which the counts would be too small to read
-
-
-@figure_style()
-def confusion_matrix(
-    counts: Any,
-    classes: Sequence[object],
-    *,
-    answers: Sequence[object] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw a confusion matrix, each cell with its number.
-
-    The color is the share of the row, so rare classes show as well as common ones.
-
-    Parameters
-    ----------
-    counts : array-like of int of shape (C, C), or (C, K)
-        Rows true, columns predicted.
-    classes : sequence of C objects
-        Names of the classes.
-    answers : sequence of K objects, default None
-        Names of the columns, if they differ: those of `interpret.classification_report` end with
-        "rejected".
-    ax : matplotlib Axes, default None
-        Where to draw; None: a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-        The axes.
-
-    Examples
-    --------
-    >>> found = mn.interpret.evaluate(model, [(X_test, y_test, X_test.index)])
-    >>> mn.plots.confusion_matrix(found["confusion"], clf.classes_)
-    <Axes: ...>
-    """
-    counts = as_array(counts, "counts", 2)
-    n = len(counts)
-    answers = classes if answers is None else answers
-    if counts.shape != (n, len(answers)):
-        raise ValueError(f"counts must be square, got shape {counts.shape}: or pass answers=")
-    if counts.min() < 0:
-        raise ValueError(f"counts must not be negative, got {counts.min():g}")
-    same_length(n, "row of counts", classes=classes)
-    names, columns = [plain(c) for c in classes], [plain(c) for c in answers]
-    totals = counts.sum(1, keepdims=True)
-    share = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
-    if ax is None:
-        side = float(np.clip(1.8 + 0.45 * n, 3.6, 10.0))
-        ax = new_axes(side + 0.6, side)
-    image = ax.imshow(share, cmap=SEQUENTIAL, vmin=0.0, vmax=1.0)
-    if n <= _MAX_PRINTED:
-        font = float(np.clip(230 / n, 6.5, 11.0))
-        for row, column in zip(*np.nonzero(counts), strict=True):
-            color = "white" if share[row, column] > 0.5 else "black"
-            ax.text(column, row, f"{counts[row, column]:.5g}", ha="center", va="center",
-                    fontsize=font, color=color)  # fmt: skip
-    size = float(np.clip(240 / n, 7.0, 10.0))
-    step = 1 if n <= _MAX_PRINTED else math.ceil(n / 20)
-    turn = 90 if max(map(len, columns)) > 3 else 0
-    ax.set_xticks(np.arange(0, len(columns), step), columns[::step], fontsize=size, rotation=turn)
-    ax.set_yticks(np.arange(0, n, step), names[::step], fontsize=size)
-    ax.tick_params(length=0)
-    ax.set_xlabel("predicted")
-    ax.set_ylabel("true")
-    total = counts.sum()
-    if total > 0:
-        ax.set_title(f"accuracy {np.trace(counts) / total:.2%} of {total:g}")
-    bar = ax.figure.colorbar(image, ax=ax, label="share of the true class", shrink=0.8)
-    bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    return ax
+from mnemosphere.plots.style import figure_style, new_figure, plain
 
 
 @figure_style()

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
-from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
+from mnemosphere.plots.checks import Array, as_array, as_patterns
 from mnemosphere.plots.patterns import aspect, pattern_axes
 from mnemosphere.plots.style import BLUE, GREY, VERMILLION, figure_style, new_figure, plain
 
@@ -62,31 +62,19 @@ def recall_strips(
     <Figure ...>
     """
     path, energies = as_array(path, "path", 3), as_array(energies, "energies", 2)
-    if path.shape[:2] != energies.shape:
-        raise ValueError(
-            f"path {path.shape} and energies {energies.shape} must agree in steps and rows"
-        )
     n = path.shape[1]
     as_patterns(path[0], "path", image_shape)
     columns: list[tuple[str, Array]] = []
     if originals is not None:
-        rows = as_patterns(originals, "originals", image_shape)
-        same_length(n, "row", originals=rows)
-        columns.append(("original", rows))
+        columns.append(("original", as_patterns(originals, "originals", image_shape)))
     start = path[0].copy()
     if known is not None:
-        mask = np.asarray(known, dtype=bool)
-        if mask.shape != start.shape:
-            raise ValueError(f"known must be {start.shape} like the rows, got {mask.shape}")
-        start[~mask] = np.nan
+        start[~np.asarray(known, dtype=bool)] = np.nan
     columns.append(("start", start))
     shown = _steps_shown(energies)
     columns += [(f"step {k}", path[k]) for k in shown[:-1]]
     if len(path) > 1:
         columns.append((f"recalled\n{shown[-1]} steps", path[-1]))
-    for given, what in ((names, "names"), (predictions, "predictions")):
-        if given is not None:
-            same_length(n, "row", **{what: given})
     height = aspect(image_shape)
     if figure is None:
         figure = new_figure(1.05 * len(columns) + 2.2, n * (1.05 * height + 0.32) + 1.0)
