@@ -6,7 +6,6 @@ The model is an associative memory: `recall` completes a row by going down the e
 import numpy as np
 
 import mnemosphere as mn
-from mnemosphere.plots.fitted import recall_of
 
 data = mn.load_data("mnist-small")
 clf = mn.DAMClassifier(
@@ -30,8 +29,9 @@ good = [np.flatnonzero(right & (labels == digit))[0] for digit in (2, 4, 9)]
 shown = [*good, np.flatnonzero(~right)[0]]
 rows, known = digits[shown], ~lost[shown]
 path = clf.recall(np.where(known, rows, np.nan), steps=8, path=True)
-figure = recall_of(
-    clf.model_, rows, path, known, data.image_shape,
+centered = rows - rows.mean(1, keepdims=True)  # as the geometry "center" has them
+figure = mn.plots.recall_strips(
+    path.rows, path.energies, data.image_shape, originals=centered, known=known,
     names=labels[shown], predictions=[*labels[shown[:3]], f"{clf.predict(path.rows[-1])[3]}, wrong"],
 )  # fmt: skip
 figure.savefig("recall.png")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from numpy.typing import NDArray
 
 from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.model.parameters import memory_name
@@ -17,7 +13,6 @@ from mnemosphere.plots.features import memory_texts
 from mnemosphere.plots.functions import memory_curves, representative
 from mnemosphere.plots.gallery import counted, memories
 from mnemosphere.plots.growth import lineage_tree
-from mnemosphere.plots.recall import recall_strips
 from mnemosphere.rows.features import readable
 
 Shape = tuple[int, ...] | None
@@ -81,22 +76,4 @@ def tree_of(model: FittedModel, shape: Shape = None) -> Axes:
     return lineage_tree(
         tree.level.numpy(), tree.parent.numpy(), w, image_shape=shape, labels=label,
         classes=[*model.classes.tolist(), "none"], names=names,
-    )  # fmt: skip
-
-
-def recall_of(
-    model: FittedModel, X: Any, path: Any, known: NDArray[np.bool_], shape: Shape = None, *,
-    names: Sequence[object], predictions: Sequence[object],
-) -> Figure | SubFigure:  # fmt: skip
-    """Rows X (n, N) on their way down the energy, `path` as `recall` has it.
-
-    known (n, N): which features were not hidden; X is shown as the original where it is whole.
-    """
-    whole = np.asarray(X, dtype=np.float64)
-    if model.geometry.units is None:
-        whole = as_numpy(model.geometry.coordinates(torch.from_numpy(whole)))
-    return recall_strips(
-        path.rows[:, : len(whole)], path.energies[:, : len(whole)], shape,
-        originals=whole if np.isfinite(whole).all() else None, known=known[: len(whole)],
-        names=names, predictions=[f"→ {predicted}" for predicted in predictions],
     )  # fmt: skip
