@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import platform
 import shlex
 import tempfile
 import time
@@ -76,9 +77,21 @@ def head(
         "seeds": list(seeds),
         "versions": {"mnemosphere": mnemosphere.__version__, **machine.versions()},
         "defaults": defaults(),
-        "device": machine.device_name(device),
+        "device": device_name(device),
         "threads": torch.get_num_threads(),
     }
+
+
+def device_name(device: torch.device | str = "cpu") -> str:
+    """Name of the GPU or processor, as far as the system tells."""
+    if str(device).startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def defaults() -> str:

@@ -11,14 +11,12 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
-
-Numbers = TypeVar("Numbers")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -116,17 +114,6 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
             "get or save it again"
         )
     return header, tensors
-
-
-def strip_prefix(tensors: Mapping[str, Numbers], prefix: str) -> dict[str, Numbers]:
-    """The tensors named `prefix.*`, without that prefix."""
-    start = prefix + "."
-    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
-
-
-def join_prefixes(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Tensors of several parts, each named `part.name`: what `strip_prefix` takes apart."""
-    return {f"{part}.{name}": t for part, tensors in parts.items() for name, t in tensors.items()}
 
 
 def plain(value: object, *, finite: bool = False) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import os
 import platform
@@ -86,16 +85,6 @@ def check_memory(n_bytes: float, device: torch.device | str, what: str, advice: 
         )
 
 
-@functools.cache
-def core_cache() -> int:
-    """Bytes of the second-level cache of a core, as far as the system tells; else 0."""
-    try:
-        size = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text(encoding="ascii")
-        return 1024 * int(size.strip().removesuffix("K"))
-    except (OSError, ValueError):
-        return 0
-
-
 def versions() -> dict[str, str]:
     """Versions of what the figures depend on."""
     import torch
@@ -105,17 +94,3 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
-
-
-def device_name(device: torch.device | str = "cpu") -> str:
-    """Name of the GPU or processor, as far as the system tells."""
-    if str(device).startswith("cuda"):
-        import torch
-
-        return str(torch.cuda.get_device_name(device))
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

@@ -27,7 +27,7 @@ class Shown(ABC):
         """The same as lines of so many letters."""
         lines = [
             _wrapped(part, width) if isinstance(part, str) else format_table(part, width) + "\n"
-            for part in self.parts(width)
+            for part in map(_printable, self.parts(width))
         ]
         return "\n".join(lines).rstrip()
 
@@ -37,8 +37,8 @@ class Shown(ABC):
     def _repr_html_(self) -> str:
         """The same for a notebook, of the first few rows."""
         return "".join(
-            f"<p>{escape(printable(part))}</p>" if isinstance(part, str) else html_table(part)
-            for part in self.parts(_WIDTH_HTML, _FIRST)
+            f"<p>{escape(part)}</p>" if isinstance(part, str) else html_table(part)
+            for part in map(_printable, self.parts(_WIDTH_HTML, _FIRST))
         )
 
 
@@ -53,6 +53,13 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
     )
+
+
+def _printable(part: str | Table) -> str | Table:
+    """A sentence, or all cells of a table, whose signs all show."""
+    if isinstance(part, str):
+        return printable(part, keep="\n")
+    return [{printable(name): printable(cell) for name, cell in row.items()} for row in part]
 
 
 def cell_len(text: str) -> int:
@@ -123,7 +130,7 @@ def html_table(rows: Sequence[Mapping[str, str]]) -> str:
     """The same for a notebook."""
 
     def line(tag: str, cells: Iterable[str]) -> str:
-        shown = (f"<{tag}>{escape(printable(cell))}</{tag}>" for cell in cells)
+        shown = (f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
         return f"<tr>{''.join(shown)}</tr>"
 
     body = "".join(line("td", row.values()) for row in rows)

@@ -24,18 +24,19 @@ Rows may have gaps, NaN where a feature is not known: see `model.gaps`. Leading 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mnemosphere.base.machine import core_cache
 from mnemosphere.gpu import has_bfloat16, on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import Gaps, split
@@ -75,8 +76,18 @@ def chunk_rows(n_memories: int, device: torch.device) -> int:
     elements = _CHUNK_ON_GPU
     if not on_gpu(device):
         elements = _CHUNK_ELEMENTS * torch.get_num_threads()
-        elements //= 2 if core_cache() >= _LARGE_CACHE else 1
+        elements //= 2 if _core_cache() >= _LARGE_CACHE else 1
     return max(64, elements // max(n_memories, 1))
+
+
+@functools.cache
+def _core_cache() -> int:
+    """Bytes of the second-level cache of a core, as far as the system tells; else 0."""
+    try:
+        size = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text(encoding="ascii")
+        return 1024 * int(size.strip().removesuffix("K"))
+    except (OSError, ValueError):
+        return 0
 
 
 def chunks(n_rows: int, n_memories: int, device: torch.device) -> Iterator[slice]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mnemosphere.base.files import join_prefixes, read_tensors, strip_prefix, write_tensors
+from mnemosphere.base.files import read_tensors, write_tensors
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, Run
 
@@ -102,8 +102,8 @@ class Checkpoint(Callback):
         about = self._header["stages"].get(run.stage)
         if about is None:
             return
-        own = strip_prefix(self._tensors, f"stage {run.stage}")
-        state, device = strip_prefix(own, "state"), run.params.w.device
+        own = _strip_prefix(self._tensors, f"stage {run.stage}")
+        state, device = _strip_prefix(own, "state"), run.params.w.device
         alike = (
             own["params.w"].shape[1] == run.params.n_features and state.keys() == run.state.keys()
         )
@@ -111,7 +111,7 @@ class Checkpoint(Callback):
             raise ValueError(f"checkpoint {self.path} is of a model of another size: {_TRY}")
 
         def stored(name: str) -> Parameters:
-            found: dict[str, Any] = strip_prefix(own, name)
+            found: dict[str, Any] = _strip_prefix(own, name)
             return Parameters(**found | {"varsigma": float(found["varsigma"])}).to(device=device)
 
         run.params = stored("params")
@@ -126,10 +126,21 @@ class Checkpoint(Callback):
         """Write the file."""
         parts = {"params": run.params.to_tensors(), "state": run.state}
         parts |= {} if run.best is None else {"best": run.best.to_tensors()}
-        own = {"generator": run.generator.get_state(), **join_prefixes(parts)}
-        self._tensors |= join_prefixes({f"stage {run.stage}": own})
+        own = {"generator": run.generator.get_state(), **_join_prefixes(parts)}
+        self._tensors |= _join_prefixes({f"stage {run.stage}": own})
         self._header["stages"][run.stage] = {
             "best_loss": run.best_loss if run.best is not None else None, "waited": run.waited,
             "history": [record.as_dict() for record in run.history],
         }  # fmt: skip
         write_tensors(self.path, self._tensors, self._header)
+
+
+def _strip_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors named `prefix.*`, without that prefix."""
+    start = prefix + "."
+    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
+
+
+def _join_prefixes(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Tensors of several parts, each named `part.name`: what `_strip_prefix` takes apart."""
+    return {f"{part}.{name}": t for part, tensors in parts.items() for name, t in tensors.items()}
