@@ -238,7 +238,9 @@ def test_digits_in_texts_are_numbers_with_a_note_or_categories():
     code = rng.choice(["11", "12", "13", "21"], N)
     frame = pd.DataFrame({"code": code, "x": rng.normal(size=N)})
     y = np.isin(code, ["12", "21"])
-    with pytest.warns(UserWarning, match="'code' holds texts that are read as numbers.*--category"):
+    with pytest.warns(
+        UserWarning, match="'code' holds texts that are read as numbers.*categories="
+    ):
         Features.learn(frame, "DAMClassifier")
     model = small(categories=["code"]).fit(frame, y)
     assert list(mn.interpret.encode(model.model_, frame))[:4] == [

@@ -628,18 +628,6 @@ def _soft_labels(model: FittedModel, shares: Tensor, shown: Tensor) -> Tensor:
     return found
 
 
-def deciding(model: FittedModel, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
-    """Columns memory_1, share_1, …: the memories that decided about each row."""
-    rows = model.unit_rows(X, model.precise_votes.w.dtype)
-    parts = [_largest(model, model.shares(Placed(*part)), n_memories) for part in rows]
-    memory, share = (as_numpy(torch.cat(part)) for part in zip(*parts, strict=True))
-    columns: dict[str, NDArray[Any]] = {}
-    for k in range(memory.shape[1]):
-        names = np.array([memory_name(m) for m in memory[:, k]])
-        columns |= {f"memory_{k + 1}": names, f"share_{k + 1}": share[:, k]}
-    return columns
-
-
 def _largest(model: FittedModel, shares: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """(memories (n, k), their shares), largest first, of shares (n, P).
 

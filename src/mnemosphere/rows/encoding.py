@@ -446,7 +446,7 @@ def _learn_category(name: str, values: Any, least: int, labeled: bool, notes: li
     if counts[again].sum() < _COVERED * counts.sum() or any(len(v) > _LONGEST for v in again):
         notes.append(
             f"column {name!r} has {len(counts)} different texts in {n} rows, such as "
-            f"{_cell(counts.index[-1])}, so it is left out; encoder= or --text learns from texts"
+            f"{_cell(counts.index[-1])}, so it is left out; encoder= learns from texts"
         )
         return Column(name, "left out")
     rare = counts.index.difference(kept, sort=False)
@@ -539,7 +539,7 @@ def _kind(values: Any) -> tuple[str, str, str]:
     if pd.to_numeric(pd.Series(words), errors="coerce").notna().all():
         return "numeral", "", (
             f"holds texts that are read as numbers, such as {_cell(words[0])}; name it in categories= "
-            "or --category if they are none"
+            "if they are none"
         )  # fmt: skip
     if set(words) <= {"True", "False"}:
         return "boolean", "", ""

@@ -77,7 +77,7 @@ class TextEncoder:
         if self.name != PACKAGED:
             raise ValueError(
                 f"this model takes texts through the encoder {self.name!r}, which its file does "
-                "not hold: load it with mnemosphere.load(path, encoder=...), or --encoder"
+                "not hold: load it with mnemosphere.load(path, encoder=...)"
             )
         return _function(self.with_encoder(PACKAGED).given)
 
