@@ -170,7 +170,7 @@ def group_classes(
 ) -> Parameters:
     """Latent classes in these proportions, from groups of memories that share rows."""
     some = ArrayDataset(rows).sample(_GRAPH_ROWS, generator=generator)
-    graph = memory_graph.share_graph(params.w, some, shared_by=2.0)
+    graph = memory_graph.share_graph(params.w, some)
     groups = memory_graph.group(graph.edges, len(class_prior), generator=generator)
     return latent.start_classes(params, groups, class_prior, smoothing)
 

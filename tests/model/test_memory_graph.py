@@ -53,9 +53,9 @@ def test_a_row_is_shared_by_as_many_memories_as_said(problem, shared_by, weighte
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_graph_is_the_sum_over_rows(problem, weighted):
     case = problem(3, weighted=weighted)
-    graph = share_graph(case.params.w, case.batch, shared_by=2.5)
+    graph = share_graph(case.params.w, case.batch)
     overlap = case.x @ case.params.w.T
-    share = (sharing_temperature(overlap, 2.5, case.sample_weight) * overlap).softmax(1).numpy()
+    share = (sharing_temperature(overlap, 2.0, case.sample_weight) * overlap).softmax(1).numpy()
     weight = np.ones(23) if case.sample_weight is None else case.sample_weight.numpy()
     edges, labels = np.zeros((5, 5)), np.zeros((5, 4))
     for b in range(23):
@@ -106,7 +106,7 @@ def test_groups_make_the_smallest_normalized_cut(seed):
 
 def test_groups_are_the_blobs_largest_first():
     x, cluster = blobs()
-    graph = share_graph(x[::7], unlabeled(x), shared_by=2.0)
+    graph = share_graph(x[::7], unlabeled(x))
     groups = group(graph.edges, C, generator=generator())
     truth = cluster[::7]
     for y in range(C):
@@ -122,9 +122,7 @@ def test_memories_without_rows_go_with_those_like_them():
     x, cluster = blobs()
     far = -x[::13]  # no row is nearest to these
     w = torch.cat([x[::7], far])
-    found = memory_graph.group_memories(
-        w, unlabeled(x), C, shared_by=2.0, generator=generator()
-    ).label
+    found = memory_graph.group_memories(w, unlabeled(x), C, generator=generator()).label
     names = {int(cluster[7 * i]): int(found[i]) for i in range(len(x[::7]))}
     assert sorted(names.values()) == [0, 1, 2]
     assert [names[int(c)] for c in cluster[::7]] == found[: len(x[::7])].tolist()

@@ -13,7 +13,7 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.memory_graph import share_graph
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.training.dataset import ArrayDataset
-from mnemosphere.training.few_labels import PHASE, SHARED_BY, label_memories, settle
+from mnemosphere.training.few_labels import PHASE, fit_unlabeled_start, label_memories
 from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from runs import Log, assert_same_params
@@ -24,7 +24,7 @@ def test_class_weights_solve_the_linear_system(problem, weighted):
     """(D − αS) F = Y on the graph of the memories, at the price 0.85 of a step."""
     case = problem(3, weighted=weighted)
     params = case.params
-    graph = share_graph(params.w, case.batch, shared_by=SHARED_BY)
+    graph = share_graph(params.w, case.batch)
     edges = graph.edges.numpy()
     spread = np.linalg.solve(np.diag(edges.sum(1)) - 0.85 * edges, graph.labels.numpy())
     soft = spread / spread.sum(1, keepdims=True)
@@ -49,11 +49,11 @@ def case(problem):
 def test_memories_settle_with_labels_unseen(case):
     """Other labels, the same memories; the loss is that of the marginal and falls."""
     log = Log()
-    settled = settle(
+    settled = fit_unlabeled_start(
         case.params, case.dataset, learn_beta=True, generator=seeded(1), callbacks=[log]
     )
     other = ArrayDataset.of(case.x, case.targets.flip(1))
-    blind = settle(case.params, other, learn_beta=True, generator=seeded(1))
+    blind = fit_unlabeled_start(case.params, other, learn_beta=True, generator=seeded(1))
     assert_close(blind.params.w, settled.params.w, rtol=0, atol=1e-12)
     assert not torch.allclose(blind.params.p, settled.params.p, rtol=1e-2)
     losses = [record.loss for record in settled.history]
@@ -82,7 +82,9 @@ def test_few_labels_are_better_used_than_alone_and_than_from_nothing():
         w = initialize.from_data(rows.x, 100, generator=generator)
         params = from_memories(w, few.targets.mean(0), beta=200.0)
         if start:
-            params = settle(params, dataset, learn_beta=True, generator=generator).params
+            params = fit_unlabeled_start(
+                params, dataset, learn_beta=True, generator=generator
+            ).params
         found = fit(params, dataset, FixedPoint(None), max_iter=15, generator=generator)
         return validate(found.params, test, objectives.joint)[1]
 

@@ -28,7 +28,7 @@ def memories_on_rows(x, every=7):
 def started(prior=None, smoothing=0.1):
     x, cluster = blobs()
     params = memories_on_rows(x)
-    graph = share_graph(params.w, unlabeled(x), shared_by=2.0)
+    graph = share_graph(params.w, unlabeled(x))
     groups = group(graph.edges, C, generator=generator())
     return x, cluster, groups, latent.start_classes(params, groups, prior, smoothing)
 

@@ -753,7 +753,9 @@ def _train(params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: 
         return Votes.of(params, p, prior=frequencies, share=share)
     if first.unlabeled:  # the weights of memories are held, as in the training of the model
         data = ArrayDataset(rows)
-        settled = few_labels.settle(params, data, learn_beta=learn_beta, generator=generator)
+        settled = few_labels.fit_unlabeled_start(
+            params, data, learn_beta=learn_beta, generator=generator
+        )
         steps = FixedPoint(None, learn_beta=learn_beta, learn_weights=False)
         result = fit(settled.params, data, steps, max_iter=EXACT_STEPS, tol=steps.tol)
         params, counts = result.params, steps.label_counts(result.state, n_rows)

@@ -51,7 +51,6 @@ from mnemosphere.training.joint import fit_joint
 from mnemosphere.training.sgd import SGD
 
 HELD_OUT_FROM = 20_000  # of so many rows, some are kept from training for the temperature
-FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
 _MOST_KEPT, _MOST_NUMBERS = 2000, 1 << 20  # held-out rows that a model keeps
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 _GOLDEN_RATIO = 0.6180339887498949  # its multiples fill [0, 1) evenly
@@ -72,7 +71,7 @@ def prepare(
     # A pass has two products with the features and three with the classes.
     numbers = stored.n_numbers + 3 * targets.numel() // 2
     numbers = max(numbers, stored.n_rows * min(most, _FEW_MEMORIES))
-    dtype = precision_of(settings.precision, numbers, FEW_NUMBERS)
+    dtype = precision_of(settings.precision, numbers)
     # Before memories are made: can so many be held?
     each = _COPIES * (stored.n_features + 1 + targets.shape[1]) * dtype.itemsize
     check_memory(each * int(most), stored.device, f"n_memories={most}", "use fewer memories")

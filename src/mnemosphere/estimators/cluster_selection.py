@@ -36,7 +36,6 @@ from mnemosphere.rows.stored import StoredRows
 FACTOR = 3  # rows grow by it from the first look to the last, candidates shrink by it
 NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29)
 MEMORIES = 8  # per cluster of any shape
-SHARED_BY = 2.0  # memories per row, for the graph
 ROWS_PER_MEMORY = 5  # at least: fewer are no cluster
 _ROWS, _RESTARTS, _ROUNDS = 1200, 3, 15
 _REPEATS = 2, 5  # halves of the first rung and of the last
@@ -44,7 +43,7 @@ _MOST_MEMORIES = 80  # in the graph of a half that is cut into many numbers of c
 _STABLE, _ALIKE = 0.75, 0.03  # agreement of clusters worth the name; what tells no two apart
 
 
-class Candidate(NamedTuple):
+class Division(NamedTuple):
     """One division of the rows."""
 
     geometry: str
@@ -72,7 +71,7 @@ class Disagreement:
 def choose(
     rows: StoredRows, weight: Tensor | None, *, geometry: str, numbers: Sequence[int],
     shapes: Sequence[int], generator: torch.Generator, progress: Progress,
-) -> tuple[Candidate, SearchTable]:  # fmt: skip
+) -> tuple[Division, SearchTable]:  # fmt: skip
     """What halves of the rows agree on; nothing is tried where nothing is open."""
     order = torch.randperm(rows.n_rows, generator=generator)[:_ROWS].to(rows.device)
     some = rows.take(order)
@@ -80,12 +79,12 @@ def choose(
     kinds = _usable(some, mass) if geometry == "auto" else [geometry]
     is_open, most = len(numbers) > 1, max(2, len(order) // 2 // ROWS_PER_MEMORY)
     numbers = [k for k in numbers if k <= most] if is_open else numbers
-    options = [Candidate(kind, k, m) for kind in kinds for m in shapes for k in numbers]
+    options = [Division(kind, k, m) for kind in kinds for m in shapes for k in numbers]
     if (len(options) == 1 and not is_open) or len(order) < 4 * numbers[0]:
         return options[0], SearchTable()
 
-    def halves(left: list[Candidate], stage: tuple[int, int]) -> list[Disagreement]:
-        found: dict[Candidate, Disagreement] = {}
+    def halves(left: list[Division], stage: tuple[int, int]) -> list[Disagreement]:
+        found: dict[Division, Disagreement] = {}
         for kind in {own.geometry: None for own in left}:
             cases = [own for own in left if own.geometry == kind]
             placed = _placed(some, mass, kind, stage[0])
@@ -117,19 +116,19 @@ def choose(
         same = Disagreement(np.array(each))
         one = 1 - agreed.mean < _STABLE or same.is_close(agreed)
         trial = trials[place - len(ranked)]
-        single = Candidate(chosen.geometry, 1, 1)
+        single = Division(chosen.geometry, 1, 1)
         trials.append(trial | _facts(single, same) | {"chosen": one})
         trial["chosen"] = not one
         chosen = single if one else chosen
     return chosen, trials
 
 
-def _complexity(own: Candidate, kinds: Sequence[str]) -> tuple[int, int, int]:
+def _complexity(own: Division, kinds: Sequence[str]) -> tuple[int, int, int]:
     """Preferred: more clusters, then the plainer shape, then the simpler geometry."""
     return -own.n_clusters, own.memories_per_cluster, kinds.index(own.geometry)
 
 
-def _facts(own: Candidate, found: Disagreement) -> dict[str, Any]:
+def _facts(own: Division, found: Disagreement) -> dict[str, Any]:
     """A trial in plain values."""
     error = float(found.own.std()) / len(found.own) ** 0.5
     return {**own._asdict(), "agreement": 1 - found.mean, "error": error}
@@ -170,7 +169,7 @@ def _one_cloud(rows: Batch, generator: torch.Generator) -> Batch:
 
 
 def _disagreements(
-    rows: Batch, cases: Sequence[Candidate], repeats: int, generator: torch.Generator
+    rows: Batch, cases: Sequence[Division], repeats: int, generator: torch.Generator
 ) -> list[Disagreement]:
     """What clusters of halves of the rows disagree on, for candidates of one geometry."""
     weight = rows.sample_weight
@@ -189,7 +188,7 @@ def _disagreements(
 
 
 def _assign(
-    x: Tensor, half: Batch, cases: Sequence[Candidate], generator: torch.Generator
+    x: Tensor, half: Batch, cases: Sequence[Division], generator: torch.Generator
 ) -> list[Tensor]:
     """The clusters (n,) of all rows x by what one half has, for every candidate."""
     kmeans = partial(
@@ -199,7 +198,7 @@ def _assign(
     if several:  # one graph for all of them
         width = min(MEMORIES * max(several), _MOST_MEMORIES, half.n_rows // ROWS_PER_MEMORY)
         w = kmeans(max(width, *several), restarts=1).centers
-        edges = share_graph(w, half, shared_by=SHARED_BY).edges
+        edges = share_graph(w, half).edges
         nearest = (x @ w.T).argmax(1)
     return [
         group(edges, own.n_clusters, generator=generator).label[nearest]

@@ -14,7 +14,6 @@ from mnemosphere.estimators.cluster_selection import (
     MEMORIES,
     NUMBERS,
     ROWS_PER_MEMORY,
-    SHARED_BY,
     choose,
 )
 from mnemosphere.estimators.progress import Progress
@@ -151,7 +150,7 @@ def _classes(
             f"{n_clusters}: ask for fewer clusters or start from more memories"
         )
     some = dataset.sample(_GRAPH_ROWS, generator=generator)
-    groups = group_memories(params.w, some, n_clusters, shared_by=SHARED_BY, generator=generator)
+    groups = group_memories(params.w, some, n_clusters, generator=generator)
     params = latent.start_classes(params, groups, None, smoothing)
     if trained.status == "interrupted" or n_clusters in (1, params.n_memories):
         return replace(trained, params=params)

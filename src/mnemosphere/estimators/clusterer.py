@@ -89,7 +89,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     uniform_weight : float, default 1.0
         Weight P_0 of the uniform component relative to a memory.
     precision : {"auto", "float64", "float32"}, default "auto"
-        Precision of training. "auto": float64 up to a million numbers, where it costs nothing, else float32, and
+        Precision of training. "auto": float64 up to 50,000 numbers, else float32, and
         bfloat16 operands on a GPU that supports them.
     device : str, default "auto"
         "cpu", "cuda", … "auto": the device of a tensor X, else a GPU if there is one and X has a million

@@ -40,7 +40,7 @@ from mnemosphere.training.fit import FitResult
 
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is None
 _ENDED = ("converged", "stopped early", "grown", "stable")
-FEW_NUMBERS = 1_000_000  # up to which precision is double, where it costs nothing
+FEW_NUMBERS = 50_000  # up to which precision is double
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _FEW_CLAIMED = 0.5  # share of the rows: with less, class frequencies decide most answers
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
@@ -123,10 +123,10 @@ def device_of(rows: Any, setting: str) -> torch.device:
     return pick_device("auto") if math.prod(shape) >= _WORTH_A_GPU else torch.device("cpu")
 
 
-def precision_of(setting: str, n_numbers: int, few: int = FEW_NUMBERS) -> torch.dtype:
-    """The precision of training; "auto" is double up to `few` numbers."""
+def precision_of(setting: str, n_numbers: int) -> torch.dtype:
+    """The precision of training; "auto" is double for few numbers."""
     if setting == "auto":
-        return torch.float64 if n_numbers <= few else torch.float32
+        return torch.float64 if n_numbers <= FEW_NUMBERS else torch.float32
     return torch.float64 if setting == "float64" else torch.float32
 
 

@@ -18,6 +18,7 @@ from mnemosphere.base.machine import need
 from mnemosphere.fitted.model import FittedModel, Tails
 from mnemosphere.geometry.graph import Point
 from mnemosphere.interpret.rejection import default_limit, novelty_threshold
+from mnemosphere.model.kernel import least_density
 from mnemosphere.model.retrieval import largest_novelty_score
 from mnemosphere.model.votes import Mixture, Votes
 
@@ -25,7 +26,6 @@ _OPSET = 17  # of ONNX Runtime 1.12 and later
 _LABELS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}  # else texts
 _IR_VERSION = 8
 _TINY = 1e-300  # in place of 0, in logarithms
-_HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 
 
 def to_onnx(model: object, path: str | PathLike[str]) -> None:
@@ -160,7 +160,7 @@ def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
     """
     votes, density = model.votes.to(device="cpu"), model.density.to(device="cpu")
     n_classes = len(model.classes)
-    floor = _HEADROOM * float(torch.finfo(torch.float64).tiny)
+    floor = least_density(torch.float64)
     # Exponents of the memories; that of the uniform component is 0.
     w = g.stored(votes.w.T.contiguous())
     h = _exponents(g, at, w, votes)  # (B, P)

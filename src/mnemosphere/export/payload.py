@@ -17,13 +17,13 @@ from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
 from mnemosphere.fitted.pulls import column_curves, column_pulls
 from mnemosphere.interpret.explanation import Explanation, explain
 from mnemosphere.interpret.rejection import novelty_threshold
+from mnemosphere.model.kernel import least_density
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.stored import StoredRows
 
 _LEAST_PIXELS = 36
-_HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 _STRONG, _TOLD = 5000, 100  # features that get a slider; up to which rows are explained
 _LETTERS = 400  # of a text
 _KNOWN = 1000  # novelty scores of known rows, about
@@ -64,7 +64,6 @@ def payload(
     shape = _image_shape(model, image_shape, packed)
     votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
     geometry, mixing = model.geometry, model.geometry.mixing
-    tiny = float(torch.finfo(model.votes.p.dtype).tiny)
     known, held = facts(model, X, None if y is None else y.tolist()), model.calibration
     return {
         **known,
@@ -80,7 +79,7 @@ def payload(
             "categories": [[place.start, place.stop] for place in model.features.categories],
         },
         "threshold": novelty_threshold(model),
-        "floor": _HEADROOM * tiny,
+        "floor": least_density(model.votes.p.dtype),
         "votes": votes
         | {
             "prior": model.votes.prior.tolist(),

@@ -1,4 +1,4 @@
-"""Layer −1: what other packages ask of a GPU, and the graphs that run there."""
+"""What other packages ask of a GPU, and the graphs that run there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer 1: parameters, the single pass and its readings, objectives, curvature, recall."""
+"""Parameters, the single pass and its readings, objectives, curvature, recall."""
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Curvature, Krylov, Nearest

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.class_reading import label_shares
+from mnemosphere.model.kmeans import directions, step
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant
 
@@ -64,7 +65,7 @@ def within_classes(
     if n_memories < len(present) or not present:
         some = order[: _ROWS_OF_A_MEAN * n_memories]
         every = _Part(some, torch.ones_like(some, dtype=x.dtype), n_memories)
-        w, labels = _k_means(x, targets, [every], generator, steps)
+        w, labels = _within_parts(x, targets, [every], generator, steps)
         return Start(w, labels, label_shares(labels))
     mass = share.sum(0)[present].tolist()
     ks = _per_class([len(rows[y]) for y in present], mass, n_memories)
@@ -72,7 +73,7 @@ def within_classes(
     for y, k in zip(present, ks, strict=True):
         own = order[rows[y][: _ROWS_OF_A_MEAN * k]]
         parts.append(_Part(own, share[own, y], k))
-    found = [_k_means(x, targets, some, generator, steps) for some in _small_groups(parts)]
+    found = [_within_parts(x, targets, some, generator, steps) for some in _small_groups(parts)]
     w, labels = (torch.cat(each) for each in zip(*found, strict=True))
     column = [y for y, k in zip(present, ks, strict=True) for _ in range(k)]
     classes = torch.nn.functional.one_hot(torch.tensor(column), share.shape[1])[:, :-1]
@@ -100,7 +101,7 @@ def _small_groups(parts: list[_Part]) -> list[list[_Part]]:
     return groups
 
 
-def _k_means(
+def _within_parts(
     x: Tensor, q: Tensor, parts: list[_Part], generator: torch.Generator, steps: int
 ) -> tuple[Tensor, Tensor]:
     """K-means within each part: (w (P, N), their mean labels (P, C+1)).
@@ -121,14 +122,10 @@ def _k_means(
     of = weight * own
     mean = (of.T @ x / of.sum(0)[:, None])[of_memory]  # (P, N)
     alone = (part_of.new_tensor(ks) == 1)[of_memory][:, None]
-    w, of = _directions(torch.where(alone, mean, first + mean), first), weight * same
+    w, of = directions(torch.where(alone, mean, first + mean), first), weight * same
     for _ in range(1 + steps if max(ks) > 1 else 0):
-        overlap = x @ w.T.contiguous()  # else slow
-        if len(parts) > 1:
-            overlap.masked_fill_(~same, -torch.inf)
-        nearest = overlap.max(1, keepdim=True).indices  # quicker than argmax
-        of = torch.zeros_like(overlap).scatter_(1, nearest, weight)
-        w = torch.where(alone, w, _directions(of.T @ x + 1e-3 * w, w))
+        moved, of = step(x, w, weight, among=same if len(parts) > 1 else None, inertia=1e-3)
+        w = torch.where(alone, w, moved)
     mass = of.sum(0)[:, None]
     # A memory without rows has the labels of its part.
     every = (own.to(q).T @ q / own.sum(0)[:, None])[of_memory]
@@ -146,13 +143,6 @@ def _per_class(count: list[int], mass: list[float], n_memories: int) -> list[int
     for k in rest[: n_memories - sum(found)]:
         found[k] += 1
     return found
-
-
-def _directions(x: Tensor, otherwise: Tensor) -> Tensor:
-    """Rows x (k, N) over their norms; the other ones where opposite rows have left nothing."""
-    norm = sphere.norms(x, keepdim=True)
-    some = norm > 8 * torch.finfo(x.dtype).eps
-    return torch.where(some, x / torch.where(some, norm, 1.0), otherwise)
 
 
 def from_data(

@@ -18,6 +18,32 @@ class Partition(NamedTuple):
     centers: Tensor  # (k, N) unit vectors
 
 
+def step(
+    x: Tensor, w: Tensor, weight: Tensor, *, n_starts: int = 1, among: Tensor | None = None,
+    inertia: float = 0.0,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """One step of Lloyd's: (directions of the rows that are nearest to each center, these weights (n, P)).
+
+    w (P, N): the centers of several starts, as many each, of which a row x (n, N) has one nearest in each. weight: (n, 1).
+    among (n, P): the centers that a row may have. inertia: how many rows a center itself counts as.
+    """
+    overlap = x @ w.T.contiguous()  # else slow
+    if among is not None:
+        overlap.masked_fill_(~among, -torch.inf)
+    overlap = overlap.reshape(len(x), n_starts, -1)
+    nearest = overlap.max(2, keepdim=True).indices  # quicker than argmax
+    dealt = torch.zeros_like(overlap).scatter_(2, nearest, weight[:, None].expand_as(nearest))
+    dealt = dealt.reshape(len(x), -1)
+    return directions(dealt.T @ x + inertia * w, w), dealt
+
+
+def directions(x: Tensor, otherwise: Tensor) -> Tensor:
+    """Rows x (k, N) over their norms; the other ones where opposite rows have left nothing."""
+    norm = sphere.norms(x, keepdim=True)
+    some = norm > 8 * torch.finfo(x.dtype).eps
+    return torch.where(some, x / torch.where(some, norm, 1.0), otherwise)
+
+
 def spherical_kmeans(
     x: Tensor,
     k: int,
@@ -37,17 +63,14 @@ def spherical_kmeans(
     draws = 2 + int(math.log(k))  # as scikit-learn has it
     chosen = _spread_out(x, k, mass, restarts, draws, generator)  # (restarts, k)
     centers = x[chosen.reshape(-1)]  # (restarts·k, N)
-    before = label = chosen.new_empty(0)
+    before = dealt = x.new_empty(0)
     for _ in range(max_iter):
-        overlap = (x @ centers.T).reshape(-1, restarts, k)
-        before, label = label, overlap.argmax(2)  # (n, restarts)
-        if torch.equal(before, label):
+        before = dealt
+        centers, dealt = step(x, centers, mass[:, None], n_starts=restarts)
+        if torch.equal(before, dealt):
             break
-        member = torch.nn.functional.one_hot(label, k).to(x.dtype) * mass[:, None, None]
-        sums = member.reshape(len(label), -1).T @ x  # (restarts·k, n) (n, N)
-        norms = sphere.norms(sums, keepdim=True)
-        centers = torch.where(norms > 1e-9, sums / norms.clamp_min(1e-9), centers)
-    score = (overlap.amax(2) * mass[:, None]).sum(0)  # (restarts,)
+    overlap, label = (x @ centers.T).reshape(-1, restarts, k).max(2)  # (n, restarts)
+    score = (overlap * mass[:, None]).sum(0)  # (restarts,)
     full = torch.stack([torch.bincount(run, minlength=k).amin() > 0 for run in label.T])
     if not bool(full.any()):
         return Partition(torch.arange(x.shape[0], device=x.device) % k, x[:k])

@@ -20,6 +20,7 @@ from mnemosphere.model.kernel import chunk_rows
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.numerics import sphere
 
+SHARED_BY = 2.0  # memories per row
 _PROBE_ROWS = 4096  # enough for the temperature
 _KAPPAS = math.log(1e-2), math.log(1e6)
 _LITTLE = {torch.float32: 1e-4, torch.float64: 1e-9}  # of log κ
@@ -57,12 +58,12 @@ def sharing_temperature(overlap: Tensor, shared_by: float, weight: Tensor | None
     return math.exp(brentq(excess, low, high, xtol=_LITTLE[overlap.dtype]))
 
 
-def share_graph(w: Tensor, batch: Batch, *, shared_by: float) -> Graph:
+def share_graph(w: Tensor, batch: Batch) -> Graph:
     """The graph of the memories w (P, N) on these rows."""
     batch = batch.filled()
     step = -(-batch.n_rows // _PROBE_ROWS)
     probe = batch.take(slice(None, None, step))
-    kappa = sharing_temperature((probe.x @ w.T).double(), shared_by, probe.sample_weight)
+    kappa = sharing_temperature((probe.x @ w.T).double(), SHARED_BY, probe.sample_weight)
     edges = w.new_zeros(w.shape[0], w.shape[0], dtype=torch.float64)
     labels = w.new_zeros(w.shape[0], batch.targets.shape[1], dtype=torch.float64)
     # A chunk no smaller than the graph: adding to the edges costs as much as a product then.
@@ -136,9 +137,7 @@ def group(edges: Tensor, n_groups: int, *, generator: torch.Generator) -> Groups
     )
 
 
-def group_memories(
-    w: Tensor, batch: Batch, n_groups: int, *, shared_by: float, generator: torch.Generator
-) -> Groups:
+def group_memories(w: Tensor, batch: Batch, n_groups: int, *, generator: torch.Generator) -> Groups:
     """Groups of the memories w (P, N) by the rows they share; each group is nearest to some row.
 
     A memory that is nearest to none goes with the one most like it: it has no ties to tell by.
@@ -147,7 +146,7 @@ def group_memories(
     alive = (x @ w.T).argmax(1).bincount(minlength=w.shape[0]) > 0
     if n_groups == w.shape[0] or int(alive.sum()) < n_groups:
         alive = torch.ones_like(alive)
-    edges = share_graph(w, batch, shared_by=shared_by).edges
+    edges = share_graph(w, batch).edges
     groups = group(edges[alive][:, alive], n_groups, generator=generator)
     kin = torch.where(alive, alive.cumsum(0) - 1, (w @ w[alive].T).argmax(1))
     return Groups(groups.label[kin], groups.closeness[kin])

@@ -1,1 +1,1 @@
-"""Layer 0: Bessel ratios, the sphere, the transportation polytope, von Mises–Fisher sampling."""
+"""Bessel ratios, the sphere, the transportation polytope, von Mises–Fisher sampling."""

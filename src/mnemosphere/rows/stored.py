@@ -25,7 +25,7 @@ _PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number d
 _GAP = 0.123456789  # any number that rows do not hold, in units of the largest of a feature
 _HASHED = 64  # features that tell rows apart
 _SKETCHED = 1000  # rows that tell whether others are among them
-_FEW_NUMBERS = 1_000_000  # up to so many, rows are sorted
+_SORTED = 1_000_000  # numbers, up to which rows are sorted
 
 
 def as_given(x: Any) -> Any:
@@ -223,10 +223,12 @@ def row_keys(rows: StoredRows) -> NDArray[np.int64]:
     return np.concatenate(hashes)
 
 
-Rows = tuple[StoredRows, Tensor, Tensor | None]  # with label weights and sample weights
+WeightedRows = tuple[StoredRows, Tensor, Tensor | None]  # with label weights and sample weights
 
 
-def in_order(rows: StoredRows, targets: Tensor, sample_weight: Tensor | None) -> tuple[Rows, Rows]:
+def in_order(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[WeightedRows, WeightedRows]:
     """(all rows, one for each distinct row with the weights of its copies), without those of weight 0.
 
     Few rows are sorted, so that nothing depends on the order in which they came. The statistics of the model
@@ -241,7 +243,7 @@ def in_order(rows: StoredRows, targets: Tensor, sample_weight: Tensor | None) ->
     each = rows, targets, sample_weight
     order, is_first = _sort_copies(rows)
     n_distinct = int(is_first.sum())
-    if rows.n_numbers <= _FEW_NUMBERS:
+    if rows.n_numbers <= _SORTED:
         weight = None if sample_weight is None else sample_weight[order]
         each = rows.take(order), targets[order], weight
     if n_distinct == rows.n_rows:

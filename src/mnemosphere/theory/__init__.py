@@ -1,4 +1,4 @@
-"""Layer 1: statistical mechanics of the model, in float64."""
+"""Statistical mechanics of the model, in float64."""
 
 from mnemosphere.theory.diagnostics import Estimate
 from mnemosphere.theory.example_noise import NoisySolution, parting_eigenvalues, solve_with_noise

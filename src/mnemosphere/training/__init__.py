@@ -1,4 +1,4 @@
-"""Layer 2: the training loop, its solvers and callbacks, growth."""
+"""The training loop, its solvers and callbacks, growth."""
 
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import (

@@ -24,13 +24,12 @@ from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 
 PHASE = -1  # of the passes in which labels are unseen
-SHARED_BY = 2.5  # memories per row
 _PRICE = 0.85  # of a step along the graph: a walk of six still counts a third
 _GRAPH_ROWS = 1 << 17
 _PASSES = (20, 3)  # for memories to settle: exact full steps, incremental steps
 
 
-def settle(
+def fit_unlabeled_start(
     params: Parameters,
     dataset: TrainingSet,
     *,
@@ -64,7 +63,7 @@ def label_memories(params: Parameters, batch: Batch) -> Parameters:
     classes worse than the many rows they speak for. Memories that no walk reaches, and the uniform
     component, get that prior.
     """
-    soft, reached = spread_labels(share_graph(params.w, batch, shared_by=SHARED_BY), _PRICE)
+    soft, reached = spread_labels(share_graph(params.w, batch), _PRICE)
     p_h = params.p_h.double()
     p_q = (p_h[1:, None] * soft).sum(0)
     p_q = p_q / p_q.sum() if bool(reached.any()) else params.p_q.double()

@@ -87,7 +87,7 @@ def fit_joint(
     )  # fmt: skip
     history: tuple[PassRecord, ...] = ()
     if unlabeled and dataset.has_unlabeled():
-        settled = few_labels.settle(
+        settled = few_labels.fit_unlabeled_start(
             params, dataset, learn_beta=learn_beta, generator=generator, callbacks=callbacks
         )
         params, history = settled.params, settled.history
