@@ -39,7 +39,6 @@ CONTAINERS = {
     "big-endian": lambda y: y.astype(">i4"),
     "torch float": lambda y: torch.from_numpy(y).float(),
     "torch bfloat16": lambda y: torch.from_numpy(y).bfloat16(),
-    "torch column": lambda y: torch.from_numpy(y)[:, None],
     "with a graph": lambda y: torch.from_numpy(y).double().requires_grad_(),
     "Arrow in chunks": lambda y: pa.chunked_array([y[:3], y[3:]]),
 }
@@ -94,9 +93,7 @@ MISSING = {
     "None": (NAN, lambda y: np.array(without(y))),
     "NA": (NAN, lambda y: pd.Series(y, dtype="Int64").mask(GONE)),
     "polars null": (NAN, lambda y: pl.Series(without(y.tolist()))),
-    "NaT": (NAN, lambda y: np.where(GONE, np.datetime64("NaT"), np.datetime64("2020") + y)),
     "text with NaN": (NAN, lambda y: pd.Series([f"c{v}" for v in y]).mask(GONE)),
-    "masked": (NAN, lambda y: np.ma.array(y, mask=GONE)),
     "NaN in a list": (NAN, lambda y: [NAN if g else f"c{v}" for v, g in zip(y, GONE, strict=True)]),
     "Arrow null": (NAN, lambda y: pa.array(without(y.tolist()))),
     "?": ("?", lambda y: np.where(GONE, "?", y.astype(str))),
@@ -123,12 +120,14 @@ def test_numbers_stay_numbers_beside_rows_out_of_scope():
     assert among.targets[1].tolist() == [0, 0, 0, 1]
 
 
-def test_dates_stay_dates():
-    days = [datetime.date(2020, 1, 1 + v) for v in Y]
-    assert coded(days).classes.tolist() == sorted(set(days))
-    for some in (pd.Series(pd.to_datetime(days)), np.array(days, dtype="datetime64[ns]")):
-        assert coded(some).classes.dtype.kind == "M"
-        assert coded(some).targets.sum(1).all()
+@pytest.mark.parametrize("name", ["NA", "nan", "None", "null", "-1"])
+def test_a_class_called_like_a_missing_value_stays_a_class(name):
+    """Texts in memory are labels as they are; what a file calls missing is for its reader to say."""
+    y = np.where(GONE, name, "c")
+    for labels in (y, y.tolist(), y.astype(object), pd.Series(y), pl.Series(y)):
+        found = coded(labels, unlabeled=NAN)
+        assert found.classes.tolist() == sorted([name, "c"])
+        assert (found.index >= 0).all()
 
 
 # soft labels
@@ -213,10 +212,22 @@ WRONG = {
     ),
     "a lone surrogate": (["a", "\ud800", "a", "b", "b", "a", "b"], "is no valid text: rename it"),
     "only out of scope": ([mn.OUT_OF_SCOPE] * 7, "every row of y is out of scope: label some rows"),
-    "infinite": (np.where(GONE, np.inf, Y), "label 1 of y is infinite: drop the row"),
+    "infinite": (np.where(GONE, np.inf, Y), "a label of y is infinite: drop its row"),
     "NaN in soft": (np.where(Y[:, None] == 0, NAN, np.eye(3)[Y]), "row 1 of the soft labels y is"),
     "text in soft": (np.full((7, 2), "a"), "a two-dimensional y must be a numeric"),
 }
+
+
+@pytest.mark.parametrize(
+    "y", [[datetime.date(2020, 1, 1)] * 7, np.full(7, np.datetime64("2020")), [b"a"] * 7,
+          np.ma.array(Y, mask=GONE), [{}] * 7, [[1], [1, 2], [1], [1], [1], [1], [1]]],
+    ids=["dates", "datetime64", "bytes", "masked", "dicts", "lists"],
+)  # fmt: skip
+def test_labels_of_other_types(y):
+    with pytest.raises(
+        TypeError, match=r"labels must be numbers, texts or truth|is a masked array"
+    ):
+        coded(y)
 
 
 @pytest.mark.parametrize("name", WRONG)

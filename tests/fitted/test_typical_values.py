@@ -38,7 +38,7 @@ def conditional(name, geometry):
 def test_every_typical_value_occurs_in_its_column(name, geometry):
     x, model = conditional(name, geometry)
     rows = model.stored(x).values.numpy()
-    for place in [line.place for line in model.features.lines]:
+    for place in [line.place for line in model.features.user_columns]:
         found = model.typical_values[:, place]
         known = found[~np.isnan(found).any(1)]  # a memory may stand for rows that have none there
         assert len(known) > 2
@@ -52,7 +52,7 @@ def test_medians_of_the_rows_with_their_largest_share_in_a_memory(name):
     share, rows = model.transform(x), model.model_.stored(x).values.numpy()
     for m in np.unique(share.argmax(1)):
         own = rows[share.argmax(1) == m]
-        for line in model.model_.features.lines:
+        for line in model.model_.features.user_columns:
             found = model.model_.typical_values[m, line.place]
             if len(line.categories) > 2:
                 counts = pd.Series(map(line.written, own)).value_counts()

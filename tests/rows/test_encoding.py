@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import mnemosphere as mn
 from mnemosphere.export.files import from_plain, to_plain
 from mnemosphere.rows.encoding import Encoding
 
@@ -133,11 +134,73 @@ def test_a_text_that_never_changes_is_left_out_and_a_lone_frequent_one_is_a_colu
     assert [(c.name, c.kind, c.width) for c in encoding.columns] == [
         ("lab", "left out", 0), ("site", "category", 1), ("visit", "left out", 0),
     ]  # fmt: skip
-    assert "'lab' says 'A7' in every row" in notes[0]
+    assert "'lab' says 'A7' in every row, so it is left out" in notes[0]
     assert "'visit' has 100 different texts in 100 rows, such as '" in notes[2]
     x = encoding(table)
     assert x[:, 0].tolist() == [float(k % 4 != 0) for k in range(n)]
     assert encoding.rewrite(table, x).equals(table)
+
+
+ONE_VALUE = {
+    "text": ("Y", "Y"), "spaces": (" Y ", "Y"), "number": (1.0, "1"), "whole number": (7, "7"),
+    "truth value": (True, "True"), "category": (pd.Categorical(["Y"])[0], "Y"),
+    "date": (pd.Timestamp("2020-03-01"), "2020-03-01 00:00:00"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("labeled", [False, True])
+@pytest.mark.parametrize("name", ONE_VALUE)
+def test_one_value_and_blanks_are_two_levels(name, labeled):
+    value, level = ONE_VALUE[name]
+    known = np.arange(N) % 3 == 0
+    values = pd.Series([value if own else None for own in known])
+    if name == "category":
+        values = values.astype("category")
+    if name in ("whole number", "truth value"):
+        values = values.astype("Int64" if name == "whole number" else "boolean")
+    table = pd.DataFrame({"flag": values, "x": np.arange(N) / 2})
+    encoding, notes = Encoding.fit(table, labeled=labeled)
+    assert notes == []
+    assert encoding.names == [f"flag={level}", "x"]
+    x = encoding(table)
+    assert x[:, 0].tolist() == known.astype(float).tolist()
+    assert [text == level for text in encoding.decode(x)["flag"]] == known.tolist()
+    assert [encoding.columns[0].written(row[:1]) for row in x[:2]] == [level, "missing"]
+    again = encoding.rewrite(table, x[::-1])["flag"]
+    assert again.notna().tolist() == known[::-1].tolist()
+    stored = json.loads(json.dumps(to_plain(encoding, {})))
+    assert from_plain(stored, {}) == encoding
+
+
+@pytest.mark.parametrize("blank", ["", "  ", None, np.nan, pd.NA])
+def test_every_blank_of_a_text_is_the_second_level(blank):
+    table = pd.DataFrame({"flag": ["Y", blank] * 20, "x": range(0, 80, 2)})
+    assert Encoding.fit(table)[0](table)[:4, 0].tolist() == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("rare", ["Y", "blank"])
+def test_a_lone_value_or_a_lone_blank_is_no_level(rare):
+    """Of 400 rows: as a level it would need two rows, and one in 200."""
+    flag = np.array([None] * 400 if rare == "Y" else ["Y"] * 400, dtype=object)
+    flag[7] = "Y" if rare == "Y" else None
+    number = pd.Series(flag).map({"Y": 3.0}).astype(float)
+    encoding, notes = Encoding.fit(pd.DataFrame({"flag": flag, "number": number}))
+    assert [column.kind for column in encoding.columns] == ["left out", "number"]
+    n = 1 if rare == "Y" else 399
+    assert notes == [f"column 'flag' says 'Y' in {n} of 400 rows, else nothing, so it is left out"]
+
+
+def test_the_flag_that_decides_is_learned():
+    """Sixty percent of the rows are blank, and that is the class."""
+    rng = np.random.default_rng(0)
+    urgent = rng.random(200) < 0.4
+    table = pd.DataFrame({"urgent": np.where(urgent, "Y", None), "x": rng.normal(size=200)})
+    clf = mn.DAMClassifier(random_state=0).fit(table[:120], urgent[:120])
+    assert clf.score(table[120:], urgent[120:]) == 1.0
+    value = {own.column: own.value for own in clf.explain(table[120:122]).pulls(0)}["urgent"]
+    assert value == ("Y" if urgent[120] else "missing")
+    other = clf.counterfactual(table[120:125])
+    assert other.rows["urgent"].notna().tolist() == (~urgent[120:125]).tolist()
 
 
 def written(values):
@@ -150,52 +213,61 @@ def written(values):
 
 
 @pytest.mark.parametrize(
-    ("texts", "numbers", "format"),
+    ("texts", "numbers", "comma"),
     [
-        (["100,000", "2,500", "7", None], [100_000, 2500, 7, np.nan], ""),
-        (["$3,000", "$12", "-$5.50", "?"], [3000, 12, -5.5, np.nan], ""),
-        (["14%", "3.5%", "100%"], [14, 3.5, 100], ""),
-        (["5,32", "1.234,5", "-7"], [5.32, 1234.5, -7], "decimal comma"),
-        (["1 234,50 €", "3,20 €"], [1234.5, 3.2], "decimal comma"),
+        (["100,000", "2,500", "7", None], [100_000, 2500, 7, np.nan], False),
+        (["$1,234.50", "$12", "-$5.50", "$-3", "?"], [1234.5, 12, -5.5, -3, np.nan], False),
+        (["14%", "3.5 %", "100%"], [14, 3.5, 100], False),
+        (["2.5", "1e3", ".5", "-7", "+3."], [2.5, 1000, 0.5, -7, 3], False),
+        (["5,32", "1.234,5", "-7"], [5.32, 1234.5, -7], True),
+        (["5,32", "1,234"], [5.32, 1.234], True),
+        (["1 234,50 €", "3,20 €"], [1234.5, 3.2], True),
     ],
 )
-def test_numbers_as_people_write_them(texts, numbers, format):
+def test_numbers_as_people_write_them(texts, numbers, comma):
     column, notes, found = written(texts)
-    assert (column.kind, column.format) == ("numeral", format)
-    assert_array_equal(found, numbers)
+    assert (column.kind, column.decimal_comma) == ("numeral", comma)
+    assert_allclose(found, numbers, rtol=1e-15)
     assert len(notes) == 1
-    assert f"is read as numbers: {texts[0]!r} as {numbers[0]:g}" in notes[0]
+    told = f"holds texts that are read as numbers, such as {texts[0]!r} as {numbers[0]:g}; name it"
+    assert told in notes[0]
 
 
-@pytest.mark.parametrize(
-    ("texts", "dates", "format"),
-    [
-        (["03/13/2018", "12/01/2019", None], ["2018-03-13", "2019-12-01", "NaT"], "month first"),
-        (["13/03/18", "1/12/71"], ["2018-03-13", "1971-12-01"], "day first"),
-        (["01.02.2018", "05.06.2019"], ["2018-02-01", "2019-06-05"], "day first"),
-        (["2018/3/13", "2019/11/1"], ["2018-03-13", "2019-11-01"], "year first"),
-    ],
-)
-def test_dates_as_people_write_them(texts, dates, format):
-    column, notes, found = written(texts)
-    assert (column.kind, column.format) == ("date", format)
-    days = np.array(dates, dtype="datetime64[D]")
-    assert_array_equal(found, np.where(np.isnat(days), np.nan, days.astype(float)))
-    assert f"read as dates, {format}, such as {texts[0]!r}" in notes[0]
+def test_other_rows_are_read_as_the_first_ones_were():
+    encoding, _ = Encoding.fit(pd.DataFrame({"v": ["5,32", "1.234,5"] * 20}))
+    assert encoding(pd.DataFrame({"v": ["1,234", "7", None]}))[:2, 0].tolist() == [1.234, 7]
+    with pytest.raises(ValueError, match=r"'v' holds numbers, but row 1 has '1,234\.5'"):
+        encoding(pd.DataFrame({"v": ["7", "1,234.5"]}))
+
+
+HUGE = {
+    "frame": pd.DataFrame({"a": [10**400, 1], "b": [1, 2]}),
+    "texts": pd.DataFrame({"a": [str(10**400), "1"], "b": [1, 2]}),
+    "list": [[10**400, 1], [1, 2]],
+}
+
+
+@pytest.mark.filterwarnings("ignore:column 'a' holds texts")
+@pytest.mark.parametrize("name", HUGE)
+def test_numbers_that_no_float_can_hold_are_named(name):
+    with pytest.raises(ValueError, match=r"is infinite \(inf\) in column 'a'|no float can hold"):
+        mn.DAMClassifier(search=None).fit(HUGE[name], [0, 1])
 
 
 @pytest.mark.parametrize(
     "texts",
     [
-        [f"{k % 11 + 1}/{k % 12 + 1}/2018" for k in range(N)],  # ambiguous: day or month first
+        [f"{k % 11 + 1}/{k % 12 + 1}/2018" for k in range(N)],
+        [f"{k % 28 + 1:02d}.03.2018" for k in range(N)],
+        [f"2018/03/{k % 28 + 1:02d}" for k in range(N)],
         [*map(str, range(N)), "12x"],
         [f"1.{k:03d},5" for k in range(N)] + ["1,234.5"],
+        ["2.0.1", "1.2.3"] * N,
+        ["1,2,3", "4,5"] * N,
+        ["$5", "€6", "€7"] * N,
+        ["14%", "0.2", "0.3"] * N,
+        ["inf", "1"] * N,
     ],
 )
 def test_what_cannot_be_read_is_no_number(texts):
     assert written(texts)[0].kind in ("category", "left out")
-
-
-def test_currencies_and_shares_that_differ_stay_categories():
-    for texts in (["$5", "€6", "€7"] * 9, ["14%", "0.2", "0.3"] * 9):
-        assert written(texts)[0].kind == "category"

@@ -91,7 +91,7 @@ def merged(x, targets=None, weight=None):
         None if weight is None else torch.from_numpy(np.asarray(weight, float)),
     )
     mass = torch.ones(rows.n_rows).double() if total is None else total
-    for number, row in zip(rows.call(torch.arange(rows.n_rows)), whole(rows), strict=True):
+    for number, row in zip(rows.row_ids(torch.arange(rows.n_rows)), whole(rows), strict=True):
         np.testing.assert_array_equal(x[number], row)  # it is called by one of its copies
     table = {
         tuple(row): (float(m), tuple(label))
@@ -177,7 +177,7 @@ def test_weights_of_one_are_no_weights_and_nothing_is_left_of_weight_zero():
     found, (rows, _, total) = merged(x, weight=weight)
     assert rows.n_rows == len(found) == 9
     assert total is None
-    assert sorted(rows.call(torch.arange(9))) == [0, 1, 3, 4, 6, 7, 8, 9, 10]
+    assert sorted(rows.row_ids(torch.arange(9))) == [0, 1, 3, 4, 6, 7, 8, 9, 10]
 
 
 @pytest.mark.parametrize("copies", [0, 5, 40])
@@ -203,5 +203,5 @@ def test_the_units_of_a_column_do_not_change_the_order(unit):
     for factor in (1.0, unit):
         scaled = x * np.array([1.0, factor, 1.0, 1.0, 1.0])
         _, (rows, *_) = in_order(stored(scaled), torch.zeros(97, 1).double(), None)
-        orders.append(rows.call(torch.arange(rows.n_rows)))
+        orders.append(rows.row_ids(torch.arange(rows.n_rows)))
     assert orders[0] == orders[1]

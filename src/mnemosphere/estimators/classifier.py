@@ -292,7 +292,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             Training rows. Texts need an `encoder`. A `Dataset` has labels and weights of its own and may
             be larger than memory.
         y : array-like of shape (n,) or (n, C), default None
-            Labels of any type, or soft labels with row sums at most 1. Rows with the label
+            Labels (numbers, texts or truth values), or soft labels with row sums at most 1. Rows with the label
             `mnemosphere.OUT_OF_SCOPE` belong to no class: `predict_or_reject` rejects rows that are
             more like them than like any class.
         sample_weight : array-like of shape (n,), default None
@@ -782,9 +782,7 @@ def _encode(
         labeled = coded.index[coded.index >= 0]
         counts = torch.bincount(labeled, minlength=len(coded.classes)).cpu().numpy()
         weighted = settings.given["class_weight"] is not None
-        # Rows without label are learned from as well.
-        width = settings.n_memories if len(labeled) == stored.n_rows else None
-        for note in about_labels(coded.classes, counts, width, weighted=weighted):
+        for note in about_labels(coded.classes, counts, weighted=weighted):
             warn_user(note)
         if settings.n_memories is None:
             check_worth_it(len(coded.classes), len(labeled))

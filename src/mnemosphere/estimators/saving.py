@@ -58,7 +58,7 @@ def load(path: str | PathLike[str], *, encoder: Any = None) -> Any:
     Raises
     ------
     ValueError
-        If the file is damaged, or if the vectors of `encoder` are not those of training.
+        If the file is damaged, or if `encoder` is not that of training.
 
     Examples
     --------

@@ -209,7 +209,7 @@ def _rows(
 
 def _misled(model: FittedModel, why: Explanation, labels: list[int]) -> dict[str, list[str]]:
     """The columns that pulled the surest of the wrong rows from their class, by the place of the row."""
-    best, found, lines = why.proba.argmax(1), {}, model.features.lines
+    best, found, lines = why.proba.argmax(1), {}, model.features.user_columns
     wrong = [k for k, own in enumerate(labels) if own >= 0 and own != best[k]]
     for k in sorted(wrong, key=lambda k: -why.proba[k].max())[:_MISTAKES]:
         stored = StoredRows(why.given[k : k + 1], model.device)

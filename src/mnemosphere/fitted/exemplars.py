@@ -74,13 +74,17 @@ def find_exemplars(
     number = torch.where(best > 0, number, -1)
     found = nobody.copy()
     taken = number.T.cpu()
-    found[(taken >= 0).numpy()] = stored.call(place.cpu()[taken[taken >= 0]])
+    found[(taken >= 0).numpy()] = stored.row_ids(place.cpu()[taken[taken >= 0]])
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
     values = None
     if features is not None and readable(features.shown_names):
         table, each = as_numpy(stored.values)[as_numpy(place)].astype(float), as_numpy(weight)
-        nearest, whose, categories = as_numpy(number.T), as_numpy(owner), features.wide
+        nearest, whose, categories = (
+            as_numpy(number.T),
+            as_numpy(owner),
+            features.multi_number_categories,
+        )
         values = np.empty((votes.n_memories, table.shape[1]))
         for m, some in enumerate(nearest):
             own = np.flatnonzero(whose == m)

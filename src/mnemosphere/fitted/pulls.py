@@ -83,7 +83,7 @@ def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -
     """Pulls of the columns between two classes (n, 2) of each row, the predicted one first."""
     typical = typical_of_classes(model, X, classes)
     rows = as_numpy(X.values).astype(np.float64)
-    places = [line.place for line in model.features.lines]
+    places = [line.place for line in model.features.user_columns]
     found = np.zeros((2, len(rows), len(places)))
     for k, row in enumerate(rows):
         tried = furthest(model, row, typical[k])
@@ -97,7 +97,7 @@ def furthest(model: FittedModel, row: Floats, ends: Floats) -> list[int]:
     A missing value says nothing: it is at all ends.
     """
     away = np.abs((row - ends) / scale(model)).max(0)  # NaN: missing here or there
-    first = [line.place.start for line in model.features.lines]
+    first = [line.place.start for line in model.features.user_columns]
     far = np.maximum.reduceat(np.nan_to_num(away), first)
     return [int(j) for j in np.argsort(-far, kind="stable")[:_MOST] if far[j] > 0]
 
@@ -129,7 +129,7 @@ def importance(model: FittedModel, X: StoredRows) -> Floats:
 
     Of more than 200 rows so many are taken, evenly spaced; fewer of wide rows.
     """
-    tried = X.values.shape[1] * min(len(model.features.lines), _MOST)
+    tried = X.values.shape[1] * min(len(model.features.user_columns), _MOST)
     X = some_rows(X, min(_ROWS, max(_FEW_ROWS, 20 * NUMBERS // tried)))
     order = np.argsort(-as_numpy(model.log_proba(X)), axis=1, kind="stable")
     pull = column_pulls(model, X, order[:, [0, 1 % order.shape[1]]]).pull
@@ -152,10 +152,10 @@ def column_curves(model: FittedModel, X: StoredRows, n_columns: int) -> list[Cur
     """Curves of the columns of the largest mean absolute pull, by samples of the rows."""
     size, sample = importance(model, X), some_rows(X, _CURVE_ROWS)
     table, found = as_numpy(X.values).astype(np.float64), []
-    known = [~np.isnan(table[:, line.place]).all() for line in model.features.lines]
+    known = [~np.isnan(table[:, line.place]).all() for line in model.features.user_columns]
     order = [j for j in np.argsort(-size, kind="stable") if known[j]]
     for j in order[:n_columns]:
-        line = model.features.lines[j]
+        line = model.features.user_columns[j]
         values, share = _values(table[:, line.place])
         said = column_curve(model, sample, line.place, values, share)
         whole = np.full((len(values), table.shape[1]), np.nan)
@@ -225,7 +225,7 @@ def rest_pull(
     model: FittedModel, row: Floats, typical: Floats, columns: Sequence[int], pair: NDArray[np.intp]
 ) -> float:
     """The pull of several columns together."""
-    lines = model.features.lines
+    lines = model.features.user_columns
     return float(_pull(model, row, typical, [[lines[j].place for j in columns]], pair)[0, 0])
 
 
@@ -242,7 +242,10 @@ def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.in
     rest = frequency_part(votes)[1][1:]  # (P, C), without what repeats the class frequencies
     own = torch.nn.functional.one_hot(rest.argmax(1), rest.shape[1])
     rest = torch.where(own.sum(0) > 0, rest * own, votes.labels[1:, :-1]).log().T  # (C, P)
-    found, categories = np.empty((*classes.shape, rows.shape[1])), model.features.wide
+    found, categories = (
+        np.empty((*classes.shape, rows.shape[1])),
+        model.features.multi_number_categories,
+    )
     start = 0
     for x, lost in model.unit_rows(X, votes.w.dtype):
         part = slice(start, start := start + len(lost))

@@ -391,7 +391,7 @@ def warn_set_aside(geometry: Geometry, given: StoredRows, weight: Tensor | None)
     lost = torch.cat([without for _, without in unit_chunks(given, geometry, torch.float64)])
     if weight is not None:
         lost &= weight > 0
-    numbers = given.call(lost.nonzero()[:, 0])
+    numbers = given.row_ids(lost.nonzero()[:, 0])
     named = ", ".join(map(str, numbers[:_NAMED]))
     more = ", …" if len(numbers) > _NAMED else ""
     warn_user(

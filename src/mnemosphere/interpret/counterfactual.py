@@ -27,8 +27,8 @@ from mnemosphere.fitted.pulls import (
     scale,
     typical_of_classes,
 )
-from mnemosphere.rows.encoding import collected, is_frame, written
-from mnemosphere.rows.features import Line
+from mnemosphere.rows.encoding import is_frame, written
+from mnemosphere.rows.features import UserColumn
 from mnemosphere.rows.stored import StoredRows
 
 _MEMORIES = 4  # of the wanted class that a row goes over to
@@ -190,9 +190,8 @@ def counterfactual(
     """
     if max_features is not None:
         check_whole(max_features, "max_features", 1)
-    X = collected(X)
     stored = model.stored(X)
-    x, lines = as_numpy(stored.values).astype(np.float64), model.features.lines
+    x, lines = as_numpy(stored.values).astype(np.float64), model.features.user_columns
     named = {"fixed": fixed, "only_rise": only_rise, "only_fall": only_fall}
     limits = [_places(names, lines, argument) for argument, names in named.items()]
     order = as_numpy(model.log_proba(stored).argsort(dim=1, descending=True, stable=True))
@@ -226,7 +225,7 @@ def counterfactual(
     )
 
 
-def _places(names: Sequence[object], lines: list[Line], argument: str) -> set[int]:
+def _places(names: Sequence[object], lines: list[UserColumn], argument: str) -> set[int]:
     """Of columns called by name or number."""
     called: dict[object, int] = {line.name: k for k, line in enumerate(lines)}
     called |= {k: k for k in range(len(lines))}
@@ -247,7 +246,7 @@ class _Search(NamedTuple):
     model: FittedModel
     row: Floats  # (N,)
     target: int
-    lines: list[Line]
+    lines: list[UserColumn]
     fixed: set[int]
     rising: set[int]  # must not fall
     falling: set[int]
@@ -345,7 +344,7 @@ def _written_back(model: FittedModel, X: Any, after: Floats) -> Any:
     return type(X)(after, X.index, X.columns) if hasattr(X, "iloc") else after
 
 
-def _value(line: Line, row: Floats) -> float | str:
+def _value(line: UserColumn, row: Floats) -> float | str:
     return float(row[line.place][0]) if line.kind == "number" else line.written(row)
 
 

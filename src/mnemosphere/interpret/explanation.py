@@ -253,7 +253,7 @@ class Explanation(Shown):
 
     def _told(self, row: int, found: Pulls) -> list[Pull]:
         given, (own, other), pulls = self._given(row), found.typical[0], found.pull[0].tolist()
-        lines, said = self.model.features.lines, {}
+        lines, said = self.model.features.user_columns, {}
         if self.texts is not None and self.texts[row] is not None:
             said[self.model.features.text_column] = short_text(self.texts[row])
         return [
@@ -386,7 +386,7 @@ class Explanation(Shown):
                 bar = "█" * round(_BAR * abs(pull) / largest)
                 lines.append(dict(zip(heads, [*cells, bar], strict=False)))
                 shown.append(places[k])
-        given, columns = self._given(row), self.model.features.lines
+        given, columns = self._given(row), self.model.features.user_columns
         known = [j for j in places if not np.isnan(given[columns[j].place]).any()]
         rest = [j for j in known if j not in shown]
         pull = (
@@ -402,7 +402,7 @@ class Explanation(Shown):
         own, other = self._pair(row)
         with np.errstate(divide="ignore"):
             odds = np.log(self.proba[row, own]) - np.log(self.proba[row, other])
-        found, lines = self._pulls(row), self.model.features.lines
+        found, lines = self._pulls(row), self.model.features.user_columns
         names = [lines[j].name for j in found.order(0) if found.lost[0, j] > odds]
         if not names:
             return f"No column alone would put {self._called(other)} ahead."
@@ -446,7 +446,7 @@ class Explanation(Shown):
         found: list[str | Table] = [remark] * bool(remark)
         columns = self.column_table(row, width) if self.shows_features else []
         if columns:
-            given, lines = self._given(row), self.model.features.lines
+            given, lines = self._given(row), self.model.features.user_columns
             gone = [own.name for own in lines if np.isnan(given[own.place]).all()]
             left = len(gone) - _FIRST
             more = f" and {left} other{'s' * (left > 1)}" if left > 0 else ""

@@ -17,7 +17,7 @@ from mnemosphere.interpret.certify import certify
 from mnemosphere.interpret.records import records
 from mnemosphere.model import kernel
 from mnemosphere.model.parameters import memory_name
-from mnemosphere.rows.features import Line
+from mnemosphere.rows.features import UserColumn
 
 
 def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
@@ -133,12 +133,12 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
     values = model.typical_values
     kinds = ["number"] * n if values is None else model.features.kinds
     lines = [
-        Line(str(name), slice(i, i + 1), kind)
+        UserColumn(str(name), slice(i, i + 1), kind)
         for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
     ]
     w = model.geometry.strengths(model.votes.w)
     if model.geometry.has_curves or model.features.vectors:  # a category or a text is one feature
-        lines = model.features.lines
+        lines = model.features.user_columns
         names = [line.name for line in lines]
         w = torch.stack([w[:, line.place].square().sum(1).sqrt() for line in lines], 1)
     order = w.abs().topk(min(most, w.shape[1]), dim=1)  # (P, k)

@@ -19,7 +19,7 @@ from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
-from mnemosphere.rows.encoding import collected, is_frame
+from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.stored import StoredRows
 
 
@@ -94,7 +94,6 @@ def recall(
     >>> mn.interpret.recall(model, incomplete, steps=5, path=True).rows.shape[1:]
     (2, 4)
     """
-    X = collected(X)
     found, restore = _recall(model, X, y, known, steps, record=path)
     if path:
         assert found.path is not None and found.energies is not None  # noqa: PT018
@@ -262,7 +261,6 @@ def encode(model: FittedModel, X: Any) -> Any:
     >>> mn.interpret.encode(model, X_test).shape
     (60, 4)
     """
-    X = collected(X)
     numbers = as_numpy(model.stored(X).values).astype(np.float64)
     if not is_frame(X) or model.features.encoder is not None:
         return numbers

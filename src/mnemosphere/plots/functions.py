@@ -13,7 +13,7 @@ from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import as_indices
 from mnemosphere.plots.panels import draw_column, name_curves, panels
 from mnemosphere.plots.style import category_colors, figure_style, plain
-from mnemosphere.rows.features import Line
+from mnemosphere.rows.features import UserColumn
 
 _PANELS = 12  # of functions in one picture
 _TAILS = 0.01  # of the training rows on either side that an axis may leave out
@@ -62,7 +62,7 @@ def memory_curves(
         raise ValueError(f"n_features must be at least 1, got {n_features}")
     chosen = representative(model, _MEMORIES) if indices is None else indices
     chosen = as_indices(chosen, model.n_memories)
-    curves, lines = feature_curves(model), model.features.lines
+    curves, lines = feature_curves(model), model.features.user_columns
     spread = [np.sqrt((m * (c[chosen] ** 2)).sum(-1)).max() for _, c, m in curves]
     order = np.argsort(-np.array(spread), kind="stable")[:n_features]
     label = model.votes.p[1:].argmax(1).cpu().numpy()
@@ -105,7 +105,7 @@ def feature_curves(
     knots, overlaps, mass = (as_numpy(part) for part in model.geometry.curves(w))
     curves = float(votes.slope) * overlaps  # (P, N, K)
     found = []
-    for line in model.features.lines:
+    for line in model.features.user_columns:
         first = line.place.start
         if len(line.categories) <= 2:
             own = mass[first] > 0
@@ -119,7 +119,7 @@ def feature_curves(
     return found
 
 
-def _value_names(line: Line, at: NDArray[Any]) -> list[str] | None:
+def _value_names(line: UserColumn, at: NDArray[Any]) -> list[str] | None:
     """Names of the values of a column, of few or of a category."""
     if line.categories:
         return [*line.categories]

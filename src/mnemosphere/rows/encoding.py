@@ -1,18 +1,18 @@
 """How a table of text, dates, categories and missing values becomes numbers, and numbers a table again.
 
     number    as it is; whole numbers that name rows (an id, a counter) are left out
-    numeral   a number written as text: 2.5, $3,000, 14%, or 5,32; "?" and the like are missing
+    numeral   a number written as text: 2.5, $3,000, 12 %, or 1.234,5; "?" and the like are missing
     boolean   0 or 1
-    date      days since 1970-01-01; text counts as dates if all of it is ISO 8601, or written as
-              13.03.2018 or 03/13/2018 so that day and month cannot be confused
+    date      days since 1970-01-01, of a column of dates or of text in ISO 8601
     category  one column for each level that is frequent enough, `color=red`; two levels share one.
               Others become zeros ("none of these"), also levels never seen before. If some are too
               rare, the log-odds of the classes that go with a level stand beside (`rows.odds`)
     list      numbers of one length: an embedding, `vector[0]`, `vector[1]`, …
     text      the vector that an encoder makes of it
 
-A missing value stays NaN in all columns that come from it: the model fills it in. An `Encoding` is learned
-from one frame and takes any other in chunks; it is plain data, so that model files can hold it.
+A missing value stays NaN in all columns that come from it: the model fills it in. Only where a column has one
+value is "missing" a second one, so that the two are a category. An `Encoding` is learned from one frame and takes
+any other in chunks; it is plain data, so that model files can hold it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,41 +32,24 @@ from mnemosphere.base.machine import need
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.texts import TextEncoder, texts_of
 
-_KINDS = ("number", "numeral", "boolean", "date", "category", "list", "text", "left out")
 VECTORS = ("list", "text")  # kinds whose numbers are those of one vector
-_FORMATS = ("", "decimal comma", "day first", "month first", "year first")
 _BLANKS = ("", "?", "-", ".", "*", "na", "n/a", "nan", "none", "null", "unknown", "missing")
+MISSING = ""  # the level of a category that stands for a missing value: no text is empty
 _WORDS = 5  # of a text, on average; others are categories
 _FEW_ROWS = 20  # below, a value that occurs once says nothing about its column
 MIN_FREQUENCY = 0.005  # share of the rows that a level must have, to have numbers of its own
 _MOST = 50  # levels of a column that have
 _COVERED = 0.5  # share of the rows whose level comes again, else it is no category
 _ID = re.compile(r"(?i:(^|[_ .-])(id|index|key|uuid|guid|row|nr|no)$)|[a-z]I[dD]$")
-_CURRENCY = "$€£¥₹"
-_MONEY = rf"[{_CURRENCY}]?\s?[+-]?{{digits}}(?:[eE][+-]?\d+)?\s?[{_CURRENCY}%]?"
-# Numbers as people write them, in groups of three digits or not.
-_NUMBER = {
-    "": re.compile(
-        "[+-]?" + _MONEY.format(digits=r"(?:\d{1,3}(?:,\d{3})+|\d+|(?=\.\d))(?:\.\d*)?")
-    ),
-    "decimal comma": re.compile(
-        "[+-]?" + _MONEY.format(digits=r"(?:\d{1,3}(?:[. ]\d{3})+|\d+|(?=,\d))(?:,\d+)?")
-    ),
-}
-_MONTH_AND_DAY = r"(?P<month>\d\d?)", r"(?P<day>\d\d?)"
-_ANY_YEAR = r"(?P<year>\d{4}|\d\d)"
-_DATES = {  # of two formats that fit, the first one is taken if there are dots
-    format: re.compile(r"{}([./-]){}\2{}(?P<rest>[ T].*)?".format(*parts))
-    for format, parts in {
-        "year first": (r"(?P<year>\d{4})", *_MONTH_AND_DAY),
-        "day first": (*_MONTH_AND_DAY[::-1], _ANY_YEAR),
-        "month first": (*_MONTH_AND_DAY, _ANY_YEAR),
-    }.items()
-}
-_CENTURY = 69  # two-digit years below it are of this century
+# A number as people write it, in groups of three digits or not, with a currency or percent sign.
+_NUMBER = re.compile(
+    r"(?:[+-]?[$€£¥₹]?\s?|[$€£¥₹]\s?[+-])(?:\d{1,3}(?:[,\s]\d{3})+|\d+|(?=\.\d))(?:\.\d*)?"
+    r"(?:[eE][+-]?\d+)?\s?[$€£¥₹%]?"
+)
+_SWAP = str.maketrans(".,", ",.")  # from a decimal comma to a decimal point
 _STORED = 5000  # rare levels that are told from new ones
 _LONGEST = 1000  # letters of a level
-_APART = 1e-9  # between the numbers of levels that the same classes go with
+_LEVEL_SEPARATION = 1e-9  # between the numbers of levels that the same classes go with
 _SHOWN = 5
 _LINE = 80  # letters of a cell in a message
 _DAY = 86_400_000_000  # microseconds
@@ -76,28 +59,14 @@ _FOUR_DIGITS, _WHOLE = 1e4, 1e15  # numbers between are written without a power 
 
 def is_frame(X: Any) -> bool:
     """Whether X has named columns of their own types, as pandas, polars and Arrow have them."""
-    return hasattr(X, "columns") and (hasattr(X, "dtypes") or hasattr(X, "column_names"))
+    known = hasattr(X, "columns") and hasattr(X, "shape")
+    return known and (hasattr(X, "dtypes") or hasattr(X, "column_names"))
 
 
-def collected(X: Any, name: str = "X", missing: float | None = np.nan) -> Any:
-    """X as it is; a lazy frame is read, and masked entries are `missing`.
-
-    ValueError for what can be read only once.
-    """
-    if isinstance(X, np.ma.MaskedArray):
-        masked = np.ma.getmaskarray(X)
-        if not masked.any():
-            return X.data
-        wide = X.data.astype(object if missing is None else np.promote_types(X.dtype, np.float32))
-        wide[masked] = missing
-        return wide
-    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
-        return X.collect()
-    if isinstance(X, Iterator):
-        raise ValueError(
-            f"{name} is a {type(X).__name__}, which can be read only once: pass a list or an array"
-        )
-    return X
+def check_not_masked(given: Any, name: str = "X") -> None:
+    """TypeError for a masked array: NumPy and scikit-learn would drop its mask in silence."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: fill it, as in {name}.filled(np.nan)")
 
 
 def check_text(given: str, what: str) -> None:
@@ -141,18 +110,18 @@ class Column:
     name: str
     kind: str
     categories: tuple[str, ...] = ()  # levels with a number of their own, in order
-    rare: tuple[str, ...] = ()  # others, the most frequent first: without odds, none of these
+    other_levels: tuple[str, ...] = ()  # the most frequent first: without odds, none of these
     length: int = 1  # of a list, or of the vector of a text
-    format: str = ""  # how a numeral or a date is written, unless as in Python
-    # If rare levels count, of each level: log-odds of classes, or before labels are known its number
-    odds: tuple[tuple[float, ...], ...] = ()
+    decimal_comma: bool = False  # how a numeral is written
+    by_odds: bool = False  # whether a level also stands as log-odds of the classes
+    odds: tuple[tuple[float, ...], ...] = ()  # of each level; until labels are known, its number
     counts: tuple[tuple[float, ...], ...] = ()  # training rows of each level and class
     classes: tuple[str, ...] = ()  # those of the counts
 
     @property
     def levels(self) -> tuple[str, ...]:
         """The levels of a category that count, those with a number of their own first."""
-        return self.categories + (self.rare if self.odds else ())
+        return self.categories + (self.other_levels if self.by_odds else ())
 
     @property
     def is_pair(self) -> bool:
@@ -164,6 +133,11 @@ class Column:
         """How many of its numbers tell frequent levels."""
         return 1 if self.is_pair else len(self.categories)
 
+    @property
+    def n_odds(self) -> int:
+        """How many of its numbers are log-odds, or the number of a level."""
+        return len(self.odds[0]) if self.odds else int(self.by_odds)
+
     @cached_property
     def table(self) -> NDArray[np.float64]:
         """The numbers (levels + 1, width) of each level, at last of one that is not known."""
@@ -171,11 +145,12 @@ class Column:
         x = np.eye(n + 1, len(self.categories))
         if self.is_pair:  # neither of two is halfway
             x = (x[:, 1:] - x[:, :1] + 1) / 2
-        if not self.odds:
+        if not self.by_odds:
             return x
-        unknown = [0.0] * len(self.odds[0]) if self.classes else [float(n)]
-        odds = np.array([*self.odds, unknown])
-        return np.hstack([x, odds + _APART * np.arange(n + 1)[:, None]])
+        if not self.odds:
+            return np.hstack([x, np.arange(n + 1.0)[:, None]])
+        odds = np.vstack([self.odds, np.zeros(self.n_odds)])
+        return np.hstack([x, odds + _LEVEL_SEPARATION * np.arange(n + 1)[:, None]])
 
     def level(self, x: NDArray[Any]) -> NDArray[np.intp]:
         """The nearest level (n,) of numbers (n, width)."""
@@ -195,15 +170,20 @@ class Column:
             return f"{self.levels[place]} ({told})"
         hot = x[: self.n_indicators]
         if self.is_pair:
-            return self.categories[int(hot[0] > 0.5)] if hot[0] != 0.5 else "another one"
+            return self.shown[int(hot[0] > 0.5)] if hot[0] != 0.5 else "another one"
         several = bool(self.odds) and not (hot > 0.5).any()  # a mean of many
-        return self.categories[int(hot.argmax())] if hot.any() and not several else "another one"
+        return self.shown[int(hot.argmax())] if hot.any() and not several else "another one"
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The categories, for people."""
+        return tuple("missing" if level == MISSING else level for level in self.categories)
 
     @property
     def width(self) -> int:
         """How many columns of numbers it becomes."""
         if self.kind == "category":
-            return self.n_indicators + len(self.odds[0] if self.odds else ())
+            return self.n_indicators + self.n_odds
         return {"list": self.length, "text": self.length, "left out": 0}.get(self.kind, 1)
 
     @property
@@ -211,7 +191,7 @@ class Column:
         """What these are called."""
         if self.kind == "category":
             hot = self.categories[-self.n_indicators :] if self.n_indicators else ()
-            told = (self.classes[len(self.classes) == 2 :] or ("level",)) if self.odds else ()
+            told = (self.classes[len(self.classes) == 2 :] or ("level",)) if self.by_odds else ()
             return [
                 *(f"{self.name}={value}" for value in hot),
                 *(f"{self.name}: {c}" for c in told),
@@ -239,38 +219,23 @@ class Encoding:
         told by their log-odds, and have their place among the levels as a number until `with_odds`.
         encoder: of the columns of many words, or a mapping from the name of a column to it.
         """
-        notes: list[str] = []
         frame = _pandas(frame)
-        named, texts = {str(name) for name in categories}, set[str]()
-        if isinstance(encoder, Mapping):
-            texts = {str(name) for name in encoder}
-            encoder = next(iter(encoder.values()), None)
-        elif encoder is not None:
-            wordy = (str(name) for k, name in enumerate(frame) if _is_text(frame.iloc[:, k]))
-            texts = {*wordy} - named
-        if encoder is not None and not texts:
-            raise ValueError(
-                f"no column of X holds texts of {_WORDS} words or more: name it, as in "
-                "encoder={'column': 'wordllama'}, or leave encoder out"
-            )
-        known = None if encoder is None else TextEncoder.of(encoder)
+        named, known = {str(name) for name in categories}, None
+        texts = _text_columns(frame, encoder, named)
         for what, own in (("categories", named), ("encoder", texts)):
             if unknown := sorted(own - {str(name) for name in frame.columns}):
                 raise ValueError(f"{what} names {listed(unknown)}, which X does not have")
-        least = math.ceil(min_frequency * len(frame))
-        empty = frame.isna().all().to_numpy()
-        sure = "iuf" if len(frame) < _FEW_ROWS else "f"  # of many rows, whole numbers may be ids
-        plain = [getattr(kind, "kind", "O") in sure for kind in frame.dtypes] & ~empty
-        plain &= [str(name) not in named for name in frame.columns]
-        found = [
-            Column(str(name), "text", length=known.n_numbers) if known and str(name) in texts
-            else Column(str(name), "number") if plain[k]
-            else _learn_category(str(name), frame.iloc[:, k], least, labeled, notes)
-            if str(name) in named and not empty[k]
-            else _learn(str(name), frame.iloc[:, k], least, labeled, notes)
-            for k, name in enumerate(frame.columns)
-        ]  # fmt: skip
-        return cls(tuple(found), known), notes
+        if encoder is not None:
+            given = next(iter(encoder.values())) if isinstance(encoder, Mapping) else encoder
+            known = TextEncoder.of(given)
+        learner = _Learner(len(frame), min_frequency, labeled, [])
+        found = []
+        for name, values in ((str(name), frame.iloc[:, k]) for k, name in enumerate(frame)):
+            if known is not None and name in texts:
+                found.append(Column(name, "text", length=known.n_numbers))
+            else:
+                found.append(learner.column(name, values, is_category=name in named))
+        return cls(tuple(found), known), learner.notes
 
     @property
     def vectors(self) -> tuple[int, ...]:
@@ -285,12 +250,12 @@ class Encoding:
         return tuple(1 / n if k < n else 1.0 for n, width in sizes for k in range(width))
 
     @property
-    def coded(self) -> dict[int, int]:
+    def pending_odds(self) -> dict[int, int]:
         """Where a level stands as a number that awaits its log-odds, and how many levels there are."""
         return {
             place.stop - 1: len(column.levels)
             for column, place in self.places()
-            if column.odds and not column.classes
+            if column.by_odds and not column.odds
         }
 
     def with_odds(
@@ -300,7 +265,7 @@ class Encoding:
         each = iter(list(zip(odds, counts, strict=True)))
 
         def told(column: Column) -> Column:
-            if not column.odds:
+            if not column.by_odds:
                 return column
             own, n = (tuple(map(tuple, part.tolist())) for part in next(each))
             return replace(column, odds=own, counts=n, classes=tuple(map(str, classes)))
@@ -309,10 +274,8 @@ class Encoding:
 
     def without_odds(self) -> Self:
         """The same with levels as numbers again, to learn their log-odds from other rows."""
-        return replace(self, columns=tuple(
-            replace(c, odds=_numbered(len(c.levels)), counts=(), classes=()) if c.odds else c
-            for c in self.columns
-        ))  # fmt: skip
+        plain = (replace(c, odds=(), counts=(), classes=()) for c in self.columns)
+        return replace(self, columns=tuple(plain))
 
     @property
     def is_plain(self) -> bool:
@@ -349,10 +312,9 @@ class Encoding:
     def numbers(self, frame: Any) -> tuple[NDArray[np.float64], list[str]]:
         """(the frame as numbers, categories that are not known, for a message)."""
         frame = _pandas(frame, [column.name for column in self.columns])
-        x, strange = np.empty((len(frame), len(self.names))), []
         if self.is_plain and all(getattr(kind, "kind", "O") in "buif" for kind in frame.dtypes):
-            # One column at a time takes longer.
-            return np.asarray(frame, dtype=np.float64), []
+            return np.asarray(frame, dtype=np.float64), []  # one column at a time takes longer
+        x, strange = np.empty((len(frame), len(self.names))), list[str]()
         for k, (column, place) in enumerate(self.places()):
             if column.width:
                 x[:, place], odd = _encode(column, frame.iloc[:, k], self.encoder)
@@ -366,7 +328,8 @@ class Encoding:
         for column, place in self.places():
             part = np.asarray(x[:, place], dtype=np.float64)
             if column.kind == "category":
-                found[column.name] = np.array(column.levels, dtype=object)[column.level(part)]
+                levels = [None if level == MISSING else level for level in column.levels]
+                found[column.name] = np.array(levels, dtype=object)[column.level(part)]
             elif column.kind == "date":
                 found[column.name] = pd.to_datetime(part[:, 0] * _DAY, unit="us").round("s")
             elif column.kind == "boolean":
@@ -410,54 +373,22 @@ def _pandas(X: Any, names: Sequence[str] = ()) -> Any:
     return X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X, columns=list(names))
 
 
-def _numbered(n: int) -> tuple[tuple[float, ...], ...]:
-    """So many levels as numbers."""
-    return tuple((float(k),) for k in range(n))
+# Learning what a column is.
 
 
-def _learn(name: str, values: Any, least: int, labeled: bool, notes: list[str]) -> Column:
-    """What a column becomes."""
-    kind, format, note = _kind(values)
-    if values.isna().all():
-        kind, note = "left out", "has no value, so it is left out"
-    elif kind == "number" and _names_rows(name, values):
-        kind, note = "left out", (
-            "has another whole number in every row and looks like an id, so it is left out; as "
-            "float it would be used"
-        )  # fmt: skip
-    elif kind == "category":
-        return _learn_category(name, values, least, labeled, notes)
-    if note:
-        notes.append(f"column {name!r} {note}")
-    length = len(next(v for v in values if np.ndim(v) == 1)) if kind == "list" else 1
-    return Column(name, kind, length=length, format=format)
-
-
-def _learn_category(name: str, values: Any, least: int, labeled: bool, notes: list[str]) -> Column:
-    counts, n = _texts(values).value_counts(), len(values)
-    if len(counts) == 1:
-        notes.append(
-            f"column {name!r} says {_cell(counts.index[0])} in every row, so it is left out"
+def _text_columns(frame: Any, encoder: Any, categories: set[str]) -> set[str]:
+    """Names of the columns that an encoder is for."""
+    if encoder is None:
+        return set()
+    if isinstance(encoder, Mapping):
+        return {str(name) for name in encoder}
+    wordy = {str(name) for k, name in enumerate(frame) if _is_text(frame.iloc[:, k])} - categories
+    if not wordy:
+        raise ValueError(
+            f"no column of X holds texts of {_WORDS} words or more: name it, as in "
+            "encoder={'column': 'wordllama'}, or leave encoder out"
         )
-        return Column(name, "left out")
-    twice = 1 if n < _FEW_ROWS else 2
-    kept = counts[counts >= max(twice, least)].index[:_MOST]
-    again = counts[counts >= twice].index if labeled else kept
-    if counts[again].sum() < _COVERED * counts.sum() or any(len(v) > _LONGEST for v in again):
-        notes.append(
-            f"column {name!r} has {len(counts)} different texts in {n} rows, such as "
-            f"{_cell(counts.index[-1])}, so it is left out; encoder= learns from texts"
-        )
-        return Column(name, "left out")
-    rare = counts.index.difference(kept, sort=False)
-    if len(rare) and not labeled:
-        notes.append(
-            f"column {name!r}: {len(rare)} rare categories count as none of the {len(kept)} others:"
-            f" {listed(rare)}"
-        )
-    stored = tuple(value for value in rare if len(value) <= _LONGEST)[:_STORED]
-    odds = _numbered(len(kept) + len(stored)) if labeled and stored else ()
-    return Column(name, "category", tuple(sorted(kept)), stored, odds=odds)
+    return wordy
 
 
 def _is_text(values: Any) -> bool:
@@ -467,90 +398,138 @@ def _is_text(values: Any) -> bool:
     return len(words) == len(known) > 0 and sum(words) >= _WORDS * len(words)
 
 
-def is_float(word: str | bytes) -> bool:
-    """Whether Python takes a text for a number."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+class _Learner(NamedTuple):
+    """What the columns of a frame become."""
+
+    n_rows: int
+    min_frequency: float
+    labeled: bool
+    notes: list[str]  # remarks, as they come
+
+    @property
+    def twice(self) -> int:
+        """Rows in which a level must be, to come again."""
+        return 1 if self.n_rows < _FEW_ROWS else 2
+
+    @property
+    def least(self) -> int:
+        """Rows that a level needs to have numbers of its own."""
+        return max(self.twice, math.ceil(self.min_frequency * self.n_rows))
+
+    def left_out(self, name: str, why: str, hint: str = "") -> Column:
+        """No column, with a remark."""
+        self.notes.append(f"column {name!r} {why}, so it is left out{hint}")
+        return Column(name, "left out")
+
+    def column(self, name: str, values: Any, *, is_category: bool) -> Column:
+        """What a column becomes."""
+        gaps = bool(values.isna().any())
+        if gaps and values.isna().all():
+            return self.left_out(name, "has no value")
+        if is_category:
+            return self.category(name, _texts(values))
+        kind = _kind_of_type(values)
+        if kind == "list":
+            length = len(next(v for v in values if np.ndim(v) == 1))
+            return Column(name, kind, length=length)
+        constant = kind == "number" and gaps and values.min() == values.max()
+        if kind in ("text", "category") or constant or (gaps and kind != "number"):
+            texts = _texts(values)
+            if kind == "category" or self.is_flag(texts):
+                return self.category(name, texts)
+            if kind == "text":
+                return self.read(name, texts) or self.category(name, texts)
+        return self.number(name, values) if kind == "number" else Column(name, kind)
+
+    def is_flag(self, texts: Any) -> bool:
+        """Whether a column has one value, and that and blanks often enough."""
+        n = int(texts.notna().sum())
+        return min(n, self.n_rows - n) >= self.least and texts.nunique() == 1
+
+    def number(self, name: str, values: Any) -> Column:
+        """A column of numbers, unless they name the rows."""
+        if self.n_rows >= _FEW_ROWS and _names_rows(name, values):
+            return self.left_out(
+                name,
+                "has another whole number in every row and looks like an id",
+                "; as float it would be used",
+            )
+        return Column(name, "number")
+
+    def read(self, name: str, texts: Any) -> Column | None:
+        """A column of texts that are numbers, truth values or dates; None if they are not."""
+        words = [word for word in texts.dropna().unique() if word.lower() not in _BLANKS]
+        if not words:
+            return None
+        if set(words) <= {"True", "False"}:
+            return Column(name, "boolean")
+        for comma in (False, True):
+            numbers = [_number(word, comma) for word in words]
+            if None not in numbers and len({re.sub(r"[\d\s.,eE+-]", "", w) for w in words}) == 1:
+                self.notes.append(
+                    f"column {name!r} holds texts that are read as numbers, such as "
+                    f"{_cell(words[0])} as {numbers[0]:g}; name it in categories= if they are none"
+                )
+                return Column(name, "numeral", decimal_comma=comma)
+        iso = all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words)
+        return Column(name, "date") if iso and _dates(words).notna().all() else None
+
+    def category(self, name: str, texts: Any) -> Column:
+        """A category, unless its levels hardly come again."""
+        counts, n = texts.value_counts(), int(texts.notna().sum())
+        if len(counts) == 1:
+            if self.is_flag(texts):
+                return Column(name, "category", (MISSING, counts.index[0]))
+            where = "every row" if n == self.n_rows else f"{n} of {self.n_rows} rows, else nothing"
+            return self.left_out(name, f"says {_cell(counts.index[0])} in {where}")
+        kept = counts[counts >= self.least].index[:_MOST]
+        again = counts[counts >= self.twice].index if self.labeled else kept
+        if counts[again].sum() < _COVERED * n or any(len(level) > _LONGEST for level in again):
+            return self.left_out(
+                name,
+                f"has {len(counts)} different texts in {self.n_rows} rows, such as "
+                f"{_cell(counts.index[-1])}",
+                "; encoder= learns from texts",
+            )
+        rare = counts.index.difference(kept, sort=False)
+        if len(rare) and not self.labeled:
+            self.notes.append(
+                f"column {name!r}: {len(rare)} rare categories count as none of the {len(kept)} "
+                f"others: {listed(rare)}"
+            )
+        stored = tuple(level for level in rare if len(level) <= _LONGEST)[:_STORED]
+        by_odds = self.labeled and bool(stored)
+        return Column(name, "category", tuple(sorted(kept)), stored, by_odds=by_odds)
 
 
-def _number_format(words: Sequence[str]) -> str | None:
-    """How all these texts are written as numbers; None if they are not."""
-    signs = {sign for word in words for sign in _CURRENCY if sign in word}
-    percent = sum("%" in word for word in words)
-    if len(signs) > 1 or percent not in (0, len(words)) or (signs and percent):
-        return None
-    fits = (f for f, pattern in _NUMBER.items() if all(pattern.fullmatch(word) for word in words))
-    return next(fits, None)
-
-
-def _plain_number(word: str, format: str) -> str:
-    """A number as Python writes it, if it is written in that format; else the text."""
-    if not _NUMBER[format].fullmatch(word):
-        return word
-    word = word.translate(str.maketrans("", "", _CURRENCY + "% \u00a0\u202f"))
-    if format == "decimal comma":
-        return word.replace(".", "").replace(",", ".")
-    return word.replace(",", "")
-
-
-def _date_format(words: Sequence[str]) -> str | None:
-    """How all these texts are written as dates; None if they are not, or in more than one way."""
-    iso = all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words)
-    formats = [""] if iso else [f for f in _DATES if _iso_date(words[0], f) is not None]
-    fits = [format for format in formats if _when(words, format).notna().all()]
-    if len(fits) > 1 and not all("." in word for word in words):
-        return None
-    return next(iter(fits), None)
-
-
-def _iso_date(word: str | None, format: str) -> str | None:
-    """A date as ISO 8601 has it; None if it is not written in that format."""
-    found = None if word is None else _DATES[format].fullmatch(word)
-    if found is None:
-        return None
-    year, month, day, rest = (found[k] or "" for k in ("year", "month", "day", "rest"))
-    if len(year) == 2:
-        year = ("20" if int(year) < _CENTURY else "19") + year
-    return f"{year}-{month:0>2}-{day:0>2}{rest}"
-
-
-def _kind(values: Any) -> tuple[str, str, str]:
-    """(kind, format, a note if it is no plain one) of a column, by its type, or else by its texts."""
+def _kind_of_type(values: Any) -> str:
+    """The kind of a column by its type; "text": what its texts say is to be read."""
     pd = need("pandas")
-    types, dtype, known = pd.api.types, values.dtype, values[values.notna()]
+    types, dtype = pd.api.types, values.dtype
     if types.is_complex_dtype(dtype):
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
-    if types.is_bool_dtype(dtype):
-        return "boolean", "", ""
-    if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
-        return "date", "", ""
-    if types.is_numeric_dtype(dtype):
-        return "number", "", ""
     if isinstance(dtype, pd.CategoricalDtype):
-        return "category", "", ""
-    if len(known) and np.ndim(known.iloc[0]) == 1:
-        return "list", "", ""
-    words = [word for word in _texts(known).dropna().unique() if word.lower() not in _BLANKS]
-    if not words:
-        return "category", "", ""
-    if pd.to_numeric(pd.Series(words), errors="coerce").notna().all():
-        return "numeral", "", (
-            f"holds texts that are read as numbers, such as {_cell(words[0])}; name it in categories= "
-            "if they are none"
-        )  # fmt: skip
-    if set(words) <= {"True", "False"}:
-        return "boolean", "", ""
-    if (found := _number_format(words)) is not None:
-        odd = next((word for word in words if not is_float(word)), words[0])  # else too many digits
-        plain = float(_plain_number(odd, found))
-        return "numeral", found, f"is read as numbers: {_cell(odd)} as {plain:g}"
-    if (found := _date_format(words)) is not None:
-        note = f"is read as dates, {found}, such as {_cell(words[0])}" if found else ""
-        return "date", found, note
-    return "category", "", ""
+        return "category"
+    if types.is_bool_dtype(dtype):
+        return "boolean"
+    if types.is_datetime64_any_dtype(dtype):
+        return "date"
+    if types.is_numeric_dtype(dtype):
+        return "number"
+    known = values[values.notna()]
+    return "list" if len(known) and np.ndim(known.iloc[0]) == 1 else "text"
+
+
+def _names_rows(name: str, values: Any) -> bool:
+    """Whether whole numbers, all different, are called an id or count the rows."""
+    whole = need("pandas").api.types.is_integer_dtype(values.dtype)
+    if not whole or values.isna().any() or not values.is_unique:
+        return False
+    numbers = values.to_numpy(dtype=np.int64)
+    return bool(_ID.search(name) or (np.diff(numbers) == 1).all())
+
+
+# Reading a column.
 
 
 def _texts(values: Any) -> Any:
@@ -566,30 +545,26 @@ def _text(value: Any) -> str | None:
     return str(int(value) if whole else value).strip() or None
 
 
-def _names_rows(name: str, values: Any) -> bool:
-    """Whether whole numbers, all different, are called an id or count the rows."""
-    pd = need("pandas")
-    if not pd.api.types.is_integer_dtype(values.dtype) or len(values) < _FEW_ROWS:
-        return False
-    if values.isna().any() or not values.is_unique:
-        return False
-    numbers = values.to_numpy(dtype=np.int64)
-    return bool(_ID.search(name) or (np.diff(numbers) == 1).all())
+def _number(word: str, decimal_comma: bool) -> float | None:
+    """The number that a text is; None if it is none."""
+    word = word.translate(_SWAP) if decimal_comma else word
+    return float(re.sub(r"[^\d.eE+-]", "", word)) if _NUMBER.fullmatch(word) else None
 
 
 def _encode(
     column: Column, values: Any, encoder: TextEncoder | None
 ) -> tuple[NDArray[np.float64], list[str]]:
     """(numbers (n, width) of a column, categories that are not known)."""
-    pd = need("pandas")
     if column.kind == "category":
         texts = _texts(values)
         missing = texts.isna().to_numpy()
-        place = pd.Index(column.levels).get_indexer(texts)
+        if MISSING in column.categories:
+            texts, missing = texts.fillna(MISSING), np.zeros_like(missing)
+        place = need("pandas").Index(column.levels).get_indexer(texts)
         x = column.table[place]
         x[missing] = np.nan
-        odd = set(texts[(place < 0) & ~missing]) - set(column.rare)
-        return x, [] if column.odds else sorted(odd)  # of many levels, new ones are no news
+        odd = set(texts[(place < 0) & ~missing]) - set(column.other_levels)
+        return x, [] if column.by_odds else sorted(odd)  # of many levels, new ones are no news
     if column.kind == "text" and encoder is not None and not any(np.ndim(v) for v in values):
         return encoder(texts_of(values)[0]).astype(np.float64), []
     if column.kind in VECTORS:
@@ -601,46 +576,39 @@ def _encode(
                 f"{len(rows[bad])}: make them of one length"
             )
         return np.array(rows, dtype=np.float64).reshape(len(rows), column.length), []
-    found = _dates(column, values) if column.kind == "date" else _numbers(column, values)
+    if need("pandas").api.types.is_numeric_dtype(values.dtype):  # of a date, days already
+        found = np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    else:
+        found = _days(values) if column.kind == "date" else _numbers(column, values)
     return found[:, None], []
 
 
-def _dates(column: Column, values: Any) -> NDArray[np.float64]:
-    types = need("pandas").api.types
-    if types.is_numeric_dtype(values.dtype):  # days already
-        return np.asarray(values, dtype=np.float64)
-    if types.is_timedelta64_dtype(values.dtype):
-        return np.asarray(values.dt.total_seconds() / 86_400, dtype=np.float64)
-    if types.is_datetime64_any_dtype(values.dtype):
-        when = _when(values, "")
-    else:
-        when = _when(_texts(values), column.format)
-    days = when.dt.tz_localize(None).astype("datetime64[us]").to_numpy()
+def _dates(values: Any) -> Any:
+    """A series of dates in UTC, of dates or of texts in ISO 8601; NaT for others."""
+    pd = need("pandas")
+    return pd.to_datetime(pd.Series(values), format="ISO8601", utc=True, errors="coerce")
+
+
+def _days(values: Any) -> NDArray[np.float64]:
+    """Days since 1970-01-01."""
+    plain = need("pandas").api.types.is_datetime64_any_dtype(values.dtype)
+    days = _dates(values if plain else _texts(values))
+    days = days.dt.tz_localize(None).astype("datetime64[us]").to_numpy()
     return np.where(np.isnat(days), np.nan, days.astype(np.int64) / _DAY)
 
 
-def _when(texts: Any, format: str) -> Any:
-    """A series of dates, or of texts that are some, in UTC."""
-    pd = need("pandas")
-    dates = pd.Series([_iso_date(word, format) for word in texts]) if format else pd.Series(texts)
-    return pd.to_datetime(dates, format="ISO8601", utc=True, errors="coerce")
-
-
 def _numbers(column: Column, values: Any) -> NDArray[np.float64]:
-    pd = need("pandas")
-    if pd.api.types.is_numeric_dtype(values.dtype):
-        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    texts = _texts(values)
-    texts = texts.where([t is not None and t.lower() not in _BLANKS for t in texts], None)
-    if column.kind == "boolean":
-        texts = texts.replace({"True": "1", "False": "0"})
-    else:
-        texts = texts.map(lambda word: _plain_number(word, column.format), na_action="ignore")
-    x = pd.to_numeric(texts, errors="coerce")
-    odd = texts[x.isna() & texts.notna()]
-    if len(odd):
-        raise ValueError(
-            f"column {column.name!r} holds numbers, but row {odd.index[0]} has {_cell(odd.iloc[0])}: "
-            "correct it or leave it empty"
-        )
-    return np.asarray(x, dtype=np.float64)
+    """Numbers or truth values that are written as texts."""
+    found = np.full(len(values), np.nan)
+    for row, word in enumerate(_texts(values)):
+        if word is None or word.lower() in _BLANKS:
+            continue
+        truth = word in ("True", "False") and column.kind == "boolean"
+        number = float(word == "True") if truth else _number(word, column.decimal_comma)
+        if number is None:
+            raise ValueError(
+                f"column {column.name!r} holds numbers, but row {row} has {_cell(word)}: correct "
+                "it or leave it empty"
+            )
+        found[row] = number
+    return found

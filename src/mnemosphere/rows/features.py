@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 from dataclasses import dataclass, field, replace
-from numbers import Number
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,15 +16,12 @@ from torch import Tensor, strided
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.encoding import (
-    VECTORS,
     Column,
     Encoding,
-    collected,
-    is_float,
     is_frame,
     written,
 )
-from mnemosphere.rows.stored import StoredRows, as_given
+from mnemosphere.rows.stored import StoredRows, unwrap_container
 from mnemosphere.rows.texts import PACKAGED, TextEncoder, texts_of
 
 _ALL_SHOWN = 50  # features that are shown even if their names say nothing
@@ -43,8 +38,8 @@ def readable(names: list[str]) -> bool:
     return len(names) <= _ALL_SHOWN or not all(re.fullmatch(r"x?\d+", name) for name in names)
 
 
-class Line(NamedTuple):
-    """A feature as a user has it: a number, or all the numbers of a category."""
+class UserColumn(NamedTuple):
+    """A column as a user has it: a number, or all the numbers of a category."""
 
     name: str
     place: slice  # of its numbers
@@ -63,7 +58,7 @@ class Line(NamedTuple):
     @property
     def categories(self) -> tuple[str, ...]:
         """Of a category, the levels that have numbers of their own."""
-        return () if self.column is None else self.column.categories
+        return () if self.column is None else self.column.shown
 
     @property
     def indicators(self) -> slice:
@@ -113,29 +108,21 @@ class Features:
         return ["number"] * self.n_numbers if self.encoding is None else self.encoding.kinds
 
     @property
-    def lines(self) -> list[Line]:
+    def user_columns(self) -> list[UserColumn]:
         """The features as a user has them: a category is one."""
-        names = self.shown_names
-        found: list[Line] = []
-        if self.encoding is not None and self.named is None:
-            for own, place in self.encoding.places():
-                numbers = range(place.start, place.stop)
-                if own.kind == "category":
-                    found.append(Line(own.name, place, own.kind, own))
-                elif own.kind in VECTORS:
-                    found.append(Line(own.name, place, own.kind))
-                else:
-                    found += [Line(names[i], slice(i, i + 1), own.kind) for i in numbers]
-            return found
+        if self.encoding is None or self.named is not None:
+            named = enumerate(zip(self.shown_names, self.kinds, strict=True))
+            return [UserColumn(name, slice(i, i + 1), kind) for i, (name, kind) in named]
+        found = ((own, place) for own, place in self.encoding.places() if own.width)
         return [
-            Line(name, slice(i, i + 1), kind)
-            for i, (name, kind) in enumerate(zip(names, self.kinds, strict=True))
+            UserColumn(own.name, place, own.kind, own if own.kind == "category" else None)
+            for own, place in found
         ]
 
     @property
     def categories(self) -> list[slice]:
         """Where the numbers of categories stand, of which one is 1."""
-        return [own.indicators for own in self.lines if len(own.categories) > 2]
+        return [own.indicators for own in self.user_columns if len(own.categories) > 2]
 
     def in_range(self, values: NDArray[Any]) -> NDArray[Any]:
         """The nearest numbers (n, N) that rows could have: in the range of training, whole, one category."""
@@ -148,10 +135,10 @@ class Features:
         return np.clip(np.where(whole > 0, found.round(), found), low, high)
 
     @property
-    def wide(self) -> list[slice]:
+    def multi_number_categories(self) -> list[slice]:
         """Where categories of several numbers stand."""
-        lines = [] if self.encoding is None else [own for own in self.lines if own.column]
-        return [own.place for own in lines if own.place.stop - own.place.start > 1]
+        columns = (own for own in self.user_columns if own.column is not None)
+        return [own.place for own in columns if own.place.stop - own.place.start > 1]
 
     @property
     def vectors(self) -> tuple[int, ...]:
@@ -181,7 +168,6 @@ class Features:
         encoded: columns of a frame that are no numbers are turned into some, as `how` says to
         `Encoding.fit`. encoder: of texts, alone or in a frame of several columns.
         """
-        X = collected(X)
         if encoder is not None and is_frame(X) and (isinstance(encoder, dict) or X.shape[1] > 1):
             how["encoder"] = encoder
         elif encoder is not None:
@@ -189,7 +175,7 @@ class Features:
             columns = None if name is None else (name,)
             found = cls(1, columns, owner=owner, encoder=TextEncoder.of(encoder))
             return found, found.numbers_of(X)
-        X = as_given(X)
+        X = unwrap_container(X)
         if isinstance(X, Tensor):
             _check_tensor(X)
             return cls(int(X.shape[1]), owner=owner), X
@@ -227,21 +213,17 @@ class Features:
                     f"{self.n_numbers} features as input"
                 )
             return X
-        X = collected(X)
         texts = self.texts(X)
         if texts is not None and self.encoder is not None:
             _check_shape(np.empty((len(texts), 1)))
             return self.encoder(texts)
         if self.encoding is not None:
-            return self._encode(as_given(X), self.encoding)
+            return self._encode(unwrap_container(X), self.encoding)
         # Plain numbers are the common case, and most of the time of a single row.
         plain = type(X) is np.ndarray and self.columns is None and X.dtype in _PLAIN
         if plain and X.ndim == 2 and X.shape[0] > 0 and X.shape[1] == self.n_numbers:
             return X
-        same = hasattr(X, "iloc") and is_frame(X) and tuple(X.columns) == self.columns
-        if same and len(X) and all(isinstance(v, np.dtype) and v.kind in "fiu" for v in X.dtypes):
-            return X.to_numpy()
-        return _check_table(as_given(X), self._as_estimator(), reset=False)
+        return _check_table(unwrap_container(X), self._as_estimator(), reset=False)
 
     def texts(self, X: Any) -> list[str | None] | None:
         """The texts of X, None for one that is missing; None if X holds none."""
@@ -312,7 +294,7 @@ def _check_tensor(X: Tensor) -> None:
 
 def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
     """X as an array or a sparse matrix of numbers, by scikit-learn's rules and messages."""
-    if X is None or isinstance(X, (list, tuple, str, Number)):
+    if not hasattr(X, "shape"):
         try:
             X = np.asarray(X)
         except ValueError as error:
@@ -321,21 +303,17 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
             ) from error
     _check_shape(X)
     types = X.dtypes if is_frame(X) and hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
-    kinds = {getattr(kind, "kind", "") for kind in types}
-    if "c" in kinds:
+    if "c" in {getattr(kind, "kind", "") for kind in types}:
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
-    if kinds & {"m", "M"}:
-        raise ValueError("X holds dates: pass a data frame, or numbers, such as days")
-    if not kinds.isdisjoint({"U", "S"}) and X.size > 0:
-        word = next((v for v in X.reshape(-1).tolist() if not is_float(v)), X.reshape(-1)[0])
-        raise ValueError(f"X holds text ({word!r:.80}): pass a data frame, or drop the column")
+    if isinstance(X, np.ndarray) and X.dtype.kind in "US":
+        X = X.astype(object)
     try:
         rows = validate_data(
             seen, X, reset=reset, dtype="numeric", ensure_all_finite=False, accept_sparse="csr"
         )
-        if rows.dtype.kind == "O":  # a column of nothing but missing values
-            with contextlib.suppress(TypeError):
-                rows = rows.astype(np.float64)
+        rows = rows.astype(np.float64) if rows.dtype.kind == "O" else rows
+    except OverflowError as error:
+        raise ValueError("X holds a whole number that no float can hold: scale it") from error
     except ValueError as error:
         if "could not convert string" not in str(error):
             raise

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
-from difflib import get_close_matches
 from numbers import Real
 from typing import Any, Self
 
@@ -16,7 +14,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from mnemosphere.model.objectives import soft_labels
-from mnemosphere.rows.encoding import check_text, collected, is_frame, listed
+from mnemosphere.rows.encoding import check_not_masked, check_text, listed
 from mnemosphere.rows.texts import is_equal, is_missing
 
 # The label of rows that are known to belong to none of the classes.
@@ -41,22 +39,22 @@ class Labels:
 
     @classmethod
     def of(cls, y: Any, n_rows: int | None = None, *, unlabeled: object = _NAN) -> Self:
-        """Labels of one type in any container; ValueError names the first that is none.
+        """Labels of one type; ValueError names the first that is none.
 
-        unlabeled: the mark of rows without label, None: there must be none. NaN stands for None,
-        masked values and other marks of no value too.
+        unlabeled: the mark of rows without label, None: there must be none. NaN stands for None and
+        other marks of no value too.
         """
         values = _values(y, n_rows)
         if values.ndim == 2:
             if values.shape[1] != 1:
                 raise ValueError(f"y must be one label per row, got shape {values.shape}")
             values = np.asarray(column_or_1d(values, warn=True))
-        if values.dtype.kind == "S":
-            raise TypeError("y holds bytes: turn them into texts, y.astype(str)")
-        if values.dtype.kind == "O":  # None, NaN, NaT or a data frame's missing value
-            empty = np.array([is_missing(v) for v in values.tolist()], dtype=bool)
-        else:
-            empty = np.asarray(values != values)
+        given = values.tolist()
+        empty = (
+            np.array([is_missing(v) for v in given])
+            if values.dtype.kind == "O"
+            else values != values
+        )
         missing = empty
         if unlabeled is None or is_equal(unlabeled, unlabeled):
             missing = _equal(values, unlabeled)
@@ -67,12 +65,7 @@ class Labels:
             )
         outside = _equal(values, OUT_OF_SCOPE) & ~missing
         known = ~missing & ~outside
-        typed = values[known]
-        typed = _typed(typed.tolist()) if typed.dtype.kind == "O" else typed
-        if typed.dtype.kind == "f" and np.isinf(typed).any():
-            row = np.flatnonzero(known)[np.flatnonzero(np.isinf(typed))[0]]
-            raise ValueError(f"label {row} of y is infinite: drop the row")
-        found, place = np.unique(typed, return_inverse=True)
+        found, place = np.unique(_typed(values[known]), return_inverse=True)
         places = np.where(outside, _OUTSIDE, _MISSING)
         places[known] = place.reshape(-1)
         return cls(found, places)
@@ -99,7 +92,8 @@ class Labels:
 
     def check_like(self, classes: NDArray[Any]) -> None:
         """ValueError if labels and classes are of two kinds, so that none can be right."""
-        if len(self.found) and not _alike(self.found, classes):
+        numbers = [labels.dtype.kind in _NUMBERS for labels in (self.found, classes)]
+        if len(self.found) and numbers[0] != numbers[1]:
             raise ValueError(
                 f"the labels are like {self.found[0].item()!r}, the model's like "
                 f"{classes[0].item()!r}: choose labels of the same kind"
@@ -111,23 +105,16 @@ class Labels:
         unknown: labels that are not among the classes are −1 too, and otherwise a ValueError. Rows
         out of scope have a place if the classes hold that mark.
         """
-        names = classes.tolist()
-        inside = [k for k, name in enumerate(names) if name != OUT_OF_SCOPE]
-        own = _typed([names[k] for k in inside])
-        is_known = np.isin(self.found, own if _alike(self.found, own) else own[:0])
-        if not unknown and not is_known.all():
+        place = {name: k for k, name in enumerate(classes.tolist())}
+        strange = [label for label in self.found.tolist() if label not in place]
+        if strange and not unknown:
+            names = [name for name in place if name != OUT_OF_SCOPE]
             raise ValueError(
-                f"y has labels {self.found[~is_known].tolist()} that are not among the classes "
-                f"{own.tolist()}: drop those rows, or fit with them"
+                f"y has labels {strange} that are not among the classes {names}: drop those rows, "
+                "or fit with them"
             )
-        order = np.argsort(own, kind="stable")  # those of a frame need not be sorted
-        table = np.full(len(self.found) + 2, -1, dtype=np.int64)  # the last two are of no class
-        if is_known.any():
-            at = order[np.searchsorted(own, self.found[is_known], sorter=order)]
-            table[:-2][is_known] = np.array(inside)[at]
-        if OUT_OF_SCOPE in names:
-            table[_OUTSIDE] = names.index(OUT_OF_SCOPE)
-        return table[self.place]
+        table = [place.get(label, -1) for label in [*self.found.tolist(), OUT_OF_SCOPE]]
+        return np.array([*table, -1])[self.place]
 
 
 def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
@@ -137,63 +124,48 @@ def _values(y: Any, n_rows: int | None = None) -> NDArray[Any]:
             "requires y to be passed, but the target y is None: pass labels, and mark "
             "unlabeled rows with unlabeled="
         )
-    y = collected(y, "y", None)
+    check_not_masked(y, "y")
     if isinstance(y, Tensor):
-        y = y.detach().reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y.detach()
-        y = (y.float() if y.dtype == torch.bfloat16 else y).cpu().numpy()  # NumPy has none
-    if hasattr(y, "to_pylist") and not is_frame(y):  # of Arrow, whose missing integers are floats
-        y = y.to_pylist()
-    elif type(y).__module__.startswith("polars") and not is_frame(y):
-        y = y.to_list()
-    if isinstance(y, list | tuple) and not any(
-        isinstance(v, list | tuple) or getattr(v, "ndim", 0) for v in y
-    ):
-        found = np.empty(len(y), dtype=object)
-        found[:] = [v.item() if isinstance(v, Tensor) else v for v in y]
-    else:
-        try:
-            found = np.asarray(y)
-        except ValueError as error:
-            raise ValueError(f"{_SHAPE}, got rows of unlike lengths") from error
+        y = y.detach().cpu()
+        y = (y.float() if y.dtype == torch.bfloat16 else y).numpy()  # NumPy has none
+    elif type(y).__module__.startswith("polars") and not hasattr(y, "columns"):
+        y = y.to_list()  # as an array, whole numbers beside nulls are fractions
+    try:
+        found = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    except ValueError as error:
+        raise ValueError(f"{_SHAPE}, got rows of unlike lengths") from error
     if found.ndim not in (1, 2):
         raise ValueError(f"{_SHAPE}, got shape {found.shape}")
     if n_rows is not None and len(found) != n_rows:
         raise ValueError(f"X has {n_rows} rows but y has {len(found)}: pass one label per row")
     if found.dtype.kind == "c":
         raise ValueError("Complex data not supported in y: pass labels")
-    if found.dtype == "datetime64[ns]":  # its items are whole numbers, those of others dates
-        found = found.astype("datetime64[us]")
     return found
 
 
-def _alike(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
-    """Whether both are numbers, or neither."""
-    return (labels.dtype.kind in _NUMBERS) == (classes.dtype.kind in _NUMBERS)
-
-
-def _typed(labels: list[Any]) -> NDArray[Any]:
-    """Labels (n,) as an array; ValueError unless they are of one type."""
-    plain = [v.item() if isinstance(v, np.generic) and v.dtype.kind != "M" else v for v in labels]
-    kinds = {type(v).__name__ for v in plain}
-    odd = next((v for v in plain if not isinstance(v, str | Real | date | np.datetime64)), None)
-    if odd is not None:
-        raise TypeError(
-            f"labels must be numbers, texts, truth values or dates, got {type(odd).__name__}"
-        )
-    if len(kinds) > 1 and kinds != {"int", "float"}:
-        raise ValueError(f"y mixes labels of types {', '.join(sorted(kinds))}: make them one type")
-    if kinds == {"str"}:
-        _check_texts(plain)
-    if plain and isinstance(plain[0], date):
-        return np.array(plain, dtype="datetime64")
-    return np.array(plain) if plain else np.zeros(0, dtype=np.int64)
-
-
-def _check_texts(labels: list[str]) -> None:
-    for label in set(labels):
-        if label.endswith("\0"):
-            raise ValueError(f"label {label!r:.60} ends in a NUL, which NumPy drops: rename it")
-        check_text(label, "label")
+def _typed(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels (n,) of one type; an error unless they are numbers, texts or truth values."""
+    if labels.dtype.kind == "O":
+        plain = [v.item() if isinstance(v, np.generic) else v for v in labels.tolist()]
+        kinds = {type(v) for v in plain}
+        if kinds <= {str, int, float, bool} and len(kinds) > 1 and kinds != {int, float}:
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise ValueError(f"y mixes labels of types {names}: make them one type")
+        for label in set(plain) if kinds == {str} else ():
+            check_text(label, "label")
+            if label.endswith("\0"):
+                raise ValueError(f"label {label!r:.60} ends in a NUL, which NumPy drops: rename it")
+        if kinds <= {str, int, float, bool}:
+            labels = np.array(plain) if plain else np.zeros(0, dtype=np.int64)
+        else:
+            raise TypeError(
+                f"labels must be numbers, texts or truth values, got {listed(plain, 1)}"
+            )
+    if labels.dtype.kind not in "biufU":
+        raise TypeError(f"labels must be numbers, texts or truth values, got {labels.dtype}")
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise ValueError("a label of y is infinite: drop its row")
+    return labels
 
 
 def _equal(values: NDArray[Any], mark: object) -> NDArray[np.bool_]:
@@ -201,60 +173,39 @@ def _equal(values: NDArray[Any], mark: object) -> NDArray[np.bool_]:
     if mark is None or (isinstance(mark, str) and values.dtype.kind not in "UO"):
         return np.zeros(len(values), dtype=bool)
     if values.dtype.kind == "O":
-        kind = type(mark)  # True is not 1
-        return np.array([is_equal(v, mark) and isinstance(v, bool) == (kind is bool)
-                         for v in values.tolist()], dtype=bool)  # fmt: skip
-    return np.asarray(values == mark, dtype=bool) & np.ones(len(values), dtype=bool)
+        kind = isinstance(mark, bool)  # True is not 1
+        same = [is_equal(v, mark) and isinstance(v, bool) == kind for v in values.tolist()]
+        return np.array(same, dtype=bool)
+    return np.broadcast_to(values == mark, len(values))
 
 
 # What a careful tool says about labels before it learns from them, one line each.
 
 
-def about_labels(
-    classes: NDArray[Any], counts: NDArray[Any], n_memories: int | None, *, weighted: bool
-) -> list[str]:
+def about_labels(classes: NDArray[Any], counts: NDArray[Any], *, weighted: bool) -> list[str]:
     """Remarks on classes (C,) and how many rows each has, (C,); weighted: rare ones are seen to."""
-    n = int(counts.sum())
-    notes: list[str] = []
+    n, n_classes, notes = int(counts.sum()), len(classes), list[str]()
     if n < _FEW_ROWS:
         return notes
-    if n_memories is not None and n_memories > n:
-        notes.append(
-            f"n_memories={n_memories} but only {n} rows have a label: memories will be copies of "
-            "rows; fewer do as well"
-        )
-    few_each = len(classes) > _MANY_NUMBERS and n < _ROWS_EACH * len(classes)
-    if classes.dtype.kind in "iuf" and few_each:
-        notes.append(
-            f"y has {len(classes)} different numbers in {n} rows and looks like a measurement: "
+    if classes.dtype.kind in "iuf" and n_classes > _MANY_NUMBERS and n < _ROWS_EACH * n_classes:
+        return [
+            f"y has {n_classes} different numbers in {n} rows and looks like a measurement: "
             "this is a classifier, so cut it into ranges first, with pandas.cut say"
-        )
-        return notes
-    if len(classes) == 1:
+        ]
+    if n_classes == 1:
         name = repr(str(classes[0]))
         notes.append(f"y says {name} in every row, so every prediction will be {name}")
-    if classes.dtype.kind in "if" and len(classes) > 1 and classes[0] == -1 and classes[1] >= 0:
+    elif classes.dtype.kind in "if" and classes[0] == -1 and classes[1] >= 0:
         notes.append(
             "the label -1 counts as a class: if it marks missing labels, pass unlabeled=-1, or "
             "leave it out of the file"
         )
-    lone = classes[counts == 1]
-    if len(lone):
-        names = [str(name) for name in classes[counts > 1]]
-        near = {str(name): get_close_matches(str(name), names, n=1) for name in lone}
-        told = [f"{name!r} (near {match[0]!r})" if match else repr(name)
-                for name, match in near.items()]  # fmt: skip
-        more = f" and {len(told) - 5} more" if len(told) > 5 else ""
+    rare = (counts <= max(1, _RARE * n)) & (counts < _FAR * counts.max())
+    if not weighted and n >= _LEAST_RARE and rare.any() and n_classes <= 1 / _RARE:
         notes.append(
-            f"{len(lone)} of {len(classes)} classes have one row only, spelling mistakes perhaps: "
-            f"{', '.join(told[:5])}{more}"
-        )
-    rare = classes[(counts > 1) & (counts <= _RARE * n) & (counts < _FAR * counts.max())]
-    if not weighted and n >= _LEAST_RARE and len(rare) and len(classes) <= 1 / _RARE:
-        least = int(counts[counts > 1].min())
-        notes.append(
-            f"class {listed(rare.tolist())} has 1% of the rows or less (the rarest {least} of {n}):"
-            " accuracy hides it, so look at its recall, and try class_weight='balanced'"
+            f"class {listed(classes[rare].tolist())} has 1% of the rows or less (the rarest "
+            f"{int(counts.min())} of {n}): accuracy hides it, so look at its recall, and try "
+            "class_weight='balanced'"
         )
     return notes
 
@@ -368,26 +319,23 @@ def _encode_soft(
         )
     if not bool(total.any()):
         raise ValueError("every row of y is unlabeled: label some rows of each class")
-    if names is None or names == list(range(q.shape[1])):
-        classes = np.arange(q.shape[1]) if classes is None else classes
-    elif classes is None:
-        classes = _column_names(names)
-    else:
+    if names == list(range(q.shape[1])):
+        names = None
+    if names is not None and classes is not None:
         q = q[:, _columns_of(classes, names)]
+    elif classes is None:
+        given = list(range(q.shape[1])) if names is None else names
+        alike = len({type(name) for name in given}) == 1 and isinstance(given[0], str | int | float)
+        if not alike or len(set(given)) < len(given):
+            raise ValueError(
+                "the columns of y name the classes: make them distinct and of one type, got "
+                f"{given}"
+            )
+        classes = np.asarray(given)
     index = torch.where(total > 0, q.argmax(1), -1)
     none = total[:, None] * smoothing / (q.shape[1] + 1)
     targets = torch.cat([(1 - smoothing) * q + none, none], dim=1)
     return Encoded(classes, index, targets)
-
-
-def _column_names(names: list[Any]) -> NDArray[Any]:
-    """The classes that the columns of a frame name."""
-    alike = len({type(name) for name in names}) == 1 and isinstance(names[0], (str, int, float))
-    if not alike or len(set(names)) < len(names):
-        raise ValueError(
-            f"the columns of y name the classes: make them distinct and of one type, got {names}"
-        )
-    return np.asarray(names)
 
 
 def _columns_of(classes: NDArray[Any], names: list[Any]) -> list[int]:
@@ -427,16 +375,16 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
     """sample_weight (n,) in float64 on the device; None stays None."""
     if given is None:
         return None
-    weight = given
-    if not isinstance(given, Tensor):
-        given = collected(given, "sample_weight")
-        try:
-            weight = torch.from_numpy(np.array(given, dtype=np.float64))
-        except (TypeError, ValueError) as error:
-            raise ValueError("sample_weight must be numbers, one per row") from error
-    weight = weight.detach().to(device).double()
-    if weight.ndim == 0:
-        weight = weight.expand(n_rows)
+    check_not_masked(given, "sample_weight")
+    try:
+        weight = (
+            given.detach()
+            if isinstance(given, Tensor)
+            else torch.from_numpy(np.array(given, dtype=np.float64))
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError("sample_weight must be numbers, one per row") from error
+    weight = weight.to(device).double()
     if weight.shape != (n_rows,):
         raise ValueError(
             f"sample_weight.shape == {tuple(weight.shape)}, expected ({n_rows},): one per row"

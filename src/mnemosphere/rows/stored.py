@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import take_rows
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.rows.encoding import Encoding, check_names, collected, is_frame
+from mnemosphere.rows.encoding import Encoding, check_names, check_not_masked, is_frame
 
 # Held at a time in float64, several times over: at most half a gigabyte on a GPU.
 _CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 24}
@@ -28,16 +28,9 @@ _SKETCHED = 1000  # rows that tell whether others are among them
 _SORTED = 1_000_000  # numbers, up to which rows are sorted
 
 
-def as_given(x: Any) -> Any:
-    """Rows as a user passes them: what a masked array masks is missing, NaN; a lazy frame is read.
-
-    ValueError if two columns of a frame have one name, or for what has no rows and columns.
-    """
-    x = collected(x)
-    if isinstance(x, Mapping | Set) and not sparse.issparse(x):  # a dict of keys is both
-        raise ValueError(
-            f"X must be (rows, features), got a {type(x).__name__}: pass an array, a frame or a tensor"
-        )
+def unwrap_container(x: Any) -> Any:
+    """Rows as a user passes them, less what NumPy would read in silence as something else."""
+    check_not_masked(x)
     if is_frame(x):
         check_names(x.column_names if hasattr(x, "column_names") else x.columns)
     elif hasattr(x, "to_numpy") and not hasattr(x, "iloc"):  # a column of polars or Arrow
@@ -78,7 +71,7 @@ class StoredRows:
         """The same rows, which know the columns of the user that their numbers come from."""
         if encoding is None:
             return self
-        levels, vectors, shares = encoding.coded, encoding.vectors, encoding.shares
+        levels, vectors, shares = encoding.pending_odds, encoding.vectors, encoding.shares
         return replace(self, levels=levels, vectors=vectors, shares=shares)
 
     @property
@@ -124,7 +117,7 @@ class StoredRows:
         """The same rows, looked at on another device."""
         return replace(self, device=device)
 
-    def call(self, rows: Tensor) -> list[int]:
+    def row_ids(self, rows: Tensor) -> list[int]:
         """What the user calls these rows."""
         if self.number is not None:
             rows = self.number[rows.to(self.number.device)]
@@ -166,7 +159,7 @@ class StoredRows:
             row, column = bad[0].tolist()
             what = "NaN" if bool(torch.isnan(x[row, column])) else "infinite (inf)"
             where = column if names is None else repr(names[column])
-            (number,) = self.call(torch.tensor([part.start + row]))
+            (number,) = self.row_ids(torch.tensor([part.start + row]))
             raise ValueError(
                 f"row {number} of X is {what} in column {where}: drop the row or fill it in"
             )

@@ -1,8 +1,7 @@
 """Texts as vectors, by an encoder that a user brings or by the one that is installed with us.
 
 An encoder is a function from a list of texts to vectors, or an object with `encode` or `embed`. A
-model keeps its name and its fingerprint: a few numbers made of its vectors of fixed sentences. They
-are compared with a tolerance, since a hash of rounded vectors would differ between machines.
+model keeps its name and how many numbers a vector has, by which another one is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -20,14 +19,6 @@ from numpy.typing import NDArray
 from mnemosphere.base.machine import how_to_install
 
 PACKAGED = "wordllama"
-_PROBES = (
-    "What is my balance?",
-    "Der nächste Zug nach Köln fällt aus.",
-    "The committee postponed its decision on the harbor until the spring.",
-)
-_ANGLES = 8  # numbers of the fingerprint for each probe
-_SAME = 0.02  # relative distance up to which fingerprints are of one encoder, in any precision
-
 Encode = Callable[[list[str]], Any]
 
 
@@ -37,72 +28,46 @@ class TextEncoder:
 
     name: str
     n_numbers: int  # of a vector
-    fingerprint: tuple[float, ...]
     # as the user passed it
     given: Any = field(default=None, compare=False, repr=False, metadata={"saved": False})
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is cached
 
     @classmethod
     def of(cls, given: Any) -> Self:
         """The encoder that the user passed, or the packaged one by its name."""
-        vectors = _vectors(_function(given), list(_PROBES)).astype(np.float64)
-        n = vectors.shape[1]
-        # Fixed directions that are nearly orthogonal, whatever n is.
-        directions = np.cos(np.outer(np.arange(n), 1.0 + np.arange(_ANGLES)))
-        told = (vectors @ directions / np.sqrt(n)).ravel()
-        if not told.any():
-            raise ValueError("the encoder gives zeros for every text: pass one that is trained")
+        n_numbers = _vectors(_function(given), ["a text"]).shape[1]
         own = str(getattr(given, "__qualname__", type(given).__name__)).rpartition("<locals>.")[2]
-        name = given if isinstance(given, str) else own
-        return cls(name, n, tuple(float(f"{v:.6g}") for v in told), given)
+        return cls(given if isinstance(given, str) else own, n_numbers, given)
 
     def with_encoder(self, given: Any) -> Self:
-        """The same with the user's encoder; ValueError if its vectors are not those of training."""
+        """The same with the user's encoder; ValueError if it is another one, by its name or its vectors."""
         found = type(self).of(given)
-        a, b = np.array(self.fingerprint), np.array(found.fingerprint)
-        same = self.n_numbers == found.n_numbers
-        if not same or np.linalg.norm(a - b) > _SAME * np.linalg.norm(a):
+        if found != self:
             raise ValueError(
-                f"encoder {found.name!r} gives other vectors than {self.name!r}, which the model "
-                f"was trained with ({found.n_numbers} and {self.n_numbers} numbers): pass that one"
+                f"the model was trained with the encoder {self.name!r}, which gives {self.n_numbers} "
+                f"numbers, got {found.name!r}, which gives {found.n_numbers}: pass that one"
             )
-        return type(self)(self.name, self.n_numbers, self.fingerprint, given)
+        return found
 
-    @functools.cached_property
-    def _encode(self) -> Encode:
-        if self.given is not None:
-            return _function(self.given)
-        if self.name != PACKAGED:
+    def __call__(self, texts: list[str | None]) -> NDArray[Any]:
+        """Vectors (n, n_numbers); NaN for a text that is missing or empty."""
+        if self.given is None and self.name != PACKAGED:
             raise ValueError(
                 f"this model takes texts through the encoder {self.name!r}, which its file does "
                 "not hold: load it with mnemosphere.load(path, encoder=...)"
             )
-        return _function(self.with_encoder(PACKAGED).given)
-
-    @functools.cached_property
-    def _last(self) -> dict[str, tuple[list[str | None], NDArray[Any]]]:
-        """The last texts and their vectors: several questions about the same rows are common."""
-        return {}
-
-    def __call__(self, texts: list[str | None]) -> NDArray[Any]:
-        """Vectors (n, n_numbers); NaN for a text that is missing or empty."""
-        before, found = self._last.get("rows", (None, np.empty(0)))
-        if before == texts:
-            return found
         known = {k: text for k, text in enumerate(texts) if text is not None and text.strip()}
-        found = np.full((len(texts), self.n_numbers), np.nan, dtype=np.float32)
-        if known:
-            vectors = _vectors(self._encode, list(known.values()))
-            if vectors.shape[1] != self.n_numbers:
-                raise ValueError(
-                    f"encoder {self.name!r} gave {vectors.shape[1]} numbers for a text, "
-                    f"{self.n_numbers} before: pass one of a fixed size"
-                )
-            found = found.astype(np.promote_types(vectors.dtype, np.float32))
-            found[list(known)] = vectors
-        self._last["rows"] = list(texts), found
+        if not known:
+            return np.full((len(texts), self.n_numbers), np.nan, dtype=np.float32)
+        encode = _function(self.name if self.given is None else self.given)
+        vectors = _vectors(encode, list(known.values()))
+        if vectors.shape[1] != self.n_numbers:
+            raise ValueError(
+                f"encoder {self.name!r} gave {vectors.shape[1]} numbers for a text, "
+                f"{self.n_numbers} before: pass one of a fixed size"
+            )
+        dtype = np.promote_types(vectors.dtype, np.float32)
+        found = np.full((len(texts), self.n_numbers), np.nan, dtype=dtype)
+        found[list(known)] = vectors
         return found
 
 
