@@ -70,6 +70,11 @@ LABELS = {
     "a number to predict instead of a class": (lambda c: small().fit(c.x, c.x[:, 0]), r"[Uu]nknown label type"),
     "NaN among the labels": (
         lambda c: small().fit(c.x, np.where(c.y == 1, NAN, c.y)), r"label 1 of y has no value: drop the row, or mark unlabeled rows by "),
+    "labels of another type": (
+        lambda c: small().fit(c.x, np.datetime64("2020-01-01") + c.y),
+        r"labels must be numbers, texts or truth values, got datetime64\[D\]",
+        TypeError,
+    ),
     "soft labels above 1": (
         lambda c: small().fit(c.x, np.ones((61, 3))),
         r"row 0 of the soft labels y is \[1\.0, 1\.0, 1\.0\]: entries must be >= 0 and sum to at "
@@ -167,7 +172,6 @@ CLUSTERS = {
 TABLE = ROWS | LABELS | SETTINGS | USE | CLUSTERS
 
 
-@pytest.mark.filterwarnings("ignore:n_memories=")
 @pytest.mark.parametrize("name", TABLE)
 def test_bad_input(case, name):
     action, message, *kind = TABLE[name]
