@@ -144,7 +144,7 @@ def test_held_out_rows_without_values_are_predicted_by_weighted_frequencies():
     first, last = torch.arange(40), torch.arange(30, 60)
     part = Split(sample.take(first), sample.take(last), last, 0)
     candidate = Candidate("standard", 2, "conditional")
-    (found,) = evaluate([candidate], [part], settings, lambda done, of: None)
+    ((_, found),) = evaluate([candidate], [part], settings, lambda done, of: None)
     # Among the fitted rows class 0 has three quarters of the weight.
     expected = np.where(y[40:] == 0, -np.log(0.75), -np.log(0.25))
     np.testing.assert_allclose(found.losses[10:, 0], expected, rtol=1e-12)
