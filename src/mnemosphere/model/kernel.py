@@ -41,6 +41,7 @@ from mnemosphere.gpu import has_bfloat16, on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import Gaps, split
 from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics.bessel import mean_resultant
 
@@ -134,7 +135,7 @@ class Statistics:
     count: Tensor  # () float64: summed sample weight
 
     @classmethod
-    def none(cls, m: Mixture) -> Self:
+    def none(cls, m: Parameters) -> Self:
         """The sums over no rows."""
         zero = torch.zeros((), dtype=torch.float64, device=m.w.device)
         w_bar, p_bar = torch.zeros_like(m.w), torch.zeros_like(m.p)
@@ -153,11 +154,11 @@ class Statistics:
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def gradient_w(self, m: Mixture) -> Tensor:
+    def gradient_w(self, m: Parameters) -> Tensor:
         """∂w^μ = −ςβ w̄^μ, (P, N)."""
         return self.w_bar * self.per_row(m)
 
-    def gradient_beta(self, m: Mixture, resultant: float | None = None) -> Tensor:
+    def gradient_beta(self, m: Parameters, resultant: float | None = None) -> Tensor:
         """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), or 0 where mass cancels."""
         push = -m.varsigma * self.overlap.sum(-1)
         if resultant != 0:
@@ -165,7 +166,7 @@ class Statistics:
             push = push + drag * self.p_bar[..., 1:, :].sum((-2, -1))
         return push / self.count.to(m.w.dtype)
 
-    def per_row(self, m: Mixture) -> Tensor:
+    def per_row(self, m: Parameters) -> Tensor:
         """−ςβ per unit of sample weight, (1, 1): what w̄ is multiplied by in its gradient."""
         return (-m.slope / self.count.to(m.w.dtype))[..., None, None]
 
@@ -181,7 +182,8 @@ class Pass:
     """What every chunk of a pass shares: memories times slope, levels, soft labels."""
 
     def __init__(self, m: Mixture, *, low: bool = False) -> None:
-        self.m, self.low, level = m, low, m.level
+        self.m, self.low, level = m, low, m.p.sum(-1).log()
+        level = torch.cat([level[..., :1], level[..., 1:] - m.offset[..., None]], -1)
         # Large levels that differ little keep their digits.
         self.base = level[..., 1:].amax(-1)[..., None, None]
         self.level = level[..., None] - self.base  # (P+1, 1)
@@ -284,7 +286,7 @@ def evaluate(m: Mixture, batch: Batch, rule: LabelRule) -> float:
     return batch.mean(loss)
 
 
-def accumulate(m: Mixture, batch: Batch, rule: LabelRule) -> Statistics:
+def accumulate(m: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
     low = m.w.dtype == torch.float32 and m.w.ndim == 2 and _wanted.get() == "auto"
     run = Pass(m, low=low and has_bfloat16(m.w.device))

@@ -42,12 +42,6 @@ class Components:
         """Soft labels (P+1, C+1), row sums 1; zeros for a component without weight."""
         return self.p / self.p.sum(-1, keepdim=True).clamp_min(torch.finfo(self.p.dtype).tiny)
 
-    @property
-    def level(self) -> Tensor:
-        """Log weight − offset, what is added to slope·overlap in exponents, (P+1,)."""
-        level = self.p.sum(-1).log()
-        return torch.cat([level[..., :1], level[..., 1:] - self.offset[..., None]], -1)
-
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields replaced."""
         return dataclasses.replace(self, **changes)
