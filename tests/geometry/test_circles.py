@@ -37,8 +37,8 @@ def table(seed=0, n=B):
 def test_coordinates_are_their_formula():
     x, fresh = table(), table(1, 23)
     geometry = Circles.fit(stored(x))
-    unit, lost = on_sphere(stored(fresh), geometry, torch.float64)
-    assert not lost.any()
+    unit, undirected = on_sphere(stored(fresh), geometry, torch.float64)
+    assert not undirected.any()
     assert_allclose(unit.numpy(), on_circles(fresh, x), rtol=1e-10, atol=1e-12)
     column = geometry.tables.column.numpy()
     assert np.bincount(column, minlength=N).tolist() == [8, 8, 2, 0, 8]

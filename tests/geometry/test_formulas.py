@@ -31,9 +31,9 @@ def table(dtype, n=23, features=7, seed=0):
 def test_each_kind_is_its_formula(kind, dtype):
     x, fresh = table(dtype), table(dtype, 11, seed=1)
     geometry = Geometry.kinds[kind].fit(stored(x))
-    unit, lost = on_sphere(stored(fresh), geometry, torch.float64)
-    assert not lost.any()
-    assert unit.shape[1] == 7 + geometry.appended
+    unit, undirected = on_sphere(stored(fresh), geometry, torch.float64)
+    assert not undirected.any()
+    assert unit.shape[1] == 7 + geometry.n_constant_coordinates
     assert_allclose(unit.numpy(), by_numpy(kind, fresh, x), rtol=1e-12, atol=1e-15)
 
 
@@ -42,8 +42,8 @@ def test_units_of_a_feature_mean_nothing_to_standard(factor):
     x = table("float64")
     scale = np.array([factor, 1, 1, 1, 1, 1, 1 / factor])
     geometry = Standard.fit(stored(scale * x))
-    unit, lost = geometry.place(torch.from_numpy(scale * x))
-    assert not lost.any()
+    unit, undirected = geometry.place(torch.from_numpy(scale * x))
+    assert not undirected.any()
     assert_allclose(unit.numpy(), by_numpy("standard", x, x), rtol=1e-9)
     assert_allclose((geometry.restore(unit) / torch.from_numpy(scale)).numpy(), x, rtol=1e-9)
 
@@ -54,11 +54,11 @@ def test_the_smallest_numbers_there_are():
     x = torch.from_numpy(5e-324 * pattern)
     assert bool((x[pattern == 1] > 0).all())
     for kind in ("unit", "center"):
-        unit, lost = Geometry.kinds[kind].of().place(x)
-        assert not lost.any()
+        unit, undirected = Geometry.kinds[kind].of().place(x)
+        assert not undirected.any()
         assert_allclose(unit.numpy(), by_numpy(kind, pattern, None), rtol=1e-12)
-    unit, lost = Standard.fit(stored(x.numpy())).place(x)
-    assert not lost.any()
+    unit, undirected = Standard.fit(stored(x.numpy())).place(x)
+    assert not undirected.any()
     assert_allclose(unit.norm(dim=1).numpy(), 1, rtol=1e-12)
     assert len({tuple(row) for row in unit.tolist()}) == 4  # still distinct
 
@@ -69,8 +69,10 @@ def test_the_largest_numbers():
     for kind in ("unit", "center", "standard"):
         for most in (1.7e308, np.iinfo(np.int64).max):
             x = most * signs
-            unit, lost = on_sphere(stored(x), Geometry.kinds[kind].fit(stored(x)), torch.float64)
-            assert not lost.any()
+            unit, undirected = on_sphere(
+                stored(x), Geometry.kinds[kind].fit(stored(x)), torch.float64
+            )
+            assert not undirected.any()
             expected = by_numpy(kind, signs, signs)
             assert_allclose(unit.numpy(), expected, rtol=1e-12, atol=1e-15)
     # A row as far away as can be points along its one huge feature.
@@ -90,10 +92,10 @@ def test_zero_rows_and_constant_rows():
         ("center", [False, True, True, False]),
         ("standard", [False] * 4),
     ):
-        unit, lost = Geometry.kinds[kind].fit(stored(x.numpy())).place(x)
-        assert lost.tolist() == expected
-        assert not unit[lost].any()
-        assert_allclose(unit[~lost].norm(dim=1).numpy(), 1, rtol=1e-12)
+        unit, undirected = Geometry.kinds[kind].fit(stored(x.numpy())).place(x)
+        assert undirected.tolist() == expected
+        assert not unit[undirected].any()
+        assert_allclose(unit[~undirected].norm(dim=1).numpy(), 1, rtol=1e-12)
     # The mean of 0.1 five times is not 0.1 to the last bit; a hundredth more is a difference.
     x = torch.full((2, 5), 0.1, dtype=torch.float64)
     x[1, 0] += 1e-2
@@ -168,14 +170,14 @@ def test_shares_of_the_norm_are_those_of_known_values(kind):
     x[2:, 5:7] = np.nan
     x[:, 7:] = np.nan
     energy = Geometry.kinds[kind].fit(stored(x)).energy
-    unit, lost = Geometry.kinds[kind].of().place(torch.from_numpy(x[2:, :5]))
-    assert not lost.any()
+    unit, undirected = Geometry.kinds[kind].of().place(torch.from_numpy(x[2:, :5]))
+    assert not undirected.any()
     assert energy.sum() == pytest.approx(1, abs=1e-12)
     assert (energy[7:] < 1e-15).all()
     ratio = unit.square().mean(0)
     torch.testing.assert_close(energy[:5] / energy[0], ratio / ratio[0], rtol=0.3, atol=0)
     only = np.full((1, 11), np.nan)
     only[0, 8:10] = 1.0, 2.0
-    placed, lost = Geometry.kinds[kind].of(energy).place(torch.from_numpy(only))
-    assert not lost.any()
+    placed, undirected = Geometry.kinds[kind].of(energy).place(torch.from_numpy(only))
+    assert not undirected.any()
     assert 0 < placed.nan_to_num(0.0).norm() < 1e-6

@@ -75,16 +75,16 @@ on_every_table = pytest.mark.parametrize("name", TABLES)
 def test_rows_lie_on_the_sphere(kind, name):
     """A row with gaps has what is left of its norm in them; one of nothing else has no place."""
     geometry, x, _ = learned(kind, name)
-    unit, lost = geometry.place(x)
+    unit, undirected = geometry.place(x)
     gone = x.isnan().all(1)
-    assert torch.equal(lost, gone)
+    assert torch.equal(undirected, gone)
     assert unit.shape == (len(x), geometry.n_coordinates(N))
-    assert not unit[lost].any()
-    norm = unit[~lost].nan_to_num(0.0).norm(dim=1)
-    whole = ~x[~lost].isnan().any(1)
+    assert not unit[undirected].any()
+    norm = unit[~undirected].nan_to_num(0.0).norm(dim=1)
+    whole = ~x[~undirected].isnan().any(1)
     torch.testing.assert_close(norm[whole], torch.ones_like(norm[whole]), rtol=0, atol=1e-12)
     assert bool(((norm > 0) & (norm < 1 + 1e-12)).all())
-    assert not unit[~lost][whole].isnan().any()
+    assert not unit[~undirected][whole].isnan().any()
 
 
 @every
@@ -101,7 +101,7 @@ def test_restored_rows_are_the_rows_up_to_what_is_lost(kind, name):
         torch.testing.assert_close(found / size, x / size, rtol=0, atol=1e-9)
         return
     x = x / x.abs().amax(1, keepdim=True)
-    lost = torch.stack([found, torch.ones_like(x)][: 1 + geometry.fixed], 2)
+    lost = torch.stack([found, torch.ones_like(x)][: 1 + geometry.n_unused_directions], 2)
     share = torch.linalg.lstsq(lost, x[..., None]).solution
     assert bool((share[:, 0] > 0).all())
     torch.testing.assert_close((lost @ share)[..., 0], x, rtol=0, atol=1e-12)
@@ -110,20 +110,20 @@ def test_restored_rows_are_the_rows_up_to_what_is_lost(kind, name):
 @every
 def test_gaps_change_no_other_row_and_no_ratio(kind):
     geometry, x, _ = learned(kind, "gaps")
-    unit, lost = geometry.place(x)
+    unit, undirected = geometry.place(x)
     whole = ~x.isnan().any(1)
     assert bool(whole.any())
     torch.testing.assert_close(unit[whole], geometry.place(x[whole])[0], rtol=0, atol=1e-15)
     # With a neutral value in place of a gap, the known coordinates are as they are but for their length.
     filled, _ = geometry.place(geometry.fill(x, x.isnan()))
-    known, filled = unit[~lost].nan_to_num(0.0), filled[~lost].nan_to_num(0.0)
+    known, filled = unit[~undirected].nan_to_num(0.0), filled[~undirected].nan_to_num(0.0)
     cut = [len(VECTOR)] if isinstance(geometry, Product) else []  # each part has its own length
     for one, other in zip(known.tensor_split(cut, 1), filled.tensor_split(cut, 1), strict=True):
         there = one.norm(dim=1) > 0
         cosine = torch.cosine_similarity(one[there], other[there], eps=1e-300)
         torch.testing.assert_close(cosine, torch.ones_like(cosine), rtol=0, atol=1e-12)
     if geometry.mixing is None:
-        gaps = geometry.per_coordinate(x.isnan(), appended=0)[~lost]
+        gaps = geometry.per_coordinate(x.isnan(), constant=0)[~undirected]
         assert not filled[gaps].abs().gt(1e-12).any()
 
 
@@ -158,11 +158,11 @@ def test_an_overlap_is_a_sum_over_features(kind, name):
     # A coordinate belongs to one feature, but for what all of them share, such as their mean.
     changed = x.clone()
     changed[:, 2] = x[:, 2].roll(1)
-    same = ~geometry.per_coordinate(torch.arange(N)[None] == 2, appended=0)[0]
+    same = ~geometry.per_coordinate(torch.arange(N)[None] == 2, constant=0)[0]
     moved = geometry.coordinates(changed) - geometry.coordinates(x)
     moved = moved[:, same]
     if moved.shape[1]:
-        shared = moved.mean(1, keepdim=True) if geometry.fixed else 0.0
+        shared = moved.mean(1, keepdim=True) if geometry.n_unused_directions else 0.0
         torch.testing.assert_close(moved - shared, torch.zeros_like(moved), rtol=0, atol=1e-12)
 
 

@@ -29,8 +29,8 @@ def define() -> None:
     @dataclass(frozen=True)
     class Ranks(Geometry):
         name: ClassVar[str] = "ranks"
-        appended: ClassVar[int] = 1
-        unit_name: ClassVar[str] = "ranks"
+        n_constant_coordinates: ClassVar[int] = 1
+        change_unit: ClassVar[str] = "ranks"
 
         knots: Tensor
 

@@ -20,9 +20,9 @@ def unit_table(n=23, features=5):
 def test_rows_are_rounded_once_at_the_end(dtype):
     """Norms are taken in double precision, whatever comes out."""
     x = 1e3 * unit_table()
-    found, lost = on_sphere(StoredRows.of(x, CPU), Unit(), dtype)
+    found, undirected = on_sphere(StoredRows.of(x, CPU), Unit(), dtype)
     assert found.dtype == dtype
-    assert not lost.any()
+    assert not undirected.any()
     eps = torch.finfo(dtype).eps
     np.testing.assert_allclose(found.double().numpy(), unit_table(), atol=eps, rtol=0)
 
@@ -33,17 +33,17 @@ def test_chunks_are_the_whole_in_order():
     rows = StoredRows.of(x, CPU)
     parts = list(unit_chunks(rows, Unit(), torch.float64))
     assert [part.shape[0] for part, _ in parts] == [2, 2, 1]
-    whole, lost = on_sphere(rows, Unit(), torch.float64)
+    whole, undirected = on_sphere(rows, Unit(), torch.float64)
     assert torch.equal(torch.cat([part for part, _ in parts]), whole)
-    assert torch.equal(torch.cat([gone for _, gone in parts]), lost)
-    assert lost.nonzero()[:, 0].tolist() == [3]
+    assert torch.equal(torch.cat([gone for _, gone in parts]), undirected)
+    assert undirected.nonzero()[:, 0].tolist() == [3]
 
 
 def test_unit_rows_in_the_right_precision_are_not_copied():
     stored = StoredRows.of(torch.from_numpy(unit_table()).float(), CPU)
-    found, lost = on_sphere(stored, Unit(), torch.float32)
+    found, undirected = on_sphere(stored, Unit(), torch.float32)
     assert found.data_ptr() == stored.values.data_ptr()
-    assert not lost.any()
+    assert not undirected.any()
     assert on_sphere(stored, Unit(), torch.float64)[0].dtype == torch.float64
     stored.values[22] *= 1 + 1e-5  # in the last chunk
     found, _ = on_sphere(stored, Unit(), torch.float32)

@@ -64,7 +64,7 @@ def test_the_closed_form_is_near_the_bessel_function(m, error):
     )
     p = torch.full((61, 2), 1 / 122, dtype=DOUBLE)
     slope, none = torch.tensor([5e3, 0.0], dtype=DOUBLE)
-    lift, expected = gap.over(Votes(w, p, slope, none, p.sum(0), p.sum(1)))
+    lift, expected = gap.exponent_lift(Votes(w, p, slope, none, p.sum(0), p.sum(1)))
     exact = torch.logaddexp(kappa, -kappa) - np.log(2) if m == 1 else log_omega_ratio(kappa, m)
     assert float((lift[0] - exact).abs().max()) < error
     resultant = torch.tanh(kappa) if m == 1 else mean_resultant(kappa, m)

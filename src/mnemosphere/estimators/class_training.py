@@ -33,9 +33,9 @@ from mnemosphere.model.class_reading import (
     best_temperature,
     label_frequencies,
     label_shares,
-    least_temperature,
     mean_shares,
     net_class_weights,
+    training_temperature,
 )
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.merge import merge_duplicates
@@ -130,7 +130,7 @@ def train(ready: Ready[Choice]) -> FittedModel:
         share = mean_shares(params, p, seen, known)
     votes = Votes.of(params, p, prior=frequencies, share=share)
     if held is None:
-        temperature = max(temperature, least_temperature(votes, seen))
+        temperature = max(temperature, training_temperature(votes, seen))
     elif result.status != "interrupted":
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
         temperature = best_temperature([(votes, part) for part in parts])

@@ -457,7 +457,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Centered rows, and so the memories, lie on a sphere of one dimension less.
         """
         model = self.model_
-        directions = model.votes.n_features - 1 - model.geometry.fixed
+        directions = model.votes.n_features - 1 - model.geometry.n_unused_directions
         return model.n_memories * directions + (self.beta == "learn")
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from mnemosphere.base.files import write_atomically
 from mnemosphere.base.machine import need
 from mnemosphere.fitted.model import FittedModel, Tails
-from mnemosphere.geometry.graph import Point
+from mnemosphere.geometry.graph import OnnxUnitRows
 from mnemosphere.interpret.rejection import default_limit, novelty_threshold
 from mnemosphere.model.kernel import least_density
 from mnemosphere.model.retrieval import largest_novelty_score
@@ -131,7 +131,7 @@ class _Graph:
         return name
 
 
-def _exponents(g: _Graph, at: Point, w: str, mixture: Mixture) -> str:
+def _exponents(g: _Graph, at: OnnxUnitRows, w: str, mixture: Mixture) -> str:
     """slope·⟨w, x⟩ − offset (batch, P), with what gaps add: see `model.gaps`."""
     slope, offset = float(mixture.slope), float(mixture.offset)
     # A factor of the product would be rounded: ONNX Runtime fuses the two, in single precision.
@@ -152,7 +152,7 @@ def _exponents(g: _Graph, at: Point, w: str, mixture: Mixture) -> str:
     return g("Sub", g("Add", h, g.only_if(at.some, lift)), offset)
 
 
-def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
+def _answers(g: _Graph, model: FittedModel, at: OnnxUnitRows) -> list[tuple[Any, ...]]:
     """Nodes from unit rows to the outputs, in double precision; (name, type, more axes) of each.
 
     In single precision the many equal terms of a blank border are rounded alike, which costs
@@ -182,7 +182,7 @@ def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
     peak = g("ReduceMax", s, axes=[1], keepdims=1)
     score = g("Neg", g("Add", peak, g("Log", g.total(g("Exp", g("Sub", s, peak))))))
     farthest = largest_novelty_score(model.precise_density)
-    score = g("Where", at.lost, farthest, score)
+    score = g("Where", at.undirected, farthest, score)
     score = g("Squeeze", score, [1])
     g("Cast", score, output="novelty_score", to=g.float)
     outputs = [
@@ -203,14 +203,14 @@ def _answers(g: _Graph, model: FittedModel, at: Point) -> list[tuple[Any, ...]]:
     return outputs
 
 
-def _classes(g: _Graph, at: Point, h: str, votes: Votes, floor: float) -> tuple[str, str]:
+def _classes(g: _Graph, at: OnnxUnitRows, h: str, votes: Votes, floor: float) -> tuple[str, str]:
     """(shares of the components (batch, P+1), votes for the classes and for none (batch, C+1))."""
     uniform = 0.0 if bool(votes.p[0].any()) else -np.inf
     share = g.shares(h, uniform)
     joint = g("Max", g("MatMul", share, g.stored(votes.p)), floor)
-    joint = g("Where", at.lost, g.stored(votes.prior[None]), joint)
+    joint = g("Where", at.undirected, g.stored(votes.prior[None]), joint)
     share = g("Mul", share, g.stored(votes.weights[None]))
-    return g("Where", at.lost, 0.0, g("Div", share, g("Max", g.total(share), floor))), joint
+    return g("Where", at.undirected, 0.0, g("Div", share, g("Max", g.total(share), floor))), joint
 
 
 def _rejections(

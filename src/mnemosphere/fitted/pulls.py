@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from mnemosphere.fitted.exemplars import middle
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
 from mnemosphere.model import retrieval
-from mnemosphere.model.class_reading import frequency_part
+from mnemosphere.model.class_reading import prior_share
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.rows.stored import StoredRows
 
@@ -239,7 +239,7 @@ def log_odds(model: FittedModel, rows: Floats, pair: NDArray[np.intp]) -> Floats
 def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -> Floats:
     """(n, k, N) what is typical of classes (n, k) among the memories that answer for each row."""
     votes, rows = model.precise_votes, X.values.double()
-    rest = frequency_part(votes)[1][1:]  # (P, C), without what repeats the class frequencies
+    rest = prior_share(votes)[1][1:]  # (P, C), without what repeats the class frequencies
     own = torch.nn.functional.one_hot(rest.argmax(1), rest.shape[1])
     rest = torch.where(own.sum(0) > 0, rest * own, votes.labels[1:, :-1]).log().T  # (C, P)
     found, categories = (

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.geometry.graph import Given, Graph, Point
+from mnemosphere.geometry.graph import Graph, OnnxRows, OnnxUnitRows
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.rows.stored import StoredRows
@@ -62,10 +62,10 @@ class Geometry(ABC):
     scales_gaps: ClassVar[bool] = False  # else gaps are filled in, or the rest has a norm below 1
     has_curves: ClassVar[bool] = False  # memories are functions of each feature, not directions
     least_features: ClassVar[int] = 1
-    appended: ClassVar[int] = 0  # coordinates of no feature, the last ones
-    fixed: ClassVar[int] = 0  # directions of the sphere in which no row lies
+    n_constant_coordinates: ClassVar[int] = 0  # coordinates of no feature, the last ones
+    n_unused_directions: ClassVar[int] = 0  # directions of the sphere in which no row lies
     no_direction: ClassVar[str] = "empty"  # what a row without direction is
-    unit_name: ClassVar[str] = "standard units"  # of changes of a row
+    change_unit: ClassVar[str] = "standard units"  # of changes of a row
 
     def __init_subclass__(cls) -> None:
         if isinstance(vars(cls).get("name"), str):
@@ -121,7 +121,11 @@ class Geometry(ABC):
 
     def n_coordinates(self, n_features: int) -> int:
         """How many coordinates rows of so many features have on the sphere."""
-        return n_features + self.appended if self.mixing is None else self.mixing.shape[0]
+        return (
+            n_features + self.n_constant_coordinates
+            if self.mixing is None
+            else self.mixing.shape[0]
+        )
 
     def place(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, D), which rows have no direction (B,)); such rows come out as zeros.
@@ -133,27 +137,27 @@ class Geometry(ABC):
         if not (torch.compiler.is_compiling() or has_gaps(x)):
             return self._place_whole(x)
         gaps = x.isnan()
-        unit, lost = self._place_whole(self.fill(x, gaps))
+        unit, undirected = self._place_whole(self.fill(x, gaps))
         empty = gaps.all(1)
-        unit, lost = torch.where(empty[:, None], 0.0, unit), lost | empty
+        unit, undirected = torch.where(empty[:, None], 0.0, unit), undirected | empty
         if not self.scales_gaps:
-            return unit, lost
+            return unit, undirected
         share = torch.where(gaps.any(1), self._known_share(x, unit, gaps), 1.0)
         unit = unit * share.sqrt()[:, None]
-        gaps = self.per_coordinate(gaps, appended=0)
-        return torch.where(gaps & ~lost[:, None], torch.nan, unit), lost
+        gaps = self.per_coordinate(gaps, constant=0)
+        return torch.where(gaps & ~undirected[:, None], torch.nan, unit), undirected
 
     def _place_whole(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """`place` of rows without NaN."""
-        v, norm, lost = self._directions(x)
+        v, norm, undirected = self._directions(x)
         if self.mixing is not None:
             v = v @ self.mixing.T
             norm = torch.linalg.vector_norm(v, dim=1)
-            lost = lost | (norm == 0)
-        if not occurs(lost):
-            return v / norm[:, None], lost
-        keep = torch.where(lost, 1.0, norm)[:, None]
-        return torch.where(lost[:, None], 0.0, v / keep), lost
+            undirected = undirected | (norm == 0)
+        if not any_rare(undirected):
+            return v / norm[:, None], undirected
+        keep = torch.where(undirected, 1.0, norm)[:, None]
+        return torch.where(undirected[:, None], 0.0, v / keep), undirected
 
     def _directions(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Coordinates up to their length, the length, which rows have no direction."""
@@ -173,45 +177,45 @@ class Geometry(ABC):
 
     # The same in a graph.
 
-    def onnx(self, g: Graph, x: str, n_features: int) -> Point:
+    def onnx(self, g: Graph, x: str, n_features: int) -> OnnxUnitRows:
         """`place` of rows x (batch, N) in double precision, NaN for missing values."""
         unknown = g("IsNaN", x)
         gaps = g("Cast", unknown, to=g.double)
         count = g.total(gaps)
-        rows = Given(x, unknown, count, n_features)
-        v, length, lost = self._onnx_directions(g, rows)
-        lost = g("Or", g("GreaterOrEqual", count, float(n_features)), lost)
+        rows = OnnxRows(x, unknown, count, n_features)
+        v, length, undirected = self._onnx_directions(g, rows)
+        undirected = g("Or", g("GreaterOrEqual", count, float(n_features)), undirected)
         if self.mixing is not None:
             v = g("MatMul", v, g.stored(self.mixing.T.contiguous()))
             length = g.norms(v, 1)
-            lost = g("Or", lost, g("LessOrEqual", length, 0.0))
-        unit = g.quotient(v, length, lost)
+            undirected = g("Or", undirected, g("LessOrEqual", length, 0.0))
+        unit = g.quotient(v, length, undirected)
         if not self.scales_gaps:
-            return Point(unit, lost)
+            return OnnxUnitRows(unit, undirected)
         share = self._onnx_share(g, rows, unit, length)
         share = g("Where", g("Greater", count, 0.0), share, 1.0)
         unit = g("Mul", unit, g("Sqrt", share))
         room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
         some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
         gaps = self._onnx_gaps(g, gaps)
-        return Point(unit, lost, gaps, g.total(gaps), room, some)
+        return OnnxUnitRows(unit, undirected, gaps, g.total(gaps), room, some)
 
     @abstractmethod
-    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """`coordinates` of rows that are filled in where something is missing."""
 
-    def _onnx_directions(self, g: Graph, rows: Given) -> tuple[str, str, str]:
+    def _onnx_directions(self, g: Graph, rows: OnnxRows) -> tuple[str, str, str]:
         v = self.onnx_coordinates(g, rows)
         length = g.norms(v, 1)
         return v, length, g("LessOrEqual", length, 0.0)
 
-    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
+    def _onnx_share(self, g: Graph, rows: OnnxRows, unit: str, length: str) -> str:
         """`_known_share` (batch, 1); length (batch, 1): of the coordinates."""
         raise NotImplementedError
 
     def _onnx_gaps(self, g: Graph, gaps: str) -> str:
         """Gaps in features (batch, N) as those in coordinates (batch, M)."""
-        return g("Pad", gaps, [0, 0, 0, self.appended], 0.0)
+        return g("Pad", gaps, [0, 0, 0, self.n_constant_coordinates], 0.0)
 
     # Gaps.
 
@@ -255,19 +259,21 @@ class Geometry(ABC):
 
         So ⟨w, x⟩ on the sphere is the sum of pull_back(w)·v/‖Av‖.
         """
-        u, lost = self._place_whole(x.double())
-        v = torch.where(lost[:, None], 0.0, self._directions(x.double())[0])
+        u, undirected = self._place_whole(x.double())
+        v = torch.where(undirected[:, None], 0.0, self._directions(x.double())[0])
         length = (self.pull_back(u) * v).sum(1, keepdim=True)
         return v, torch.where(length > 0, length, 1.0)
 
     def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
         """Parts (…, M) of coordinates summed by feature (…, N), and those of no feature (…,)."""
-        n = parts.shape[-1] - self.appended
+        n = parts.shape[-1] - self.n_constant_coordinates
         return parts[..., :n], parts[..., n:].sum(-1)
 
-    def per_coordinate(self, of_features: Tensor, appended: float = 1) -> Tensor:
+    def per_coordinate(self, of_features: Tensor, constant: float = 1) -> Tensor:
         """What is said of features (B, N), of their coordinates (B, M)."""
-        return torch.nn.functional.pad(of_features, (0, self.appended), value=appended)
+        return torch.nn.functional.pad(
+            of_features, (0, self.n_constant_coordinates), value=constant
+        )
 
     def strengths(self, w: Tensor) -> Tensor:
         """How much each feature counts in memories w (P, D), (P, N)."""
@@ -303,9 +309,9 @@ class Geometry(ABC):
         """What would keep rows without direction, for messages."""
         return "" if self.no_direction == "empty" else "; geometry='standard' would keep them"
 
-    def check_some_left(self, lost: Tensor) -> None:
+    def check_some_left(self, undirected: Tensor) -> None:
         """Raise ValueError if no row has a direction."""
-        if bool(lost.all()):
+        if bool(undirected.all()):
             raise ValueError(
                 f"every row of X is {self.no_direction}, so none has a direction: use "
                 "geometry='standard'"
@@ -320,7 +326,7 @@ def lengths(v: Tensor) -> Tensor:
     return norms
 
 
-def occurs(rare: Tensor) -> bool:
+def any_rare(rare: Tensor) -> bool:
     """Whether anything rare is to be dealt with; in an exported graph, always: it cannot branch."""
     return torch.compiler.is_compiling() or bool(rare.any())
 
@@ -328,7 +334,7 @@ def occurs(rare: Tensor) -> bool:
 def extreme(norm: Tensor) -> bool:
     """Whether squares of a row may have left the range of numbers."""
     if torch.compiler.is_compiling() or on_gpu(norm) or norm.numel() == 0:
-        return occurs(~((norm > _SMALL) & (norm < _HUGE)))
+        return any_rare(~((norm > _SMALL) & (norm < _HUGE)))
     low, high = norm.detach().aminmax()  # for one row, half of the time of the line above
     return not (float(low) > _SMALL and float(high) < _HUGE)
 
@@ -338,7 +344,7 @@ def rescale_extreme_rows(x: Tensor) -> Tensor:
     low, high = x.detach().aminmax(dim=1, keepdim=True)
     peak = torch.maximum(-low, high)
     far = (peak > _HUGE) | ((peak < _SMALL) & (peak > 0))
-    if not occurs(far):
+    if not any_rare(far):
         return x
     largest = torch.finfo(x.dtype).max  # infinite where a number was divided by a tiny scale
     x, peak = x.clamp(-largest, largest), peak.clamp(max=largest)
@@ -357,8 +363,8 @@ def unit_chunks(
     """(unit rows, which of them have no direction and came out as zeros), chunk by chunk."""
     geometry = geometry.to(rows.device)
     for _, x in rows.chunks():
-        unit, lost = geometry.place(x)
-        yield unit.to(dtype), lost
+        unit, undirected = geometry.place(x)
+        yield unit.to(dtype), undirected
 
 
 def on_sphere(rows: StoredRows, geometry: Geometry, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -367,13 +373,13 @@ def on_sphere(rows: StoredRows, geometry: Geometry, dtype: torch.dtype) -> tuple
         return rows.values, torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
     n_features = geometry.n_coordinates(rows.n_features)
     x = torch.empty(rows.n_rows, n_features, dtype=dtype, device=rows.device)
-    lost = torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
+    undirected = torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
     first = 0
     for unit, without in unit_chunks(rows, geometry, dtype):
         part = slice(first, first + unit.shape[0])
-        x[part], lost[part] = unit, without
+        x[part], undirected[part] = unit, without
         first = part.stop
-    return x, lost
+    return x, undirected
 
 
 def _are_unit_rows(rows: StoredRows, dtype: torch.dtype) -> bool:
@@ -388,10 +394,10 @@ def _are_unit_rows(rows: StoredRows, dtype: torch.dtype) -> bool:
 
 def warn_set_aside(geometry: Geometry, given: StoredRows, weight: Tensor | None) -> None:
     """Count and name the rows of X that have no direction, all copies of them."""
-    lost = torch.cat([without for _, without in unit_chunks(given, geometry, torch.float64)])
+    undirected = torch.cat([without for _, without in unit_chunks(given, geometry, torch.float64)])
     if weight is not None:
-        lost &= weight > 0
-    numbers = given.row_ids(lost.nonzero()[:, 0])
+        undirected &= weight > 0
+    numbers = given.row_ids(undirected.nonzero()[:, 0])
     named = ", ".join(map(str, numbers[:_NAMED]))
     more = ", …" if len(numbers) > _NAMED else ""
     warn_user(

@@ -26,8 +26,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.geometry.base import Curves, Geometry, occurs
-from mnemosphere.geometry.graph import Given, Graph
+from mnemosphere.geometry.base import Curves, Geometry, any_rare
+from mnemosphere.geometry.graph import Graph, OnnxRows
 from mnemosphere.rows.stored import StoredRows
 
 Floats = NDArray[np.float64]
@@ -56,7 +56,7 @@ class Circles(Geometry):
     name: ClassVar[str] = "circles"
     scales_gaps: ClassVar[bool] = True
     has_curves: ClassVar[bool] = True
-    unit_name: ClassVar[str] = "ranks"
+    change_unit: ClassVar[str] = "ranks"
 
     # values, ascending; the last one again if a column has fewer
     knots: Tensor
@@ -171,7 +171,7 @@ class Circles(Geometry):
         unknown, t = rank.isnan(), self.tables
         turned = torch.where(unknown, 0.0, rank)[:, t.column]
         found = t.amplitude * torch.addcmul(t.phase, turned, t.frequency).sin()
-        return found.masked_fill(unknown[:, t.column], 0.0) if occurs(unknown) else found
+        return found.masked_fill(unknown[:, t.column], 0.0) if any_rare(unknown) else found
 
     @cached_property
     def _at_knots(self) -> list[tuple[slice, Tensor]]:
@@ -225,11 +225,11 @@ class Circles(Geometry):
         found.index_add_(-1, self.tables.column.to(parts.device), parts)
         return found, parts.new_zeros(parts.shape[:-1])
 
-    def per_coordinate(self, of_features: Tensor, appended: float = 1) -> Tensor:
+    def per_coordinate(self, of_features: Tensor, constant: float = 1) -> Tensor:
         """What is said of features (B, N), of their coordinates (B, M)."""
         return of_features[:, self.tables.column.to(of_features.device)]
 
-    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """A rank is a sum over the spaces between knots, each filled from 0 to 1."""
         knots = self.knots.cpu() / 2  # halves: the difference of two huge numbers is one too
         width, rise = (t.diff(dim=1) for t in (knots, self.ranks.cpu()))
@@ -252,7 +252,7 @@ class Circles(Geometry):
         unknown = g("Gather", rows.unknown, column, axis=1)
         return g("Where", unknown, 0.0, g("Mul", g("Sin", angle), amplitude))
 
-    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
+    def _onnx_share(self, g: Graph, rows: OnnxRows, unit: str, length: str) -> str:
         gaps = g("Cast", rows.unknown, to=g.double)
         return g(
             "Max", g("Sub", 1.0, g("MatMul", gaps, g.stored(self.tables.weight[:, None]))), 0.0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.geometry.base import Geometry, extreme, rescale_extreme_rows
-from mnemosphere.geometry.graph import Given, Graph
+from mnemosphere.geometry.graph import Graph, OnnxRows
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.rows.stored import StoredRows
 
@@ -33,7 +33,7 @@ class Unit(Geometry):
     scales_gaps: ClassVar[bool] = True
     least_features: ClassVar[int] = 2
     no_direction: ClassVar[str] = "all zeros"
-    unit_name: ClassVar[str] = "units of X"
+    change_unit: ClassVar[str] = "units of X"
 
     # (N,) each feature's mean share of a row's squared norm; None: they are equal
     energy: Tensor | None = None
@@ -79,14 +79,14 @@ class Unit(Geometry):
         """The directions."""
         return w
 
-    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """The row, 0 where unknown."""
         return g("Where", rows.unknown, 0.0, rows.x)
 
     def _known_share(self, x: Tensor, unit: Tensor, gaps: Tensor) -> Tensor:
         return torch.where(gaps, 0.0, self._shares(x.shape[1]).to(x.device)).sum(1)
 
-    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
+    def _onnx_share(self, g: Graph, rows: OnnxRows, unit: str, length: str) -> str:
         return g.total(g("Where", rows.unknown, 0.0, g.stored(self._shares(rows.n))))
 
     def _shares(self, n_features: int) -> Tensor:
@@ -115,15 +115,15 @@ class Center(Unit):
     name: ClassVar[str] = "center"
     keeps_unit_rows: ClassVar[bool] = False
     no_direction: ClassVar[str] = "constant"
-    fixed: ClassVar[int] = 1  # along (1, …, 1)
+    n_unused_directions: ClassVar[int] = 1  # along (1, …, 1)
 
     def coordinates(self, x: Tensor) -> Tensor:
         """The row without its mean."""
         return x.double() - x.double().mean(1, keepdim=True)
 
     def _directions(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        v, left, lost = self._centered(x)
-        return self._centered(rescale_extreme_rows(x)) if extreme(left) else (v, left, lost)
+        v, left, undirected = self._centered(x)
+        return self._centered(rescale_extreme_rows(x)) if extreme(left) else (v, left, undirected)
 
     def _centered(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         mean = x.mean(1, keepdim=True)
@@ -137,7 +137,7 @@ class Center(Unit):
         value = known.sum(1, keepdim=True) / (~unknown).sum(1, keepdim=True).clamp_min(1)
         return torch.where(unknown, value, x.double())
 
-    def _onnx_directions(self, g: Graph, rows: Given) -> tuple[str, str, str]:
+    def _onnx_directions(self, g: Graph, rows: OnnxRows) -> tuple[str, str, str]:
         x = self.onnx_coordinates(g, rows)
         mean = g("Div", g.total(x), g("Max", g("Sub", float(rows.n), rows.missing), 1.0))
         limit = g("Mul", g.norms(g("Where", rows.unknown, mean, x), 1), _CONSTANT)

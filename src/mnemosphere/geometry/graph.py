@@ -31,7 +31,7 @@ class Graph(Protocol):
         """The quotient in double precision; 0 where there is none."""
 
 
-class Given(NamedTuple):
+class OnnxRows(NamedTuple):
     """Rows as they come."""
 
     x: str  # (batch, N) in double precision, NaN for missing values
@@ -40,11 +40,11 @@ class Given(NamedTuple):
     n: int  # N
 
 
-class Point(NamedTuple):
+class OnnxUnitRows(NamedTuple):
     """Rows on the sphere, in double precision; (batch, ·) each."""
 
     unit: str  # with 0 where a feature is not known
-    lost: str  # which have no direction
+    undirected: str  # which have no direction
     gaps: str | None = None  # 1 where not known, else 0; None: they are at a place of their own
     missing: str = ""  # how many are not known
     room: str = ""  # the square of the norm that is left to them

@@ -18,7 +18,7 @@ from torch import Tensor
 from mnemosphere.geometry.base import Geometry, Kind
 from mnemosphere.geometry.circles import Circles
 from mnemosphere.geometry.direction import Unit
-from mnemosphere.geometry.graph import Given, Graph, Point
+from mnemosphere.geometry.graph import Graph, OnnxRows, OnnxUnitRows
 from mnemosphere.geometry.standard import Standard
 from mnemosphere.rows.stored import StoredRows
 
@@ -120,11 +120,11 @@ class Product(Geometry):
         """As `Geometry.place`: a part without direction is not known."""
         units, losts = [], []
         for (kind, length), own in zip(self._parts, self._split(x), strict=True):
-            unit, lost = kind.place(own)
-            units.append(torch.where(lost[:, None], torch.nan, length * unit))
-            losts.append(lost)
-        lost = losts[0] & losts[1]
-        return torch.where(lost[:, None], 0.0, torch.cat(units, 1)), lost
+            unit, undirected = kind.place(own)
+            units.append(torch.where(undirected[:, None], torch.nan, length * unit))
+            losts.append(undirected)
+        undirected = losts[0] & losts[1]
+        return torch.where(undirected[:, None], 0.0, torch.cat(units, 1)), undirected
 
     def coordinates(self, x: Tensor) -> Tensor:
         """Those of both."""
@@ -139,7 +139,7 @@ class Product(Geometry):
             found.append(length * v / whole)
         return torch.cat(found, 1), torch.ones_like(found[0][:, :1])
 
-    def onnx(self, g: Graph, x: str, n_features: int) -> Point:
+    def onnx(self, g: Graph, x: str, n_features: int) -> OnnxUnitRows:
         """`place` in a graph."""
         units, losts, gaps = [], [], []
         for (kind, length), own in zip(
@@ -148,16 +148,16 @@ class Product(Geometry):
             some = g("Gather", x, g.constant(own, np.int64), axis=1)
             at = kind.onnx(g, some, len(own))
             units.append(g("Mul", at.unit, length))
-            losts.append(at.lost)
+            losts.append(at.undirected)
             unknown = g("Mul", at.unit, 0.0) if at.gaps is None else at.gaps
-            gaps.append(g("Where", at.lost, 1.0, unknown))
+            gaps.append(g("Where", at.undirected, 1.0, unknown))
         unit, missing = (g("Concat", *parts, axis=1) for parts in (units, gaps))
         count = g.total(missing)
         room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
         some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
-        return Point(unit, g("And", *losts), missing, count, room, some)
+        return OnnxUnitRows(unit, g("And", *losts), missing, count, room, some)
 
-    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """`onnx` needs none."""
         raise NotImplementedError
 
@@ -198,10 +198,10 @@ class Product(Geometry):
         found, rest = self.columns.per_feature(columns)
         return self._joined([text, found]), rest
 
-    def per_coordinate(self, of_features: Tensor, appended: float = 1) -> Tensor:
+    def per_coordinate(self, of_features: Tensor, constant: float = 1) -> Tensor:
         """As `Geometry.per_coordinate`."""
         text, columns = self._split(of_features)
-        return torch.cat([text, self.columns.per_coordinate(columns, appended)], 1)
+        return torch.cat([text, self.columns.per_coordinate(columns, constant)], 1)
 
     def strengths(self, w: Tensor) -> Tensor:
         """As `Geometry.strengths`."""

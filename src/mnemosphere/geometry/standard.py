@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from mnemosphere.geometry.base import Geometry, occurs
-from mnemosphere.geometry.graph import Given, Graph
+from mnemosphere.geometry.base import Geometry, any_rare
+from mnemosphere.geometry.graph import Graph, OnnxRows
 from mnemosphere.rows.stored import StoredRows, largest
 
 
@@ -23,7 +23,7 @@ class Standard(Geometry):
 
     name: ClassVar[str] = "standard"
     scales_gaps: ClassVar[bool] = True
-    appended: ClassVar[int] = 1
+    n_constant_coordinates: ClassVar[int] = 1
 
     mean: Tensor
     scale: Tensor
@@ -66,7 +66,7 @@ class Standard(Geometry):
         x = x.double()
         root = x.new_full((x.shape[0], 1), x.shape[1] ** 0.5)
         z = self.positions(x)
-        if occurs(torch.isinf(z)):  # two huge numbers apart: their halves are not
+        if any_rare(torch.isinf(z)):  # two huge numbers apart: their halves are not
             z = torch.where(torch.isinf(z), (x / 2 - self.mean / 2) / self.scale * 2, z)
         return torch.cat([z, root], dim=1)
 
@@ -97,14 +97,14 @@ class Standard(Geometry):
         """Rows (n, N) in standard units."""
         return (x - self.mean.to(x.device)) / self.scale.to(x.device)
 
-    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """Standard units, 0 where unknown, and √N."""
         mean = g.stored(self.mean)
         x = g("Where", rows.unknown, mean, rows.x)
         z = g("Div", g("Sub", x, mean), g.stored(self.scale))
         return g("Pad", z, [0, 0, 0, 1], float(rows.n) ** 0.5)
 
-    def _onnx_share(self, g: Graph, rows: Given, unit: str, length: str) -> str:
+    def _onnx_share(self, g: Graph, rows: OnnxRows, unit: str, length: str) -> str:
         last = g("Slice", unit, [rows.n], [rows.n + 1], [1])
         left = g("Mul", g("Mul", last, last), g("Div", rows.missing, float(rows.n)))
         return g("Div", 1.0, g("Add", 1.0, left))

@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from mnemosphere.geometry.base import occurs
-from mnemosphere.geometry.graph import Given, Graph
+from mnemosphere.geometry.base import any_rare
+from mnemosphere.geometry.graph import Graph, OnnxRows
 from mnemosphere.geometry.standard import Standard
 from mnemosphere.rows.stored import StoredRows
 
@@ -67,7 +67,7 @@ class Whitened(Standard):
         """The mean given what is known."""
         return _filled(self, self.common, x, unknown)
 
-    def onnx_coordinates(self, g: Graph, rows: Given) -> str:
+    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """As those of standard units, `likely` where unknown."""
         v = super().onnx_coordinates(g, rows)
         z, back = g("Slice", v, [0], [rows.n], [1]), g.stored(self.common)
@@ -135,7 +135,7 @@ def likely(common: Tensor, z: Tensor, unknown: Tensor) -> Tensor:
 
     found, step, size = torch.zeros_like(rest), rest, square(rest, rest)
     for _ in range(_STEPS):
-        if not occurs(size > _CLOSE):
+        if not any_rare(size > _CLOSE):
             break
         to = spread(step).masked_fill(unknown, 0.0)
         share = size / square(step, to)

@@ -44,7 +44,7 @@ def net_class_weights(
     """
     p = params.p.double()
     p_h = p.sum(-1, keepdim=True)
-    prior = _of_classes(frequencies.to(p))[..., None, :]
+    prior = _without_outside(frequencies.to(p))[..., None, :]
     soft = p / torch.where(p_h > 0, p_h, 1.0) if counts is None else counts.double()
     total = soft.sum(-1, keepdim=True)
     net = (soft - smoothing / p.shape[-1] * total).clamp_min(0.0) / (1 - smoothing)
@@ -59,12 +59,12 @@ def net_class_weights(
 
 def with_floor(soft: Tensor, prior: Tensor) -> Tensor:
     """Soft labels (..., C+1) with a small part of the class frequencies (C+1,): none is impossible."""
-    return (1 - _FLOOR) * soft + _FLOOR * _of_classes(prior).to(soft)
+    return (1 - _FLOOR) * soft + _FLOOR * _without_outside(prior).to(soft)
 
 
 def without_floor(p: Tensor, prior: Tensor) -> Tensor:
     """Class weights (P+1, C+1) without what `with_floor` added to their soft labels."""
-    floor = _FLOOR * p.sum(1, keepdim=True) * _of_classes(prior)
+    floor = _FLOOR * p.sum(1, keepdim=True) * _without_outside(prior)
     return ((p - floor) / (1 - _FLOOR)).clamp_min(0.0)
 
 
@@ -75,13 +75,13 @@ def label_frequencies(mass: Tensor, smoothing: float) -> Tensor:
     return net / net.sum(-1, keepdim=True)
 
 
-def _of_classes(prior: Tensor) -> Tensor:
+def _without_outside(prior: Tensor) -> Tensor:
     """Frequencies (..., C+1) among the C classes alone."""
     prior = torch.cat([prior[..., :-1], torch.zeros_like(prior[..., -1:])], -1)
     return prior / prior.sum(-1, keepdim=True)
 
 
-def frequency_part(votes: Votes) -> tuple[Tensor, Tensor]:
+def prior_share(votes: Votes) -> tuple[Tensor, Tensor]:
     """(how much of each soft label repeats the mix of all of them (P+1,), the rest (P+1, C)).
 
     g = a π + rest with the mix π = Σ_γ weight_γ g_γ and the largest a = min_y g_y/π_y: the floor that no
@@ -120,7 +120,7 @@ def best_temperature(held_out: Sequence[tuple[Mixture, Batch]]) -> float:
     return posterior_temperature(np.concatenate(losses), np.concatenate(weights))
 
 
-def least_temperature(params: Mixture, rows: Batch) -> float:
+def training_temperature(params: Mixture, rows: Batch) -> float:
     """The temperature of lowest loss on rows that were trained on, which can only be too low for others."""
     rows = rows.take(rows.targets.sum(1) > 0)
     losses, weight = tempered_losses(params, rows), rows.sample_weight
@@ -147,7 +147,7 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
     for slope in (math.exp(-log_t) for log_t in LOG_T):
         torch.add(log_share + slope * log_prior, h, alpha=slope, out=score)
         if gaps is not None:
-            lift, _ = gaps.over(params, slope)
+            lift, _ = gaps.exponent_lift(params, slope)
             score[..., 1:, :].index_add_(-1, gaps.rows, lift.mT)
         classes = labels @ score.softmax(-2)  # (C, B)
         total = classes.sum(-2, keepdim=True).clamp_min_(tiny)
@@ -169,7 +169,7 @@ def mean_shares(params: Parameters, p: Tensor, rows: Batch, frequencies: Tensor)
     x, gaps = split(x)
     h = exponents(params, x @ params.w.mT.contiguous())
     if gaps is not None:
-        h[..., 1:].index_add_(-2, gaps.rows, gaps.over(params)[0])
+        h[..., 1:].index_add_(-2, gaps.rows, gaps.exponent_lift(params)[0])
     share = (p.sum(-1).to(h).log()[..., None, :] + h).softmax(-1)
     weight = rows.sample_weight
     weight = torch.ones_like(share[..., 0]) if weight is None else weight[..., some]

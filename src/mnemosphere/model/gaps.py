@@ -38,7 +38,7 @@ class Gaps(NamedTuple):
     unknown: Tensor  # (R, N) 1 where not known, else 0
     room: Tensor  # (R, 1) √(1−s²): the norm that is left to it
 
-    def over(self, params: Mixture, times: float = 1.0) -> tuple[Tensor, Tensor]:
+    def exponent_lift(self, params: Mixture, times: float = 1.0) -> tuple[Tensor, Tensor]:
         """(what gaps add to exponents, c with which memory μ expects c·w^μ in them), (R, P).
 
         times: the slope of params is multiplied by it.
@@ -49,7 +49,7 @@ class Gaps(NamedTuple):
 def lift_of(
     unknown: Tensor, room: Tensor, params: Mixture, times: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """`Gaps.over` of rows whose unknown parts have the squared norms room (R, 1)."""
+    """`Gaps.exponent_lift` of rows whose unknown parts have the squared norms room (R, 1)."""
     slope = (times * params.slope)[..., None, None]
     beta = (times * params.slope / params.varsigma)[..., None, None]
     m = unknown.sum(-1, keepdim=True)
@@ -91,7 +91,7 @@ def overlaps(params: Mixture, x: Tensor) -> Tensor:
     overlap = known @ params.w.T
     if gaps is None:
         return overlap
-    return overlap.index_add(0, gaps.rows, gaps.over(params)[0] / params.slope)
+    return overlap.index_add(0, gaps.rows, gaps.exponent_lift(params)[0] / params.slope)
 
 
 def fill_neutrally(x: Tensor) -> Tensor:

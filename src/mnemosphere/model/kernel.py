@@ -216,7 +216,7 @@ class Pass:
             h = h.add_(self.level)
         expected = None
         if gaps is not None:
-            lift, expected = gaps.over(self.m)
+            lift, expected = gaps.exponent_lift(self.m)
             h[..., 1 : lift.shape[-1] + 1, :].index_add_(-1, gaps.rows, lift.mT.to(h.dtype))
         return _Exponents(h, x, gaps, expected)
 

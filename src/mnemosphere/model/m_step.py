@@ -52,10 +52,14 @@ def maximize_bound(
 
     With statistics of all rows, taken at `params` with non-negative label weights, the loss does
     not increase for any ς in (0, 1]. hold_weights=False learns the weights p_h of memories, the
-    uniform component's and the class prior held: see `share_out`.
+    uniform component's and the class prior held: see `fit_class_weights_free_prior`.
     """
     params = move_memories(params, w_bar, p_bar, learn_beta=learn_beta)
-    return class_weights(params, p_bar)[0] if hold_weights else share_out(params, p_bar)
+    return (
+        class_weights(params, p_bar)[0]
+        if hold_weights
+        else fit_class_weights_free_prior(params, p_bar)
+    )
 
 
 def move_memories(
@@ -108,7 +112,7 @@ def _directions(w_bar: Tensor, norms: Tensor, w: Tensor) -> Tensor:
     return sphere.project(torch.where(norms[..., None] > 0, w_bar, w))
 
 
-def share_out(params: Parameters, p_bar: Tensor) -> Parameters:
+def fit_class_weights_free_prior(params: Parameters, p_bar: Tensor) -> Parameters:
     """Class weights that maximize Σ p̄ log p, the class prior and the uniform component's weight held.
 
     The memories are one row beside the uniform component's in the polytope, and share what each

@@ -16,8 +16,8 @@ from mnemosphere.model.m_step import (
     approach_memories,
     bound,
     class_weights,
+    fit_class_weights_free_prior,
     move_memories,
-    share_out,
 )
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
@@ -163,7 +163,7 @@ class FixedPoint(Solver):
         p_bar = state["p_bar"]
         params = move_memories(params, state["w_bar"], p_bar, learn_beta=self.learn_beta)
         if self.learn_weights:
-            return share_out(params, p_bar), state
+            return fit_class_weights_free_prior(params, p_bar), state
         before = state["row_multipliers"], state["col_multipliers"]
         params, found = class_weights(params, p_bar, before)
         rows, cols = (

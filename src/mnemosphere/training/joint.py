@@ -19,7 +19,7 @@ from torch import Tensor
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.initialize import Start
-from mnemosphere.model.m_step import share_out, with_labels
+from mnemosphere.model.m_step import fit_class_weights_free_prior, with_labels
 from mnemosphere.model.memory_graph import sharing_temperature
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters, from_memories
@@ -170,7 +170,7 @@ def start_joint(
     missing = (1 - labels.sum(1, keepdim=True)).clamp_min(0.0)
     soft = torch.cat([params.p_q[None], labels + missing * params.p_q])
     if learned_weights:
-        return share_out(params, params.p_h[:, None] * soft)
+        return fit_class_weights_free_prior(params, params.p_h[:, None] * soft)
     return with_labels(params, soft)
 
 

@@ -62,7 +62,7 @@ def start_classes(
     log_k[0] = 0.0
     log_k[0, -1] = _CONTRAST
     sharp = polytope.sinkhorn(log_k, params.p_h, p_q, tol=1e-9)
-    # No surer than the labels are: a class that ε has explain a row cannot all but exclude it.
+    # Floor class weights at ε, so that no smoothed label is impossible.
     floor = max(smoothing, _LEAST_SOFTNESS)
     p = (1 - floor) * sharp + floor * params.p_h[:, None] * p_q
     return params.replace(p=p, p_q=p_q)

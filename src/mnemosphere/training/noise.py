@@ -52,7 +52,7 @@ class SphereNoise:
 
         seed: what `seed` has drawn.
         """
-        n_rows = self._laid_on(x).shape[:-1].numel()
+        n_rows = self._noisy_problems(x).shape[:-1].numel()
         return [
             torch.Generator(x.device).manual_seed(seed + block)
             for block in range(-(-n_rows // _BLOCK))
@@ -61,7 +61,7 @@ class SphereNoise:
     def apply(self, x: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         """The same with the generators of these rows."""
         if x.ndim > 2:
-            some = self._laid_on(x)
+            some = self._noisy_problems(x)
             own = self.apply(some.flatten(0, 1), generators).view_as(some)
             return torch.cat([own, x[len(own) :]])
         drawn = [x.new_empty(0, x.shape[1])]
@@ -76,7 +76,7 @@ class SphereNoise:
         noisy = u.mul_(across).add_(known, alpha=self.overlap)
         return noisy if gaps is None else torch.where(x.isnan(), x, noisy)
 
-    def _laid_on(self, x: Tensor) -> Tensor:
+    def _noisy_problems(self, x: Tensor) -> Tensor:
         """The rows that get noise."""
         return x if x.ndim == 2 else x[: self.problems]
 

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.m_step import approach_memories, share_out
+from mnemosphere.model.m_step import approach_memories, fit_class_weights_free_prior
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.dataset import ArrayDataset
@@ -70,7 +70,7 @@ def joint(params: Parameters, rows: Batch, *, learn_beta: bool, max_iter: int) -
     for _ in range(max_iter):
         stats = accumulate(params, rows, objectives.joint)
         params = approach_memories(params, stats.w_bar, stats.p_bar, learn_beta=learn_beta)
-        params = share_out(params, stats.p_bar)
+        params = fit_class_weights_free_prior(params, stats.p_bar)
     return params
 
 
