@@ -242,7 +242,7 @@ def test_digits_in_texts_are_numbers_with_a_note_or_categories():
     with pytest.warns(
         UserWarning, match="'code' holds texts that are read as numbers.*categories="
     ):
-        Features.learn(frame, "DAMClassifier")
+        Features.learn(frame)
     model = small(categories=["code"]).fit(frame, y)
     assert list(mn.interpret.encode(model.model_, frame))[:4] == [
         "code=11", "code=12", "code=13", "code=21",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def need(package: str, extra: str = "app") -> Any:
+def import_extra(package: str, extra: str = "app") -> Any:
     """A package of an extra, or a part of one; ImportError says how to install it."""
     try:
         return import_module(package)

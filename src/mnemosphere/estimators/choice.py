@@ -131,7 +131,6 @@ class Candidate:
 class Settings:
     """The settings of an estimator of rows, parsed once; None stands for "auto", of β for "learn"."""
 
-    owner: str  # the class of the estimator
     given: Mapping[str, Any]  # its parameters
     n_memories: int | None
     varsigma: float | None
@@ -148,7 +147,7 @@ class Settings:
     precision: str
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], owner: str = "DAMClassifier") -> Self:
+    def of(cls, given: Mapping[str, Any]) -> Self:
         """From the parameters of a `DAMClassifier` or a `DAMClusterer`."""
         numbers = ("n_memories", "varsigma", "beta", "uniform_weight")
         known = {name: None if isinstance(given[name], str) else given[name] for name in numbers}
@@ -160,7 +159,7 @@ class Settings:
             objective = "joint" if adam is None else "conditional"
         smoothing = float(given.get("label_smoothing", given.get("smoothing", 0.0)))
         return cls(
-            owner, given, solver=solver, adam=adam or _ADAM,
+            given, solver=solver, adam=adam or _ADAM,
             objectives=("joint", "conditional") if objective == "auto" else (objective,),
             geometry=given["geometry"], growth=given["growth"], search=given.get("search"),
             max_iter=given["max_iter"], precision=given["precision"],

@@ -310,7 +310,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         (3, 4)
         """
         self._validate_params()
-        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
+        settings = Settings.of(self.get_params(deep=False))
         with process_group(), operands(self.precision), Progress(self.verbose) as progress:
             ready = _learn(settings, X, y, sample_weight, progress)
             model = finished(train(ready), ready, X)
@@ -359,11 +359,11 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             raise ValueError(
                 "class_weight='balanced' needs all rows at once: pass a dict to partial_fit"
             )
-        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
+        settings = Settings.of(self.get_params(deep=False))
         model = self.__dict__.get("model_")
         with operands(self.precision), Progress(self.verbose) as progress:
             if model is None:
-                features, stored = learn_features(X, settings.given, settings.owner, labeled=True)
+                features, stored = learn_features(X, settings.given, labeled=True)
             else:
                 stored = model.stored(X)
             known = known_classes(model, y, classes, self.unlabeled)
@@ -588,7 +588,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> bool((issues.given != issues.suggested).all())
         True
         """
-        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
+        settings = Settings.of(self.get_params(deep=False))
         return label_issues(settings, self.__dict__.get("model_"), X, y, n_folds)
 
     # Classes.
@@ -732,19 +732,19 @@ def _learn(
     if isinstance(X, Dataset):
         check_alone(y, sample_weight)
         if not X.fits:
-            begun = begin(own, settings.owner, X, progress)
+            begun = begin(own, X, progress)
             found = survey(X, settings, begun[0], progress, labeled=True)
             weighting = weights_of_classes(own["class_weight"], found)
             own = {**own, "class_weight": weighting, "device": str(device_of(X, own["device"]))}
         rows = X.read() if found is None else found.sample
         X, y, sample_weight = rows.x, rows.y, rows.weight
-    features, leveled = learn_features(X, own, settings.owner, labeled=True)
+    features, leveled = learn_features(X, own, labeled=True)
     if found is not None:
         leveled = replace(leveled, number=torch.from_numpy(found.sample.number))
     coded = _encode(settings, y, leveled, found and found.classes, require_label=True)
     weight = row_weights(coded, own["class_weight"], sample_weight)
     settled, stored = settle_columns(features, leveled, coded, weight)
-    seed, callbacks = begun or begin(own, settings.owner, stored, progress)
+    seed, callbacks = begun or begin(own, stored, progress)
     placed = prepare(settings, leveled, coded.targets, weight, progress)
     ready = Ready(settings, settled, stored, weight, coded.classes, seed, callbacks, *placed)
     if found is None:

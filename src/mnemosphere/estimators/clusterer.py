@@ -284,22 +284,22 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         return self
 
     def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> FittedModel:
-        settings = Settings.of(self.get_params(deep=False), type(self).__name__)
+        settings = Settings.of(self.get_params(deep=False))
         own, rows, begun, sampled = settings.given, X, None, None
         if isinstance(X, Dataset):
             check_alone(None, sample_weight)
             if not X.fits:
-                begun = begin(own, settings.owner, X, progress)
+                begun = begin(own, X, progress)
                 sampled = survey(X, settings, begun[0], progress, labeled=False).sample
                 own = {**own, "device": str(device_of(X, own["device"]))}
             some = X.read() if sampled is None else sampled
             rows, sample_weight = some.x, some.weight
-        features, stored = learn_features(rows, own, settings.owner)
+        features, stored = learn_features(rows, own)
         if sampled is not None:
             stored = replace(stored, number=torch.from_numpy(sampled.number))
         features, stored = settle_columns(features, stored)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
-        seed, callbacks = begun or begin(own, settings.owner, stored, progress)
+        seed, callbacks = begun or begin(own, stored, progress)
         placed = prepare(settings, stored, weight, seed, progress)
         classes = np.arange(placed[-1].n_clusters)
         ready = Ready(settings, features, stored, weight, classes, seed, callbacks, *placed)

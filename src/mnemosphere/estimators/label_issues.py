@@ -132,7 +132,7 @@ def label_issues(
     """Cross-fit with the settings of a fitted model, or with those that a search finds."""
     check_whole(n_folds, "n_folds", 2)
     if model is None:
-        features, stored = learn_features(X, settings.given, settings.owner, labeled=True)
+        features, stored = learn_features(X, settings.given, labeled=True)
     else:
         features, stored = _leveled(model, X)
     if n_folds > stored.n_rows:

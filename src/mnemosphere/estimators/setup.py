@@ -69,7 +69,7 @@ class Ready(NamedTuple, Generic[Chosen]):
 
 
 def learn_features(
-    X: Any, settings: Mapping[str, Any], owner: str, *, encoded: bool = True, labeled: bool = False
+    X: Any, settings: Mapping[str, Any], *, encoded: bool = True, labeled: bool = False
 ) -> tuple[Features, StoredRows]:
     """(the columns of training rows, the rows as numbers on the device), checked.
 
@@ -78,7 +78,7 @@ def learn_features(
     if isinstance(X, Dataset):
         raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
     how = {name: settings[name] for name in COLUMNS if name in settings}
-    features, rows = Features.learn(X, owner, encoded=encoded, labeled=labeled, **how)
+    features, rows = Features.learn(X, encoded=encoded, labeled=labeled, **how)
     stored = StoredRows.of(rows, device_of(rows, settings["device"])).with_columns(
         features.encoding
     )
@@ -149,7 +149,7 @@ def place(
 
 
 def begin(
-    settings: Mapping[str, Any], owner: str, rows: StoredRows | Dataset, progress: Progress
+    settings: Mapping[str, Any], rows: StoredRows | Dataset, progress: Progress
 ) -> tuple[int, list[Callback]]:
     """The seed and the callbacks of a fit to these rows; one that goes on has its own seed."""
     given, seed = settings["callbacks"], draw_seed(settings["random_state"])
@@ -158,7 +158,7 @@ def begin(
     callbacks, group = [*([progress] if progress.shown else []), *given], current()
     told: dict[str, Any] = {k: repr(v) for k, v in settings.items() if k not in _NO_MATTER}
     told["random_state"] = None if settings["random_state"] is None else seed
-    told |= {"estimator": owner, "rows": rows.n_rows, "features": rows.n_features}
+    told |= {"rows": rows.n_rows, "features": rows.n_features}
     for own in callbacks if group.first else ():
         if isinstance(own, Checkpoint):
             seed = own.begin(told, seed)

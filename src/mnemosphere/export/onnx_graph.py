@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.files import write_atomically
-from mnemosphere.base.machine import need
+from mnemosphere.base.machine import import_extra
 from mnemosphere.fitted.model import FittedModel, Tails
 from mnemosphere.geometry.graph import OnnxUnitRows
 from mnemosphere.interpret.rejection import default_limit, novelty_threshold
@@ -56,7 +56,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
         raise TypeError(
             f"a fitted DAMClassifier or DAMClusterer is wanted, got {type(model).__name__}"
         )
-    graph, checker = _Graph(), need("onnx.checker", "onnx")
+    graph, checker = _Graph(), import_extra("onnx.checker", "onnx")
     taken = fitted.features.n_numbers
     outputs = _answers(graph, fitted, fitted.geometry.onnx(graph, "rows", taken))
     helper, value = graph.helper, graph.helper.make_tensor_value_info
@@ -76,8 +76,11 @@ class _Graph:
     """Nodes and constants, each named by its number."""
 
     def __init__(self) -> None:
-        self.helper, TensorProto = need("onnx.helper", "onnx"), need("onnx", "onnx").TensorProto
-        self._stored = need("onnx.numpy_helper", "onnx").from_array
+        self.helper, TensorProto = (
+            import_extra("onnx.helper", "onnx"),
+            import_extra("onnx", "onnx").TensorProto,
+        )
+        self._stored = import_extra("onnx.numpy_helper", "onnx").from_array
         self._numbers = itertools.count()
         self.bool, self.float, self.double = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.DOUBLE
         self.nodes: list[Any] = []

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.files import plain
-from mnemosphere.base.machine import need
+from mnemosphere.base.machine import import_extra
 from mnemosphere.base.text import Shown, Table, middle_cut, percent, short_text
 from mnemosphere.fitted.model import FittedModel, Placed, as_numpy, check_whole, row_names
 from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
@@ -304,7 +304,7 @@ class Explanation(Shown):
         (0, 1)
         """
         predicted, probability = self.predicted, self.probability
-        return need("pandas").DataFrame(
+        return import_extra("pandas").DataFrame(
             [
                 {
                     "row": self.names[row],

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.machine import need
+from mnemosphere.base.machine import import_extra
 from mnemosphere.fitted.exemplars import TYPICAL, find_exemplars, named
 from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy
 from mnemosphere.interpret.certify import certify
@@ -50,7 +50,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     >>> table["name"].tolist()
     ['#0', '#1', '#2', '#3', '#4', '#5']
     """
-    pd = need("pandas")
+    pd = import_extra("pandas")
     n_memories = model.n_memories
     behind, beta_split = model.exemplars, np.full(n_memories, np.nan)
     if X is not None:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from mnemosphere.base.machine import need
+from mnemosphere.base.machine import import_extra
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, check_whole, draw_seed, like
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import retrieval
@@ -264,7 +264,7 @@ def encode(model: FittedModel, X: Any) -> Any:
     numbers = as_numpy(model.stored(X).values).astype(np.float64)
     if not is_frame(X) or model.features.encoder is not None:
         return numbers
-    pd = need("pandas")
+    pd = import_extra("pandas")
     return pd.DataFrame(numbers, columns=model.features.names, index=getattr(X, "index", None))
 
 
@@ -298,7 +298,7 @@ def decode(model: FittedModel, numbers: Any) -> Any:
     names = model.features.names
     if names is None:
         return numbers
-    pd = need("pandas")
+    pd = import_extra("pandas")
     return pd.DataFrame(numbers, columns=names)
 
 

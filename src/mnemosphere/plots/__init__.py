@@ -1,8 +1,8 @@
 """Pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
-from mnemosphere.base.machine import need
+from mnemosphere.base.machine import import_extra
 
-need("matplotlib")  # says how to install it
+import_extra("matplotlib")  # says how to install it
 
 from mnemosphere.plots.columns import column_curves, importance  # noqa: E402
 from mnemosphere.plots.functions import memory_curves  # noqa: E402

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.base.machine import need
+from mnemosphere.base.machine import import_extra
 from mnemosphere.rows.encoding import is_frame
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -96,7 +96,9 @@ class Piece:
         frames = is_frame(x[0])
         beside = zip(*((part.y, part.weight, part.number) for part in parts), strict=True)
         y, weight, number = (None if v[0] is None else np.concatenate(v) for v in beside)
-        joined = need("pandas").concat(x, ignore_index=True) if frames else np.concatenate(x)
+        joined = (
+            import_extra("pandas").concat(x, ignore_index=True) if frames else np.concatenate(x)
+        )
         return cls(joined, y, weight, number)  # type: ignore[arg-type]
 
 
@@ -196,7 +198,7 @@ class Dataset:
                 f"files must be of one kind, {', '.join(TABLES)}, or .npy without features=, got "
                 f"{', '.join(sorted(kinds)) or files[0]}: read others with pandas, and pass the frame"
             )
-        arrow, kind = need("pyarrow.dataset"), kinds.pop()[1:]
+        arrow, kind = import_extra("pyarrow.dataset"), kinds.pop()[1:]
         with readable(files[0]):
             table = arrow.dataset(
                 [str(path) for path in files], format=_csv() if kind == "csv" else kind
@@ -349,8 +351,8 @@ def _array_reader(
 
 def _csv() -> Any:
     """One answer for each line, and no text for an empty cell."""
-    csv = need("pyarrow.csv")
-    return need("pyarrow.dataset").CsvFileFormat(
+    csv = import_extra("pyarrow.csv")
+    return import_extra("pyarrow.dataset").CsvFileFormat(
         parse_options=csv.ParseOptions(ignore_empty_lines=False),
         convert_options=csv.ConvertOptions(strings_can_be_null=True),
     )
@@ -360,7 +362,7 @@ def _open_table(
     table: Any, label: Any, weight: Any, features: Sequence[str] | None, memory: int
 ) -> Dataset:
     """Row groups of Parquet, else whole files."""
-    pa = need("pyarrow")
+    pa = import_extra("pyarrow")
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     given = [name for name in table.schema.names if name not in (label, weight, *index)]
     names = given if features is None else list(features)
@@ -399,7 +401,7 @@ def _table_reader(
                 schema=schema, columns=columns, batch_size=size, batch_readahead=1
             )
         else:  # not by the scanner of pyarrow.dataset, which holds whole row groups
-            file = need("pyarrow.parquet").ParquetFile(
+            file = import_extra("pyarrow.parquet").ParquetFile(
                 part.open(), pre_buffer=False, buffer_size=_BUFFER
             )
             batches = file.iter_batches(size, row_groups=[group], columns=columns)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.base.machine import need
+from mnemosphere.base.machine import import_extra
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.rows.texts import TextEncoder, texts_of
 
@@ -323,7 +323,7 @@ class Encoding:
 
     def decode(self, x: NDArray[Any]) -> Any:
         """Numbers (n, N) as a pandas frame of the user's columns, without those left out."""
-        pd = need("pandas")
+        pd = import_extra("pandas")
         found: dict[str, Any] = {}
         for column, place in self.places():
             part = np.asarray(x[:, place], dtype=np.float64)
@@ -367,7 +367,7 @@ def written(value: float, kind: str = "number") -> str:
 
 def _pandas(X: Any, names: Sequence[str] = ()) -> Any:
     """A pandas frame; of an array with these names."""
-    pd = need("pandas")
+    pd = import_extra("pandas")
     if isinstance(X, pd.DataFrame):
         return X
     return X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X, columns=list(names))
@@ -504,7 +504,7 @@ class _Learner(NamedTuple):
 
 def _kind_of_type(values: Any) -> str:
     """The kind of a column by its type; "text": what its texts say is to be read."""
-    pd = need("pandas")
+    pd = import_extra("pandas")
     types, dtype = pd.api.types, values.dtype
     if types.is_complex_dtype(dtype):
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
@@ -522,7 +522,7 @@ def _kind_of_type(values: Any) -> str:
 
 def _names_rows(name: str, values: Any) -> bool:
     """Whether whole numbers, all different, are called an id or count the rows."""
-    whole = need("pandas").api.types.is_integer_dtype(values.dtype)
+    whole = import_extra("pandas").api.types.is_integer_dtype(values.dtype)
     if not whole or values.isna().any() or not values.is_unique:
         return False
     numbers = values.to_numpy(dtype=np.int64)
@@ -536,7 +536,7 @@ def _texts(values: Any) -> Any:
     """A series of texts without spaces around them, None where there is none."""
     missing = values.isna().to_numpy()
     texts = [None if no else _text(v) for v, no in zip(values, missing, strict=True)]
-    return need("pandas").Series(texts, dtype=object)
+    return import_extra("pandas").Series(texts, dtype=object)
 
 
 def _text(value: Any) -> str | None:
@@ -560,7 +560,7 @@ def _encode(
         missing = texts.isna().to_numpy()
         if MISSING in column.categories:
             texts, missing = texts.fillna(MISSING), np.zeros_like(missing)
-        place = need("pandas").Index(column.levels).get_indexer(texts)
+        place = import_extra("pandas").Index(column.levels).get_indexer(texts)
         x = column.table[place]
         x[missing] = np.nan
         odd = set(texts[(place < 0) & ~missing]) - set(column.other_levels)
@@ -576,7 +576,7 @@ def _encode(
                 f"{len(rows[bad])}: make them of one length"
             )
         return np.array(rows, dtype=np.float64).reshape(len(rows), column.length), []
-    if need("pandas").api.types.is_numeric_dtype(values.dtype):  # of a date, days already
+    if import_extra("pandas").api.types.is_numeric_dtype(values.dtype):  # of a date, days already
         found = np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     else:
         found = _days(values) if column.kind == "date" else _numbers(column, values)
@@ -585,13 +585,13 @@ def _encode(
 
 def _dates(values: Any) -> Any:
     """A series of dates in UTC, of dates or of texts in ISO 8601; NaT for others."""
-    pd = need("pandas")
+    pd = import_extra("pandas")
     return pd.to_datetime(pd.Series(values), format="ISO8601", utc=True, errors="coerce")
 
 
 def _days(values: Any) -> NDArray[np.float64]:
     """Days since 1970-01-01."""
-    plain = need("pandas").api.types.is_datetime64_any_dtype(values.dtype)
+    plain = import_extra("pandas").api.types.is_datetime64_any_dtype(values.dtype)
     days = _dates(values if plain else _texts(values))
     days = days.dt.tz_localize(None).astype("datetime64[us]").to_numpy()
     return np.where(np.isnat(days), np.nan, days.astype(np.int64) / _DAY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -75,7 +74,6 @@ class Features:
     columns: tuple[str, ...] | None = None  # their names, of a frame
     encoding: Encoding | None = None  # of a frame whose columns are not all numbers
     named: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
-    owner: str = "DAMClassifier"  # the estimator that messages speak of
     encoder: TextEncoder | None = None  # of texts alone; those beside columns are in the encoding
     # least and largest number in training, and 1 if all were whole; None if unknown
     observed: NDArray[np.float64] | None = field(default=None, compare=False)
@@ -161,7 +159,7 @@ class Features:
 
     @classmethod
     def learn(
-        cls, X: Any, owner: str, *, encoded: bool = True, encoder: Any = None, **how: Any
+        cls, X: Any, *, encoded: bool = True, encoder: Any = None, **how: Any
     ) -> tuple[Self, Any]:
         """(the columns of training rows, the rows as numbers).
 
@@ -173,13 +171,13 @@ class Features:
         elif encoder is not None:
             name = None if _are_vectors(X) else texts_of(X)[1]
             columns = None if name is None else (name,)
-            found = cls(1, columns, owner=owner, encoder=TextEncoder.of(encoder))
+            found = cls(1, columns, encoder=TextEncoder.of(encoder))
             return found, found.numbers_of(X)
         X = unwrap_container(X)
         if isinstance(X, Tensor):
             _check_tensor(X)
-            return cls(int(X.shape[1]), owner=owner), X
-        encoding, seen = None, _kind(owner)()
+            return cls(int(X.shape[1])), X
+        encoding, seen = None, Model()
         if encoded and is_frame(X):
             _check_shape(X)
             encoding, notes = Encoding.fit(X, **how)
@@ -196,7 +194,7 @@ class Features:
             rows = encoding(X)
         names = getattr(seen, "feature_names_in_", None)
         columns = None if names is None else tuple(names.tolist())
-        return cls(int(seen.n_features_in_), columns, encoding, owner=owner), rows
+        return cls(int(seen.n_features_in_), columns, encoding), rows
 
     def numbers_of(self, X: Any) -> Any:
         """The numbers of other rows with these columns, as an array, a tensor or a sparse matrix."""
@@ -209,7 +207,7 @@ class Features:
             _check_tensor(X)
             if X.shape[1] != self.n_numbers:
                 raise ValueError(
-                    f"X has {X.shape[1]} features, but {self.owner} is expecting "
+                    f"X has {X.shape[1]} features, but Model is expecting "
                     f"{self.n_numbers} features as input"
                 )
             return X
@@ -244,7 +242,7 @@ class Features:
 
     def _as_estimator(self) -> Any:
         """What scikit-learn's checks need: an estimator that was fitted to these columns."""
-        seen = _kind(self.owner)()
+        seen = Model()
         seen.n_features_in_ = self.n_columns if self.encoder is None else self.n_numbers
         if self.columns is not None and self.encoder is None:
             seen.feature_names_in_ = np.array(self.columns, dtype=object)
@@ -275,10 +273,8 @@ def _are_vectors(X: Any) -> bool:
                                                   and not is_frame(X))  # fmt: skip
 
 
-@functools.cache
-def _kind(owner: str) -> type[Any]:
-    """The class of estimators of that name, which scikit-learn's checks ask for."""
-    return type(owner, (BaseEstimator,), {})
+class Model(BaseEstimator):  # type: ignore[misc]
+    """What scikit-learn's checks of names and numbers of columns ask for, and name in messages."""
 
 
 def _check_tensor(X: Tensor) -> None:
