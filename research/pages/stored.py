@@ -1,8 +1,8 @@
 """Stored results of measurements, tables made from them, and whether these may still be shown.
 
 The rule: all results of a table are of one machine, and of the minor version and the defaults that the
-package has. Tables and numbers of finished studies, whose code was removed, are stored as text that
-names command, machine and version; they stand on pages of research and theory alone.
+package has. Tables of finished studies, whose code was removed, are stored as text that names command,
+machine and version; they stand on pages of research alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from research.pages.marks import markdown
 from research.report import STORED, Json, defaults
 
 RESULTS = STORED / "benchmarks"
-_FINISHED = json.loads((STORED / "finished.json").read_text(encoding="utf-8"))
-FINISHED: dict[str, str] = _FINISHED["tables"]
-FINISHED_FACTS: dict[str, dict[str, str]] = _FINISHED["facts"]
+FINISHED: dict[str, str] = json.loads((STORED / "finished.json").read_text(encoding="utf-8"))[
+    "tables"
+]
 
 
 class Table(NamedTuple):

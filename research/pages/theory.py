@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from research.pages.stored import Table, table
+from research.report import Json
 from research.theory import facts
 
 
@@ -43,20 +44,50 @@ def weak_table() -> Table:
     return table(columns, rows, run)
 
 
-def edge_table() -> Table:
-    """Order of the transition against m."""
-    run = facts.study("edge-kernels")
+def finite_size_table() -> Table:
+    """Overlaps by theory and sampling, and N times their difference."""
+    run = facts.study("finite-size")
+    first, last = (run["data"]["rows"][0]["sampled"][k]["n_features"] for k in (0, -1))
     rows = [
-        row | {"m": str(row["m"]).removesuffix(".0").replace("inf", "∞"),
-               **{key: f"{row[key]:.3f}" if row[key] else "never" for key in ("line", "end", "jump")}}
-        for row in run["data"]["orders"] if row["memories"] == 3
+        {"name": _setting(row["setting"]), "phase": row["phase"], "theory": row["theory"],
+         "computed": "" if row["computed"] is None else _signed(row["computed"]), **row["sampled"][-1],
+         **{f"gap {s['n_features']}": f"{_signed(s['gap'])} ± {s['gap_error']:.2f}" for s in row["sampled"]}}
+        for row in run["data"]["rows"]
     ]  # fmt: skip
     columns = {
-        "*m*": "{m}",
-        "unstable from β<sub>e</sub>": "{line}",
-        "parted from": "{end}",
-        "jump": "{jump}",
-    }
+        "*P*\\* × *P*, υ, ϱ, β": "{name}", "phase": "{phase}", "theory": "{theory:.4f}",
+        f"Gibbs, *N* = {last}": "{mean:.4f} ± {error:.4f}",
+        **{f"*N*Δ, {n}": f"{{gap {n}}}" for n in (first, last)}, "computed": "{computed}",
+    }  # fmt: skip
+    return table(columns, rows, run)
+
+
+def _setting(own: Json) -> str:
+    name = f"{own['n_teacher']} × {own['n_student']}, {own['upsilon']:g}, {own['rho']:g}, {own['beta']:g}"
+    name += ", uniform" if own["p_0"] else ""
+    return name + (", soft labels" if own["soft_labels"] else "")
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def order_table() -> Table:
+    """Continuous or not, by the numbers of teacher vectors and memories."""
+    run = facts.study("transition-order")
+    columns = {"*P*\\*": "{teacher}", "*P*": "{student}", "β": "{beta:.4f}", "order": "{order}"}
+    return table(columns, run["data"]["orders"], run)
+
+
+def merging_table() -> Table:
+    """ς at which memories merge, and the ς that fits best."""
+    run = facts.study("merging")
+    rows = [row | {"cost": f"{row['excess']:.3f} ± {row['error']:.3f}".replace("-", "−")}
+            for row in run["data"]["sets"]]  # fmt: skip
+    columns = {
+        "data": "{set}", "collapse": "{collapse:.2f}", "merging": "{merging:.2f}", '"auto"': "{auto:.2f}",
+        "best on fresh rows": "{best:.1f}", '"auto": log-loss above the best': "{cost}",
+    }  # fmt: skip
     return table(columns, rows, run)
 
 
@@ -74,6 +105,8 @@ def joint_splits_table() -> Table:
 TABLES: dict[str, Callable[[], Table]] = {
     "solutions": solutions_table,
     "beyond weak": weak_table,
-    "beyond edge": edge_table,
+    "theory": finite_size_table,
+    "theory order": order_table,
+    "beyond varsigma": merging_table,
     "beyond joint": joint_splits_table,
 }

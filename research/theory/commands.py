@@ -9,21 +9,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from research.theory import (
-    Sampling,
-    Setting,
-    coexistence_window,
-    compare_overlaps,
-    duplicated_spectrum,
-    map_phases,
-    near_transition,
-    trace_branches,
-    trace_hierarchy,
-)
-from research.theory.branches import ladder
-from research.theory.edge import study_edge_kernels
-from research.theory.examples import examples
+from research.theory.branches import coexistence_window, ladder, trace_branches
+from research.theory.finite_size import study_finite_size
+from research.theory.hierarchy import duplicated_spectrum, trace_hierarchy
 from research.theory.joint_splits import study_joint_splits
+from research.theory.merging import study_merging
 from research.theory.options import (
     BETA_RANGE,
     Along,
@@ -40,7 +30,11 @@ from research.theory.options import (
     check_range,
     read_labels,
 )
+from research.theory.overlaps import Sampling, compare_overlaps, near_transition
+from research.theory.phases import map_phases
+from research.theory.setting import Setting
 from research.theory.study import Begin, study_command
+from research.theory.transition_order import study_transition_order
 from research.theory.weak import study_weak_teachers
 
 
@@ -302,7 +296,6 @@ def weak_teachers(
     beta_eff: Annotated[float, typer.Option(help="β_eff of the student.")] = 3.0,
     memories: Annotated[list[int] | None, typer.Option(help="P = P*, repeated.")] = None,
     features: Features = 1000,
-    many: Annotated[int, typer.Option(help="P = P* of the last map.", min=2)] = 10,
     teachers: Annotated[int, typer.Option(help="For each point.", min=2)] = 6,
     sweeps: Annotated[int, typer.Option(help="Gibbs sweeps after a burn-in of half.", min=4)] = 200,
     grid: Annotated[int, typer.Option(help="Points along each axis of the map.", min=2)] = 60,
@@ -311,26 +304,8 @@ def weak_teachers(
     study = begin({"rho": rho, "beta_eff": beta_eff, "teachers": teachers, "sweeps": sweeps})
     with study.work("sampling") as step:
         found = study_weak_teachers(
-            rho=rho, beta_eff=beta_eff, memories=memories or [1, 2, 3], n_features=features, many=many,
+            rho=rho, beta_eff=beta_eff, memories=memories or [1, 2, 3], n_features=features,
             teachers=teachers, sweeps=sweeps, grid=grid, generator=study.generator, progress=step,
-        )  # fmt: skip
-    study.finish(asdict(found), found.draw())
-
-
-@study_command("edge-kernels")
-def edge_kernels(
-    begin: Begin,
-    rho: Rho = 2.0,
-    start: Annotated[float, typer.Option(help="Overlap of a start with its pattern.")] = 0.8,
-    features: Features = 16,
-    starts: Annotated[int, typer.Option(help="Starts of recall for each point.", min=2)] = 64,
-) -> None:
-    """Study kernels with an edge: where memories part, in which order, and how much recall holds."""
-    study = begin({"rho": rho, "start": start, "features": features, "starts": starts})
-    with study.work("solving and recalling") as step:
-        found = study_edge_kernels(
-            rho=rho, start=start, n_features=features, n_starts=starts, generator=study.generator,
-            progress=step,
         )  # fmt: skip
     study.finish(asdict(found), found.draw())
 
@@ -349,12 +324,41 @@ def joint_splits(
     study.finish({"models": found})
 
 
-@study_command("examples", picture=False)
-def worked_examples(
-    begin: Begin,
+@study_command("transition-order", picture=False)
+def transition_orders(
+    begin: Begin, rho: Rho = 2.0, upsilon: Upsilon = 1.0, features: Features = 1000
 ) -> None:
-    """Compute the worked examples of the pages on the theory: thresholds, windows, eigenvalues."""
-    study = begin({})
-    with study.work("solving"):
-        found = examples()
+    """Tell where the symmetric state breaks continuously and where by a jump, and the ϱ between."""
+    study = begin({"rho": rho, "upsilon": upsilon, "features": features})
+    with study.work("expanding"):
+        found = study_transition_order((2, 3, 5), (3, 4, 5, 7, 10), rho, upsilon, features)
     study.finish(found)
+
+
+@study_command("finite-size", picture=False)
+def finite_size(
+    begin: Begin,
+    features: Annotated[list[int] | None, typer.Option(help="N of the samples, repeated.")] = None,
+    teachers: Annotated[int, typer.Option(help="Teachers for each N.", min=2)] = 8,
+    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps after a burn-in of half.", min=4)] = 120,
+) -> None:
+    """Compare overlaps with Gibbs sampling at finite N, and their difference with the corrections of order 1/N."""
+    sizes = features or [100, 300]
+    study = begin({"features": sizes, "teachers": teachers, "sweeps": sweeps})
+    sampling = Sampling(teachers, n_burn_in=sweeps // 2, n_sweeps=sweeps)
+    with study.work("sampling") as step:
+        found = study_finite_size(sizes, sampling, generator=study.generator, progress=step)
+    study.finish(found)
+
+
+@study_command("merging", picture=False)
+def merging(
+    begin: Begin,
+    memories: Memories = 20,
+    splits: Annotated[int, typer.Option(help="Random splits of each set.", min=2)] = 5,
+) -> None:
+    """Compare the ς at which memories merge with the one that fits fresh rows best."""
+    study = begin({"memories": memories, "splits": splits})
+    with study.work("training") as step:
+        found = study_merging(memories, splits, progress=step)
+    study.finish({"sets": found})

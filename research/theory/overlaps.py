@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mnemosphere.theory import (
     SaddlePointProblem,
+    Teacher,
     sample_data,
     sample_posterior,
     sample_teacher,
@@ -78,8 +79,8 @@ class OverlapCurves:
         )
 
 
-def _read(m: Tensor, broken: bool) -> list[float]:
-    """The numbers compared, in the order of CURVES, from matched overlaps (..., P*, P)."""
+def read(m: Tensor, broken: bool) -> list[float]:
+    """The numbers compared, in the order of CURVES, from matched overlaps (..., P*, P); NaN outside a phase."""
     nan = float("nan")
     if not broken:
         return [nan, nan, float(m.mean())]
@@ -112,7 +113,7 @@ def compare_overlaps(
     table = np.full((len(CURVES), len(x)), np.nan)
     for j, value in enumerate(x):
         best = _best(first.replace(**{parameter: float(value)}), generator)
-        table[:, j] = _read(best, is_broken(best))
+        table[:, j] = read(best, is_broken(best))
         progress(j + 1, total)
     points: dict[str, tuple[list[float], list[float], list[float]]]
     points = {name: ([], [], []) for name in CURVES}
@@ -122,7 +123,8 @@ def compare_overlaps(
         broken = is_broken(_best(first.replace(**{parameter: float(value)}), generator))
         runs = []
         for _ in range(sampling.n_teachers):
-            run, worst = _sample(setting, parameter, float(value), sampling, broken, generator)
+            here = replace(setting, **{parameter: float(value)})
+            run, worst, _ = sample_overlaps(here, sampling, broken, generator)
             runs.append(run)
             r_hat = worst if r_hat is None else max(r_hat, worst)
             done += 1
@@ -154,31 +156,21 @@ def _best(problem: SaddlePointProblem, generator: torch.Generator) -> Tensor:
     return matched(solution.m[int(solution.objective.argmax())])
 
 
-def _sample(
-    setting: Setting,
-    parameter: str,
-    value: float,
-    sampling: Sampling,
-    broken: bool,
-    generator: torch.Generator,
-) -> tuple[list[float], float]:
-    """One teacher: the numbers of `_read`, and the largest R-hat of its overlaps."""
-    values = {name: getattr(setting, name) for name in PARAMETERS} | {parameter: value}
+def sample_overlaps(
+    setting: Setting, sampling: Sampling, broken: bool, generator: torch.Generator
+) -> tuple[list[float], float, Teacher]:
+    """One teacher: the numbers of `read`, the largest R-hat of its overlaps, and the teacher."""
     targets = setting.targets
     teacher = sample_teacher(
-        setting.n_teacher,
-        setting.n_features,
-        0 if targets is None else targets.shape[1] - 1,
-        upsilon=values["upsilon"],
-        soft_labels=targets,
-        generator=generator,
-    )
-    data = sample_data(teacher, values["rho"], generator=generator)
+        setting.n_teacher, setting.n_features, 0 if targets is None else targets.shape[1] - 1,
+        upsilon=setting.upsilon, soft_labels=targets, generator=generator,
+    )  # fmt: skip
+    data = sample_data(teacher, setting.rho, generator=generator)
     posterior = sample_posterior(
         teacher,
         data,
         n_memories=setting.n_student,
-        beta=values["beta"],
+        beta=setting.beta,
         p_h=setting.p_h,
         start="teacher",
         n_chains=sampling.n_chains,
@@ -188,6 +180,6 @@ def _sample(
     )
     if not broken:
         whole = posterior.mean_overlap()
-        return _read(whole.mean, False), float(whole.r_hat.max())
+        return read(whole.mean, False), float(whole.r_hat.max()), teacher
     found = posterior.overlaps()
-    return _read(found.mean, True), float(found.r_hat.max())
+    return read(found.mean, True), float(found.r_hat.max()), teacher

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from mnemosphere import theory
 from mnemosphere.numerics import bessel
 from mnemosphere.plots.style import PALETTE, figure_style, new_figure
+from research.report import Json
+from research.theory.example_noise import parting_eigenvalues, solve_with_noise
 from research.theory.setting import StepDone, matched, no_progress
 
 Array = NDArray[np.float64]
 
 AT = (0.5, 0.7, 1.0, 1.4, 2.0, 8.0)  # values of b that are sampled
 _SHADES = ("#F4F4F4", "#F3D3BE", "#BBD8EA")
-_MOST_FIELD = 60.0  # of the tabulated shares
 
 
 def problem_of(
@@ -50,7 +51,7 @@ def aligned(problem: theory.SaddlePointProblem) -> theory.OrderParameters:
 
 def with_noise(problem: theory.SaddlePointProblem) -> torch.Tensor:
     """Overlaps (P*, P), with the noise of the examples."""
-    return theory.solve_with_noise(problem, aligned(problem), tol=1e-7).m
+    return solve_with_noise(problem, aligned(problem), tol=1e-7).m
 
 
 def without_noise(problem: theory.SaddlePointProblem) -> torch.Tensor:
@@ -105,70 +106,31 @@ def sampled(
     return _own(found[0]), _own(matched(found[1])), mean, mean - float(expected.mean())
 
 
-def hard_thresholds(n_memories: int, b: Array, *, n_draws: int = 2**14) -> Array:
-    """(least ϱ with a parted solution, ϱ at which it is the better one) b⁴/P* of β = β*, P = P*: (2, b).
-
-    The contrast δ = m_own − m_other solves δ/(1 − δ) = ϱ b² (P A(b²δ) − 1)/(P − 1), with A(x) the mean
-    share of the first memory in a softmax of x e_1 + √x ξ. Its stationary function is
-    ½(P − 1)[log(1 − δ) + δ] + ½ϱ ∫_0^{b²δ} (P A − 1) dx.
-    """
-    sobol = torch.quasirandom.SobolEngine(n_memories, scramble=True, seed=0)
-    u = sobol.draw(n_draws, dtype=torch.float64).clamp(1e-12, 1 - 1e-12)
-    xi = math.sqrt(2.0) * torch.erfinv(2 * u - 1)
-    x = np.concatenate([[0.0], np.geomspace(1e-4, _MOST_FIELD, 400)])
-    # Every memory in turn as the first: the draws become symmetric.
-    shifts = torch.eye(n_memories, dtype=torch.float64)
-    means = [
-        torch.stack([
-            torch.softmax(math.sqrt(v) * xi + v * row, 1)[:, k].mean() for k, row in enumerate(shifts)
-        ]).mean()
-        for v in x
-    ]  # fmt: skip
-    excess = n_memories * np.array([float(v) for v in means]) - 1  # P A − 1
-    area = np.concatenate([[0.0], np.cumsum(np.diff(x) * (excess[1:] + excess[:-1]) / 2)])
-    found = []
-    for value in b:
-        delta = np.linspace(1e-3, 1 - 1e-4, 4000)
-        delta = delta[value**2 * delta < _MOST_FIELD]
-        field = value**2 * delta
-        rho = delta / (1 - delta) * (n_memories - 1) / (value**2 * np.interp(field, x, excess))
-        gain = (n_memories - 1) * (np.log1p(-delta) + delta) + rho * np.interp(field, x, area)
-        k, easy = int(rho.argmin()), n_memories / value**4
-        wins = (np.arange(len(delta)) > k) & (gain > 0)  # on the stable branch
-        first_order = rho[k] < easy * (1 - 2e-3) and wins.any()
-        found.append((rho[k] / easy, rho[wins][0] / easy) if first_order else (1.0, 1.0))
-    return np.array(found).T
-
-
 @dataclass(frozen=True)
 class WeakTeachers:
     """Overlaps along b, and phases in the plane of b and ϱ.
 
     points: rows of memories, b, overlaps by theory and samples. curves: the same lines on a finer grid.
-    eigenvalues (3, ϱ, b): `theory.parting_eigenvalues` of two memories at β_eff. hard (2, b_many): thresholds
-    of many memories with β = β*.
+    eigenvalues (3, ϱ, b): `parting_eigenvalues` of two memories at β_eff. examples: those of the page.
     """
 
     rho: float
     beta_eff: float
     n_features: int
-    n_many: int
     points: list[dict[str, Any]]
     curves: list[dict[str, Any]]
     b: Array
     rhos: Array
     eigenvalues: Array
-    b_many: Array
-    hard: Array
+    examples: Json
 
     @figure_style()
     def draw(self) -> Figure:
-        """Overlaps, where noise parts two memories before the signal, and thresholds for many."""
-        figure = new_figure(12.6, 4.0)
-        panels = figure.subplots(1, 3)
+        """Overlaps, and where noise parts two memories before the signal."""
+        figure = new_figure(9.2, 4.0)
+        panels = figure.subplots(1, 2)
         self._draw_overlaps(panels[0])
         self._draw_phases(panels[1])
-        self._draw_hard(panels[2])
         for ax in panels:
             low, high = ax.get_xlim()
             ax.set_xscale("log")
@@ -231,29 +193,9 @@ class WeakTeachers:
         ax.set_title(rf"P = P* = 2, student with $\beta_{{\rm eff}}$ = {self.beta_eff:g}")
         ax.legend(handles=handles, loc="upper right", fontsize=7.5)
 
-    def _draw_hard(self, ax: Axes) -> None:
-        exists, better = self.hard
-        regions = (
-            (1.0, 1.1, 2, "easy"),
-            (better, 1.0, 1, "possible, hard"),
-            (0.75, better, 0, "impossible"),
-        )
-        for low, high, k, name in regions:
-            ax.fill_between(
-                self.b_many, low, high, facecolor=_SHADES[k], edgecolor="#DDDDDD", label=name
-            )
-        ax.plot(
-            self.b_many, exists, ":", color="black", label="parted solutions exist from here on"
-        )
-        ax.set_title(f"P = P* = {self.n_many}, best student (β = β*)")
-        ax.set_xlim(self.b_many[0], self.b_many[-1])
-        ax.set_ylim(0.75, 1.1)
-        ax.set_ylabel(r"$\varrho b^4/P^*$")
-        ax.legend(loc="lower left", fontsize=8)
-
 
 def study_weak_teachers(
-    *, rho: float, beta_eff: float, memories: Sequence[int], n_features: int, many: int,
+    *, rho: float, beta_eff: float, memories: Sequence[int], n_features: int,
     teachers: int, sweeps: int, grid: int, generator: torch.Generator,
     progress: StepDone = no_progress,
 ) -> WeakTeachers:  # fmt: skip
@@ -280,13 +222,27 @@ def study_weak_teachers(
             progress(len(points), total)
     axis, rhos = np.geomspace(0.5, 8, grid), np.geomspace(0.01, 30, grid)
     found_at = [
-        [theory.parting_eigenvalues(
+        [parting_eigenvalues(
             problem_of(2, 2, b=float(b), beta_eff=beta_eff, rho=float(r), n_features=10**8)
         ) for b in axis]
         for r in rhos
     ]  # fmt: skip
-    b_many = np.geomspace(0.8, 8, 75)
+    eigenvalues = np.moveaxis(np.array(found_at), 2, 0)
     return WeakTeachers(
-        rho, beta_eff, n_features, many, points, curves, axis, rhos, np.moveaxis(np.array(found_at), 2, 0),
-        b_many, hard_thresholds(many, b_many),
-    )  # fmt: skip
+        rho, beta_eff, n_features, points, curves, axis, rhos, eigenvalues, worked_examples()
+    )
+
+
+def worked_examples() -> Json:
+    """One memory, memories that noise parts first, and overlaps near a transition."""
+    rho, n = 2.0, 10**6
+    one = overlaps(1, 1.0, 3.0, rho, n)
+    misled = problem_of(2, 2, b=1.0, beta_eff=3.0, rho=rho, n_features=n)
+    b = math.sqrt(1.75 / (2 * 0.02))  # drops terms of relative size 0.02
+    near = problem_of(2, 2, b=b, beta_eff=1.75, rho=rho, n_features=n)
+    return {
+        "one": {"factor": one["paper"] / math.sqrt(1.0 + 1.0 / rho), "overlap": one["theory"]},
+        "parting": parting_eigenvalues(misled), "misled": with_noise(misled).tolist(),
+        "near": {"dropped": near.noise / (2 * near.beta_eff),
+                 "paper": without_noise(near)[0].tolist(), "noise": with_noise(near)[0].tolist()},
+    }  # fmt: skip

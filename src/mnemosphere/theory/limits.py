@@ -2,24 +2,17 @@
 
 ϱ → ∞ turns Eq. (saddle-point) into the stationarity conditions of the effective loss,
 Eq. (effective_loss), with ς = ς(2υ); υ → ∞ as well gives those of the plain likelihood,
-Eq. (stationarity). So a trained model is a saddle-point problem, and an estimate of the noise in
-data is a suggestion for ς.
+Eq. (stationarity). So a trained model is a saddle-point problem.
 """
 
 import math
 
 import torch
-from scipy.optimize import brentq
-from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics import bessel
 from mnemosphere.theory.problem import SaddlePointProblem, varsigma
 from mnemosphere.theory.saddle_point import OrderParameters
-
-# Rows of a block of overlaps: 1,000 x 60,000 doubles are half a gigabyte.
-_BLOCK = 512
 
 
 def varsigma_of_noise(upsilon: float) -> float:
@@ -91,56 +84,3 @@ def from_parameters(params: Parameters, batch: Batch) -> tuple[SaddlePointProble
     )
     w = params.w.to(torch.float64)
     return problem, OrderParameters(problem.patterns @ w.T, params.p.to(torch.float64))
-
-
-def merging_varsigma(x: Tensor, group: Tensor | None = None) -> Tensor:
-    """Compute the ς below which the memories of a group of rows merge, with β learned.
-
-    Let one memory hold each group: it is the direction of the rows' mean, and a mean overlap m̄ over all
-    rows makes β = A_N⁻¹(ς m̄). Copies of the memory part if β_eff = ςβ exceeds its
-
-        β_split = ‖Σ x‖/λ_max(Σ x_⊥ x_⊥ᵀ),
-
-    so they merge below the ς with ς A_N⁻¹(ς m̄) = β_split. With one group for all rows that is where a
-    whole network collapses into one memory. Exact for rows that belong to one memory each.
-
-    Parameters
-    ----------
-    x : tensor of shape (n, N)
-        Unit rows.
-    group : tensor of int of shape (n,), default None
-        Number of the group of each row, from 0; None: one group.
-
-    Returns
-    -------
-    tensor of shape (G,)
-        ς of each group; infinite if no rows leave the memory's direction. Above 1 if they merge at every ς.
-
-    Examples
-    --------
-    >>> mn.theory.merging_varsigma(data.x, data.cluster).shape
-    torch.Size([2])
-    """
-    x = x.to(torch.float64)
-    group = torch.zeros(len(x), dtype=torch.long) if group is None else group
-    total = x.new_zeros(int(group.max()) + 1, x.shape[1]).index_add(0, group, x)  # (G, N)
-    length = total.norm(dim=1)
-    overlap = float(length.sum()) / len(x)  # m̄
-    found = []
-    for k, w in enumerate(total / length[:, None]):
-        own = x[group == k]
-        across = own - (own @ w)[:, None] * w
-        widest = float(torch.linalg.matrix_norm(across, 2)) ** 2
-        target = overlap * float(length[k]) / widest if widest > 1e-12 * len(own) else math.inf
-        found.append(_resultant_at(target, x.shape[1]) / overlap)
-    return torch.tensor(found, dtype=torch.float64)
-
-
-def _resultant_at(target: float, n: int) -> float:
-    """A_N(β) at the β with β A_N(β) = target."""
-    if math.isinf(target):
-        return math.inf
-    # β²/(N + β) < β A_N(β) < β brackets the root.
-    high = target + math.sqrt(target * (target + n)) + 1.0
-    beta = brentq(lambda b: b * float(bessel.mean_resultant(b, n)) - target, 0.0, high, xtol=1e-12)
-    return float(bessel.mean_resultant(beta, n))

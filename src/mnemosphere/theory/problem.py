@@ -327,8 +327,7 @@ class SaddlePointProblem:
             message = (
                 f"the noise of the examples is not small at upsilon = {self.upsilon:g}, beta = "
                 f"{self.beta:g}: the equations drop terms of relative size {dropped:.2g}"
-                f"{near if distance < 1.0 else ''}; use "
-                "solve_with_noise, lower beta, or raise upsilon or n_features"
+                f"{near if distance < 1.0 else ''}; lower beta, or raise upsilon or n_features"
             )
         else:
             return

@@ -44,7 +44,7 @@ def test_beta_too_large_for_the_features_is_noted(run, tmp_path):
     [
         (["overlaps", "--uniform-share", "1"], r"must lie in [0, 1), got 1.0"),
         (["overlaps", "--soft-labels", "a;b;c"], "--soft-labels must be numbers"),
-        (["examples", "--out", "x.csv"], "--out must end in .json"),
+        (["transition-order", "--out", "x.csv"], "--out must end in .json"),
         (["phase-diagram", "--x-range", "0", "1"], "--x-range must be two numbers 0 < LOW < HIGH"),
         (["overlaps", "--out", "x.gif"], "--out must end in .png, .svg or .pdf"),
         (["bifurcation", "--patterns", "tree", "--memories", "3"], "a power of two"),

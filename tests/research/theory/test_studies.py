@@ -8,14 +8,17 @@ import pytest
 from draws import generator
 from mnemosphere import theory
 from mnemosphere.theory.newton import newton
-from research import theory as studies
 from research.theory import weak
+from research.theory.branches import trace_branches
+from research.theory.hierarchy import trace_hierarchy, tree_patterns
+from research.theory.phases import map_phases
+from research.theory.setting import Setting
 
 
 def test_two_memories_break_where_the_line_says():
-    setting = studies.Setting(2, 2, rho=1.3, n_features=10_000)
+    setting = Setting(2, 2, rho=1.3, n_features=10_000)
     x, beta = [0.3, 0.7, 1.5], [2.0, 4.0, 7.0]
-    found = studies.map_phases(setting, "upsilon", x, beta, generator=generator())
+    found = map_phases(setting, "upsilon", x, beta, generator=generator())
     # β_eff² = P* + P/ϱ, written out anew.
     varsigma = [2 * u / (math.sqrt(4 * u * u + 1) + 1) for u in x]
     line = [math.sqrt(2 + 2 / 1.3) / v for v in varsigma]
@@ -30,12 +33,12 @@ def test_two_memories_break_where_the_line_says():
 @pytest.fixture(scope="module")
 def three():
     beta = np.linspace(3.3, 3.6, 7).tolist()
-    return studies.trace_branches(studies.Setting(3, 3), beta, n_starts=20, generator=generator())
+    return trace_branches(Setting(3, 3), beta, n_starts=20, generator=generator())
 
 
 def test_bifurcations_of_three_memories(three):
     place = {(name, kind): value for name, kind, value in three.bifurcations}
-    line = theory.symmetric_transition(studies.Setting(3, 3).problem(), "beta")
+    line = theory.symmetric_transition(Setting(3, 3).problem(), "beta")
     assert place["symmetric", "crossing"] == pytest.approx(line, abs=1e-6)
     assert place["broken", "end"] == pytest.approx(3.319182, abs=1e-5)
     curves = {curve.name: curve for curve in three.curves}
@@ -55,12 +58,10 @@ def test_bifurcations_of_three_memories(three):
 @pytest.mark.slow
 def test_branches_are_all_solutions_at_every_beta_and_keep_apart_where_they_cross():
     beta = np.linspace(3.25, 4.45, 13)
-    found = studies.trace_branches(
-        studies.Setting(3, 3), beta.tolist(), n_starts=90, generator=generator()
-    )
+    found = trace_branches(Setting(3, 3), beta.tolist(), n_starts=90, generator=generator())
     place = {(name, kind): value for name, kind, value in found.bifurcations}
     start = {curve.name: float(curve.beta[0]) for curve in found.curves}
-    line = theory.symmetric_transition(studies.Setting(3, 3).problem(), "beta")
+    line = theory.symmetric_transition(Setting(3, 3).problem(), "beta")
     # Of the saddles one starts in a fold, two on the trunk, and one forks off another.
     assert place["partly broken 2+1 (a)", "end"] == pytest.approx(3.397005, abs=1e-5)
     forks = [start[name] for name in ("broken (b)", "partly broken 2+1 (b)", "broken (c)")]
@@ -73,7 +74,7 @@ def test_branches_are_all_solutions_at_every_beta_and_keep_apart_where_they_cros
             for c in found.curves
             if c.beta[0] <= value <= c.beta[-1]
         }
-        problem = studies.Setting(3, 3).problem(beta=value)
+        problem = Setting(3, 3).problem(beta=value)
         expected = {
             tuple(sorted(round(float(s.m[:, group[0]].max()), 5) for group in s.symmetry.groups))
             for s in theory.find_solutions(problem, 180, generator=generator())
@@ -83,7 +84,7 @@ def test_branches_are_all_solutions_at_every_beta_and_keep_apart_where_they_cros
 
 def pair():
     """Two patterns at angle ±θ from their mean: (cos θ, sin θ)."""
-    x, _ = studies.tree_patterns(1, generator=generator())
+    x, _ = tree_patterns(1, generator=generator())
     return float(x[0, 0]), abs(float(x[0, 1]))
 
 
@@ -91,7 +92,7 @@ def test_two_patterns_part_two_memories_at_cos_over_sin_squared():
     cos, sin = pair()
     split = cos / sin**2
     beta = np.geomspace(0.5 * split, 3.0 * split, 8).tolist()
-    found = studies.trace_hierarchy(1, 2, beta, generator=generator())
+    found = trace_hierarchy(1, 2, beta, generator=generator())
     assert found.splits == pytest.approx([split], rel=1e-8)
     # Below they sit on the mean, far above each on its pattern.
     below = found.beta < split
@@ -106,11 +107,11 @@ def test_two_patterns_part_two_memories_at_cos_over_sin_squared():
 @pytest.mark.slow
 def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
     beta = np.geomspace(1.5, 20.0, 16).tolist()
-    found = studies.trace_hierarchy(2, 4, beta, generator=generator())
+    found = trace_hierarchy(2, 4, beta, generator=generator())
     assert len(found.splits) == 3
     assert (np.diff(found.n_groups) >= 0).all()
     # The first split, from the full Jacobian of four coinciding memories by another route.
-    x, _ = studies.tree_patterns(2, generator=generator())
+    x, _ = tree_patterns(2, generator=generator())
     problem = theory.SaddlePointProblem.clamped(
         x, n_student=4, beta=found.splits[0], rho=math.inf, upsilon=math.inf
     )

@@ -31,32 +31,14 @@ _DIGITS, _CUT, _MAX_NODES = 20.0, 6.5, 1 << 20
 
 @dataclass(frozen=True)
 class NoisySolution:
-    """A solution of the saddle-point equations with the noise of the examples.
+    """A solution of the saddle-point equations with the noise of the examples."""
 
-    Attributes
-    ----------
-    m : tensor of shape (P*, P)
-        Overlaps of the teacher's with the student's memories.
-    q : tensor of shape (P, P)
-        Overlaps of the memories of two independent draws from the posterior. The diagonal of a student
-        that overfits exceeds the squared length of its overlaps.
-    p : tensor of shape (P+1, C+1)
-        Class weights of the student.
-    free_entropy : float
-        Limit of log Z/N relative to the uniform density.
-    iterations : int
-        Steps taken.
-
-    Examples
-    --------
-    >>> mn.theory.solve_with_noise(problem, state).q.shape
-    torch.Size([2, 2])
-    """
-
-    m: Tensor
+    m: Tensor  # (P*, P) overlaps of the teacher's with the student's memories
+    # (P, P) overlaps of the memories of two independent draws from the posterior; the diagonal of a
+    # student that overfits exceeds the squared length of its overlaps
     q: Tensor
-    p: Tensor
-    free_entropy: float
+    p: Tensor  # (P+1, C+1) class weights of the student
+    free_entropy: float  # limit of log Z/N relative to the uniform density
     iterations: int
 
 
@@ -73,33 +55,8 @@ def solve_with_noise(
     the limit in which β(1 − ς²)/(2Nς) vanishes. Replica symmetry is assumed. It holds at β = β*; if β is
     far above, the memories of a student may fit noise, and we do not know how accurate the equations are there.
 
-    Parameters
-    ----------
-    problem : SaddlePointProblem
-        The equations, with finite ϱ and few memories: the integral over the noise has as many dimensions.
-    start : OrderParameters
-        Overlaps m (P*, P) and class weights p (P+1, C+1), such as a solution without noise.
-    tol : float, default 1e-9
-        Largest change of an overlap in the last step.
-    max_iter : int, default 5000
-        Maximum number of steps.
-
-    Returns
-    -------
-    NoisySolution
-        Overlaps, class weights and free entropy.
-
-    Raises
-    ------
-    NotConvergedError
-        If the steps run out.
-
-    Examples
-    --------
-    >>> weak = problem.replace(upsilon=0.05, beta=100.0)  # β* = 50 in 1,000 dimensions
-    >>> found = mn.theory.solve_with_noise(weak, state)
-    >>> bool(found.m[0].max() < state.m[0].max())
-    True
+    start: overlaps m (P*, P) and class weights p (P+1, C+1), such as a solution without noise. tol: largest change
+    of an overlap in the last step. The integral over the noise has as many dimensions as there are memories.
     """
     if math.isinf(problem.rho):
         raise ValueError("need finite rho, got inf: solve_saddle_point has the limit")
@@ -145,24 +102,8 @@ def parting_eigenvalues(problem: SaddlePointProblem) -> tuple[float, float, floa
     s = 0 that is 1 at β_eff² = P* + P/ϱ, the paper's transition. A student with β = β* and P = P* has d = 1, and
     signal and noise are ϱb⁴/P*, b² = β*²/N.
 
-    Parameters
-    ----------
-    problem : SaddlePointProblem
-        A uniform teacher and a student with equal memories, without a uniform component.
-
-    Returns
-    -------
-    signal : float
-        Eigenvalue towards the teacher's memories, at the symmetric state.
-    noise : float
-        Eigenvalue along the noise, at the symmetric state.
-    parted : float
-        Eigenvalue towards the teacher's memories, after parting along the noise as far as it goes.
-
-    Examples
-    --------
-    >>> mn.theory.parting_eigenvalues(problem)[2] > 1  # two memories part
-    True
+    (signal, noise, parted): the first two at the symmetric state, the third after parting along the noise as far
+    as it goes. For a uniform teacher and a student with equal memories, without a uniform component.
     """
     n_teacher, n_student, rho = problem.n_teacher, problem.n_student, problem.rho
     equal = torch.allclose(problem.p_h[1:], problem.p_h[1:].mean())

@@ -10,6 +10,7 @@ from class_formula import log_omega
 from draws import generator
 from mnemosphere import theory
 from mnemosphere.numerics import vmf
+from research.theory.finite_size import finite_size_corrections
 
 
 def solved(problem, n_starts=12):
@@ -26,7 +27,7 @@ def test_one_memory_is_exact(n_teacher, upsilon, beta):
         n_teacher, 1, beta=beta, rho=rho, upsilon=upsilon, n_features=n
     )
     state, value = solved(problem)
-    found = theory.finite_size_corrections(problem, state)
+    found = finite_size_corrections(problem, state)
     kappa, seed = torch.tensor(upsilon * n, dtype=torch.float64), generator(3)
     w = torch.eye(n_teacher, n, dtype=torch.float64)
     n_rows = round(rho * n_teacher * n)
@@ -55,7 +56,7 @@ def test_labels_move_class_weights_within_their_marginals():
         2, 2, beta=10.0, rho=1.0, upsilon=0.5, n_features=1000, labels=labels
     )
     state, _ = solved(problem)
-    found = theory.finite_size_corrections(problem, state)
+    found = finite_size_corrections(problem, state)
     torch.testing.assert_close(found.p.sum(0), torch.zeros(3).double(), rtol=0, atol=1e-12)
     torch.testing.assert_close(found.p.sum(1), torch.zeros(3).double(), rtol=0, atol=1e-12)
     # Gibbs sampling at N = 100, 300 and 1000 has N·Δm = −2.03 ± 0.11, −2.00 ± 0.04, −2.00 ± 0.07.

@@ -15,6 +15,7 @@ from mnemosphere import theory
 from mnemosphere.numerics import bessel
 from mnemosphere.theory import OrderParameters, SaddlePointProblem
 from problems import slow_but
+from research.theory.example_noise import parting_eigenvalues, solve_with_noise
 
 
 def weak(n_teacher, n_student, b, beta_eff, rho, n, **more):
@@ -44,7 +45,7 @@ def test_strong_teachers_have_the_equations_without_noise(p_0):
     )
     start = aligned(problem)
     plain = theory.solve_saddle_point(problem, OrderParameters(start.m[None], start.p[None]))
-    found = theory.solve_with_noise(problem, start)
+    found = solve_with_noise(problem, start)
     torch.testing.assert_close(found.m, plain.m[0], rtol=0, atol=1e-6)
     torch.testing.assert_close(found.p, plain.p[0], rtol=0, atol=1e-6)
     f = theory.free_entropy(problem, plain.m, plain.m_hat, plain.p)
@@ -54,7 +55,7 @@ def test_strong_teachers_have_the_equations_without_noise(p_0):
 def test_one_memory_is_the_exact_posterior():
     b, beta_eff, rho, n, sets = 1.0, 3.0, 2.0, 1000, 4
     problem = weak(1, 1, b, beta_eff, rho, n)
-    found = theory.solve_with_noise(problem, aligned(problem))
+    found = solve_with_noise(problem, aligned(problem))
     # The overlap loses the factor 1/√(1 + 1/(ϱb²)), and the gain grows by as much.
     stretch = math.sqrt(1.0 + 1.0 / (rho * b * b))
     closed = theory.varsigma_of_noise(beta_eff * rho * stretch) / stretch
@@ -100,7 +101,7 @@ def test_weak_teachers_agree_with_gibbs_sampling(case):
         # Vectors of a finite teacher are not quite orthogonal: solve for those it has.
         problem = problem.replace(patterns=teacher.w, uniform_teacher=False)
         start = aligned(problem)
-        found = theory.solve_with_noise(problem, start)
+        found = solve_with_noise(problem, start)
         wide = OrderParameters(start.m[None], start.p[None])
         plain = theory.solve_saddle_point(problem, wide).m[0]
         data = theory.sample_data(teacher, rho, generator=g)
@@ -127,7 +128,7 @@ def test_at_the_teachers_temperature_two_students_agree_as_student_and_teacher_d
     """
     n_memories, b, rho = case
     problem = weak(n_memories, n_memories, b, b * b, rho, 10**8)
-    found = theory.solve_with_noise(problem, aligned(problem))
+    found = solve_with_noise(problem, aligned(problem))
     torch.testing.assert_close(found.q, found.m, rtol=0, atol=5e-7)
     assert float(found.m[0, 0] - found.m[0, 1]) > 0.2
 
@@ -137,7 +138,7 @@ def test_two_memories_that_fit_noise_solve_the_scalar_equations(b, overlap):
     """At β_eff/b = 6 the shares are steps; SciPy integrates them."""
     rho, beta_eff = 2.0, 3.0
     problem = weak(2, 2, b, beta_eff, rho, 1000)
-    found = theory.solve_with_noise(problem, aligned(problem))
+    found = solve_with_noise(problem, aligned(problem))
     (same, other), s2 = found.q[0].tolist(), problem.noise
     slope = math.sqrt(2.0 * s2 * (same - other))
 
@@ -160,23 +161,23 @@ def test_two_memories_that_fit_noise_solve_the_scalar_equations(b, overlap):
 
 def test_three_memories_that_fit_noise_have_the_overlap_of_samples():
     problem = weak(3, 3, 0.5, 3.0, 2.0, 1000)
-    found = theory.solve_with_noise(problem, aligned(problem))
+    found = solve_with_noise(problem, aligned(problem))
     assert float(found.m.mean()) == pytest.approx(0.0972, abs=1e-4)
     many = weak(6, 6, 0.5, 3.0, 2.0, 1000)
     with pytest.raises(ValueError, match="nodes, 1048576 are allowed: lower beta"):
-        theory.solve_with_noise(many, aligned(many))
+        solve_with_noise(many, aligned(many))
 
 
 def contrasts(problem):
     """How far memories have parted towards the teacher's, and from each other."""
-    found = theory.solve_with_noise(problem, aligned(problem, high=0.6, low=0.1), tol=1e-10)
+    found = solve_with_noise(problem, aligned(problem, high=0.6, low=0.1), tol=1e-10)
     return float(found.m[0, 0] - found.m[0, 1]), float(found.q[0, 0] - found.q[0, 1])
 
 
 def test_memories_part_where_an_eigenvalue_exceeds_one():
     for b, rho in ((1.0, 1.8), (1.0, 2.2), (1.3, 0.6), (1.3, 0.8)):
         problem = weak(2, 2, b, b * b, rho, 10**8)
-        signal, noise, parted = theory.parting_eigenvalues(problem)
+        signal, noise, parted = parting_eigenvalues(problem)
         assert signal == pytest.approx(rho * b**4 / 2, rel=1e-3)
         assert noise == pytest.approx(rho * b**4 / 2, rel=1e-3)
         towards, apart = contrasts(problem)
@@ -188,9 +189,9 @@ def test_after_noise_has_parted_memories_the_third_eigenvalue_decides(n_memories
     def at(b):
         return weak(n_memories, n_memories, b, 3.0, 2.0, 10**8)
 
-    line = brentq(lambda b: theory.parting_eigenvalues(at(b))[2] - 1.0, 0.8, 1.6)
+    line = brentq(lambda b: parting_eigenvalues(at(b))[2] - 1.0, 0.8, 1.6)
     for b, found in ((0.95 * line, False), (1.05 * line, True)):
-        signal, noise, parted = theory.parting_eigenvalues(at(b))
+        signal, noise, parted = parting_eigenvalues(at(b))
         assert min(signal, noise) > 5  # at the symmetric state both are unstable on both sides
         assert (parted > 1) == found
         towards, apart = contrasts(at(b))
@@ -204,7 +205,7 @@ def test_without_noise_the_eigenvalue_is_that_of_the_papers_transition():
             n_teacher, n_student, beta=5.0, rho=rho, upsilon=1.0, n_features=10**9
         )
         line = theory.symmetric_transition(problem, "beta")
-        signal, noise, parted = theory.parting_eigenvalues(problem.replace(beta=line))
+        signal, noise, parted = parting_eigenvalues(problem.replace(beta=line))
         assert signal == parted == pytest.approx(1.0, abs=1e-6)
         assert noise < 1e-6
 
@@ -215,7 +216,7 @@ def test_near_a_transition_little_noise_moves_overlaps_far_and_a_warning_says_so
     assert problem.noise / (2 * problem.beta_eff) == pytest.approx(0.02, rel=1e-3)
     start = aligned(problem)
     plain = theory.solve_saddle_point(problem, OrderParameters(start.m[None], start.p[None])).m[0]
-    noisy = theory.solve_with_noise(problem, start).m
+    noisy = solve_with_noise(problem, start).m
     assert plain[0].sort().values.tolist() == pytest.approx([0.500, 0.649], abs=1e-3)
     assert noisy[0].sort().values.tolist() == pytest.approx([0.420, 0.699], abs=2e-3)
     with pytest.warns(

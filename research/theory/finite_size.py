@@ -18,15 +18,19 @@ C/N is the covariance of an example within the span, ū = Σ_μ r u^μ, ς = ς(
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mnemosphere.numerics import bessel
-from mnemosphere.theory.problem import SaddlePointProblem
-from mnemosphere.theory.saddle_point import OrderParameters
+from mnemosphere.theory import OrderParameters, SaddlePointProblem, solve_saddle_point, spectrum
+from mnemosphere.theory.teacher_student import match_memories
+from research.report import Json
+from research.theory.overlaps import Sampling, read, sample_overlaps
+from research.theory.setting import Setting, StepDone, is_broken, matched, no_progress, solve_two
 
 # torch says nothing of their types.
 _hessian: Callable[..., Tensor] = torch.autograd.functional.hessian
@@ -36,49 +40,17 @@ _INTERIOR = 1e-7  # a class weight below it counts as 0
 
 @dataclass(frozen=True)
 class FiniteSize:
-    """N times what finite N adds to a solution, averaged over data; terms that vanish as N grows are left out.
+    """N times what finite N adds to a solution, averaged over data; terms that vanish as N grows are left out."""
 
-    Attributes
-    ----------
-    m : tensor of shape (P*, P)
-        Correction of the overlaps.
-    p : tensor of shape (P+1, C+1)
-        Correction of the class weights.
-    log_z : float
-        E log Z − N f for one of the equivalent maxima; with labels, up to a number that is the same for
-        all solutions.
-
-    Examples
-    --------
-    >>> mn.theory.finite_size_corrections(problem, state).m.shape
-    torch.Size([2, 2])
-    """
-
-    m: Tensor
-    p: Tensor
+    m: Tensor  # (P*, P) correction of the overlaps
+    p: Tensor  # (P+1, C+1) correction of the class weights
+    # E log Z − N f for one of the equivalent maxima; with labels, up to a number that is the same for
+    # all solutions
     log_z: float
 
 
 def finite_size_corrections(problem: SaddlePointProblem, state: OrderParameters) -> FiniteSize:
-    """Compute the corrections of order 1/N to a stable solution.
-
-    Parameters
-    ----------
-    problem : SaddlePointProblem
-        The equations.
-    state : OrderParameters
-        A solution m (P*, P), p (P+1, C+1).
-
-    Returns
-    -------
-    FiniteSize
-        N times the corrections.
-
-    Examples
-    --------
-    >>> mn.theory.finite_size_corrections(problem, state).p.shape
-    torch.Size([3, 1])
-    """
+    """Corrections of order 1/N to a stable solution m (P*, P), p (P+1, C+1)."""
     landscape = _Landscape(problem, state.p)
     s = landscape.coordinates(state)
     hessian = landscape.hessian(s)
@@ -191,3 +163,107 @@ def _tangent_basis(active: Tensor, n_columns: int) -> Tensor:
     if not moves:
         return torch.zeros(0, len(active), n_columns, dtype=torch.float64)
     return torch.stack(moves)
+
+
+# Settings of the study: broken and symmetric phases, unequal numbers of memories, a uniform component, labels.
+SETTINGS = (
+    Setting(2, 2, 10.0, 2.0, 1.0), Setting(2, 2, 10.0, 2.0, 0.5), Setting(2, 2, 10.0, 0.5, 1.0),
+    Setting(3, 3, 10.0, 2.0, 1.0), Setting(2, 3, 6.0, 2.0, 1.0), Setting(4, 2, 8.0, 2.0, 1.0),
+    Setting(2, 2, 10.0, 2.0, 1.0, p_0=0.2), Setting(1, 1, 5.0, 1.0, 0.5),
+    Setting(2, 2, 10.0, 1.0, 0.5, soft_labels=((0.8, 0.2), (0.3, 0.7))),
+    Setting(2, 2, 6.0, 1.0, 0.3), Setting(3, 3, 5.0, 0.5, 0.3), Setting(2, 2, 4.0, 1.0, 0.3, p_0=0.2),
+)  # fmt: skip
+_IDLE = 0.45  # a memory whose overlaps with the two vectors differ by less is idle
+_STARTS = {
+    "idle": [[0.9, 0.0, 0.1], [0.0, 0.9, 0.1]],
+    "paired": [[0.8, 0.8, 0.0], [0.0, 0.0, 0.9]],
+}
+
+
+def study_finite_size(
+    sizes: Sequence[int], sampling: Sampling, *, generator: torch.Generator,
+    settings: Sequence[Setting] = SETTINGS, progress: StepDone = no_progress,
+) -> Json:  # fmt: skip
+    """Overlaps by theory and Gibbs sampling, N times their difference, and what the corrections say.
+
+    The difference is to the theory for each teacher's own vectors, which are not quite orthogonal.
+    """
+    rows = []
+    for k, setting in enumerate(settings):
+        problem = setting.problem()
+        state = _best(problem, generator)
+        broken = is_broken(state.m)
+        row = {
+            "setting": asdict(setting), "phase": "broken" if broken else "symmetric",
+            "theory": _own(matched(state.m), broken), "computed": _computed(problem, state, broken),
+            "sampled": [],
+        }  # fmt: skip
+        for n in sizes:
+            here = replace(setting, n_features=n)
+            found, gaps = [], []
+            for _ in range(sampling.n_teachers):
+                told, _, teacher = sample_overlaps(here, sampling, broken, generator)
+                own = here.problem().replace(patterns=teacher.w, uniform_teacher=False)
+                found.append(told[0 if broken else 2])
+                expected = _own(matched(solve_two(own, generator=generator).m[0]), broken)
+                gaps.append(n * (found[-1] - expected))
+            row["sampled"].append({
+                "n_features": n, "mean": float(np.mean(found)), "error": _error(found),
+                "gap": float(np.mean(gaps)), "gap_error": _error(gaps),
+            })  # fmt: skip
+        rows.append(row)
+        progress(k + 1, len(settings))
+    return {"rows": rows, "branches": branch_levels()}
+
+
+def _best(problem: SaddlePointProblem, generator: torch.Generator) -> OrderParameters:
+    solved = solve_two(problem, generator=generator)
+    return solved[int(solved.objective.argmax())]
+
+
+def _own(m: Tensor, broken: bool) -> float:
+    return read(m, broken)[0 if broken else 2]
+
+
+def _computed(problem: SaddlePointProblem, state: OrderParameters, broken: bool) -> float | None:
+    """N times the correction of the overlap; None where the state has none."""
+    try:
+        m = finite_size_corrections(problem, state).m
+    except ValueError:
+        return None
+    return _own(m[:, match_memories(state.m)], broken)
+
+
+def _error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1) / len(values) ** 0.5)
+
+
+def branches(problem: SaddlePointProblem) -> dict[str, tuple[Tensor, float]]:
+    """Overlaps (2, 3) and f of the solutions with an idle memory and with two on one vector.
+
+    A branch that is no stable solution at this β is left out.
+    """
+    found = {}
+    for name, m in _STARTS.items():
+        start = torch.tensor([m], dtype=torch.float64)
+        solved = solve_saddle_point(
+            problem, OrderParameters(start, problem.p_h[None, :, None])
+        ).raise_if_failed()
+        idle = float((solved.m[0, 0] - solved.m[0, 1]).abs().min()) < _IDLE
+        if idle == (name == "idle") and float(spectrum(problem, solved[0])[0]) < 1:
+            f = float(solved.objective[0]) * problem.rho * problem.n_teacher
+            found[name] = (solved.m[0], f)
+    return found
+
+
+def branch_levels() -> Json:
+    """Free entropies of an idle memory and of a pair at β = 8, and the N at which they balance."""
+    problem = SaddlePointProblem.uniform(2, 3, beta=8.0, rho=1.0, upsilon=1.0, n_features=1000)
+    both, p = branches(problem), problem.p_h[:, None]
+    f_1 = {
+        name: finite_size_corrections(problem, OrderParameters(m, p)).log_z
+        for name, (m, _) in both.items()
+    }
+    gap = both["idle"][1] - both["paired"][1]
+    deficit = f_1["paired"] - f_1["idle"]
+    return {"gap": gap, "f_1": deficit, "balance": deficit / gap}
