@@ -168,7 +168,7 @@ def _tangent_basis(active: Tensor, n_columns: int) -> Tensor:
 # Settings of the study: broken and symmetric phases, unequal numbers of memories, a uniform component, labels.
 SETTINGS = (
     Setting(2, 2, 10.0, 2.0, 1.0), Setting(2, 2, 10.0, 2.0, 0.5), Setting(2, 2, 10.0, 0.5, 1.0),
-    Setting(3, 3, 10.0, 2.0, 1.0), Setting(2, 3, 6.0, 2.0, 1.0), Setting(4, 2, 8.0, 2.0, 1.0),
+    Setting(3, 3, 10.0, 2.0, 1.0), Setting(2, 3, 6.0, 2.0, 1.0), Setting(3, 1, 6.0, 1.0, 1.0),
     Setting(2, 2, 10.0, 2.0, 1.0, p_0=0.2), Setting(1, 1, 5.0, 1.0, 0.5),
     Setting(2, 2, 10.0, 1.0, 0.5, soft_labels=((0.8, 0.2), (0.3, 0.7))),
     Setting(2, 2, 6.0, 1.0, 0.3), Setting(3, 3, 5.0, 0.5, 0.3), Setting(2, 2, 4.0, 1.0, 0.3, p_0=0.2),

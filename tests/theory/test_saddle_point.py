@@ -137,7 +137,7 @@ def test_known_overlaps_in_the_broken_phase(upsilon, rho, beta, overlap):
 def test_temperatures_outside_the_theory_warn():
     with pytest.warns(problem.ValidityWarning, match="not small against n_features"):
         SaddlePointProblem.uniform(2, 2, beta=60.0, rho=1.0, upsilon=1.0, n_features=100)
-    with pytest.warns(problem.ValidityWarning, match="use solve_with_noise"):
+    with pytest.warns(problem.ValidityWarning, match="lower beta, or raise upsilon"):
         SaddlePointProblem.uniform(2, 2, beta=5.0, rho=1.0, upsilon=0.01, n_features=100)
     # The exact posterior has an overlap of 0.36 here, the equations have 0.78.
     with pytest.warns(problem.ValidityWarning, match="relative size 5"):

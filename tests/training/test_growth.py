@@ -66,7 +66,7 @@ def test_grows_to_the_width_asked_for_and_fits_better(solver):
     assert losses == sorted(losses, reverse=True)
     assert [r.phase for r in result.history] == sorted(r.phase for r in result.history)
     assert result.history[-1].n_memories == 11
-    assert_same_params(result.lineage.at_level(-1), result.params)
+    assert_same_params(result.lineage.models[-1], result.params)
 
 
 def test_stops_by_itself_where_no_memory_is_a_saddle():
@@ -268,7 +268,7 @@ def test_broken_in_any_phase_it_goes_on_with_the_same_bits(tmp_path, solver):
             assert "usable" in broken.message
             # What it returns fits together and can be trained further.
             size = broken.params.check().n_memories
-            assert broken.lineage.at_level(-1).n_memories == size
+            assert broken.lineage.models[-1].n_memories == size
             fresh = solver.start(broken.params)
             assert {n: t.shape for n, t in broken.state.items()} == {
                 n: t.shape for n, t in fresh.items()

@@ -65,8 +65,7 @@ def tree_of(model: FittedModel, shape: Shape = None) -> Axes:
         raise ValueError("this model did not grow: train with growth from 16 memories, say")
     w = np.zeros((tree.n_nodes, model.memories.shape[1]))
     label = np.zeros(tree.n_nodes, dtype=np.int64)
-    for level, nodes in enumerate(tree.members):
-        then = tree.at_level(level)
+    for level, (nodes, then) in enumerate(zip(tree.members, tree.models, strict=True)):
         p = then.p if model.is_classifier else tree.sum_up(level, model.density.p)
         w[nodes.numpy()] = model.restore(then.w).cpu().numpy()
         label[nodes.numpy()] = p[1:].argmax(1).cpu().numpy()

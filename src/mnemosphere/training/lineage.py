@@ -52,14 +52,6 @@ class Lineage:
         """Levels, the first memories' included."""
         return len(self.members)
 
-    def at_level(self, level: int) -> Parameters:
-        """The model at the end of the phase of `level`; negative levels count from the last."""
-        if not -len(self.models) <= level < len(self.models):
-            raise ValueError(
-                f"level must lie in [{-len(self.models)}, {len(self.models)}), got {level}"
-            )
-        return self.models[level]
-
     def split(self, which: Tensor, curvature: Curvature) -> Self:
         """The tree after the memories `which` (R,) were split; their copies come last."""
         which = which.cpu()
@@ -100,7 +92,3 @@ class Lineage:
                 node = int(self.parent[node])
             found[1 + place[node]] += weights
         return found
-
-    def children(self, node: int) -> tuple[int, ...]:
-        """The two nodes that a split of `node` made; none for a leaf."""
-        return tuple(int(i) for i in (self.parent == node).nonzero()[:, 0])
