@@ -80,9 +80,9 @@ class SaddlePointProblem:
 
     def __post_init__(self) -> None:
         for name in ("patterns", "targets", "p_h", "p_q"):
-            if not isinstance(getattr(self, name), Tensor):
-                raise TypeError(f"{name} must be a tensor, got {type(getattr(self, name))}")
             object.__setattr__(self, name, getattr(self, name).to(torch.float64))
+        for name in ("beta", "rho", "upsilon"):
+            object.__setattr__(self, name, float(getattr(self, name)))
         _check_scalars(self)
         _check_arrays(self)
         # Sums and norms that are off by the rounding of float32 are made exact.
@@ -148,19 +148,11 @@ class SaddlePointProblem:
             labels = torch.ones(n_teacher, 1)
         elif labels.ndim != 2 or labels.shape[0] != n_teacher:
             raise ValueError(f"labels must be ({n_teacher}, C+1), got {tuple(labels.shape)}")
-        return cls._build(
-            torch.eye(n_teacher),
-            labels,
-            n_student,
-            p_h,
-            p_q,
-            beta=float(beta),
-            rho=float(rho),
-            upsilon=float(upsilon),
-            n_features=n_features,
-            # Vectors with class weights of their own look like clamped ones.
-            uniform_teacher=bool((labels == labels[0]).all()),
-        )
+        # Vectors with class weights of their own look like clamped ones.
+        uniform = bool((labels == labels[0]).all())
+        values = {"beta": beta, "rho": rho, "upsilon": upsilon, "n_features": n_features}
+        x = torch.eye(n_teacher)
+        return cls._build(x, labels, n_student, p_h, p_q, uniform_teacher=uniform, **values)
 
     @classmethod
     def clamped(
@@ -209,29 +201,15 @@ class SaddlePointProblem:
         ... ).n_teacher
         2
         """
-        return cls._build(
-            patterns,
-            torch.ones(patterns.shape[0], 1) if targets is None else targets,
-            n_student,
-            p_h,
-            p_q,
-            beta=float(beta),
-            rho=float(rho),
-            upsilon=float(upsilon),
-            n_features=patterns.shape[1],
-            uniform_teacher=False,
-        )
+        q = torch.ones(patterns.shape[0], 1) if targets is None else targets
+        values = {"beta": beta, "rho": rho, "upsilon": upsilon, "n_features": patterns.shape[1]}
+        return cls._build(patterns, q, n_student, p_h, p_q, uniform_teacher=False, **values)
 
     @classmethod
     def _build(
-        cls,
-        patterns: Tensor,
-        targets: Tensor,
-        n_student: int | None,
-        p_h: Tensor | None,
-        p_q: Tensor | None,
-        **values: Any,
-    ) -> "SaddlePointProblem":
+        cls, patterns: Tensor, targets: Tensor, n_student: int | None, p_h: Tensor | None,
+        p_q: Tensor | None, **values: Any,
+    ) -> "SaddlePointProblem":  # fmt: skip
         """A problem with equal memories and the mean of the targets unless others are given."""
         if p_h is None:
             if n_student is None:

@@ -22,8 +22,6 @@ def _check_positive(value: float, name: str, hint: str) -> None:
 
 
 def _check_count(value: int, name: str, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
 

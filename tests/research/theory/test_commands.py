@@ -30,6 +30,16 @@ def test_a_figure_is_a_picture_and_its_numbers(run, tmp_path, figure):
     assert sorted(p.name for p in out.parent.iterdir()) == ["figure.json", "figure.png"]
 
 
+def test_two_vectors_and_three_memories_part_by_a_jump_up_to_the_closed_form(run):
+    data = run("theory", "transition-order", "--json").json["data"]
+    (three,) = (row["rho"] for row in data["tricritical"] if row["memories"] == 3)
+    assert three == pytest.approx(3 / (4 + 96**0.5), rel=1e-9)  # F_4 = 0 at P/ϱ = 4 + √96
+    jumps = {
+        (row["teacher"], row["student"]) for row in data["orders"] if row["order"] != "continuous"
+    }
+    assert jumps == {(a, b) for a in (3, 5) for b in (3, 5)}
+
+
 def test_beta_too_large_for_the_features_is_noted(run, tmp_path):
     sizes = ["--beta", "30", "--along", "rho", "--features", "100", "--steps", "2", "--points", "0"]
     command = ["theory", "overlaps", *sizes, "--out", tmp_path / "o.png", "--json"]

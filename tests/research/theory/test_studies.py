@@ -10,7 +10,9 @@ from mnemosphere import theory
 from mnemosphere.theory.newton import newton
 from research.theory import weak
 from research.theory.branches import trace_branches
+from research.theory.finite_size import study_finite_size
 from research.theory.hierarchy import trace_hierarchy, tree_patterns
+from research.theory.overlaps import Sampling
 from research.theory.phases import map_phases
 from research.theory.setting import Setting
 
@@ -128,3 +130,13 @@ def test_a_strong_teacher_is_sampled_where_theory_has_it(n):
     )
     assert own == pytest.approx(parted, abs=0.1)
     assert abs(excess) < 0.1 * abs(mean)
+
+
+def test_one_memory_at_finite_size_is_off_by_what_is_computed():
+    setting, sampling = Setting(1, 1, 5.0, 1.0, 0.5), Sampling(12, 1, n_burn_in=10, n_sweeps=40)
+    data = study_finite_size([60], sampling, generator=generator(), settings=[setting])
+    (row,), branches = data["rows"], data["branches"]
+    (found,) = row["sampled"]
+    assert abs(found["gap"] - row["computed"]) < 0.3 + 4 * found["gap_error"]
+    assert found["mean"] == pytest.approx(row["theory"] + row["computed"] / 60, abs=0.02)
+    assert branches["gap"] > 0 > -branches["f_1"]
