@@ -18,11 +18,11 @@ def study(name: str) -> Json:
     return content
 
 
-def _power(value: float) -> str:
+def power(value: float) -> str:
     """As 8.6·10⁻³."""
     mantissa, exponent = f"{value:.1e}".split("e")
     upper = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{mantissa}·10{upper}"
+    return f"{mantissa}·10{upper}".replace("-", "−")
 
 
 def _listed(values: list[str]) -> str:
@@ -54,7 +54,7 @@ def _spectrum() -> Facts:
     data = study("spectrum")["data"]
     values = np.asarray(data["eigenvalues"])
     closed = np.asarray(data["antisymmetric"]).ravel()
-    return {"distance": _power(float(np.abs(closed[:, None] - values).min(1).max()))}
+    return {"distance": power(float(np.abs(closed[:, None] - values).min(1).max()))}
 
 
 def _orders() -> Facts:

@@ -7,7 +7,6 @@ that is a minimum at fixed class weights may gain by such a split: a label saddl
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -147,10 +146,13 @@ def study_joint_splits(memories: int, betas: Sequence[float], tol: float = 1e-4)
         batch = model.labeled(data.x_train, data.y_train, None)
         held = certify(model.density, batch, tol=tol, max_iter=5000, learn_beta=False)
         joint = joint_split(held.params, batch, tol=tol**2)
-        pairs = Counter(zip(held.kinds, joint.kinds, strict=True))
+        saddles = [
+            m for m, pair in enumerate(zip(held.kinds, joint.kinds, strict=True))
+            if pair == ("minimum", "label saddle")
+        ]  # fmt: skip
+        gain = (joint.lambda_joint / joint.scale)[saddles]
         found.append({
-            "beta": beta, **held.counts, "label saddle": pairs["minimum", "label saddle"],
-            "split": float((joint.split / joint.scale).median()),
-            "lambda_joint": float((joint.lambda_joint / joint.scale).median()),
+            "beta": beta, **held.counts, "label saddle": len(saddles),
+            "lambda_joint": float(gain.median()) if saddles else None,
         })  # fmt: skip
     return found
