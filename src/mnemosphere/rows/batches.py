@@ -25,6 +25,7 @@ _BUFFER = 1 << 16  # bytes of each column of a Parquet file that are read ahead
 _SHARE = 16  # a batch is that part of the memory: several are held at a time, some of them twice
 _MIXED = 4  # batches of memory that rows are mixed among
 _LOOKED_AT = 1000  # rows that tell how large a row is
+_DECODED = 8192  # rows of a Parquet file at a time
 _T = TypeVar("_T")
 
 
@@ -140,8 +141,8 @@ class Dataset:
         if not self.n_rows:
             raise ValueError("the files have no rows")
         some = next(self.pieces(_LOOKED_AT)).x
-        n_bytes = some.memory_usage(deep=True).sum() if is_frame(some) else 8 * some.size
-        row_bytes = max(1, int(n_bytes) // len(some))
+        n_bytes = int(some.memory_usage(deep=True).sum()) if is_frame(some) else 0
+        row_bytes = max(8 * some.size, n_bytes, 1) // len(some) or 1
         self.n_features = int(some.shape[1])
         self.fits = row_bytes * self.n_rows <= memory  # whether all rows can be held
         self.batch_rows = max(64, memory // (_SHARE * row_bytes))
@@ -249,6 +250,7 @@ class Dataset:
             mixed = rng.permutation(len(held.number))
             for first in range(0, len(mixed), size):
                 yield held.take(mixed[first : first + size])
+            del held  # before the next ones are read
 
     def _read(self, order: Sequence[int], size: int, part: slice) -> Iterator[Piece]:
         """The rows of blocks in this order, checked."""
@@ -278,8 +280,10 @@ def _gather(pieces: Iterator[Piece], n_rows: int) -> Iterator[Piece]:
     missing = n_rows
     for piece in pieces:
         while len(piece.number) >= missing:
-            yield Piece.join([*held, piece.take(slice(missing))])
+            joined = Piece.join([*held, piece.take(slice(missing))])
             held, piece, missing = [], piece.take(slice(missing, None)), n_rows
+            yield joined
+            del joined
         if len(piece.number):
             held.append(piece)
             missing -= len(piece.number)
@@ -404,7 +408,7 @@ def _table_reader(
             file = import_extra("pyarrow.parquet").ParquetFile(
                 part.open(), pre_buffer=False, buffer_size=_BUFFER
             )
-            batches = file.iter_batches(size, row_groups=[group], columns=columns)
+            batches = file.iter_batches(min(size, _DECODED), row_groups=[group], columns=columns)
         for batch in batches:
             frame = batch.to_pandas(ignore_metadata=True)  # an index is a column too
             numbers = frame[names].select_dtypes(["integer", "bool"])
