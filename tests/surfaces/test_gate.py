@@ -66,7 +66,6 @@ def kinds_of(x):
         "array of objects": lambda _: x.astype(object),
         "sparse": lambda _: sp.csr_matrix(x),
         "sparse array": lambda _: sp.coo_array(x),
-        "sparse tensor": lambda _: torch.from_numpy(x).to_sparse_csr(),
         ".npy file": lambda folder: opened(folder, lambda path: np.save(path, x), "x.npy"),
     }
     named = {

@@ -144,16 +144,15 @@ def over_files(
     dtype = ready.dataset.whole.x.dtype
     tables: list[NDArray[np.float64]] = []
     if sample.levels:
-        assert sample.number is not None
-        sums = odds.counts_of_folds(sample, sample.number, label_shares(targets), ready.weight)
+        folded = torch.from_numpy(row_keys(sample))  # copies of a row are in one fold
+        sums = odds.counts_of_folds(sample, folded, label_shares(targets), ready.weight)
         tables = odds.tables_of_folds(sums)
 
     def unit_rows(
         rows: StoredRows, targets: Tensor, weight: Tensor | None
     ) -> tuple[Batch, NDArray[np.int64]]:
-        assert rows.number is not None
         keys = row_keys(rows)
-        rows = odds.in_folds(rows, rows.number, tables) if tables else rows
+        rows = odds.in_folds(rows, torch.from_numpy(keys), tables) if tables else rows
         x, lost = on_sphere(rows, geometry, dtype)
         batch = Batch(x, targets.to(x), None if weight is None else weight.to(x))
         keep = ~lost if weight is None else ~lost & (weight > 0).to(device)

@@ -219,7 +219,7 @@ class Encoding:
         told by their log-odds, and have their place among the levels as a number until `with_odds`.
         encoder: of the columns of many words, or a mapping from the name of a column to it.
         """
-        frame = _pandas(frame)
+        frame = _pandas(frame, ())
         named, known = {str(name) for name in categories}, None
         texts = _text_columns(frame, encoder, named)
         for what, own in (("categories", named), ("encoder", texts)):
@@ -365,12 +365,10 @@ def written(value: float, kind: str = "number") -> str:
     return f"{value:.0f}" if _FOUR_DIGITS <= abs(value) < _WHOLE else f"{value:.4g}"
 
 
-def _pandas(X: Any, names: Sequence[str] = ()) -> Any:
+def _pandas(X: Any, names: Sequence[str]) -> Any:
     """A pandas frame; of an array with these names."""
-    pd = import_extra("pandas")
-    if isinstance(X, pd.DataFrame):
-        return X
-    return X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X, columns=list(names))
+    X = X.to_pandas() if hasattr(X, "to_pandas") else X
+    return X if is_frame(X) else import_extra("pandas").DataFrame(X, columns=list(names))
 
 
 # Learning what a column is.

@@ -250,7 +250,7 @@ class Features:
 
     def _encode(self, X: Any, encoding: Encoding) -> NDArray[Any]:
         """Columns of any kind as numbers; rows that are encoded already stay as they are."""
-        X = X.to_pandas() if hasattr(X, "to_pandas") else X if is_frame(X) else np.asarray(X)
+        X = X if is_frame(X) else np.asarray(X)
         _check_shape(X)
         plain = not is_frame(X) and X.shape[1] == len(encoding.names) and X.dtype.kind in "buif"
         if plain or self.is_encoded(X):
@@ -298,7 +298,7 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
                 "X must be (rows, features), got rows of unlike lengths: fill them up"
             ) from error
     _check_shape(X)
-    types = X.dtypes if is_frame(X) and hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
+    types = X.dtypes if is_frame(X) else [getattr(X, "dtype", None)]
     if "c" in {getattr(kind, "kind", "") for kind in types}:
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
     if isinstance(X, np.ndarray) and X.dtype.kind in "US":

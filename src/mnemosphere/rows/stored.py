@@ -33,9 +33,7 @@ def unwrap_container(x: Any) -> Any:
     check_not_masked(x)
     if is_frame(x):
         check_names(x.column_names if hasattr(x, "column_names") else x.columns)
-    elif hasattr(x, "to_numpy") and not hasattr(x, "iloc"):  # a column of polars or Arrow
-        return np.asarray(x)
-    return x
+    return x.to_pandas() if hasattr(x, "to_pandas") else x
 
 
 @dataclass(frozen=True)
