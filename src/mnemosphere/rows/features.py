@@ -278,11 +278,8 @@ class Model(BaseEstimator):  # type: ignore[misc]
 
 
 def _check_tensor(X: Tensor) -> None:
-    if X.layout != strided or X.is_nested or X.is_quantized or X.is_meta:
-        raise TypeError(
-            "X must be a dense tensor, not sparse, nested, quantized or meta: use X.to_dense() or "
-            "X.dequantize()"
-        )
+    if X.layout != strided or X.is_meta:
+        raise TypeError(f"X must be a dense tensor of numbers, got {X.layout} on {X.device}")
     _check_shape(X)
     if X.is_complex():
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
