@@ -122,7 +122,9 @@ class _Training:
         """The row of this training; its arrays are stored beside it."""
         run, case = self.run, self.case
         checkpoint = run.checkpoint(self.key)
-        curve = Curve(test, None if checkpoint is None else checkpoint.file("curve"))
+        curve = Curve(
+            test, None if checkpoint is None else checkpoint.path.with_suffix(".checkpoint-curve")
+        )
         text = f"{label(case['name'])}, {self.solver}, seed {self.seed}"
         callbacks = [*run.watch(text, checkpoint), curve]
         generator = torch.Generator().manual_seed(self.seed)

@@ -76,9 +76,9 @@ def test_the_explanation_says_first_that_no_memory_decides():
     named = mn.interpret.name_features(model.model_, names)
     found = mn.interpret.explain(named, np.concatenate([x[:1], far]))
     assert found.remark(0) == ""
-    assert found.remark(1).endswith("of the vote.")
+    assert found.remark(1) == "No memory resembles this row: class frequencies decide."
     assert str(found).splitlines().count(found.remark(1)) == 1
-    assert found.frequencies_decide.tolist() == [False, False]
+    assert found.frequencies_decide.tolist() == [False, True]
     # Memories that hold all classes alike distinguish none.
     votes = model.model_.votes
     mixed = named.replace(votes=votes.replace(p=votes.weights[:, None] * votes.prior))

@@ -227,7 +227,7 @@ class FittedModel:
     FittedModel: a classifier, converged after 8 passes
       3 classes: 0, 1, 2
       6 memories of 4 features, objective='joint', geometry='standard'
-      temperature 0.888, calibrated by 60 fresh rows
+      temperature 1.19, calibrated by 60 fresh rows
     """
 
     kind: Literal["classifier", "clusterer"]

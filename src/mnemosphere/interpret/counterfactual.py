@@ -186,7 +186,7 @@ def counterfactual(
     row 54: class 0 → class 1 with
     column   this row  change to  then class 1
     ──────────────────────────────────────────
-    alcohol     13.74      12.29           90%
+    alcohol     13.74      12.29           65%
     """
     if max_features is not None:
         check_whole(max_features, "max_features", 1)

@@ -558,18 +558,18 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     Examples
     --------
     >>> print(mn.interpret.explain(model, X_test[:1], n_nearest=2))
-    row 54: class 0 99.7%, class 1 0.2%, … – familiar (7 of 10 known rows are more unusual)
+    row 54: class 0 99.5%, class 1 0.4%, … – familiar (7 of 10 known rows are more unusual)
     column             this row  typical of class 0  typical of class 1   pull
     ──────────────────────────────────────────────────────────────────────────────────────
     for class 0
-      alcohol             13.74               13.88               12.29  +8.52  ██████████
-      color_intensity      5.85                5.75                2.85  +4.94  ██████
-      flavanoids            2.9                3.17                2.17  +2.56  ███
-    the other column                                                     +0.80
+      alcohol             13.74               13.88               12.29  +6.44  ██████████
+      color_intensity      5.85                5.75                2.85  +4.23  ███████
+      flavanoids            2.9                3.17                2.17  +2.26  ████
+      hue                  0.92                1.07                1.23  +0.89  █
     <BLANKLINE>
     One column would do to put class 1 ahead: alcohol.
-    memories: #3 says class 0, 99.7% of the vote (right on 17 of 18 held-out rows; typical rows 14, 52,
-    49)
+    memories: #3 says class 0, 99% of the vote (right on 17 of 18 held-out rows; typical rows 14, 52,
+    49); #2 says mostly class 0, 1.0% (right on 4 of 6 held-out rows; typical rows 27, 72, 62)
     """
     check_whole(n_nearest, "n_nearest", 1)
     votes, given = model.precise_votes, model.stored(X)
