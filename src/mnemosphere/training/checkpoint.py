@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from glob import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ class Checkpoint(Callback):
         return int(header["seed"])
 
     def finish(self) -> None:
-        """Remove the file of a finished fit: `fit` calls it last.
+        """Remove the file of a finished fit, and what killed ones left beside it: `fit` calls it last.
 
         Examples
         --------
@@ -92,7 +93,11 @@ class Checkpoint(Callback):
         >>> saved.path.exists()
         False
         """
-        self.path.unlink(missing_ok=True)
+        unfinished = self.path.parent.glob(
+            f".{escape(self.path.name)}.*"
+        )  # of fits that were killed
+        for path in (self.path, *unfinished):
+            path.unlink(missing_ok=True)
         self._header, self._tensors = {}, {}
 
     def on_start(self, run: Run) -> None:
