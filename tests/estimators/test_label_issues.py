@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import mnemosphere as mn
@@ -48,8 +49,6 @@ def test_the_evidence_was_not_held_out_and_has_the_suggested_label(issues):
         assert row not in rows
         agrees += [NAMES[LABELS[near]] == suggested for near in rows]
     assert np.mean(agrees) > 0.8
-    assert issues.memories.shape == (len(issues), 64)
-    assert ((issues.share > 0) & (issues.share <= 1)).all()
     assert str(issues).startswith(f"{len(issues)} of 600 labels are contradicted")
     assert issues.as_dicts()[0]["row"] == issues.rows[0]
 
@@ -66,7 +65,57 @@ def test_rows_that_cannot_be_judged():
     labels = np.where(np.arange(200) == 7, 11, LABELS[:200]).astype(float)  # the only one
     labels[3] = np.nan
     clf = mn.DAMClassifier(**QUICK, unlabeled=float("nan"))
-    found = clf.label_issues(X[:200], labels, n_folds=2)
+    with pytest.warns(UserWarning, match="class 11.0 has 1% of the rows or less"):
+        found = clf.label_issues(X[:200], labels, n_folds=2)
     assert np.flatnonzero(np.isnan(found.scores)).tolist() == [3, 7]
     with pytest.raises(ValueError, match="n_folds must be a whole number >= 2"):
         clf.label_issues(X[:200], labels, n_folds=1)
+    with pytest.raises(ValueError, match="y must be one label per row"):
+        clf.label_issues(X[:200], np.eye(10)[LABELS[:200]])
+
+
+def test_no_class_has_two_distinct_rows():
+    rows, labels = np.arange(5).repeat(2), np.arange(5).repeat(2)
+    clf = mn.DAMClassifier(**QUICK)
+    for some in (X[:5], labels[::2]), (X[rows], labels):
+        with pytest.raises(ValueError, match="no class of y has two distinct rows"):
+            clf.label_issues(*some)
+
+
+def overlapping(n=240):
+    rng = np.random.default_rng(3)
+    y = (rng.random(n) < 0.4).astype(int)
+    return rng.normal(size=(n, 3)) + y[:, None], y
+
+
+PLAIN = mn.DAMClassifier(2, objective="joint", geometry="standard", random_state=0)
+
+
+def test_a_row_given_twice_is_a_row_of_weight_two():
+    """A copy in another fold would tell the label of the row that is held out."""
+    x, y = overlapping()
+    once = PLAIN.label_issues(x, y, np.full(len(y), 2.0))
+    order = np.random.default_rng(4).permutation(2 * len(y))
+    twice = PLAIN.label_issues(np.tile(x, (2, 1))[order], np.tile(y, 2)[order])
+    loss = [-np.log(found.scores).mean() for found in (once, twice)]
+    assert loss[1] == pytest.approx(loss[0], rel=0.02)
+    proba = np.empty((2 * len(y), 2))
+    proba[order] = twice.proba
+    assert np.array_equal(*np.split(proba, 2))
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_class_weight_is_as_many_copies_of_the_rows_of_the_class(fitted):
+    x, y = overlapping()
+    plain = clone(PLAIN).fit(x, y) if fitted else PLAIN
+    often = clone(PLAIN).set_params(class_weight={1: 3.0})
+    often = often.fit(x, y) if fitted else often
+    rows = np.repeat(np.arange(len(y)), np.where(y == 1, 3, 1))
+    first = np.unique(rows, return_index=True)[1]
+    before = plain.label_issues(x, y).proba
+    weighted = often.label_issues(x, y).proba
+    copied = plain.label_issues(x[rows], y[rows]).proba[first]
+    given = plain.label_issues(x, y, np.where(y == 1, 3.0, 1.0)).proba
+    assert weighted[:, 1].mean() > before[:, 1].mean() + 0.1
+    np.testing.assert_allclose(weighted, given, rtol=1e-6)
+    assert np.abs(weighted - copied).mean() < 0.02

@@ -59,12 +59,9 @@ _FEW_MEMORIES = 200  # as many are counted for that: few models of small data ha
 
 def prepare(
     settings: Settings, given: StoredRows, targets: Tensor, given_weight: Tensor | None,
-    progress: Progress, *, chosen: Choice | None = None,
+    progress: Progress,
 ) -> tuple[ArrayDataset, Geometry, Choice]:  # fmt: skip
-    """(the rows on the sphere, how they were put there, what is "auto" settled).
-
-    chosen: what was settled on other rows.
-    """
+    """(the rows on the sphere, how they were put there, what is "auto" settled)."""
     every, distinct = in_order(given, targets, given_weight)
     stored, targets, weight = distinct
     most = settings.n_memories or min(stored.n_rows, choice.MOST_ROWS // choice.ROWS_PER_MEMORY)
@@ -75,11 +72,10 @@ def prepare(
     # Before memories are made: can so many be held?
     each = _COPIES * (stored.n_features + 1 + targets.shape[1]) * dtype.itemsize
     check_memory(each * int(most), stored.device, f"n_memories={most}", "use fewer memories")
-    if chosen is None:
-        few_kinds = choice.has_few_kinds(every[0].n_rows, stored.n_rows)
-        sample = Sample(*(every if few_kinds else distinct), torch.float32)
-        with torch.inference_mode():
-            chosen = current().on_rank0(partial(choice.choose, sample, settings, progress))
+    few_kinds = choice.has_few_kinds(every[0].n_rows, stored.n_rows)
+    sample = Sample(*(every if few_kinds else distinct), torch.float32)
+    with torch.inference_mode():
+        chosen: Choice = current().on_rank0(partial(choice.choose, sample, settings, progress))
     candidate = chosen.candidate
     if settings.n_memories is None and candidate.n_memories > stored.n_rows:
         candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows

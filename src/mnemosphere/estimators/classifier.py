@@ -561,26 +561,36 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
         return float(found[0] / found[1])
 
-    def label_issues(self, X: ArrayLike, y: ArrayLike, *, n_folds: int = 5) -> LabelIssues:
+    def label_issues(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_folds: int = 5,
+    ) -> LabelIssues:
         """Rank the rows whose label is contradicted by a model that did not see them.
 
-        Rows are held out in folds, and models are trained on the others. Their settings are those that
-        `fit` chose, or, before `fit`, those that a search finds. The estimator stays as it is.
+        Rows are held out in folds, copies of a row together, and models are trained on the others. Their
+        geometry, objective and number of memories are those that `fit` chose, or, before `fit`, those that
+        a search finds. The estimator stays as it is.
 
         Parameters
         ----------
         X : array-like of shape (n, N)
             Rows, such as the training rows.
         y : array-like of shape (n,)
-            Their labels.
+            Their labels; not soft ones.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows in training; None: all 1.
         n_folds : int, default 5
             Parts that are held out in turn.
 
         Returns
         -------
         LabelIssues
-            Least probable labels first, with the suggested class, the memory that contributes most to it, and
-            typical rows of this memory.
+            Least probable labels first, with the suggested class, and typical rows of the memory that
+            contributes most to it.
 
         Examples
         --------
@@ -588,8 +598,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> bool((issues.given != issues.suggested).all())
         True
         """
-        settings = Settings.of(self.get_params(deep=False))
-        return label_issues(settings, self.__dict__.get("model_"), X, y, n_folds)
+        return label_issues(self, X, y, sample_weight, n_folds)
 
     # Classes.
 

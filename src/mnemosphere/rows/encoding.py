@@ -272,11 +272,6 @@ class Encoding:
 
         return replace(self, columns=tuple(map(told, self.columns)))
 
-    def without_odds(self) -> Self:
-        """The same with levels as numbers again, to learn their log-odds from other rows."""
-        plain = (replace(c, odds=(), counts=(), classes=()) for c in self.columns)
-        return replace(self, columns=tuple(plain))
-
     @property
     def is_plain(self) -> bool:
         """Whether nothing is to be done: the columns are numbers."""

@@ -251,6 +251,12 @@ def in_order(
     return each, (rows.take(first), label.to(targets), total.to(targets))
 
 
+def distinct_numbers(rows: StoredRows) -> Tensor:
+    """The number of each row (n,) among the distinct rows: copies have the same."""
+    order, is_first = _sort_copies(rows)
+    return torch.empty_like(order).scatter_(0, order, is_first.cumsum(0) - 1)
+
+
 def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
     """(an order (n,) in which copies are neighbors, which of them is the first of its kind)."""
     generator = torch.Generator().manual_seed(_PROJECTION_SEED)
