@@ -25,10 +25,9 @@ $(STAMP): $(APP)
 demo: $(APP)
 	$(BIN)/mnemosphere demo
 
-# One thread per worker: the tests are small, and threads would only get in each other's way. Modules are
-# compiled once, not in each of the many processes that the tests start.
+# Modules are compiled once, not in each of the many processes that the tests start.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
 		--no-loadscope-reorder -m "not slow"
 
 lint: $(STAMP)

@@ -1,6 +1,6 @@
 """Processor seconds for 1,000 random starts of the saddle-point equations with informative labels.
 
-    OMP_NUM_THREADS=1 python -m research saddle_starts
+    python -m research saddle_starts
 
 Clamped orthonormal patterns, two of three classes told apart by labels of 0.9; as many memories as
 patterns, and more. Copies then share out classes in flat valleys, where plain steps take thousands

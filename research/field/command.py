@@ -94,7 +94,8 @@ def run(part: str, args: argparse.Namespace, command: str) -> None:
         names = [name for name in names if name not in missing]
     known, n_folds = kinds(about, args.data), args.folds or about.folds
     tables = {n: load(n, known[n], args.data) for n in chosen(known, args.sets, "set")}
-    head = {**report.head(command, seeds=[args.seed]), "folds": n_folds, "threads": 1}
+    head = {**report.head(command, seeds=[args.seed]), "folds": n_folds}
+    head["threads"] = jobs.threads(args.jobs)
     folder = args.cells / store.run_id(head) / part
     if args.again:
         shutil.rmtree(folder, ignore_errors=True)

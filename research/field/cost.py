@@ -45,7 +45,7 @@ def measure(folder: Path, command: str, wanted: list[str] | None, n_jobs: int) -
     curves = {
         f"{axis}: {name}": points for (axis, name), points in jobs.finished(curve, work, n_jobs)
     }
-    head = {**report.head(command), "threads": 1, "base": BASE}
+    head = {**report.head(command), "threads": jobs.threads(n_jobs), "base": BASE}
     report.write(folder / "cost.json", {**head, "curves": dict(sorted(curves.items()))})
 
 
@@ -67,12 +67,10 @@ def curve(axis: str, name: str) -> list[Json]:
 
 def one(model: Any, shape: dict[str, int]) -> Json:
     """Seconds of one fit and of predicting 1,000 rows."""
-    from threadpoolctl import threadpool_limits
-
     x, y = mixture(**shape)
     new, _ = mixture(1000, shape["features"], min(shape["classes"], 100), seed=1)
     seconds = Seconds()
-    with threadpool_limits(1), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _forget_largest_memory()
         with seconds.of("fit_seconds"):

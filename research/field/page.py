@@ -306,7 +306,8 @@ def cost() -> Figure:
         ax.grid(color="#E5E5E5", linewidth=0.6)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=10)
-    figure.suptitle("seconds of a fit in one thread, one size changed at a time", x=0.01, ha="left")
+    threads = "one thread" if run["threads"] == 1 else f"up to {run['threads']} threads"
+    figure.suptitle(f"seconds of a fit in {threads}, one size changed at a time", x=0.01, ha="left")
     return figure
 
 

@@ -110,12 +110,10 @@ def cells(
     n_folds: int, seed: int, folder: Path,
 ) -> dict[str, Json]:  # fmt: skip
     """Measure one fold of a table by these methods; cells that `folder` has are not redone."""
-    from threadpoolctl import threadpool_limits
-
     table = load(name, kind, data)
 
     def measured(method: str) -> Json:
-        with threadpool_limits(1), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the methods: not converged, constant features
             warm_up(part, method, hasattr(table.x, "columns"))
             return PARTS[part].measure(table, method, folds(table, n_folds, seed)[number], seed)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -11,6 +12,7 @@ import torch
 from sklearn.model_selection import GridSearchCV
 
 import mnemosphere as mn
+from mnemosphere.base import machine
 from processes import forking
 from quick_models import small
 
@@ -31,6 +33,121 @@ def test_sixteen_threads_get_the_right_answers(wide):
         parts = list(pool.map(lambda k: model.predict_proba(x[k::16]), range(16), timeout=100))
     for k, part in enumerate(parts):
         np.testing.assert_allclose(part, expected[k::16], rtol=1e-12)
+
+
+@pytest.fixture
+def three():
+    """Three threads, whatever the machine has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(before)
+
+
+def in_a_new_thread(read):
+    """What is read there."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(read).result(timeout=100)
+
+
+class Watch(mn.Callback):
+    """How many threads a fit has, and a thread that begins meanwhile."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def on_batch(self, run, share_done):
+        own, new = torch.get_num_threads(), in_a_new_thread(torch.get_num_threads)
+        self.seen.add((own, new))
+
+
+class Rows:
+    """Rows that watch how many threads there are where they are read."""
+
+    def __init__(self, x):
+        self.x, self.shape, self.seen = x, x.shape, set()
+
+    def __array__(self, dtype=None, copy=None):
+        self.seen.add(torch.get_num_threads())
+        return np.asarray(self.x, dtype)
+
+
+@pytest.mark.parametrize("kind", [mn.DAMClassifier, mn.DAMClusterer])
+def test_small_work_is_one_thread_and_concerns_no_other(three, data, kind):
+    watch = Watch()
+    model = kind(5, geometry="unit", max_iter=2, random_state=0, callbacks=[watch])
+    model.fit(*data)
+    assert watch.seen == {(1, 3)}
+    assert torch.get_num_threads() == 3
+    rows = Rows(data[0])
+    model.predict(rows)
+    assert rows.seen == {1}
+    assert torch.get_num_threads() == 3
+
+
+class Refusal(mn.Callback):
+    def on_batch(self, run, share_done):
+        raise RuntimeError("enough")
+
+
+def test_after_an_error_threads_are_as_before(three, wide, data):
+    with pytest.raises(RuntimeError, match="enough"):
+        small(callbacks=[Refusal()]).fit(*data)
+    assert torch.get_num_threads() == 3
+    with pytest.raises(ValueError, match="features"):
+        wide[0].predict(wide[1][:, 1:])
+    assert torch.get_num_threads() == in_a_new_thread(torch.get_num_threads) == 3
+
+
+def test_two_fits_in_two_threads_are_as_alone(three, data):
+    x, y = data
+    both = threading.Barrier(2, timeout=100)
+
+    class Meet(mn.Callback):
+        def on_pass(self, run):
+            both.wait()
+
+    def learned(callbacks=()):
+        model = small(callbacks=callbacks).fit(x, y)
+        return model.predict_proba(x), torch.get_num_threads()
+
+    alone, _ = learned()
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: learned([Meet()]), range(2), timeout=100))
+    for probabilities, left in found:
+        assert np.array_equal(probabilities, alone)
+        assert left == 3
+
+
+def test_large_products_have_the_threads_that_were_set(three):
+    for work, number in ((0, 1), (1e6, 1), (1e12, 3)):
+        with machine.threads(work):
+            assert torch.get_num_threads() == number
+            with machine.threads(1e12):
+                assert torch.get_num_threads() == 3
+            with machine.threads(0):
+                assert torch.get_num_threads() == 1
+            assert torch.get_num_threads() == number
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="Linux counts them")
+def test_a_product_starts_no_thread(three):
+    """Matrix products have a number of threads of their own, beside that of OpenMP."""
+    w = torch.ones(800, 800)
+
+    def started(work):
+        def read():
+            torch.set_num_threads(3)  # of this thread's products, too
+            before = len(os.listdir("/proc/self/task"))
+            with machine.threads(work):
+                w @ w
+            return len(os.listdir("/proc/self/task")) - before
+
+        return in_a_new_thread(read)
+
+    assert started(0) == 0
+    assert started(1e12) == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -1,12 +1,16 @@
-"""What a computation ran on: its device, and the versions of what it used."""
+"""What a computation runs on: its device, its threads, and the versions of what it uses."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import math
 import os
 import platform
 import sys
+import threading
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +19,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     import torch
+
+_WORTH_A_THREAD = 1 << 24  # multiplications: with fewer, waiting for a thread takes longer
 
 
 def import_extra(package: str, extra: str = "app") -> Any:
@@ -35,7 +41,11 @@ def how_to_install(extra: str) -> str:
 # is needed.
 
 
+_of_thread = threading.local()  # most: threads that it has outside of all `threads`
+
+
 def _one_thread() -> None:
+    vars(_of_thread).clear()
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
 
@@ -57,6 +67,46 @@ def pick_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {name!r} cannot be used here: try 'cpu' or 'auto'") from error
     return device
+
+
+@contextlib.contextmanager
+def threads(work: float) -> Iterator[None]:
+    """Inside, products of `work` multiplications in all take as many threads as help, but no more than torch has outside.
+
+    Only the calling thread is concerned: torch.set_num_threads would set what later threads begin with, too.
+    """
+    import torch
+
+    before, outer = torch.get_num_threads(), getattr(_of_thread, "most", None)
+    most = before if outer is None else outer
+    wanted = max(1, int(min(most, work // _WORTH_A_THREAD)))
+    set_openmp, set_mkl = _thread_setters()
+    of_mkl = 0
+    _of_thread.most = most
+    try:
+        if wanted != before:
+            set_openmp(wanted)
+            of_mkl = set_mkl(wanted)
+        yield
+    finally:
+        if wanted != before:
+            set_openmp(before)
+            set_mkl(of_mkl)
+        _of_thread.most = outer
+
+
+@functools.cache
+def _thread_setters() -> tuple[Any, Any]:
+    """OpenMP's and MKL's number of threads of the calling thread, as torch has them; the latter returns what it was.
+
+    Where torch has neither, they do nothing.
+    """
+    import torch
+
+    library = ctypes.CDLL(torch._C.__file__)  # and all that it is linked to
+    names = ("omp_set_num_threads", "MKL_Set_Num_Threads_Local")
+    openmp, mkl = (getattr(library, name, lambda _: 0) for name in names)
+    return openmp, mkl
 
 
 def available_memory(device: torch.device | str = "cpu") -> float:

@@ -25,9 +25,10 @@ from sklearn.utils._set_output import _SetOutputMixin
 from torch import Tensor
 
 from mnemosphere import interpret
+from mnemosphere.base.machine import threads
 from mnemosphere.estimators.choice import SearchTable
 from mnemosphere.estimators.from_files import SAMPLED, check_alone
-from mnemosphere.estimators.setup import kept_settings
+from mnemosphere.estimators.setup import kept_settings, work_on
 from mnemosphere.export import explore, files
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
@@ -210,9 +211,10 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def _rowwise(self, X: Any, read: Callable[[FittedModel, Any], Answer]) -> Answer:
         """`read(model, rows)`; of a `Dataset`, the answers to all its batches together."""
         model = self.model_
-        if not isinstance(X, Dataset):
-            return read(model, X)
-        found: list[Any] = [read(model, rows) for rows, _, _ in X]
+        with threads(work_on(X, model.n_memories)):
+            if not isinstance(X, Dataset):
+                return read(model, X)
+            found: list[Any] = [read(model, rows) for rows, _, _ in X]
         sets = isinstance(found[0], list)
         return cast("Answer", list(chain(*found)) if sets else np.concatenate(found))
 
@@ -223,7 +225,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
             check_alone(y, weight)
             rows = X.sample(SAMPLED, 0)
             X, y, weight = rows.x, rows.y, rows.weight
-        return read(model, X, y, weight)
+        with threads(work_on(X, model.n_memories)):
+            return read(model, X, y, weight)
 
     # Rows.
 
@@ -439,7 +442,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> completed.shape, bool(completed.isna().any(axis=None))
         ((1, 4), False)
         """
-        return interpret.recall(self.model_, X, y, known=known, steps=steps, path=path)
+        with threads(work_on(X, self.n_memories_)):
+            return interpret.recall(self.model_, X, y, known=known, steps=steps, path=path)
 
     def sample(
         self, n_samples: int = 1, y: object = None, *, random_state: int | None = None
@@ -495,7 +499,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> why.predicted, why[0][0].label
         (array([0]), 0)
         """
-        return interpret.explain(self.model_, X, n_nearest)
+        with threads(work_on(X, self.n_memories_)):
+            return interpret.explain(self.model_, X, n_nearest)
 
     def counterfactual(
         self,
@@ -537,10 +542,11 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> other.found, clf.predict(other.rows)
         (array([ True]), array([1]))
         """
-        return interpret.counterfactual(
-            self.model_, X, y, fixed=fixed, only_rise=only_rise, only_fall=only_fall,
-            max_features=max_features,
-        )  # fmt: skip
+        with threads(work_on(X, self.n_memories_)):
+            return interpret.counterfactual(
+                self.model_, X, y, fixed=fixed, only_rise=only_rise, only_fall=only_fall,
+                max_features=max_features,
+            )  # fmt: skip
 
     def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
         """List the memories as a pandas frame, one line each.

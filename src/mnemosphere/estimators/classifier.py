@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from mnemosphere import interpret
+from mnemosphere.base.machine import threads
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.choice import SOLVERS, Choice, Settings
@@ -35,6 +36,7 @@ from mnemosphere.estimators.setup import (
     learn_features,
     settle_columns,
     sound,
+    work_on,
 )
 from mnemosphere.estimators.streaming import (
     begin_stream,
@@ -311,7 +313,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         self._validate_params()
         settings = Settings.of(self.get_params(deep=False))
-        with process_group(), operands(self.precision), Progress(self.verbose) as progress:
+        own = threads(work_on(X))
+        with process_group(), operands(self.precision), own, Progress(self.verbose) as progress:
             ready = _learn(settings, X, y, sample_weight, progress)
             model = finished(train(ready), ready, X)
             names = model.classes.tolist()
@@ -361,7 +364,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             )
         settings = Settings.of(self.get_params(deep=False))
         model = self.__dict__.get("model_")
-        with operands(self.precision), Progress(self.verbose) as progress:
+        with operands(self.precision), threads(work_on(X)), Progress(self.verbose) as progress:
             if model is None:
                 features, stored = learn_features(X, settings.given, labeled=True)
             else:
@@ -556,7 +559,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             check_alone(y, sample_weight)
         model, unlabeled = self._current(), self.unlabeled
         parts = X if isinstance(X, Dataset) else [(X, y, sample_weight)]
-        found = np.array([_right(model, unlabeled, *part) for part in parts]).sum(0)
+        with threads(work_on(X, model.n_memories)):
+            found = np.array([_right(model, unlabeled, *part) for part in parts]).sum(0)
         if not found[1] > 0:
             raise ValueError("no row of y has a label and a weight: pass labeled rows to score")
         return float(found[0] / found[1])

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from mnemosphere.base.machine import threads
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.choice import Settings
@@ -28,6 +29,7 @@ from mnemosphere.estimators.setup import (
     learn_features,
     settle_columns,
     sound,
+    work_on,
 )
 from mnemosphere.estimators.streaming import take_in
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
@@ -276,7 +278,8 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         (118,)
         """
         self._validate_params()
-        with process_group(), operands(self.precision), Progress(self.verbose) as progress:
+        own = threads(work_on(X))
+        with process_group(), operands(self.precision), own, Progress(self.verbose) as progress:
             self.model_ = self._fit(X, sample_weight, progress)
             labels = current().on_rank0(lambda: self.predict(X))
             self.model_ = self.model_.replace(labels=as_numpy(labels))
@@ -340,7 +343,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         if "model_" not in self.__dict__:
             return self.fit(X, sample_weight=sample_weight)
         self._validate_params()
-        with operands(self.precision):
+        with operands(self.precision), threads(work_on(X)):
             rows = self.model_.labeled(X, None, sample_weight)
             self.model_ = sound(take_in(self.model_, rows, objectives.marginal))
             self.model_ = self.model_.replace(labels=as_numpy(self.predict(X)))

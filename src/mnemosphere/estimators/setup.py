@@ -42,6 +42,7 @@ PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is No
 _ENDED = ("converged", "stopped early", "grown", "stable")
 FEW_NUMBERS = 50_000  # up to which precision is double
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
+_LEAST_WIDTH, _WIDTH_OF_TEXT = 64, 256  # memories, as work is reckoned; numbers of a text or a list
 _FEW_CLAIMED = 0.5  # share of the rows: with less, class frequencies decide most answers
 _WORTH_A_GPU = 1_000_000  # numbers in X: with fewer, starting kernels takes longer than the work
 COLUMNS = ("encoder", "categories", "min_frequency")  # settings of how columns are read
@@ -121,6 +122,15 @@ def device_of(rows: Any, setting: str) -> torch.device:
         return rows.device
     shape = (rows.n_rows, rows.n_features) if isinstance(rows, Dataset) else rows.shape
     return pick_device("auto") if math.prod(shape) >= _WORTH_A_GPU else torch.device("cpu")
+
+
+def work_on(X: Any, n_memories: int = _LEAST_WIDTH) -> int:
+    """About how many multiplications a pass over rows X has, by their shape alone."""
+    if isinstance(X, Dataset):
+        return X.n_rows * X.n_features * n_memories
+    length = len(X) if isinstance(X, Sequence) else 0
+    shape: tuple[int, ...] = tuple(getattr(X, "shape", (length,)))
+    return math.prod(shape) * n_memories * (_WIDTH_OF_TEXT if len(shape) < 2 else 1)
 
 
 def precision_of(setting: str, n_numbers: int) -> torch.dtype:

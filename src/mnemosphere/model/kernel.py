@@ -37,6 +37,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from mnemosphere.base.machine import threads
 from mnemosphere.gpu import has_bfloat16, on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import Gaps, split
@@ -294,18 +295,21 @@ def accumulate(m: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     w_bar = m.w.new_zeros(*run.w.shape)
     ratio = torch.zeros_like(run.label, dtype=m.p.dtype)  # p̄/label
     loss = torch.zeros_like(m.beta, dtype=torch.float64)
-    cuts = chunks(n_rows, m.n_memories, m.w.device)
-    for part in [batch] if m.w.ndim > 2 else map(batch.take, cuts):
-        e, s, losses, at = run.weigh(part, rule)
-        loss += losses.sum(-1, dtype=torch.float64)
-        _add_product(ratio, e, s.mT)
-        r = run.responsibilities(e, s)
-        _add_product(w_bar, r, at.rows)
-        if at.gaps is not None and at.expected is not None:
-            share = r[..., 1 : m.n_memories + 1, :].index_select(-1, at.gaps.rows) * at.expected.mT
-            own = w_bar[..., 1 : m.n_memories + 1, :n]
-            own.addcmul_(m.w, share.to(m.w.dtype) @ at.gaps.unknown)
-        del e, r, at  # before the next chunk takes its place
+    with threads(n_rows * m.w.numel()):
+        cuts = chunks(n_rows, m.n_memories, m.w.device)
+        for part in [batch] if m.w.ndim > 2 else map(batch.take, cuts):
+            e, s, losses, at = run.weigh(part, rule)
+            loss += losses.sum(-1, dtype=torch.float64)
+            _add_product(ratio, e, s.mT)
+            r = run.responsibilities(e, s)
+            _add_product(w_bar, r, at.rows)
+            if at.gaps is not None and at.expected is not None:
+                share = (
+                    r[..., 1 : m.n_memories + 1, :].index_select(-1, at.gaps.rows) * at.expected.mT
+                )
+                own = w_bar[..., 1 : m.n_memories + 1, :n]
+                own.addcmul_(m.w, share.to(m.w.dtype) @ at.gaps.unknown)
+            del e, r, at  # before the next chunk takes its place
     w_bar = w_bar[..., 1 : m.n_memories + 1, :n].contiguous()
     if batch.sample_weight is None:
         count = torch.full_like(loss, float(n_rows))
