@@ -18,7 +18,7 @@ from torch import Tensor
 from mnemosphere import DAMClassifier
 from mnemosphere.geometry import Center, base
 from mnemosphere.images.windows import Windows
-from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
+from mnemosphere.model import Batch, Mixture, from_memories, initialize, memory_graph, objectives
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.named import NamedData
 from mnemosphere.rows.stored import StoredRows
@@ -138,9 +138,7 @@ def fixed_point(batch_size: int | None = None, *, learn_beta: bool = True) -> Fi
     return FixedPoint(batch_size, learn_beta)
 
 
-def begin(
-    start: Start, p_q: Tensor, *, varsigma: float, shares: Tensor | None = None
-) -> Parameters:
+def begin(start: Start, p_q: Tensor, *, varsigma: float, shares: Tensor | None = None) -> Mixture:
     """A model at its start, with these class frequencies; shares (P,) of the memories in p_h."""
     params = from_memories(start.w, p_q, beta=start.beta, varsigma=varsigma)
     if shares is None:
@@ -150,7 +148,7 @@ def begin(
     return replace(params, p_h=p_h, p=p_h[:, None] * params.p_q)
 
 
-def begin_growth(start: Start, p_q: Tensor, *, max_memories: int, varsigma: float) -> Parameters:
+def begin_growth(start: Start, p_q: Tensor, *, max_memories: int, varsigma: float) -> Mixture:
     """A model at its start that will grow to `max_memories`.
 
     Splitting leaves p_h(0) alone: with P_0 = P/P_max the uniform component weighs as much as a
@@ -161,13 +159,13 @@ def begin_growth(start: Start, p_q: Tensor, *, max_memories: int, varsigma: floa
 
 
 def group_classes(
-    params: Parameters,
+    params: Mixture,
     rows: Batch,
     class_prior: Tensor,
     smoothing: float,
     *,
     generator: torch.Generator,
-) -> Parameters:
+) -> Mixture:
     """Latent classes in these proportions, from groups of memories that share rows."""
     some = ArrayDataset(rows).sample(_GRAPH_ROWS, generator=generator)
     graph = memory_graph.share_graph(params.w, some)
@@ -176,7 +174,7 @@ def group_classes(
 
 
 def continue_training(
-    params: Parameters,
+    params: Mixture,
     rows: Batch,
     solver: Solver,
     *,
@@ -240,14 +238,14 @@ def grow_from(
     )
 
 
-def accuracy(params: Parameters, rows: Batch) -> float:
+def accuracy(params: Mixture, rows: Batch) -> float:
     """Share of labeled rows whose class is right."""
     found = validate(params, ArrayDataset(rows), objectives.joint)[1]
     assert found is not None  # the rows have labels
     return found
 
 
-def mean_loss(params: Parameters, rows: Batch) -> float:
+def mean_loss(params: Mixture, rows: Batch) -> float:
     """Of the joint likelihood."""
     return validate(params, ArrayDataset(rows), objectives.joint)[0]
 

@@ -4,8 +4,8 @@ import torch
 from torch.testing import assert_close
 
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.mixture import from_memories
 from mnemosphere.model.objectives import soft_labels
-from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import sphere
 
 

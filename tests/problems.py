@@ -20,8 +20,8 @@ from browser import Browser, find_chromium
 from mnemosphere.estimators import choice
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import Statistics
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import Statistics
 from mnemosphere.training.dataset import ArrayDataset
 
 # The same examples on every machine: a red test here is red everywhere.
@@ -65,7 +65,7 @@ RULES = {
 
 
 class Problem(NamedTuple):
-    params: Parameters
+    params: Mixture
     x: Tensor
     targets: Tensor
     sample_weight: Tensor | None
@@ -128,7 +128,7 @@ def random_problem(
     if weighted:
         weight = torch.rand(rows, generator=generator, dtype=torch.float64) * 3
         weight[rows // 2] = 0.0
-    params = Parameters(w, p, torch.tensor(beta, dtype=torch.float64), varsigma, p.sum(1), p.sum(0))
+    params = Mixture(w, p, torch.tensor(beta, dtype=torch.float64), varsigma, p.sum(1), p.sum(0))
     return Problem(
         params.to(dtype=dtype),
         x.to(dtype),
@@ -145,7 +145,7 @@ def log_omega_series(beta: Tensor, n: int, terms: int = 400) -> Tensor:
     return log_terms.logsumexp(0)
 
 
-def plain_log_joint(params: Parameters, x: Tensor) -> Tensor:
+def plain_log_joint(params: Mixture, x: Tensor) -> Tensor:
     """log Σ_γ p[γ,y] exp(h[b,γ]) from the whole (B, P+1, C+1) array."""
     h = params.varsigma * params.beta * torch.einsum("bn,pn->bp", x, params.w)
     h = h - log_omega_series(params.beta, x.shape[1])
@@ -176,7 +176,7 @@ def plain_loss(rule: str, log_joint: Tensor, q: Tensor) -> Tensor:
 
 
 def plain_mean_loss(
-    rule: str, params: Parameters, x: Tensor, q: Tensor, weight: Tensor | None = None
+    rule: str, params: Mixture, x: Tensor, q: Tensor, weight: Tensor | None = None
 ) -> Tensor:
     """Mean loss over weighted rows; autograd goes through."""
     losses = plain_loss(rule, plain_log_joint(params, x), q)
@@ -184,7 +184,7 @@ def plain_mean_loss(
 
 
 def plain_gradient(
-    rule: str, params: Parameters, x: Tensor, q: Tensor, weight: Tensor | None = None
+    rule: str, params: Mixture, x: Tensor, q: Tensor, weight: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Autograd of the mean loss with respect to w, p and β, each free."""
     leaves = [t.detach().clone().requires_grad_() for t in (params.w, params.p, params.beta)]
@@ -193,7 +193,7 @@ def plain_gradient(
     return gw, gp, gb
 
 
-def gradient(stats: Statistics, params: Parameters) -> tuple[Tensor, Tensor, Tensor]:
+def gradient(stats: Statistics, params: Mixture) -> tuple[Tensor, Tensor, Tensor]:
     """That of the mean loss with respect to w, p and β, read from the statistics of a pass."""
     ratio = stats.p_bar / params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
     of_p = ratio / -stats.count.to(params.p.dtype)[..., None, None]

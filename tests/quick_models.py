@@ -7,8 +7,7 @@ import torch
 import mnemosphere as mn
 from mnemosphere.fitted.model import FittedModel, Record
 from mnemosphere.geometry import Geometry
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.rows.features import Features
 
 
@@ -27,11 +26,11 @@ def built(memories, class_weights, *, beta, varsigma=1.0, classes=None, geometry
     w, _ = geometry.place(torch.tensor(memories, dtype=torch.float64))
     p = p / p.sum()
     beta = torch.tensor(beta, dtype=torch.float64)
-    params = Parameters(w, p, beta, varsigma, p.sum(1), p.sum(0)).check()
+    params = Mixture(w, p, beta, varsigma, p.sum(1), p.sum(0)).check()
     names = np.arange(p.shape[1] - 1) if classes is None else np.array(classes)
     settings = {"n_memories": len(w), "geometry": geometry.name, "label_smoothing": 0.0}
     model = FittedModel(
-        "classifier", Votes.of(params), params, geometry, Features(w.shape[1]), names,
+        "classifier", params, params, geometry, Features(w.shape[1]), names,
         learns_beta=False, label_mass=params.p_q.clone(), record=Record(settings),
     )  # fmt: skip
     return mn.as_estimator(model)

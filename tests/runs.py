@@ -5,7 +5,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.training.callbacks import Callback, PassRecord, Run, SplitRecord
 
 
@@ -24,7 +24,7 @@ class Log(Callback):
     def on_pass(self, run: Run) -> None:
         self.calls.append(("pass", run.history[-1], run.params))
 
-    def on_split(self, split: SplitRecord, params: Parameters) -> None:
+    def on_split(self, split: SplitRecord, params: Mixture) -> None:
         self.calls.append(("split", split, params))
 
     def on_end(self, run: Run) -> None:
@@ -52,13 +52,13 @@ class Break(Callback):
     def on_pass(self, run: Run) -> None:
         self._count("pass")
 
-    def on_split(self, split: SplitRecord, params: Parameters) -> None:
+    def on_split(self, split: SplitRecord, params: Mixture) -> None:
         self._count("split")
 
 
-def assert_same_params(a: Parameters, b: Parameters) -> None:
+def assert_same_params(a: Mixture, b: Mixture) -> None:
     """To the bit."""
-    for field in dataclasses.fields(Parameters):
+    for field in dataclasses.fields(Mixture):
         one, two = getattr(a, field.name), getattr(b, field.name)
         if isinstance(one, Tensor):
             assert one.dtype == two.dtype, field.name

@@ -6,9 +6,9 @@ from torch import Tensor
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.kernel import accumulate
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.one_pass import accumulate
 from mnemosphere.numerics import sphere
 from problems import RULES
 
@@ -27,17 +27,17 @@ def make_data(seed: int, weight: Tensor | None = None) -> Batch:
     return Batch(sphere.project(centers[which] + 0.6 * noise), q, weight)
 
 
-def make_params(seed: int, *, beta: float = 5.0, varsigma: float = 0.8) -> Parameters:
+def make_params(seed: int, *, beta: float = 5.0, varsigma: float = 0.8) -> Mixture:
     generator = torch.Generator().manual_seed(100 + seed)
     p = torch.rand(P + 1, C + 1, generator=generator, dtype=torch.float64) + 0.1
     p = p / p.sum()
     w = sphere.project(torch.randn(P, N, generator=generator, dtype=torch.float64))
-    return Parameters(
+    return Mixture(
         w, p, torch.tensor(beta, dtype=torch.float64), varsigma, p.sum(1), p.sum(0)
     ).check()
 
 
-def converge_memories(params: Parameters, batch: Batch) -> Parameters:
+def converge_memories(params: Mixture, batch: Batch) -> Mixture:
     """A fixed point of w ← w_bar/‖w_bar‖ with class weights and β held."""
     for _ in range(20000):
         w = sphere.project(accumulate(params, batch, objectives.joint).w_bar)
@@ -54,7 +54,7 @@ def tangent_basis(w: Tensor) -> Tensor:
     return torch.linalg.qr(torch.cat([w[:, None], torch.eye(len(w), dtype=w.dtype)], 1)).Q[:, 1:]
 
 
-def mean_loss(params: Parameters, batch: Batch, rule: LabelRule) -> Tensor:
+def mean_loss(params: Mixture, batch: Batch, rule: LabelRule) -> Tensor:
     """By sample weight; autograd goes through."""
     h = torch.nn.functional.pad(params.slope * batch.x @ params.w.T - params.offset, (1, 0))
     top = h.detach().amax(1, keepdim=True)
@@ -65,7 +65,7 @@ def mean_loss(params: Parameters, batch: Batch, rule: LabelRule) -> Tensor:
 
 
 def dense_class_split(
-    params: Parameters, memory: int, batch: Batch, rule: LabelRule
+    params: Mixture, memory: int, batch: Batch, rule: LabelRule
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Hessian of the loss over (u, a), copies at w ± u with class weights p/2 ± p_h√g∘a/2.
 
@@ -90,9 +90,7 @@ def dense_class_split(
     return torch.autograd.functional.hessian(loss, start), t, s
 
 
-def dense_splitting_matrix(
-    params: Parameters, memory: int, batch: Batch, rule: LabelRule
-) -> Tensor:
+def dense_splitting_matrix(params: Mixture, memory: int, batch: Batch, rule: LabelRule) -> Tensor:
     """The same with class weights shared evenly: in coordinates of the tangent space."""
     hessian, t, _ = dense_class_split(params, memory, batch, rule)
     return hessian[: t.shape[1], : t.shape[1]]

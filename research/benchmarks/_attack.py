@@ -19,8 +19,8 @@ from torch import Tensor
 
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.geometry import Geometry
-from mnemosphere.model.kernel import chunks, log_joint
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import chunks, log_joint
 
 _FARTHEST = 20.0  # standard units that a feature may be changed by
 _STARTS = 4  # memories of the wanted class that are tried
@@ -64,7 +64,7 @@ class _Rows(NamedTuple):
 class _Search:
     """The nearest points to rows that are the target's."""
 
-    def __init__(self, votes: Votes, geometry: Geometry) -> None:
+    def __init__(self, votes: Mixture, geometry: Geometry) -> None:
         # The new class must survive rounding in the precision of the model.
         self.margin = torch.finfo(votes.w.dtype).eps ** 0.5
         self.votes, self.geometry = votes.to(dtype=torch.float64), geometry

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from mnemosphere.model import Batch, Parameters, from_memories, objectives
+from mnemosphere.model import Batch, Mixture, from_memories, objectives
 from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint, distributed, fit
 from mnemosphere.training.dataset import ArrayDataset
@@ -32,8 +32,8 @@ from research.benchmarks._options import parser
 N_FEATURES, N_CLASSES = 784, 10
 
 
-def problem(n_rows: int, n_memories: int) -> tuple[Parameters, Batch]:
-    """Parameters, and rows with smoothed labels."""
+def problem(n_rows: int, n_memories: int) -> tuple[Mixture, Batch]:
+    """Mixture, and rows with smoothed labels."""
     generator = torch.Generator().manual_seed(0)
     x, w = (
         sphere.sample_uniform(n, N_FEATURES, generator=generator, dtype=torch.float32, device="cpu")

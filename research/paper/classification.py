@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from mnemosphere.base.files import write_atomically
-from mnemosphere.model import Batch, Parameters, log_joint
+from mnemosphere.model import Batch, Mixture, log_joint
 from mnemosphere.training import Callback, FitResult
 from mnemosphere.training import Run as Fit
 from research import fits
@@ -250,19 +250,19 @@ class Curve(Callback):
         return np.array([self._accuracy[k] for k in range(passes + 1)]), seconds
 
 
-def true_model(params: Parameters) -> Parameters:
+def true_model(params: Mixture) -> Mixture:
     """The same memories read by the normalized density: ς = 1 in the exponent."""
     return dataclasses.replace(params, varsigma=1.0)
 
 
-def soft_labels(params: Parameters) -> NDArray[np.float64]:
+def soft_labels(params: Mixture) -> NDArray[np.float64]:
     """p^μ/p_h(μ) of the memories, (P, C+1)."""
     soft = params.p[1:] / params.p_h[1:, None]
     found: NDArray[np.float64] = soft.double().cpu().numpy()
     return found
 
 
-def fidelity(params: Parameters, test: Batch) -> Json:
+def fidelity(params: Mixture, test: Batch) -> Json:
     """How often the model says what its nearest memory says, in percent (Sec. interpretability).
 
     The nearest memory's word is the class with the largest entry of its soft label.
@@ -278,7 +278,7 @@ def fidelity(params: Parameters, test: Batch) -> Json:
     return {"all": percent(right | ~right), "correct": percent(right), "wrong": percent(~right)}
 
 
-def memory_quality(params: Parameters, image_shape: tuple[int, int]) -> Json:
+def memory_quality(params: Mixture, image_shape: tuple[int, int]) -> Json:
     """Noise and variety of the memories, in percent and as an overlap.
 
     noisy: memories whose neighboring pixels correlate by less than a half (1/2 lies between

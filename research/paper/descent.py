@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemosphere.model import Batch, Curvature, Parameters, objectives
+from mnemosphere.model import Batch, Curvature, Mixture, objectives
 from mnemosphere.model.curvature import curvature_along
-from mnemosphere.model.kernel import memory_shares
 from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.one_pass import memory_shares
 from mnemosphere.model.splits import random_tangent
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import relative_residual
@@ -34,12 +34,12 @@ class Descent:
         """All there are."""
 
     def __call__(
-        self, params: Parameters, batch: Batch, rule: LabelRule = objectives.joint, *,
+        self, params: Mixture, batch: Batch, rule: LabelRule = objectives.joint, *,
         generator: torch.Generator | None = None,
     ) -> Curvature:  # fmt: skip
         """Curvature at `params`: directions from batches, values on all rows."""
         generator = torch.Generator().manual_seed(0) if generator is None else generator
-        w, beta = params.w, params.beta_eff
+        w, beta = params.w, params.slope
         u = random_tangent(w, generator)
         scale = torch.zeros_like(w[:, :1])  # (P, 1) running mean of the gradients' norms
         step = 0
@@ -62,9 +62,7 @@ class Descent:
         return curvature_along(params, u, spread / n, overlap / n, residual, 2.0 * self.epochs + 2)
 
 
-def _products(
-    params: Parameters, batch: Batch, rule: LabelRule, u: Tensor
-) -> tuple[Tensor, Tensor]:
+def _products(params: Mixture, batch: Batch, rule: LabelRule, u: Tensor) -> tuple[Tensor, Tensor]:
     """n·T_μ u^μ up to its part along w^μ, and w_bar, each (P, N); four matrix products."""
     out, w_bar = torch.zeros_like(u), torch.zeros_like(u)
     for rows, r in memory_shares(params, batch, rule):

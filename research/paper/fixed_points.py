@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mnemosphere.model import (
     Batch,
-    Parameters,
+    Mixture,
     accumulate,
     displacement,
     evaluate,
@@ -18,7 +18,7 @@ from mnemosphere.model import (
     objectives,
 )
 from mnemosphere.model.duplicate import split
-from mnemosphere.model.kernel import memory_shares
+from mnemosphere.model.one_pass import memory_shares
 from mnemosphere.numerics import sphere
 
 # Of the central second difference; its error is of the order of the fourth derivative times this².
@@ -29,7 +29,7 @@ _PROBE = 1e-3
 class Relaxation:
     """Exact fixed-point steps until the parameters rest."""
 
-    params: Parameters
+    params: Mixture
     losses: list[float]  # before each step, and at the end
     residual: float  # of the last step
 
@@ -40,7 +40,7 @@ class Relaxation:
 
 
 def descend(
-    params: Parameters,
+    params: Mixture,
     data: Batch,
     *,
     tol: float,
@@ -69,7 +69,7 @@ def descend(
     return Relaxation(params, losses, moved)
 
 
-def splitting_spectra(params: Parameters, data: Batch) -> list[Tensor]:
+def splitting_spectra(params: Mixture, data: Batch) -> list[Tensor]:
     """Eigenvalues of every splitting matrix S_μ on the tangent space, in increasing order.
 
     From dense matrices, and so an independent word on what `model.curvature` finds: N numbers per
@@ -79,7 +79,7 @@ def splitting_spectra(params: Parameters, data: Batch) -> list[Tensor]:
     shares = torch.cat(
         [r.clone() for _, r in memory_shares(params, data, objectives.joint)]
     )  # (n, P)
-    beta = params.beta_eff
+    beta = params.slope
     found = []
     for w, r in zip(params.w, shares.T, strict=True):
         across = sphere.to_tangent(w.expand_as(data.x), data.x)  # (n, N)
@@ -91,7 +91,7 @@ def splitting_spectra(params: Parameters, data: Batch) -> list[Tensor]:
     return found
 
 
-def finite_differences(params: Parameters, data: Batch, direction: Tensor) -> Tensor:
+def finite_differences(params: Mixture, data: Batch, direction: Tensor) -> Tensor:
     """Curvature of the loss where one memory at a time is duplicated and its copies part, (P,).
 
     2(L(w ± tu) − L)/t²: nothing but losses.
@@ -105,6 +105,6 @@ def finite_differences(params: Parameters, data: Batch, direction: Tensor) -> Te
     return torch.tensor(found, dtype=torch.float64)
 
 
-def mean_loss(params: Parameters, data: Batch) -> float:
+def mean_loss(params: Mixture, data: Batch) -> float:
     """Of the joint likelihood."""
     return evaluate(params, data, objectives.joint)

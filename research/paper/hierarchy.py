@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.model import Batch, Curvature, Krylov, Parameters, accumulate, objectives
+from mnemosphere.model import Batch, Curvature, Krylov, Mixture, accumulate, objectives
 from mnemosphere.model.certificates import certify, residual
 from mnemosphere.model.duplicate import duplicate, split
 from mnemosphere.model.merge import merge_duplicates
@@ -95,7 +95,7 @@ def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvatur
         "residual": descent.residual,
         "steps": descent.steps,
         "beta": float(params.beta),
-        "beta_eff": float(params.beta_eff),
+        "beta_eff": float(params.slope),
         "lambda_min": curvature.lambda_min.tolist(),
         "beta_split": curvature.beta_split.tolist(),
         "finite_difference": probe.tolist(),
@@ -131,7 +131,7 @@ def grow_tree(run: Run, data: Batch) -> Json:
         levels.append(level)
         params = descent.params
         lineage = lineage.with_model(params)
-        saddle = (params.beta_eff > curvature.beta_split).nonzero()[:, 0]
+        saddle = (params.slope > curvature.beta_split).nonzero()[:, 0]
         room = chosen["memories"] - params.n_memories
         order = curvature.lambda_min[saddle].argsort(stable=True)
         which = saddle[order[:room]]
@@ -185,7 +185,7 @@ def scan(run: Run, data: Batch) -> Json:
     mean = sphere.project(data.x.mean(0))[None]
     first = torch.zeros(1, dtype=torch.long, device=data.x.device)
 
-    def rest(params: Parameters, *, only_memories: bool = False) -> Parameters:
+    def rest(params: Mixture, *, only_memories: bool = False) -> Mixture:
         return descend(
             params,
             data,
@@ -195,7 +195,7 @@ def scan(run: Run, data: Batch) -> Json:
             only_memories=only_memories,
         ).params
 
-    def alone(beta_eff: float) -> tuple[Parameters, Curvature]:
+    def alone(beta_eff: float) -> tuple[Mixture, Curvature]:
         params = fits.begin_growth(
             fits.Start(mean, beta_eff / chosen["varsigma"]),
             data.targets.mean(0),
@@ -216,7 +216,7 @@ def scan(run: Run, data: Batch) -> Json:
         loss = mean_loss(params, data)
         pair = split(params, first, found.direction, chosen["scan_delta"])
         point: Json = {
-            "beta_eff": float(params.beta_eff),
+            "beta_eff": float(params.slope),
             "beta_split": float(found.beta_split[0]),
             "lambda_min": float(found.lambda_min[0]),
         }

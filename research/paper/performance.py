@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.model import Batch, Nearest, Parameters
+from mnemosphere.model import Batch, Mixture, Nearest
 from mnemosphere.training import PassRecord, Solver, SplitRecord, Splitting
 from research import fits
 from research.paper.descent import Descent
@@ -140,7 +140,7 @@ class _Part:
 
     def _train(
         self, rows: Batch, validation: Batch
-    ) -> tuple[Parameters, Sequence[PassRecord], Sequence[SplitRecord], str]:
+    ) -> tuple[Mixture, Sequence[PassRecord], Sequence[SplitRecord], str]:
         chosen = self.run.settings
         own = _own(chosen, self.method)
         generator = torch.Generator().manual_seed(self.seed)

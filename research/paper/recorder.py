@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from mnemosphere.model import Parameters
+from mnemosphere.model import Mixture
 from mnemosphere.training import Callback, Lineage, Run
 
 Floats = NDArray[np.float32]
@@ -84,7 +84,7 @@ class Recorder(Callback):
         if moved > self.step or run.n_iter == run.max_iter:
             self._keep(params)
 
-    def _keep(self, params: Parameters) -> None:
+    def _keep(self, params: Mixture) -> None:
         self._last = params.w
         self.times.append(len(self.passes))
         self.phases.append(self._phase)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from mnemosphere.model import Parameters, evaluate, initialize, objectives
+from mnemosphere.model import Mixture, evaluate, initialize, objectives
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.plots.style import figure_style, new_figure
 from mnemosphere.training import PassRecord, Solver, latent
@@ -176,7 +176,7 @@ class _Training:
 
     def _grouped(
         self, x: torch.Tensor, w: torch.Tensor, generator: torch.Generator
-    ) -> tuple[Parameters, tuple[PassRecord, ...]]:
+    ) -> tuple[Mixture, tuple[PassRecord, ...]]:
         chosen = self.run.settings
         rows = unlabeled(x, 1)
         size = -(-len(x) // chosen["fixed_point"]["steps_per_pass"])
@@ -196,8 +196,8 @@ class _Training:
         return params, result.history
 
     def _descend(
-        self, x: torch.Tensor, params: Parameters, generator: torch.Generator
-    ) -> tuple[Parameters, tuple[PassRecord, ...]]:
+        self, x: torch.Tensor, params: Mixture, generator: torch.Generator
+    ) -> tuple[Mixture, tuple[PassRecord, ...]]:
         """SGD of Eq. (unsupervised_loss), of everything or of the class weights alone."""
         run, case = self.run, self.case
         solver: Solver = fits.sgd(**run.settings["sgd"])
@@ -220,7 +220,7 @@ class _Training:
         return result.params, result.history
 
 
-def marginal_error(params: Parameters) -> float:
+def marginal_error(params: Mixture) -> float:
     """The largest relative error of a row or column sum of p."""
     p, p_h, p_q = params.p.double(), params.p_h.double(), params.p_q.double()
     ratios = torch.cat([p.sum(1) / p_h, p.sum(0) / p_q])
@@ -261,7 +261,7 @@ def coherence(w: torch.Tensor, label: torch.Tensor, *, generator: torch.Generato
     )
 
 
-def measure(params: Parameters, x: torch.Tensor, prior: torch.Tensor, smoothing: float) -> Json:
+def measure(params: Mixture, x: torch.Tensor, prior: torch.Tensor, smoothing: float) -> Json:
     """β, losses, sharpness, coherence and use of the classes."""
     label = latent.latent_class(params)
     n_classes = len(prior)

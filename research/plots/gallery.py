@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mnemosphere.model.parameters import memory_name
+from mnemosphere.model.mixture import memory_name
 from mnemosphere.plots import memories
 from mnemosphere.plots.checks import Array, as_indices
 from mnemosphere.plots.patterns import aspect

@@ -18,10 +18,10 @@ import mnemosphere as mn
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import certify
-from mnemosphere.model.kernel import Pass
-from mnemosphere.model.kernel import chunks as row_chunks
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.one_pass import Pass
+from mnemosphere.model.one_pass import chunks as row_chunks
 from mnemosphere.model.splits import SplitForm, random_tangent
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import restarted
@@ -53,7 +53,7 @@ class JointSplit:
 
 
 def joint_split(
-    params: Parameters, batch: Batch, rule: LabelRule = objectives.joint, *, tol: float = 1e-6
+    params: Mixture, batch: Batch, rule: LabelRule = objectives.joint, *, tol: float = 1e-6
 ) -> JointSplit:
     """Lowest curvature of the loss over splits in which classes may be divided.
 
@@ -88,9 +88,9 @@ def _kind(saddle: bool, minimum: bool, split: float) -> SplitKind:
     return "minimum" if minimum else "undecided"
 
 
-def _form(params: Parameters, batch: Batch, rule: LabelRule) -> tuple[SplitForm, Tensor]:
+def _form(params: Mixture, batch: Batch, rule: LabelRule) -> tuple[SplitForm, Tensor]:
     """The form on all rows, and the scale of each memory."""
-    w, p, beta = sphere.project(params.w), params.p[1:], params.beta_eff
+    w, p, beta = sphere.project(params.w), params.p[1:], params.slope
     n = max(batch.total_weight, 1e-300)
 
     def chunks() -> Iterator[tuple[Tensor, Tensor, Tensor]]:

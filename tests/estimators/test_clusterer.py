@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import mnemosphere as mn
-from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.one_pass import log_joint
 from quick_clusters import N, blobs, small
 from quick_models import assert_same_model, reloaded
 

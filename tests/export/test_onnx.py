@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import mnemosphere as mn
 from mnemosphere.geometry import Geometry, Product
-from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.one_pass import log_joint
 from problems import slow_but
 from quick_models import graph_answers, small
 

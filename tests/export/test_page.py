@@ -12,7 +12,7 @@ import mnemosphere as mn
 from mnemosphere.export import payload
 from mnemosphere.export.page import write_page
 from mnemosphere.fitted.pulls import importance
-from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.one_pass import log_joint
 from quick_models import small
 
 assert_close = functools.partial(np.testing.assert_allclose, rtol=0)

@@ -58,8 +58,8 @@ def test_copies_split_the_vote_and_are_shown_as_one():
     before, n = model.explain(x[:20], n_nearest=3), model.n_memories_
     votes = model.model_.votes
     p = torch.cat([votes.p[:1], votes.p[1:] / 2, votes.p[1:] / 2])
-    share = torch.cat([votes.share[:1], votes.share[1:] / 2, votes.share[1:] / 2])
-    votes = votes.replace(w=torch.cat([votes.w, votes.w]), p=p, share=share)
+    share = torch.cat([votes.p_h[:1], votes.p_h[1:] / 2, votes.p_h[1:] / 2])
+    votes = votes.replace(w=torch.cat([votes.w, votes.w]), p=p, p_h=share)
     twice = model.model_.replace(votes=votes, exemplars=None)
     after = mn.interpret.explain(twice, x[:20], n_nearest=3)
     np.testing.assert_array_equal(after.memory, before.memory)
@@ -81,7 +81,7 @@ def test_the_explanation_says_first_that_no_memory_decides():
     assert found.frequencies_decide.tolist() == [False, True]
     # Memories that hold all classes alike distinguish none.
     votes = model.model_.votes
-    mixed = named.replace(votes=votes.replace(p=votes.weights[:, None] * votes.prior))
+    mixed = named.replace(votes=votes.replace(p=votes.weights[:, None] * votes.p_q))
     told = mn.interpret.explain(mixed, x[:1]).remark(0)
     assert told.startswith("The memories that resemble this row hold, taken together, about")
 

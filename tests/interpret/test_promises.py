@@ -179,7 +179,7 @@ def cancer(request):
 
 
 def prior_as_it_is(model):
-    return interpret.with_class_prior(model, model.votes.prior[:-1].tolist())
+    return interpret.with_class_prior(model, model.votes.p_q[:-1].tolist())
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 import mnemosphere as mn
 from mnemosphere.interpret.radius import Bound
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.mixture import Mixture
 
 CASES = {
     "max_examples": 20, "deadline": None, "derandomize": True,
@@ -38,8 +37,8 @@ def random_params(seed, n_features, n_memories, n_classes, beta, uniform):
     p = rand(n_memories + 1, n_classes + 1) ** 4 + 1e-6
     p[0] *= uniform
     p = p / p.sum()
-    params = Parameters(w, p, torch.tensor(beta).double(), 0.7, p.sum(1), p.sum(0))
-    return Votes.of(params), generator
+    params = Mixture(w, p, torch.tensor(beta).double(), 0.7, p.sum(1), p.sum(0))
+    return params, generator
 
 
 def scores(params, x):
@@ -111,7 +110,7 @@ def one_memory_each(n_features, n_classes, beta, generator):
     weight = weight / weight.sum()
     p = torch.zeros(n_classes + 1, n_classes + 1, dtype=torch.float64)
     p[1:, :-1] = torch.diag(weight)
-    return Votes.of(Parameters(w, p, torch.tensor(beta).double(), 1.0, p.sum(1), p.sum(0)))
+    return Mixture(w, p, torch.tensor(beta).double(), 1.0, p.sum(1), p.sum(0))
 
 
 def closed_form(params, x):
@@ -169,7 +168,7 @@ def test_memories_of_no_weight_and_huge_beta_leave_the_bound_finite_and_valid():
     p[2] = 0.0
     p[3, 1:] = 0.0
     p = p / p.sum()
-    params = params.replace(p=p, slope=torch.tensor(7e4).double())
+    params = params.replace(p=p, beta=torch.tensor(1e5).double())
     x = unit(torch.randn(101, 3, generator=generator, dtype=torch.float64))
     label, angle, _ = certified_angles(params, x)
     grid = sphere_grid()

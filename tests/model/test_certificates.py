@@ -14,8 +14,8 @@ from mnemosphere.model import certificates, objectives
 from mnemosphere.model.certificates import certify
 from mnemosphere.model.curvature import Curvature, Krylov
 from mnemosphere.model.duplicate import split
-from mnemosphere.model.kernel import accumulate, evaluate
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import accumulate, evaluate
 from mnemosphere.numerics import sphere
 from problems import plain_log_joint
 from small_models import B, C, N, P, dense_splitting_matrix, make_data, make_params, tangent_basis
@@ -38,7 +38,7 @@ def solve_beta(resultant: float) -> float:
 
 
 @cache
-def trained(seed: int, beta: float | None, varsigma: float = 0.8) -> Parameters:
+def trained(seed: int, beta: float | None, varsigma: float = 0.8) -> Mixture:
     """A stationary point on the data of `seed`; beta None is learned.
 
     Columns of p are free while it is sought, p = p_h p̄/mass, and their sums are declared to be
@@ -69,7 +69,7 @@ def test_residual_is_the_step_of_independent_solvers(seed, oracle):
     params = make_params(seed)
     found = residual(params, batch)
     gw, gp, _ = oracle.gradient("joint", params, batch.x, batch.targets)
-    w_bar = -gw / params.beta_eff  # per row of the data
+    w_bar = -gw / params.slope  # per row of the data
     for memory in range(P):
         step = w_bar[memory] / w_bar[memory].norm() - params.w[memory]
         assert float(found.w[memory]) == pytest.approx(float(step.norm()), rel=1e-10)
@@ -94,7 +94,7 @@ def test_residual_without_a_step_is_the_tangent_gradient(rule, oracle):
     gw, gp, gb = oracle.gradient(rule, params, batch.x, batch.targets, weight)
     for memory in range(P):
         slope = tangent_basis(params.w[memory]).T @ gw[memory]
-        unit = params.beta_eff * params.p_h[memory + 1]
+        unit = params.slope * params.p_h[memory + 1]
         assert float(found.w[memory]) == pytest.approx(float(slope.norm() / unit), rel=1e-10)
     # Natural gradient: least squares in the metric Σ ξ²/p over a basis of the tangent space.
     basis = []
@@ -179,7 +179,7 @@ def test_an_unresolved_curvature_is_no_minimum():
         def method(*_args, **_options) -> Curvature:
             return replace(
                 exact,
-                beta_split=torch.full_like(exact.beta_split, factor * float(params.beta_eff)),
+                beta_split=torch.full_like(exact.beta_split, factor * float(params.slope)),
                 residual=torch.full_like(exact.residual, error),
             )
 

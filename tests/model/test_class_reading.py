@@ -18,10 +18,9 @@ from mnemosphere.model.class_reading import (
     net_class_weights,
     tempered_losses,
 )
-from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import soft_labels
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.one_pass import log_joint
 
 EPSILON = 0.1
 
@@ -29,7 +28,7 @@ EPSILON = 0.1
 
 
 def with_soft_labels(params, clean, smoothing=EPSILON):
-    """Parameters whose soft labels are `clean` ones (P+1, C+1), smoothed."""
+    """Mixture whose soft labels are `clean` ones (P+1, C+1), smoothed."""
     n = clean.shape[1]
     p = params.p_h[:, None] * ((1 - smoothing) * clean + smoothing / n)
     return params.replace(p=p, p_q=p.sum(0))
@@ -78,7 +77,7 @@ def test_a_row_like_no_memory_gets_the_class_frequencies(problem):
     p[0] = torch.tensor([0.97, *[0.03 / (p.shape[1] - 1)] * (p.shape[1] - 1)]) * p[0].sum()
     frequencies = label_frequencies(case.targets.sum(0), 0.0)
     params = case.params.replace(p=p)
-    votes = Votes.of(params, net_class_weights(params, 0.0, frequencies))
+    votes = params.with_classes(net_class_weights(params, 0.0, frequencies))
     far = -case.params.w.mean(0, keepdim=True)
     found = log_joint(votes, far / far.norm())[0, :-1].softmax(0)
     assert_close(found, frequencies[:-1] / frequencies[:-1].sum(), rtol=1e-6, atol=0)
@@ -98,7 +97,7 @@ def exponents(params, x):
 @pytest.mark.parametrize(("n", "beta"), [(2, 0.4), (7, 0.05), (784, 900.0)])
 def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature):
     case = problem(4, features=n, beta=beta, varsigma=0.4)
-    tempered = Votes.of(case.params, temperature=temperature)
+    tempered = case.params.at(temperature)
     h = exponents(case.params, case.x) / temperature
     assert torch.equal(tempered.w, case.params.w)
     assert torch.equal(tempered.p, case.params.p)
@@ -108,10 +107,6 @@ def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature)
     assert_close(log_joint(tempered, case.x), expected, rtol=1e-9, atol=1e-9)
     back = tempered.at(1.0)
     assert_close(log_joint(back, case.x), log_joint(case.params, case.x), rtol=1e-9, atol=1e-9)
-    # The same classes by parameters with ς = 1, whatever the uniform component weighs.
-    trained = log_joint(tempered.trained(), case.x)
-    proba = log_joint(case.params, case.x).softmax(1)
-    assert_close(trained.softmax(1), proba, rtol=1e-8, atol=1e-10)
 
 
 def test_at_a_high_temperature_every_row_gets_the_class_frequencies(problem):
@@ -125,7 +120,7 @@ def test_at_a_high_temperature_every_row_gets_the_class_frequencies(problem):
     # Classes with their frequencies in the mean: then it is the mean.
     share = mean_shares(params, params.p, rows, mean @ soft)
     assert_close(share[1:], mean[1:], rtol=1e-10, atol=1e-10)
-    votes = Votes.of(params, share=share)
+    votes = params.with_classes(params.p, share=share)
     far = log_joint(votes.at(1e7), case.x).softmax(1)
     assert_close(far, (mean @ soft).expand_as(far), rtol=1e-4, atol=1e-5)
     # Others: shares go there, all the way if components have one class each.
@@ -134,7 +129,7 @@ def test_at_a_high_temperature_every_row_gets_the_class_frequencies(problem):
     alone = params.replace(p=alone * params.p.sum(1, keepdim=True))
     wanted = torch.arange(1, n_columns + 1).double() / sum(range(n_columns + 1))
     share = mean_shares(alone, alone.p, rows, wanted)
-    far = log_joint(Votes.of(alone, share=share).at(1e7), case.x).softmax(1)
+    far = log_joint(alone.with_classes(alone.p, share=share).at(1e7), case.x).softmax(1)
     assert_close(far, wanted.expand_as(far), rtol=1e-4, atol=1e-5)
     there_and_back = log_joint(votes.at(3.7).at(1.0), case.x).softmax(1)
     assert_close(there_and_back, log_joint(params, case.x).softmax(1), rtol=1e-9, atol=1e-12)
@@ -223,7 +218,7 @@ def test_losses_of_problems_side_by_side(problem, classes):
     params, rows, index = pairs[1]  # the other's classes belong to other memories
     pairs[1] = params.replace(p=torch.cat([params.p[:1], params.p[1:].roll(7, 0)])), rows, index
     losses = tempered_losses(
-        Parameters.stack([params for params, *_ in pairs]),
+        Mixture.stack([params for params, *_ in pairs]),
         Batch.stack([rows for _, rows, _ in pairs]),
     )
     for k, pair in enumerate(pairs):

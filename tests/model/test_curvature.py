@@ -10,8 +10,8 @@ from draws import generator
 from mnemosphere.model import objectives
 from mnemosphere.model.curvature import Krylov, Nearest
 from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.kernel import log_joint
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import log_joint
 from mnemosphere.numerics import sphere
 from research.paper.descent import Descent
 from small_models import (
@@ -68,7 +68,7 @@ def test_a_sample_of_rows_is_the_problem_of_those_rows():
     batch = make_data(4)
     params = make_params(4)
     found = Nearest(rows_per_memory=B, strongest=11, steps=N)(params, batch)
-    beta = params.beta_eff
+    beta = params.slope
     shares = torch.zeros(B, P, dtype=torch.float64)
     joint = log_joint(params, batch.x)
     for y in range(C + 1):
@@ -96,7 +96,7 @@ def test_antisymmetric_eigenvalue_of_the_fixed_point_map(seed):
     for memory in range(P):
         grown = duplicate(params, torch.tensor([memory]))
 
-        def step(w: Tensor, grown: Parameters = grown) -> Tensor:
+        def step(w: Tensor, grown: Mixture = grown) -> Tensor:
             w = w.requires_grad_() if not w.requires_grad else w
             joint = log_joint(grown.replace(w=w), batch.x)
             total = (batch.targets * joint).sum()
@@ -110,7 +110,7 @@ def test_antisymmetric_eigenvalue_of_the_fixed_point_map(seed):
         block = basis.T @ block @ basis
         assert (block - block.T).abs().max() < 1e-10  # the tangent block is symmetric
         top = torch.linalg.eigvalsh(block)[-1]
-        torch.testing.assert_close(top, params.beta_eff / beta_split[memory], rtol=1e-10, atol=0)
+        torch.testing.assert_close(top, params.slope / beta_split[memory], rtol=1e-10, atol=0)
 
 
 def test_a_memory_without_rows_is_no_saddle():

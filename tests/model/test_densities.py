@@ -5,8 +5,8 @@ import torch
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, memory_shares
-from mnemosphere.model.parameters import from_memories
+from mnemosphere.model.mixture import from_memories
+from mnemosphere.model.one_pass import accumulate, memory_shares
 from mnemosphere.numerics import sphere
 
 

@@ -9,10 +9,9 @@ from torch.autograd.functional import jacobian
 
 from mnemosphere.model import gaps, objectives, retrieval
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import maximize_bound
-from mnemosphere.model.parameters import from_memories
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.mixture import Mixture, from_memories
+from mnemosphere.model.one_pass import accumulate, evaluate, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 from problems import gradient, log_omega_series
@@ -41,7 +40,7 @@ def by_hand(params, x):
     for row in x:
         known = ~row.isnan()
         m = int((~known).sum())
-        e = params.beta_eff * (params.w[:, known] @ row[known])
+        e = params.slope * (params.w[:, known] @ row[known])
         if m:
             room = (1 - row[known].square().sum()).sqrt()
             kappa = params.beta * room * params.w[:, ~known].norm(dim=1)
@@ -63,8 +62,9 @@ def test_the_closed_form_is_near_the_bessel_function(m, error):
         torch.tensor([0]), torch.ones(1, m, dtype=DOUBLE), torch.ones(1, 1, dtype=DOUBLE)
     )
     p = torch.full((61, 2), 1 / 122, dtype=DOUBLE)
-    slope, none = torch.tensor([5e3, 0.0], dtype=DOUBLE)
-    lift, expected = gap.exponent_lift(Votes(w, p, slope, none, p.sum(0), p.sum(1)))
+    lift, expected = gap.exponent_lift(
+        Mixture(w, p, torch.tensor(5e3, dtype=DOUBLE), 1.0, p.sum(1), p.sum(0))
+    )
     exact = torch.logaddexp(kappa, -kappa) - np.log(2) if m == 1 else log_omega_ratio(kappa, m)
     assert float((lift[0] - exact).abs().max()) < error
     resultant = torch.tanh(kappa) if m == 1 else mean_resultant(kappa, m)
@@ -100,7 +100,7 @@ def test_the_fixed_point_never_raises_the_loss_of_rows_with_gaps(problem):
 
 def test_shares_and_patterns_follow_the_same_exponents(problem):
     params, x, _ = problem
-    h = gaps.overlaps(params, x) * params.beta_eff
+    h = gaps.overlaps(params, x) * params.slope
     h = h - log_omega_ratio(params.beta, N)
     score = torch.cat([torch.zeros(B, 1, dtype=DOUBLE), h], 1) + params.p.sum(1).log()
     found = retrieval.scores(params, gaps.overlaps(params, x)).softmax(1)

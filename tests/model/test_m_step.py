@@ -10,9 +10,9 @@ import torch
 from torch.testing import assert_close
 
 from class_formula import log_omega
-from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import approach_beta, bound, maximize_bound, with_labels
 from mnemosphere.model.objectives import joint, marginal
+from mnemosphere.model.one_pass import accumulate
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 from problems import gradient
 

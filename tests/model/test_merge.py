@@ -7,15 +7,15 @@ from torch.testing import assert_close
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.merge import alike, merge_duplicates
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import log_joint
 from mnemosphere.numerics import sphere
 
 B, N, P, C = 61, 7, 5, 3
 
 
-def make(seed: int) -> tuple[Parameters, Batch]:
+def make(seed: int) -> tuple[Mixture, Batch]:
     generator = torch.Generator().manual_seed(seed)
     centers = torch.randn(P, N, generator=generator, dtype=torch.float64)
     which = torch.randint(P, (B,), generator=generator)
@@ -25,7 +25,7 @@ def make(seed: int) -> tuple[Parameters, Batch]:
     p = torch.rand(P + 1, C + 1, generator=generator, dtype=torch.float64) + 0.1
     p = p / p.sum()
     beta = torch.tensor(12.0, dtype=torch.float64)
-    params = Parameters(sphere.project(centers), p, beta, 0.7, p.sum(1), p.sum(0))
+    params = Mixture(sphere.project(centers), p, beta, 0.7, p.sum(1), p.sum(0))
     return params, Batch(x, q)
 
 
@@ -82,6 +82,6 @@ def test_the_heaviest_stands_for_those_that_repeat_it():
     p = torch.ones(8, 2, dtype=torch.float64)
     p[4] = 2.0  # memory 3
     p = p / p.sum()
-    params = Parameters(w, p, torch.tensor(1.0).double(), 1.0, p.sum(1), p.sum(0))
+    params = Mixture(w, p, torch.tensor(1.0).double(), 1.0, p.sum(1), p.sum(0))
     assert alike(params).tolist() == [0, 0, 3, 3, 3, 5, 5]
     assert alike(params, distance=0.1).tolist() == [3] * 7

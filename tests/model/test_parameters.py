@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mnemosphere.model import kernel
-from mnemosphere.model.parameters import from_memories
+from mnemosphere.model import one_pass
+from mnemosphere.model.mixture import from_memories
 
 BROKEN = {
     "off the sphere": (lambda a: a.replace(w=a.w * 1.01), "row 0 of memories has norm 1.01"),
@@ -66,6 +66,6 @@ SPHERES = {2: (circle, 2 * math.pi), 3: (ball_surface, 4 * math.pi)}
 def test_density_integrates_to_one_for_any_parameters(problem, n):
     nodes, weights = SPHERES[n][0]()
     params = problem(7, features=n, memories=3, beta=6.0).params
-    density = kernel.log_joint(params, torch.from_numpy(nodes)).exp() / SPHERES[n][1]
+    density = one_pass.log_joint(params, torch.from_numpy(nodes)).exp() / SPHERES[n][1]
     integral = (density * torch.from_numpy(weights)[:, None]).sum(0)
     assert_close(integral, params.p_q, rtol=1e-12, atol=0)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draws import generator
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.recall import recall
 from mnemosphere.numerics import sphere
 
@@ -109,7 +109,7 @@ def test_a_class_leads_to_its_own_memories_in_single_precision():
     """Even where the start is e^150 times denser in the other class."""
     w = torch.tensor([[1.0, 0.0, 0.0], [-0.6, 0.8, 0.0]])
     p = torch.tensor([[0.1, 0.1], [0.4, 0.0], [0.0, 0.4]])
-    params = Parameters(w, p, torch.tensor(100.0), 1.0, p.sum(1), p.sum(0)).check()
+    params = Mixture(w, p, torch.tensor(100.0), 1.0, p.sum(1), p.sum(0)).check()
     x = w[:1].clone()
     for y in (0, 1):
         for class_index in (y, torch.tensor([y])):

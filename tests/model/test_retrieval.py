@@ -9,14 +9,14 @@ import torch
 from draws import generator
 from mnemosphere.model import retrieval
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant
 
 # Sampling
 
 
-def sampled_model(varsigma: float = 1.0, beta: float = 6.0) -> Parameters:
+def sampled_model(varsigma: float = 1.0, beta: float = 6.0) -> Mixture:
     """Orthogonal memories with one class each; the last class is half uniform, half memory 0."""
     w = torch.eye(5, dtype=torch.float64)[:3]
     p = torch.tensor(
@@ -24,7 +24,7 @@ def sampled_model(varsigma: float = 1.0, beta: float = 6.0) -> Parameters:
         dtype=torch.float64,
     )
     beta_tensor = torch.tensor(beta, dtype=torch.float64)
-    return Parameters(w, p, beta_tensor, varsigma, p.sum(1), p.sum(0)).check()
+    return Mixture(w, p, beta_tensor, varsigma, p.sum(1), p.sum(0)).check()
 
 
 def resultant(kappa: float, n: int) -> float:
@@ -84,7 +84,7 @@ def test_too_cold_for_the_noise_draws_the_memories():
 # Density, novelty, shares
 
 
-def component_densities(params: Parameters, x: torch.Tensor) -> list:
+def component_densities(params: Mixture, x: torch.Tensor) -> list:
     """p[γ,y] exp(h_γ) for one row, in mpmath: a (P+1) × (C+1) table."""
     mpmath.mp.dps = 30
     n, beta = params.n_features, mpmath.mpf(float(params.beta))

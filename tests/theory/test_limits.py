@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from draws import generator, unit_rows
-from mnemosphere.model import kernel, objectives
+from mnemosphere.model import objectives, one_pass
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.numerics import bessel
 from mnemosphere.theory import limits
 from mnemosphere.theory import saddle_point as sp
@@ -22,7 +22,7 @@ def data(seed=0):
 def parameters(varsigma=1.0, beta=4.0):
     p_h = torch.tensor([0.1, 0.1, 0.2, 0.3, 0.2, 0.1], dtype=torch.float64)
     p_q = torch.tensor([0.3, 0.5, 0.2], dtype=torch.float64)
-    return Parameters(
+    return Mixture(
         w=unit_rows(5, 7, 9),
         p=p_h[:, None] * p_q,
         beta=torch.tensor(beta, dtype=torch.float64),
@@ -53,7 +53,7 @@ def test_infinite_rho_is_stationarity_of_the_effective_loss(varsigma):
     c = sp.conjugate(problem, state)
     torch.testing.assert_close(c.p_bar, p_bar, rtol=0, atol=1e-13)
     # The same statistics as the model's single pass.
-    stats = kernel.accumulate(params, Batch(x, q), objectives.joint)
+    stats = one_pass.accumulate(params, Batch(x, q), objectives.joint)
     torch.testing.assert_close(c.x_bar, stats.w_bar, rtol=0, atol=1e-12)
     torch.testing.assert_close(c.p_bar, stats.p_bar, rtol=0, atol=1e-12)
     torch.testing.assert_close(-c.log_likelihood, stats.loss, rtol=1e-12, atol=0)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.objectives import conditional
+from mnemosphere.model.one_pass import accumulate
 from mnemosphere.training.adam import Adam
 from problems import RULES
 

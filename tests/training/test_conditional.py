@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from draws import generator
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import evaluate, log_joint
+from mnemosphere.model.one_pass import evaluate, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam

@@ -9,9 +9,9 @@ from draws import circles
 from draws import generator as seeded
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.memory_graph import share_graph
-from mnemosphere.model.parameters import from_memories
+from mnemosphere.model.mixture import from_memories
+from mnemosphere.model.one_pass import log_joint
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.few_labels import PHASE, fit_unlabeled_start, label_memories
 from mnemosphere.training.fit import fit, validate

@@ -11,8 +11,8 @@ from torch.testing import assert_close
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import displacement
+from mnemosphere.model.one_pass import accumulate, evaluate, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint

@@ -10,10 +10,10 @@ from torch.testing import assert_close
 from draws import generator
 from fixed_points import assert_feasible, crowd
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.m_step import displacement, maximize_bound
+from mnemosphere.model.mixture import from_memories
 from mnemosphere.model.objectives import joint, marginal
-from mnemosphere.model.parameters import from_memories
+from mnemosphere.model.one_pass import accumulate, log_joint
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit

@@ -13,8 +13,8 @@ from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Nearest
 from mnemosphere.model.duplicate import duplicate, parents, split
-from mnemosphere.model.kernel import accumulate, evaluate
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.mixture import Mixture, from_memories
+from mnemosphere.model.one_pass import accumulate, evaluate
 from mnemosphere.numerics import sphere
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.checkpoint import Checkpoint
@@ -38,7 +38,7 @@ def make_data(seed: int = 0, centers: int = 13) -> Batch:
     return Batch(x, objectives.soft_labels(which % C, C, 0.1, dtype=torch.float64))
 
 
-def make_params(rows: Batch, n_memories: int, max_memories: int, beta: float = 20.0) -> Parameters:
+def make_params(rows: Batch, n_memories: int, max_memories: int, beta: float = 20.0) -> Mixture:
     """The first rows; the uniform component as heavy as it will be in the end."""
     return from_memories(
         rows.x[:n_memories].clone(),

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from draws import blobs, generator
-from mnemosphere.model import kernel, objectives
+from mnemosphere.model import objectives, one_pass
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import group, share_graph
-from mnemosphere.model.parameters import from_memories
+from mnemosphere.model.mixture import from_memories
 from mnemosphere.training import latent
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
@@ -62,6 +62,6 @@ def test_class_weights_alone_descend_and_leave_the_density():
     assert losses[-1] < losses[0]
     assert torch.equal(result.params.w, params.w)
     assert torch.equal(result.params.beta, params.beta)
-    before, after = (kernel.log_joint(p, x).logsumexp(1) for p in (params, result.params))
+    before, after = (one_pass.log_joint(p, x).logsumexp(1) for p in (params, result.params))
     assert torch.allclose(before, after, rtol=1e-6)
     assert not torch.allclose(result.params.p, params.p, rtol=1e-3)

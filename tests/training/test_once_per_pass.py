@@ -6,9 +6,9 @@ from torch.testing import assert_close
 
 from draws import generator
 from fixed_points import assert_feasible
-from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.objectives import joint
+from mnemosphere.model.one_pass import accumulate, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.training.fixed_point import PassFixedPoint
 

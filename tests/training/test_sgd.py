@@ -7,9 +7,9 @@ import torch
 from torch.testing import assert_close
 
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import displacement
 from mnemosphere.model.objectives import joint
+from mnemosphere.model.one_pass import accumulate
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
@@ -17,7 +17,7 @@ from problems import RULES
 
 
 def run(solver, case, steps, rule=joint):
-    """Parameters after each of some steps on all rows."""
+    """Mixture after each of some steps on all rows."""
     params, state = case.params, solver.start(case.params)
     for _ in range(steps):
         stats = accumulate(params, case.batch, rule)

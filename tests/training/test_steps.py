@@ -7,9 +7,9 @@ import torch
 
 from draws import generator
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import operands
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import Unsupervised, joint
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.one_pass import operands
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.dataset import ArrayDataset
@@ -44,7 +44,7 @@ def device(request, monkeypatch):
     return request.param
 
 
-def on(device: str, case) -> tuple[Parameters, ArrayDataset]:
+def on(device: str, case) -> tuple[Mixture, ArrayDataset]:
     weight = None if case.sample_weight is None else case.sample_weight.to(device)
     rows = ArrayDataset.of(case.x.to(device), case.targets.to(device), weight)
     return case.params.to(device=device), rows

@@ -152,7 +152,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def class_prior_(self) -> Floats:
         """Class frequencies (C+1,)."""
-        return as_numpy(self.model_.votes.prior)
+        return as_numpy(self.model_.votes.p_q)
 
     @property
     def beta_(self) -> float:

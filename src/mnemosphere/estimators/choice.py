@@ -46,9 +46,8 @@ from mnemosphere.model.class_reading import (
     tempered_losses,
 )
 from mnemosphere.model.initialize import Start
-from mnemosphere.model.kernel import log_joint
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import log_joint
 from mnemosphere.rows import odds
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import few_labels, stacked
@@ -249,7 +248,7 @@ class Fold(NamedTuple):
     number: Tensor
     placed: Batch  # as these votes read them
     fitted: Batch
-    votes: Votes
+    votes: Mixture
 
 
 @dataclass(frozen=True)
@@ -630,7 +629,7 @@ class _Trial(NamedTuple):
     part: Split
     candidate: Candidate
     some: Tensor  # the held-out rows that have a direction
-    params: Parameters
+    params: Mixture
     fitted: Batch
     held: Batch
 
@@ -714,7 +713,7 @@ def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
     return found
 
 
-def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[tuple[Floats, Votes]]:
+def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[tuple[Floats, Mixture]]:
     """Train a group of trials and evaluate them: losses (held-out rows, temperatures), and votes."""
     order = sorted(range(len(group)), key=lambda k: -group[k].candidate.noise)
     some = [group[k] for k in order]
@@ -729,14 +728,14 @@ def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[tuple[
     found = []
     for k in map(order.index, range(len(group))):
         n_memories, n = some[k].params.w.shape  # without what `stack` has added
-        w, p, share = alone[k].w[:n_memories, :n], alone[k].p, alone[k].share
-        own = alone[k].replace(w=w, p=p[: n_memories + 1], share=share[: n_memories + 1])
+        w, p, share = alone[k].w[:n_memories, :n], alone[k].p, alone[k].p_h
+        own = alone[k].replace(w=w, p=p[: n_memories + 1], p_h=share[: n_memories + 1])
         found.append((several[k], own))
     return found
 
 
-def _train(params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: Settings) -> Votes:
-    """Votes of one trial, or of several stacked."""
+def _train(params: Mixture, rows: Batch, trials: Sequence[_Trial], settings: Settings) -> Mixture:
+    """The mixture of one trial, or of several stacked."""
     first, n_rows = trials[0].candidate, rows.x.shape[-2]
     learn_beta, generator = settings.beta is None, torch.Generator().manual_seed(0)
     frequencies = label_frequencies(rows.label_mass(), settings.smoothing)
@@ -749,7 +748,7 @@ def _train(params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: 
         )  # fmt: skip
         p = net_class_weights(params, 0.0, frequencies)
         share = mean_shares(params, p, rows, frequencies)
-        return Votes.of(params, p, prior=frequencies, share=share)
+        return params.with_classes(p, frequencies, share)
     if first.unlabeled:  # the weights of memories are held, as in the training of the model
         data = ArrayDataset(rows)
         settled = few_labels.fit_unlabeled_start(
@@ -762,4 +761,4 @@ def _train(params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: 
         params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=EXACT_STEPS)
         counts = params.p * n_rows
     p = net_class_weights(params, settings.smoothing, frequencies, counts)
-    return Votes.of(params, p, prior=frequencies)
+    return params.with_classes(p, frequencies)

@@ -37,10 +37,10 @@ from mnemosphere.model.class_reading import (
     net_class_weights,
     training_temperature,
 )
-from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.merge import merge_duplicates
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import log_joint
 from mnemosphere.model.retrieval import novelty_score
-from mnemosphere.model.votes import Mixture, Votes
 from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
@@ -124,7 +124,7 @@ def train(ready: Ready[Choice]) -> FittedModel:
         params, p = merge_duplicates(params, p)
     if not joint:
         share = mean_shares(params, p, seen, known)
-    votes = Votes.of(params, p, prior=frequencies, share=share)
+    votes = params.with_classes(p, frequencies, share)
     if held is None:
         temperature = max(temperature, training_temperature(votes, seen))
     elif result.status != "interrupted":
@@ -165,7 +165,7 @@ def _sample(dataset: TrainingSet, generator: torch.Generator) -> Batch:
 
 
 def _held_out(
-    votes: Votes, rows: Batch, density: Mixture | None = None, said: Tensor | None = None,
+    votes: Mixture, rows: Batch, density: Mixture | None = None, said: Tensor | None = None,
     strange: Tensor | None = None,
 ) -> HeldOut:  # fmt: skip
     """Rows, and what votes and density would say of them, had they not seen them.

@@ -49,7 +49,7 @@ from mnemosphere.geometry import Geometry
 from mnemosphere.interpret.classes import mapped_columns
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import objectives
-from mnemosphere.model.kernel import operands
+from mnemosphere.model.one_pass import operands
 from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import (

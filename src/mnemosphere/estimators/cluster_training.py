@@ -29,10 +29,9 @@ from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.initialize import Start
-from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group_memories
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.one_pass import log_joint
 from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training import latent
 from mnemosphere.training.dataset import ArrayDataset
@@ -105,7 +104,7 @@ def train(ready: Ready[Clusters]) -> FittedModel:
     generator = torch.Generator().manual_seed(ready.seed)
     result = _memories(ready, solver, generator)
     result = _classes(ready, result, solver, generator)
-    return as_model("clusterer", ready, Votes.of(result.params), result.params, result)
+    return as_model("clusterer", ready, result.params, result.params, result)
 
 
 def _memories(

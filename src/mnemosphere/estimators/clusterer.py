@@ -36,7 +36,7 @@ from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
 from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import score_samples
 from mnemosphere.model import objectives
-from mnemosphere.model.kernel import operands
+from mnemosphere.model.one_pass import operands
 from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.encoding import MIN_FREQUENCY
 from mnemosphere.rows.labels import sample_weights

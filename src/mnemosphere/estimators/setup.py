@@ -22,10 +22,9 @@ from mnemosphere.fitted.model import FittedModel, Record, draw_seed
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import warn_set_aside
 from mnemosphere.gpu import on_gpu
-from mnemosphere.model import kernel
+from mnemosphere.model import one_pass
 from mnemosphere.model.class_reading import label_shares
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.rows import odds
 from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.encoding import Encoding
@@ -176,7 +175,7 @@ def begin(
 
 
 def as_model(
-    kind: Literal["classifier", "clusterer"], ready: Ready[Any], votes: Votes, density: Parameters,
+    kind: Literal["classifier", "clusterer"], ready: Ready[Any], votes: Mixture, density: Mixture,
     result: FitResult, **more: Any,
 ) -> FittedModel:  # fmt: skip
     """The result of a training as a model."""
@@ -237,7 +236,7 @@ def _warn_if_too_cold(ready: Ready[Any], claimed: float) -> None:
 def sound(model: FittedModel) -> FittedModel:
     """The model; ValueError if its probabilities are not finite numbers."""
     for mixture in (model.precise_votes, model.votes, model.density):
-        if not bool(torch.isfinite(kernel.log_joint(mixture, mixture.w[:_PROBED])).all()):
+        if not bool(torch.isfinite(one_pass.log_joint(mixture, mixture.w[:_PROBED])).all()):
             raise ValueError(
                 "training came to no model: probabilities of its own memories are not finite; scale X, or "
                 "use other settings"

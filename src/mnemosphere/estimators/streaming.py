@@ -21,11 +21,10 @@ from mnemosphere.interpret.classes import extend
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import label_frequencies, net_class_weights
-from mnemosphere.model.kernel import accumulate
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.one_pass import accumulate
 from mnemosphere.model.prior import with_class_prior
-from mnemosphere.model.votes import Votes
 from mnemosphere.rows.encoding import listed
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded, Labels
@@ -89,7 +88,7 @@ def begin_stream(
     )  # fmt: skip
     features = replace(features, observed=None)  # later batches may hold other numbers
     model = FittedModel(
-        "classifier", Votes.of(params), params, geometry, features, coded.classes,
+        "classifier", params, params, geometry, features, coded.classes,
         label_mass=torch.zeros(len(coded.classes) + 1, dtype=torch.float64),
         stream=Stream(FixedPoint().start(params)),
         record=Record(settings=kept_settings(settings.given), search=choice.trials),
@@ -158,14 +157,14 @@ def take_in(model: FittedModel, batch: Batch, rule: LabelRule) -> FittedModel:
     )  # fmt: skip
 
 
-def _votes(model: FittedModel, params: Parameters, counts: Tensor) -> Votes:
-    """Votes of parameters trained by the joint likelihood, at the temperature that such a model has."""
+def _votes(model: FittedModel, params: Mixture, counts: Tensor) -> Mixture:
+    """Mixture of parameters trained by the joint likelihood, at the temperature that such a model has."""
     if not model.is_classifier:
-        return Votes.of(params)
+        return params
     prior = label_frequencies(params.p_q, model.smoothing)
     p = net_class_weights(params, model.smoothing, prior, counts)
     temperature = model.votes.temperature if model.is_joint else 1.0  # of another slope
-    return Votes.of(params, p, temperature, prior)
+    return params.with_classes(p, prior).at(temperature)
 
 
 def take_in_labeled(model: FittedModel, batch: Batch) -> FittedModel:

@@ -27,8 +27,7 @@ from mnemosphere.fitted.model import (
     Tails,
 )
 from mnemosphere.geometry import Geometry
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.rows.encoding import Column, Encoding
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.texts import TextEncoder
@@ -44,7 +43,7 @@ VERSION = 9
 _CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        FittedModel, Votes, Parameters, Features, Encoding, Column, TextEncoder, Calibration, Tails,
+        FittedModel, Mixture, Features, Encoding, Column, TextEncoder, Calibration, Tails,
         HeldOut, Exemplars, Stream, Lineage, Record, FixedPoint, SGD, Adam,
     )
 }  # fmt: skip

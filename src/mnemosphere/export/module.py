@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.model.kernel import least_density, shares
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.one_pass import least_density, shares
 
-_VOTES = ("w", "p", "slope", "offset", "prior")
+_VOTES = "votes_"
 
 
 class DAMModule(nn.Module):
@@ -33,9 +32,9 @@ class DAMModule(nn.Module):
     def __init__(self, model: FittedModel) -> None:
         super().__init__()
         votes, geometry = model.precise_votes, model.geometry
-        self.geometry, self.varsigma = geometry, votes.varsigma
-        for name in _VOTES:
-            self.register_buffer(name, getattr(votes, name).clone())
+        self.geometry, self._votes = geometry, votes
+        for name, tensor in votes.tensors().items():
+            self.register_buffer(_VOTES + name, tensor.clone())
         for name, tensor in geometry.tensors(derived=True).items():
             self.register_buffer(f"row_{name}", tensor.to(votes.w.device))
 
@@ -59,10 +58,11 @@ class DAMModule(nn.Module):
         """
         buffers = dict(self.named_buffers())
         learned = {k[4:]: t for k, t in buffers.items() if k.startswith("row_")}
-        w, p, slope, offset, prior = (buffers[name] for name in _VOTES)
-        votes = Votes(w, p, slope, offset, prior, p.sum(1), varsigma=self.varsigma)
+        votes = self._votes.replace(**{
+            name.removeprefix(_VOTES): t for name, t in buffers.items() if name.startswith(_VOTES)
+        })  # fmt: skip
         unit, lost = self.geometry.with_tensors(learned).place(x)
         share, _ = shares(votes, unit.to(votes.w.dtype))
-        scores = (share @ votes.labels).clamp_min(least_density(p.dtype)).log()
-        alone = prior.clamp_min(torch.finfo(prior.dtype).tiny).log()
+        scores = (share @ votes.labels).clamp_min(least_density(votes.p.dtype)).log()
+        alone = votes.p_q.clamp_min(torch.finfo(votes.p_q.dtype).tiny).log()
         return torch.where(lost[:, None], alone, scores)[:, :-1].log_softmax(1)

@@ -18,9 +18,9 @@ from mnemosphere.base.machine import import_extra
 from mnemosphere.fitted.model import FittedModel, Tails
 from mnemosphere.geometry.graph import OnnxUnitRows
 from mnemosphere.interpret.rejection import default_limit, novelty_threshold
-from mnemosphere.model.kernel import least_density
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import least_density
 from mnemosphere.model.retrieval import largest_novelty_score
-from mnemosphere.model.votes import Mixture, Votes
 
 _OPSET = 17  # of ONNX Runtime 1.12 and later
 _LABELS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}  # else texts
@@ -206,12 +206,12 @@ def _answers(g: _Graph, model: FittedModel, at: OnnxUnitRows) -> list[tuple[Any,
     return outputs
 
 
-def _classes(g: _Graph, at: OnnxUnitRows, h: str, votes: Votes, floor: float) -> tuple[str, str]:
+def _classes(g: _Graph, at: OnnxUnitRows, h: str, votes: Mixture, floor: float) -> tuple[str, str]:
     """(shares of the components (batch, P+1), votes for the classes and for none (batch, C+1))."""
     uniform = 0.0 if bool(votes.p[0].any()) else -np.inf
     share = g.shares(h, uniform)
     joint = g("Max", g("MatMul", share, g.stored(votes.p)), floor)
-    joint = g("Where", at.undirected, g.stored(votes.prior[None]), joint)
+    joint = g("Where", at.undirected, g.stored(votes.p_q[None]), joint)
     share = g("Mul", share, g.stored(votes.weights[None]))
     return g("Where", at.undirected, 0.0, g("Div", share, g("Max", g.total(share), floor))), joint
 

@@ -17,8 +17,8 @@ from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
 from mnemosphere.fitted.pulls import column_curves, column_pulls
 from mnemosphere.interpret.explanation import Explanation, explain
 from mnemosphere.interpret.rejection import novelty_threshold
-from mnemosphere.model.kernel import least_density
-from mnemosphere.model.votes import Mixture
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import least_density
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.stored import StoredRows
@@ -82,8 +82,8 @@ def payload(
         "floor": least_density(model.votes.p.dtype),
         "votes": votes
         | {
-            "prior": model.votes.prior.tolist(),
-            "share": model.votes.share.tolist(),
+            "prior": model.votes.p_q.tolist(),
+            "share": model.votes.p_h.tolist(),
             "temperature": model.votes.temperature,
         },
         "density": density | ({"w": None} if model.is_joint else {}),  # those of the votes

@@ -14,10 +14,10 @@ from torch import Tensor
 from mnemosphere.fitted.model import Exemplars, FittedModel, Floats, as_numpy, row_labels
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import on_sphere
-from mnemosphere.model import kernel
+from mnemosphere.model import one_pass
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.model.retrieval import scores
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import scores
 from mnemosphere.rows.features import Features, readable
 from mnemosphere.rows.stored import StoredRows
 
@@ -28,7 +28,7 @@ _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 
 
 def find_exemplars(
-    votes: Votes,
+    votes: Mixture,
     geometry: Geometry,
     stored: StoredRows,
     sample_weight: Tensor | None = None,
@@ -60,7 +60,7 @@ def find_exemplars(
     best = x.new_full((TYPICAL, votes.n_memories), -1.0)
     owner = torch.zeros(len(x), dtype=torch.long)
     number = torch.full_like(best, -1, dtype=torch.long)
-    for rows in kernel.chunks(len(x), votes.n_memories, x.device):
+    for rows in one_pass.chunks(len(x), votes.n_memories, x.device):
         overlap = overlaps(votes, x[rows])
         share = scores(votes, overlap).softmax(1)[:, 1:]  # (B, P)
         support += weight[rows] @ share.double()

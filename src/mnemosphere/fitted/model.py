@@ -26,14 +26,13 @@ from torch import Tensor
 
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import on_sphere, unit_chunks, warn_set_aside
-from mnemosphere.model import kernel, objectives, retrieval
+from mnemosphere.model import objectives, one_pass, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import without_floor
 from mnemosphere.model.gaps import has_gaps, overlaps
 from mnemosphere.model.merge import alike
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.rows.features import Features
@@ -185,11 +184,11 @@ class FittedModel:
     ----------
     kind : str
         "classifier" or "clusterer".
-    votes : Votes
+    votes : Mixture
         What decides: memories w (P, N), class weights p (P+1, C+1), slope, offset and temperature.
-    density : Parameters
-        Whether a row is known, and what a row looks like: a mixture on the sphere. A joint model was
-        trained as this mixture, and its votes have the same memories.
+    density : Mixture
+        Whether a row is known, and what a row looks like. A joint model was trained as this mixture, and
+        its votes have the same memories.
     geometry : Geometry
         How raw rows become unit rows.
     features : Features
@@ -231,8 +230,8 @@ class FittedModel:
     """
 
     kind: Literal["classifier", "clusterer"]
-    votes: Votes
-    density: Parameters
+    votes: Mixture
+    density: Mixture
     geometry: Geometry
     features: Features
     classes: NDArray[Any]
@@ -296,14 +295,15 @@ class FittedModel:
         return self.objective == "joint"
 
     @property
-    def trained(self) -> Parameters:
+    def trained(self) -> Mixture:
         """The parameters as training left them: the density, or votes of the conditional likelihood."""
         if self.is_joint:
             return self.density
-        p = without_floor(self.votes.p, self.votes.prior)
-        return self.votes.replace(p=p / p.sum()).trained()  # an edit may leave less than the floor
+        p = without_floor(self.votes.p, self.votes.p_q)
+        own = self.votes.replace(p=p / p.sum()).at(1.0)  # an edit may leave less than the floor
+        return own.with_classes(own.p)
 
-    def changed(self, votes: Votes, density: Parameters, **kept: Any) -> Self:
+    def changed(self, votes: Mixture, density: Mixture, **kept: Any) -> Self:
         """A copy with other parameters, without all that was found by the old ones but is not kept."""
         gone: dict[str, Any] = dict.fromkeys(
             ("calibration", "held", "exemplars", "lineage", "stream")
@@ -358,15 +358,14 @@ class FittedModel:
         return found if known is None else np.where(np.isnan(known), found, known)
 
     @cached_property
-    def precise_votes(self) -> Votes:
+    def precise_votes(self) -> Mixture:
         """The votes as they are read: sharp memories need the digits."""
         return self.votes.precise
 
     @cached_property
-    def precise_density(self) -> Parameters:
+    def precise_density(self) -> Mixture:
         """The density as it is read."""
-        on_cpu = self.device.type == "cpu"
-        return self.density.to(dtype=torch.float64) if on_cpu else self.density
+        return self.density.precise
 
     @cached_property
     def standing(self) -> Tensor:
@@ -380,9 +379,9 @@ class FittedModel:
         return (standing == torch.arange(len(standing), device=standing.device)).nonzero()[:, 0]
 
     @cached_property
-    def _forward(self) -> kernel.Pass:
+    def _forward(self) -> one_pass.Pass:
         """log_joint of the votes, with all that rows share computed once."""
-        return kernel.Pass(self.precise_votes)
+        return one_pass.Pass(self.precise_votes)
 
     def columns_of(self, y: Any, n_rows: int | None = None) -> Tensor:
         """The columns of p that these classes, or clusters, have, (n,); n_rows: so many must be given."""
@@ -473,7 +472,7 @@ class FittedModel:
     def class_log_joint(self, X: Any) -> Tensor:
         """Log of the votes for each class, up to a constant of the row, (n, C+1)."""
         votes, read = self.precise_votes, self._forward.log_joint
-        prior = votes.prior.clamp_min(torch.finfo(votes.p.dtype).tiny).log()
+        prior = votes.p_q.clamp_min(torch.finfo(votes.p.dtype).tiny).log()
         return _over(
             self.unit_rows(X, votes.w.dtype),
             lambda x, lost: torch.where(lost[:, None], prior, read(x)),
@@ -488,12 +487,12 @@ class FittedModel:
         votes = self.precise_votes
 
         def share(x: Tensor) -> Tensor:
-            return retrieval.scores(votes, overlaps(votes, x)).softmax(1)[:, 1:]
+            return one_pass.scores(votes, overlaps(votes, x)).softmax(1)[:, 1:]
 
         return _over(
             self.unit_rows(X, votes.w.dtype),
             lambda x, lost: torch.where(
-                lost[:, None], 0.0, kernel.in_chunks(share, x, votes.n_memories)
+                lost[:, None], 0.0, one_pass.in_chunks(share, x, votes.n_memories)
             ),
         )
 
@@ -513,7 +512,7 @@ class FittedModel:
         return self._of_density(X, retrieval.novelty_score, farthest)
 
     def _of_density(
-        self, X: Any, read: Callable[[Parameters, Tensor], Tensor], without: float
+        self, X: Any, read: Callable[[Mixture, Tensor], Tensor], without: float
     ) -> Tensor:
         """What is read of the density at each row, (n,); without: of a row without direction."""
         params = self.precise_density

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from mnemosphere.fitted.exemplars import middle
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
-from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import prior_share
 from mnemosphere.model.gaps import overlaps
+from mnemosphere.model.one_pass import scores
 from mnemosphere.rows.stored import StoredRows
 
 NUMBERS = 1 << 21  # of changed rows that are held at a time
@@ -249,7 +249,7 @@ def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.in
     start = 0
     for x, lost in model.unit_rows(X, votes.w.dtype):
         part = slice(start, start := start + len(lost))
-        said = retrieval.scores(votes, overlaps(votes, x))[:, 1:]  # (B, P)
+        said = scores(votes, overlaps(votes, x))[:, 1:]  # (B, P)
         said = torch.where(lost[:, None], votes.weights[1:].log(), said).double()
         weight = as_numpy((said[:, None] + rest.to(said)[classes[part]]).softmax(2))  # (B, k, P)
         for b, each in enumerate(weight, part.start):

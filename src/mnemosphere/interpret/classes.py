@@ -23,8 +23,8 @@ from mnemosphere.interpret.editing import directed, rows_of, with_weights
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import retrieval
 from mnemosphere.model.class_reading import label_frequencies
-from mnemosphere.model.kernel import exponents, log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
+from mnemosphere.model.one_pass import log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels
 
@@ -236,7 +236,7 @@ def _likeliest_weight(model: FittedModel, x: Tensor, column: int | None = None) 
     def added(rows: Tensor, known: Tensor) -> Floats:
         """Log of the votes of memories of the rows `known`, of weight 1, (n,)."""
         w = _imprinted(_centers(known), known)
-        return as_numpy(exponents(votes, rows @ w.T)[:, 1:].logsumexp(1)) - math.log(len(w))
+        return as_numpy((votes.slope * rows @ w.T - votes.offset).logsumexp(1)) - math.log(len(w))
 
     x, drawn = x.to(votes.w), drawn.to(votes.w)
     fold = torch.arange(len(x), device=x.device) % _FOLDS
@@ -355,7 +355,7 @@ def mapped_columns(
         votes.p.double() @ table,
         density.w,
         density.p.double() @ table,
-        votes.prior.double() @ table,
+        votes.p_q.double() @ table,
     ).replace(classes=classes, label_mass=mass, held=_held_of_classes(model, table))
     if held is None or not np.array_equal(np.sort(place), np.arange(len(classes) + 1)):
         return found

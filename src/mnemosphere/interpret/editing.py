@@ -113,15 +113,15 @@ def with_class_prior(model: FittedModel, prior: Mapping[Any, float] | ArrayLike)
     """
     weights = _prior_weights(model, prior)
     votes, density = model.votes, model.density
-    old = votes.prior.double()
+    old = votes.p_q.double()
     new = torch.from_numpy(weights / weights.sum()).to(old) * old[:-1].sum()
     new = torch.cat([new, old[-1:]])
     ratio = torch.where(old > 0, new / old.clamp_min(1e-300), 1.0)
     own = torch.where((old > 0) | (new == 0), votes.p.double().sum(0) * ratio, new)
     p = reweighted(votes.p, own)
     density = change_prior(density, density.p.double().sum(0) * ratio)
-    share = votes.share * (p.sum(1).to(votes.p) / votes.weights).nan_to_num(0.0)
-    votes = votes.replace(p=p.to(votes.p), prior=(new / new.sum()).to(votes.p), share=share)
+    share = votes.p_h * (p.sum(1).to(votes.p) / votes.weights).nan_to_num(0.0)
+    votes = votes.with_classes(p, new, share)
     return model.changed(votes, density)
 
 
@@ -166,12 +166,12 @@ def directed(model: FittedModel, X: Any) -> Tensor:
 def _edited(model: FittedModel, kept: Tensor, soft: Mapping[int, Tensor]) -> FittedModel:
     """The model with these memories, and these soft labels (C+1,) in rows of p.
 
-    Votes are edited, and the density if it has the same memories.
+    Mixture are edited, and the density if it has the same memories.
     """
     votes, density, part = model.votes, model.density, model.smoothing
-    floored = {row: with_floor(label.to(model.device), votes.prior) for row, label in soft.items()}
+    floored = {row: with_floor(label.to(model.device), votes.p_q) for row, label in soft.items()}
     before, p = votes.p.double().sum(0), _settled(votes.p, kept, floored)
-    prior = votes.prior * torch.where(before > 0, p.sum(0) / before.clamp_min(1e-30), 1.0)
+    prior = votes.p_q * torch.where(before > 0, p.sum(0) / before.clamp_min(1e-30), 1.0)
     w, own = density.w, density.p
     if model.is_joint:
         smoothed = {row: (1 - part) * label + part / len(label) for row, label in soft.items()}
@@ -210,14 +210,13 @@ def with_weights(
     the weights.
     """
     votes = model.votes
-    prior = votes.prior if prior is None else prior
+    prior = votes.p_q if prior is None else prior
     p, own, prior = (part.double() / part.double().sum() for part in (p, density_p, prior))
-    ratio = torch.where(votes.weights > 0, votes.share / votes.weights, 1.0).double()
+    ratio = torch.where(votes.weights > 0, votes.p_h / votes.weights, 1.0).double()
     share, ratio = p.sum(1), ratio if kept is None else rows_of(ratio, kept)
     share[: len(ratio)] *= ratio
-    votes = votes.replace(w=w, p=p.to(w), prior=prior.to(w), share=share.to(w))
-    own = own.to(density_w)
-    density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
+    votes = votes.replace(w=w).with_classes(p, prior, share)
+    density = model.density.replace(w=density_w).with_classes(own)
     return model.changed(votes, density, exemplars=model.exemplars, held=model.held)
 
 

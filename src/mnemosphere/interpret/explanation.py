@@ -20,7 +20,7 @@ from mnemosphere.fitted.model import FittedModel, Placed, as_numpy, check_whole,
 from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import familiarity
-from mnemosphere.model.parameters import memory_name
+from mnemosphere.model.mixture import memory_name
 from mnemosphere.rows.features import readable
 from mnemosphere.rows.stored import StoredRows
 
@@ -599,7 +599,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
 
 def _frequencies_decide(model: FittedModel, proba: Tensor) -> NDArray[np.bool_]:
     """Whether class frequencies decide about rows of these probabilities (n, C)."""
-    prior = model.votes.prior[:-1].double()
+    prior = model.votes.p_q[:-1].double()
     prior = prior / prior.sum()
     most_frequent = prior[proba.argmax(1)] >= prior.max() - 1e-9
     apart = (proba.logit() - prior.logit()).abs().amax(1)

@@ -15,8 +15,8 @@ from mnemosphere.fitted.exemplars import TYPICAL, find_exemplars, named
 from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy
 from mnemosphere.interpret.certify import certify
 from mnemosphere.interpret.records import records
-from mnemosphere.model import kernel
-from mnemosphere.model.parameters import memory_name
+from mnemosphere.model import one_pass
+from mnemosphere.model.mixture import memory_name
 from mnemosphere.rows.features import UserColumn
 
 
@@ -112,7 +112,7 @@ def _nearest(w: Tensor) -> tuple[list[int], NDArray[np.float64]]:
     if len(w) == 1:
         return [-1], np.array([np.nan])
     nearest, overlaps = [], []
-    for rows in kernel.chunks(len(w), len(w), w.device):
+    for rows in one_pass.chunks(len(w), len(w), w.device):
         overlap = w[rows] @ w.T
         overlap[torch.arange(len(overlap)), torch.arange(rows.start, rows.stop)] = -torch.inf
         value, index = overlap.max(1)

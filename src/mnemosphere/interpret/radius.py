@@ -32,8 +32,8 @@ from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
 from mnemosphere.geometry.base import lengths, unit_chunks
 from mnemosphere.geometry.direction import Unit
-from mnemosphere.model.kernel import chunks, exponents, log_joint
-from mnemosphere.model.votes import Votes
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import chunks, log_joint
 
 _HALVINGS = 45  # of π: the angle is found to 1e-13
 _LARGEST = 700.0  # exponent: weights of 1e-290 and more times exp of it exceed 1
@@ -168,7 +168,7 @@ class Bound:
     eps: of the unit rows that `predict` takes the class of; their rounding is in the margin.
     """
 
-    def __init__(self, votes: Votes, eps: float) -> None:
+    def __init__(self, votes: Mixture, eps: float) -> None:
         params = votes.to(dtype=torch.float64)
         self.params, self.beta = params, params.slope
         p = params.p[:, :-1]
@@ -184,7 +184,8 @@ class Bound:
         """Of unit rows (B, N)."""
         label = log_joint(self.params, x)[:, :-1].argmax(1)
         overlap = x @ self.params.w.T  # (B, P)
-        h, overlap = exponents(self.params, overlap), with_uniform(overlap)  # (B, P+1)
+        h = with_uniform(self.beta * overlap - self.params.offset)  # (B, P+1)
+        overlap = with_uniform(overlap)
         own = h + self.p.T[label].log()
         density = own.logsumexp(1, keepdim=True)  # f_a
         share = (own - density).exp()
@@ -204,7 +205,7 @@ class Bound:
         """
         label, angle, other = self.angles(unit.double())
         partly = x.isnan().any(1)
-        label = torch.where(lost, self.params.prior[:-1].argmax(), label)
+        label = torch.where(lost, self.params.p_q[:-1].argmax(), label)
         angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
         return CertifiedAngles(label, angle, other.masked_fill(partly, -1))
 

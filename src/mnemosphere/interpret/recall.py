@@ -231,7 +231,7 @@ def draw(
     """Rows (n, N) as numbers, and the columns of their classes (n,); column None: of any class."""
     density = model.density.to(device="cpu")
     if model.is_classifier:  # labels as rows have them, not smoothed
-        prior = model.votes.prior.to(density.p)
+        prior = model.votes.p_q.to(density.p)
         density = density.replace(p=net_class_weights(density, model.smoothing, prior))
     x, drawn = retrieval.sample(density, n_samples, class_index=column, generator=generator)
     rows: Floats = model.restore(x).numpy()

@@ -21,7 +21,7 @@ from mnemosphere.interpret.rejection import (
     owners,
     rejection_score,
 )
-from mnemosphere.model.parameters import memory_name
+from mnemosphere.model.mixture import memory_name
 
 _LEVEL = 0.01  # at which a difference counts
 _FEWEST = 20  # rows that are grouped

@@ -1,13 +1,24 @@
-"""Parameters, the single pass and its readings, objectives, curvature, recall."""
+"""Mixture, the single pass and its readings, objectives, curvature, recall."""
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Curvature, Krylov, Nearest
-from mnemosphere.model.kernel import Statistics, accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import displacement, maximize_bound
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.mixture import Mixture, from_memories
+from mnemosphere.model.one_pass import Statistics, accumulate, evaluate, log_joint
 from mnemosphere.model.retrieval import sample
 
 __all__ = [
-    "Batch", "Curvature", "Krylov", "Nearest", "Parameters", "Statistics", "accumulate",
-    "displacement", "evaluate", "from_memories", "log_joint", "maximize_bound", "sample",
+    "Batch",
+    "Curvature",
+    "Krylov",
+    "Mixture",
+    "Nearest",
+    "Statistics",
+    "accumulate",
+    "displacement",
+    "evaluate",
+    "from_memories",
+    "log_joint",
+    "maximize_bound",
+    "sample",
 ]  # fmt: skip

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.gaps import fill_neutrally, has_gaps
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Mixture
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.numerics import sphere
 
 
@@ -86,7 +85,7 @@ class Batch:
         weight = self.sample_weight.double()
         return float((values.double() * weight).sum() / weight.sum())
 
-    def check(self, params: Parameters) -> Self:
+    def check(self, params: Mixture) -> Self:
         """Return self; raise ValueError unless the rows fit the parameters."""
         x, targets, weight = self.x, self.targets, self.sample_weight
         check_rows(params, x)

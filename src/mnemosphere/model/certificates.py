@@ -19,10 +19,10 @@ from mnemosphere.base.text import Shown, Table
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import CurvatureMethod, Krylov
-from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import Residual, displacement, maximize_bound
+from mnemosphere.model.mixture import Mixture, memory_name
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters, memory_name
+from mnemosphere.model.one_pass import Statistics, accumulate
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 
@@ -59,7 +59,7 @@ class Certificate(Shown):
         Tolerance of the residual.
     kinds : tuple of P str
         "minimum", "saddle" or "not at rest".
-    params : Parameters
+    params : Mixture
         The certified parameters: a copy of the model's after `n_iter` exact passes.
     n_iter : int
         Exact passes of the copy.
@@ -79,7 +79,7 @@ class Certificate(Shown):
     beta_eff: float
     tol: float
     kinds: tuple[Kind, ...]
-    params: Parameters
+    params: Mixture
     n_iter: int
 
     @property
@@ -113,7 +113,7 @@ class Certificate(Shown):
 
 
 def residual(
-    params: Parameters,
+    params: Mixture,
     stats: Statistics,
     rule: LabelRule = objectives.joint,
     *,
@@ -149,8 +149,8 @@ def residual(
 
 
 def run_exact_steps(
-    params: Parameters, batch: Batch, rule: LabelRule, *, tol: float, max_iter: int, **learned: bool
-) -> tuple[Parameters, int]:
+    params: Mixture, batch: Batch, rule: LabelRule, *, tol: float, max_iter: int, **learned: bool
+) -> tuple[Mixture, int]:
     """(parameters that a step moves by tol at most, or after max_iter of them; passes taken)."""
     passes = max_iter if rule.supports_fixed_point else 0
     for n_iter in range(passes):
@@ -163,7 +163,7 @@ def run_exact_steps(
 
 
 def certify(
-    params: Parameters,
+    params: Mixture,
     batch: Batch,
     rule: LabelRule = objectives.joint,
     *,
@@ -193,7 +193,7 @@ def certify(
     rests = torch.maximum(moved.w, moved.p[1:]).clamp_min(float(moved.beta)) <= tol
     # The value found is that of a direction, so a saddle is proven. A minimum is not, unless the
     # largest eigenvalue, as far as its residual lets it be, stays below too.
-    beta_eff, eps = params.beta_eff, torch.finfo(params.w.dtype).eps
+    beta_eff, eps = params.slope, torch.finfo(params.w.dtype).eps
     above = beta_eff > found.beta_split * (1 + _ROUNDING * eps)
     below = beta_eff * (1 + found.residual) <= found.beta_split
     kinds: list[Kind] = [

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch, take_rows
 from mnemosphere.model.gaps import split
-from mnemosphere.model.kernel import exponents
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Mixture, Votes
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import scores, shares
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
@@ -32,7 +31,7 @@ _TO_FINE = CubicSpline(LOG_T, np.eye(len(LOG_T)))(_FINE)  # (fine, T)
 
 
 def net_class_weights(
-    params: Parameters, smoothing: float, frequencies: Tensor, counts: Tensor | None = None
+    params: Mixture, smoothing: float, frequencies: Tensor, counts: Tensor | None = None
 ) -> Tensor:
     """P (P+1, C+1) with the part taken off that label smoothing put there; row sums stay p_h.
 
@@ -81,7 +80,7 @@ def _without_outside(prior: Tensor) -> Tensor:
     return prior / prior.sum(-1, keepdim=True)
 
 
-def prior_share(votes: Votes) -> tuple[Tensor, Tensor]:
+def prior_share(votes: Mixture) -> tuple[Tensor, Tensor]:
     """(how much of each soft label repeats the mix of all of them (P+1,), the rest (P+1, C)).
 
     g = a π + rest with the mix π = Σ_γ weight_γ g_γ and the largest a = min_y g_y/π_y: the floor that no
@@ -136,16 +135,14 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
     """
     q = label_shares(rows.targets).mT.contiguous()
     x, gaps = split(rows.x)
+    tiny = torch.finfo(x.dtype).tiny
+    mean = params.p_h.clamp_min(tiny).log()[..., None]
     # Memories first: their sums over columns are quicker than over neighboring numbers.
-    h = exponents(params, x @ params.w.mT.contiguous()).mT.contiguous()  # (P+1, B)
-    tiny = torch.finfo(h.dtype).tiny
-    prior = params.p.sum(-1)
-    log_share = params.share.clamp_min(tiny).log()[..., None]
-    log_prior = prior.log()[..., None] - log_share  # −inf for a component without weight
-    labels = (params.p[..., :-1] / prior.clamp_min(tiny)[..., None]).mT.contiguous()  # (C, P+1)
-    score, losses = torch.empty_like(h), []
+    h = scores(params, x @ params.w.mT.contiguous()).mT - mean  # (P+1, B), −inf without weight
+    labels = params.labels[..., :-1].mT.contiguous()  # (C, P+1)
+    h, losses = h.contiguous(), []
     for slope in (math.exp(-log_t) for log_t in LOG_T):
-        torch.add(log_share + slope * log_prior, h, alpha=slope, out=score)
+        score = torch.add(mean, h, alpha=slope)
         if gaps is not None:
             lift, _ = gaps.exponent_lift(params, slope)
             score[..., 1:, :].index_add_(-1, gaps.rows, lift.mT)
@@ -157,7 +154,7 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
     return found
 
 
-def mean_shares(params: Parameters, p: Tensor, rows: Batch, frequencies: Tensor) -> Tensor:
+def mean_shares(params: Mixture, p: Tensor, rows: Batch, frequencies: Tensor) -> Tensor:
     """Mean shares (..., P+1) of the components in some of the rows, with class weights p.
 
     Training that has not converged leaves classes with other means than their frequencies (..., C+1):
@@ -166,16 +163,12 @@ def mean_shares(params: Parameters, p: Tensor, rows: Batch, frequencies: Tensor)
     n_rows = rows.x.shape[-2]
     some = torch.arange(0, n_rows, -(-n_rows // MEAN_OF), device=rows.x.device)
     x = take_rows(rows.x, some) if rows.x.ndim == 2 else rows.x[..., some, :]
-    x, gaps = split(x)
-    h = exponents(params, x @ params.w.mT.contiguous())
-    if gaps is not None:
-        h[..., 1:].index_add_(-2, gaps.rows, gaps.exponent_lift(params)[0])
-    share = (p.sum(-1).to(h).log()[..., None, :] + h).softmax(-1)
+    share, _ = shares(params.with_classes(p), x)
     weight = rows.sample_weight
     weight = torch.ones_like(share[..., 0]) if weight is None else weight[..., some]
     mean = weight[..., None, :] @ share / weight.sum(-1)[..., None, None]  # (..., 1, P+1)
-    soft = p.to(h) / p.sum(-1, keepdim=True).to(h).clamp_min(torch.finfo(h.dtype).tiny)
-    said, wanted = mean @ soft, frequencies.to(h)[..., None, :]
+    soft = params.with_classes(p).labels
+    said, wanted = mean @ soft, frequencies.to(mean)[..., None, :]
     ratio = torch.where(said > 0, wanted / said, 0.0)
     return (mean * (ratio @ soft.mT))[..., 0, :].clamp_min(_LEAST_SHARE)
 

@@ -29,9 +29,9 @@ from torch import Tensor
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import log_joint, memory_shares
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.one_pass import log_joint, memory_shares
 from mnemosphere.model.splits import SplitForm, random_tangent
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz, restarted
@@ -67,7 +67,7 @@ class CurvatureMethod(Protocol):
 
     def __call__(
         self,
-        params: Parameters,
+        params: Mixture,
         batch: Batch,
         rule: LabelRule = objectives.joint,
         *,
@@ -103,7 +103,7 @@ class Nearest:
 
     def __call__(
         self,
-        params: Parameters,
+        params: Mixture,
         batch: Batch,
         rule: LabelRule = objectives.joint,
         *,
@@ -114,7 +114,7 @@ class Nearest:
         n_drawn = min(n_rows, self.rows_wanted(n_memories))
         if n_drawn < n_rows:
             batch = batch.take(_permutation(n_rows, generator, batch.x.device)[:n_drawn])
-        n, beta = batch.total_weight, params.beta_eff
+        n, beta = batch.total_weight, params.slope
         x = batch.x
         shares, rows = self._select(params, batch, rule)  # (P, m)
         start = random_tangent(params.w, generator)
@@ -167,7 +167,7 @@ class Nearest:
             passes=passes,
         )
 
-    def _select(self, params: Parameters, batch: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
+    def _select(self, params: Mixture, batch: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
         """The largest responsibilities by modulus of each memory, (P, m), and their rows."""
         shares = params.w.new_zeros(params.n_memories, 0)
         rows = torch.zeros_like(shares, dtype=torch.long)
@@ -198,7 +198,7 @@ class Krylov:
 
     def __call__(
         self,
-        params: Parameters,
+        params: Mixture,
         batch: Batch,
         rule: LabelRule = objectives.joint,
         *,
@@ -220,7 +220,7 @@ class Krylov:
         return curvature_along(params, direction, spread / n, overlap / n, residual, passes + 1.5)
 
 
-def _label_ratios(params: Parameters, batch: Batch, rule: LabelRule) -> Tensor:
+def _label_ratios(params: Mixture, batch: Batch, rule: LabelRule) -> Tensor:
     """Label weight over density of each row and class, (B, C+1), up to a factor per row."""
     found = log_joint(params, batch.x)
     _, weights = rule(found.mT, batch.targets.mT)
@@ -234,7 +234,7 @@ def _within(p: Tensor, ratios: Tensor) -> Tensor:
     return torch.where(total != 0, by_class / torch.where(total != 0, total, 1.0), 0.0)
 
 
-def _split_products(params: Parameters, batch: Batch, rule: LabelRule, u: Tensor) -> Tensor:
+def _split_products(params: Mixture, batch: Batch, rule: LabelRule, u: Tensor) -> Tensor:
     """n·T_μ u^μ for every memory and tangent vectors u (P, N); three matrix products, (P, N)."""
     out = torch.zeros_like(u)
     for rows, r in memory_shares(params, batch, rule):
@@ -244,7 +244,7 @@ def _split_products(params: Parameters, batch: Batch, rule: LabelRule, u: Tensor
 
 
 def curvature_along(
-    params: Parameters,
+    params: Mixture,
     direction: Tensor,
     spread: Tensor,
     overlap: Tensor,
@@ -252,7 +252,7 @@ def curvature_along(
     passes: float,
 ) -> Curvature:
     """What uᵀT_μu and o_μ say, for the direction u."""
-    beta = params.beta_eff
+    beta = params.slope
     # A memory without spread can never be a saddle, one without pull always is.
     never = torch.where(overlap < 0, 0.0, math.inf)
     beta_split = torch.where(spread > 0, (overlap / spread).clamp_min(0.0), never)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.numerics import polytope, sphere
 
 _FARTHEST = 15.0  # half-logarithm of the odds between two copies, about
@@ -16,7 +16,7 @@ def parents(n_memories: int, which: Tensor) -> Tensor:
     return torch.cat([torch.arange(n_memories, device=which.device), which])
 
 
-def duplicate(params: Parameters, which: Tensor) -> Parameters:
+def duplicate(params: Mixture, which: Tensor) -> Mixture:
     """Append a copy of each memory in `which` (R,), halving p and p_h of original and copy.
 
     The density, the loss and the uniform component stay as they are, and the gradient of the loss
@@ -32,12 +32,12 @@ def duplicate(params: Parameters, which: Tensor) -> Parameters:
 
 
 def split(
-    params: Parameters,
+    params: Mixture,
     which: Tensor,
     direction: Tensor,
     delta: float,
     class_direction: Tensor | None = None,
-) -> Parameters:
+) -> Mixture:
     """Duplicate the memories in `which` and move the pair to w ± δu on the sphere.
 
     direction (P, N): u, a tangent vector for every memory of `params` (App. splitting).

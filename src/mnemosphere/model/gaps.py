@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.gpu import is_recording
-from mnemosphere.model.votes import Mixture
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.numerics import sphere
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio, mean_resultant
 
@@ -41,13 +41,13 @@ class Residual:
 
 
 def maximize_bound(
-    params: Parameters,
+    params: Mixture,
     w_bar: Tensor,
     p_bar: Tensor,
     *,
     learn_beta: bool = True,
     hold_weights: bool = True,
-) -> Parameters:
+) -> Mixture:
     """One exact step from w̄ (P, N) and p̄ (P+1, C+1), both up to one common factor.
 
     With statistics of all rows, taken at `params` with non-negative label weights, the loss does
@@ -62,9 +62,7 @@ def maximize_bound(
     )
 
 
-def move_memories(
-    params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
-) -> Parameters:
+def move_memories(params: Mixture, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool) -> Mixture:
     """Memories and β of that step."""
     norms = sphere.norms(w_bar)
     params = params.replace(w=_directions(w_bar, norms, params.w))
@@ -76,8 +74,8 @@ def move_memories(
 
 
 def class_weights(
-    params: Parameters, p_bar: Tensor, multipliers: tuple[Tensor, Tensor] | None = None
-) -> tuple[Parameters, tuple[Tensor, Tensor]]:
+    params: Mixture, p_bar: Tensor, multipliers: tuple[Tensor, Tensor] | None = None
+) -> tuple[Mixture, tuple[Tensor, Tensor]]:
     """Class weights of that step, both marginals held; its multipliers (ω, λ).
 
     multipliers: those of a step before, to start from.
@@ -88,8 +86,8 @@ def class_weights(
 
 
 def approach_memories(
-    params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
-) -> Parameters:
+    params: Mixture, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
+) -> Mixture:
     """Memories of that step and one Newton step of β: no device-to-host synchronization."""
     norms = sphere.norms(w_bar)
     w = sphere.project(torch.where(norms[..., None] > 0, w_bar, params.w))
@@ -99,7 +97,7 @@ def approach_memories(
     return params.replace(w=w, beta=approach_beta(params.beta, goal, params.n_features))
 
 
-def _resultant(params: Parameters, norms: Tensor, p_bar: Tensor) -> Tensor:
+def _resultant(params: Mixture, norms: Tensor, p_bar: Tensor) -> Tensor:
     """ς Σ‖w̄‖ / Σ mass, in float64."""
     mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
     return params.varsigma * norms.double().sum(-1) / mass
@@ -112,7 +110,7 @@ def _directions(w_bar: Tensor, norms: Tensor, w: Tensor) -> Tensor:
     return sphere.project(torch.where(norms[..., None] > 0, w_bar, w))
 
 
-def fit_class_weights_free_prior(params: Parameters, p_bar: Tensor) -> Parameters:
+def fit_class_weights_free_prior(params: Mixture, p_bar: Tensor) -> Mixture:
     """Class weights that maximize Σ p̄ log p, the class prior and the uniform component's weight held.
 
     The memories are one row beside the uniform component's in the polytope, and share what each
@@ -136,7 +134,7 @@ def fit_class_weights_free_prior(params: Parameters, p_bar: Tensor) -> Parameter
     return params.replace(p=p, p_h=torch.cat([uniform, p[..., 1:, :].sum(-1)], -1))
 
 
-def with_labels(params: Parameters, labels: Tensor) -> Parameters:
+def with_labels(params: Mixture, labels: Tensor) -> Mixture:
     """Components with soft labels (P+1, C+1) of their own, rows of sum 1, both marginals held.
 
     p = p_h ⊗ (p_q + s·(labels − their mean)): both marginals are right for every s, the largest of
@@ -159,7 +157,7 @@ def approach_beta(beta: Tensor, resultant: Tensor, n: int) -> Tensor:
     return torch.clamp(old - (a - r) / slope, old / 4, old * 4).to(beta.dtype)
 
 
-def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Tensor:
+def bound(params: Mixture, w_bar: Tensor, p_bar: Tensor) -> Tensor:
     """The lower bound that `maximize_bound` maximizes, up to a constant, in float64.
 
     Σ p̄ log p + ςβ Σ_μ⟨w̄^μ, w^μ⟩ − log(Ω_N(β)/Ω_N(0)) Σ_μ mass. Where it is no lower than at the
@@ -172,7 +170,7 @@ def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Tensor:
     return torch.xlogy(p_bar, p).sum() + pull - push
 
 
-def displacement(old: Parameters, new: Parameters) -> Residual:
+def displacement(old: Mixture, new: Mixture) -> Residual:
     """How far apart two sets of parameters are, memory by memory.
 
     A memory of less than a hundredth of the mean weight, which learned weights can come to, counts

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
-from mnemosphere.model.kernel import chunk_rows
 from mnemosphere.model.kmeans import spherical_kmeans
+from mnemosphere.model.one_pass import chunk_rows
 from mnemosphere.numerics import sphere
 
 SHARED_BY = 2.0  # memories per row

@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Mixture
+from mnemosphere.model.mixture import Mixture
 
 _BLOCK, _PAIRS = 1024, 1 << 24  # memories compared with all at once, and most pairs of that
 _WIDE = 1 << 14
@@ -49,7 +48,7 @@ def alike(params: Mixture, distance: float = _ALIKE, labels: float = _SAME_LABEL
     return found
 
 
-def merge_duplicates(params: Parameters, class_weights: Tensor) -> tuple[Parameters, Tensor]:
+def merge_duplicates(params: Mixture, class_weights: Tensor) -> tuple[Mixture, Tensor]:
     """The same model without copies: memories of equal direction and soft labels become one.
 
     Copies share one exponent, so the sum of their weights predicts what they did. class_weights:

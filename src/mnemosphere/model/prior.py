@@ -20,14 +20,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.numerics import polytope
 
 
-def with_class_prior(params: Parameters, p_q: Tensor, *, hold: bool = False) -> Parameters:
+def with_class_prior(params: Mixture, p_q: Tensor, *, hold: bool = False) -> Mixture:
     """The same memories with column sums p_q (C+1,) of p; hold: see above."""
     p = reweighted(params.p, p_q, hold=hold)
-    return params.replace(p=p.to(params.p), p_h=p.sum(1).to(params.p), p_q=p.sum(0).to(params.p))
+    return params.with_classes(p)
 
 
 def reweighted(p: Tensor, p_q: Tensor, *, hold: bool = False) -> Tensor:

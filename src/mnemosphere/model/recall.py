@@ -21,8 +21,8 @@ from torch import Tensor
 
 from mnemosphere.model import retrieval
 from mnemosphere.model.batch import check_rows
-from mnemosphere.model.kernel import chunks
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import chunks
 from mnemosphere.model.retrieval import class_column
 from mnemosphere.numerics import sphere
 
@@ -42,7 +42,7 @@ class Recall:
 
 
 def recall(
-    params: Parameters,
+    params: Mixture,
     x: Tensor,
     *,
     class_index: int | Tensor | None = None,

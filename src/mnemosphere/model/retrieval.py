@@ -15,24 +15,18 @@ from torch import Tensor
 
 from mnemosphere.model.batch import check_rows
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.model.kernel import exponents, in_chunks, log_joint
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Mixture
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import in_chunks, log_joint, scores
 from mnemosphere.numerics import vmf
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 
 _MAX_RESULTANT = 1 - 1e-9  # of a sampled memory: its draws are then the memory itself
 
 
-def scores(params: Mixture, overlap: Tensor, column: Tensor | None = None) -> Tensor:
-    """Log c_γ + h[b,γ] (B, P+1) from overlaps (B, P); column (B,): the class of each row, None: any."""
-    return exponents(params, overlap).add_(_log_weights(params, column))
-
-
 def energy(params: Mixture, x: Tensor, column: Tensor | None = None) -> Tensor:
     """−log P(x|y) of x (B, N) relative to the uniform law, (B,)."""
-    log_prior = _log_weights(params, column).logsumexp(1)
-    return log_prior - scores(params, overlaps(params, x), column).logsumexp(1)
+    weights = params.p.sum()[None] if column is None else params.p.sum(0)[column]
+    return weights.log() - scores(params, overlaps(params, x), column).logsumexp(1)
 
 
 def pull(params: Mixture, x: Tensor, column: Tensor | None = None) -> Tensor:
@@ -40,11 +34,6 @@ def pull(params: Mixture, x: Tensor, column: Tensor | None = None) -> Tensor:
     # Among memories alone: far from all of them, their shares would vanish in rounding.
     share = scores(params, overlaps(params, x), column)[:, 1:].softmax(1).nan_to_num(0.0)  # (B, P)
     return share @ params.w
-
-
-def _log_weights(params: Mixture, column: Tensor | None) -> Tensor:
-    """Log c_γ, (1, P+1) or (B, P+1)."""
-    return params.p.sum(1).log()[None] if column is None else params.p.T.log()[column]
 
 
 def class_column(params: Mixture, class_index: int | Tensor, n_rows: int) -> Tensor:
@@ -57,7 +46,7 @@ def class_column(params: Mixture, class_index: int | Tensor, n_rows: int) -> Ten
 
 
 def sample(
-    params: Parameters,
+    params: Mixture,
     n: int,
     *,
     class_index: int | Tensor | None = None,

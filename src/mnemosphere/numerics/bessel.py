@@ -179,16 +179,18 @@ def _evaluate(
 ) -> Tensor:  # fmt: skip
     """In float64, by plain numbers if there are few, else by NumPy; ValueError outside of [0, end).
 
-    By torch on a GPU, which is not waited for, and if autograd is to go through; but not if `end` is finite.
+    By torch on a GPU, which is not waited for, and in an exported graph or if autograd is to go through; but not
+    if `end` is finite.
     """
     x = x if isinstance(x, Tensor) else torch.as_tensor(x, dtype=torch.float64)
     smooth = end == math.inf
     few = x.numel() <= _FEW
-    if not (smooth and on_gpu(x)):
+    unseen = smooth and (on_gpu(x) or torch.compiler.is_exporting())  # its values
+    if not unseen:
         some = (x if few else torch.stack(x.aminmax())).reshape(-1).tolist()
         if (bad := next((v for v in some if not 0 <= v < end), None)) is not None:  # NaN too
             raise ValueError(f"{wanted}, got {bad}: {advice}")
-    if smooth and (on_gpu(x) or x.requires_grad):
+    if unseen or (smooth and x.requires_grad):
         return torch.as_tensor(function(x.double(), n)).to(x.dtype)
     if few:
         found = [function(v, n) for v in x.reshape(-1).tolist()]

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from mnemosphere.fitted.model import FittedModel, as_numpy
-from mnemosphere.model.parameters import memory_name
+from mnemosphere.model.mixture import memory_name
 from mnemosphere.plots.features import memory_texts
 from mnemosphere.plots.functions import memory_curves, representative
 from mnemosphere.plots.gallery import counted, memories

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
 from mnemosphere.fitted.model import FittedModel, as_numpy
-from mnemosphere.model.parameters import memory_name
+from mnemosphere.model.mixture import memory_name
 from mnemosphere.plots.checks import as_indices
 from mnemosphere.plots.panels import draw_column, name_curves, panels
 from mnemosphere.plots.style import category_colors, figure_style, plain

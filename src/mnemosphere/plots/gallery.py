@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from mnemosphere.model.parameters import memory_name
+from mnemosphere.model.mixture import memory_name
 from mnemosphere.plots.checks import Array, as_indices, as_patterns
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 from mnemosphere.plots.style import DIVERGING, figure_style, new_axes, plain, root_figure

@@ -10,7 +10,7 @@ import math
 import torch
 
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.theory.problem import SaddlePointProblem, varsigma
 from mnemosphere.theory.saddle_point import OrderParameters
 
@@ -45,7 +45,7 @@ def noise_of_varsigma(value: float) -> float:
     return math.inf if value == 1.0 else value / ((1.0 - value) * (1.0 + value))
 
 
-def from_parameters(params: Parameters, batch: Batch) -> tuple[SaddlePointProblem, OrderParameters]:
+def from_parameters(params: Mixture, batch: Batch) -> tuple[SaddlePointProblem, OrderParameters]:
     """Write the stationary points of a model's loss as a saddle-point problem.
 
     The patterns and soft labels are the rows of the batch, which all weigh the same; ϱ = ∞ and
@@ -53,7 +53,7 @@ def from_parameters(params: Parameters, batch: Batch) -> tuple[SaddlePointProble
 
     Parameters
     ----------
-    params : Parameters
+    params : Mixture
         The model, such as `clf.model_.density`.
     batch : Batch
         Unit rows x (n, N) with targets (n, C+1).

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import Statistics
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import Statistics
 from mnemosphere.numerics import sphere
 from mnemosphere.training.solver import Solver, SolverState
 
@@ -90,11 +90,11 @@ class Adam(Solver):
         passes = max_iter or max(_LEAST_PASSES, round(steps / each))
         return replace(self, batch_size=math.ceil(n_rows / each), steps=passes * each), passes
 
-    def can_capture(self, params: Parameters) -> bool:
+    def can_capture(self, params: Mixture) -> bool:
         """No step needs a device-to-host synchronization."""
         return on_gpu(params.w)
 
-    def start(self, params: Parameters) -> SolverState:
+    def start(self, params: Mixture) -> SolverState:
         """At rest, at the beginning of the schedule."""
         return {
             "w": torch.zeros_like(params.w),
@@ -108,8 +108,8 @@ class Adam(Solver):
         }
 
     def step(
-        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
-    ) -> tuple[Parameters, SolverState]:
+        self, params: Mixture, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Mixture, SolverState]:
         """One step from the statistics of one batch."""
         scale = self._scale(state["step"])
         a, b = self.decay
@@ -159,7 +159,7 @@ class Adam(Solver):
         fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1.0)))
         return fade * torch.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
 
-    def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
+    def expand_state(self, state: SolverState, params: Mixture, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.
 
         k copies share its gradients, so each takes 1/k of the means and 1/k² of the squares.

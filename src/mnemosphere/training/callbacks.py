@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.training.solver import SolverState
 
 
@@ -52,12 +52,12 @@ class SplitRecord:
 class Run:
     """A fit in progress: all that changes on the way."""
 
-    params: Parameters  # after the last pass
+    params: Mixture  # after the last pass
     state: SolverState
     generator: torch.Generator
     max_iter: int
     stage: str = ""  # names a part of a longer training, such as a phase of growth
-    best: Parameters | None = None  # by validation loss
+    best: Mixture | None = None  # by validation loss
     best_loss: float = math.inf
     waited: int = 0  # passes since the best
     history: list[PassRecord] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Run:
         """Passes done."""
         return len(self.history)
 
-    def add(self, record: PassRecord, params: Parameters, state: SolverState) -> None:
+    def add(self, record: PassRecord, params: Mixture, state: SolverState) -> None:
         """Take in a finished pass."""
         self.params, self.state = params, state
         self.history.append(record)
@@ -188,14 +188,14 @@ class Callback:
         """
         return None
 
-    def on_split(self, split: SplitRecord, params: Parameters) -> None:
+    def on_split(self, split: SplitRecord, params: Mixture) -> None:
         """Receive the grown network between two phases of training, with `growth` only.
 
         Parameters
         ----------
         split : SplitRecord
             How many memories were split, and by how much curvature.
-        params : Parameters
+        params : Mixture
             The network after the split.
 
         Examples

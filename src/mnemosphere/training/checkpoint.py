@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from mnemosphere.base.files import read_tensors, write_tensors
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.training.callbacks import Callback, PassRecord, Run
 
 FORMAT, VERSION = "mnemosphere-checkpoint", 8
@@ -115,9 +115,9 @@ class Checkpoint(Callback):
         if not alike or any(state[k].shape != old.shape for k, old in run.state.items()):
             raise ValueError(f"checkpoint {self.path} is of a model of another size: {_TRY}")
 
-        def stored(name: str) -> Parameters:
+        def stored(name: str) -> Mixture:
             found: dict[str, Any] = _strip_prefix(own, name)
-            return Parameters(**found | {"varsigma": float(found["varsigma"])}).to(device=device)
+            return Mixture(**found | {"varsigma": float(found["varsigma"])}).to(device=device)
 
         run.params = stored("params")
         if about["best_loss"] is not None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.initialize import Start
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.dataset import TrainingSet
@@ -30,7 +30,7 @@ START_ROWS = 50_000  # rows that memories start on
 STEPS = 40  # of Adam, in trials as in the model: its temperature is theirs
 
 
-def start_conditional(start: Start, mass: Tensor, *, beta: float | None) -> Parameters:
+def start_conditional(start: Start, mass: Tensor, *, beta: float | None) -> Mixture:
     """Memories of one class each; classes together weigh as much as in the rows.
 
     Steps multiply class weights, and by little, so the start knows the class frequencies; a class without a
@@ -43,7 +43,7 @@ def start_conditional(start: Start, mass: Tensor, *, beta: float | None) -> Para
     p = soft * (frequencies / soft.sum(0))
     p = torch.nn.functional.pad(p, (0, 1, 1, 0))
     slope = torch.as_tensor(START_BETA if beta is None else beta).to(w)
-    return Parameters(w=w, p=p, beta=slope, varsigma=1.0, p_h=p.sum(1), p_q=p.sum(0))
+    return Mixture(w=w, p=p, beta=slope, varsigma=1.0, p_h=p.sum(1), p_q=p.sum(0))
 
 
 def class_targets(targets: Tensor) -> Tensor:

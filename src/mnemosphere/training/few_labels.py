@@ -17,7 +17,7 @@ import torch
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import share_graph, spread_labels
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.dataset import TrainingSet
 from mnemosphere.training.fit import FitResult, fit
@@ -30,7 +30,7 @@ _PASSES = (20, 3)  # for memories to settle: exact full steps, incremental steps
 
 
 def fit_unlabeled_start(
-    params: Parameters,
+    params: Mixture,
     dataset: TrainingSet,
     *,
     learn_beta: bool,
@@ -56,7 +56,7 @@ def fit_unlabeled_start(
     return replace(settled, params=labeled)
 
 
-def label_memories(params: Parameters, batch: Batch) -> Parameters:
+def label_memories(params: Mixture, batch: Batch) -> Mixture:
     """Class weights from the labels of these rows, near or far, memories held.
 
     The class prior becomes that of the propagated labels, over all memories: a few labels count
@@ -69,4 +69,4 @@ def label_memories(params: Parameters, batch: Batch) -> Parameters:
     p_q = p_q / p_q.sum() if bool(reached.any()) else params.p_q.double()
     p = p_h[:, None] * torch.cat([p_q[None], torch.where(reached[:, None], soft, p_q)])
     p = p / p.sum()
-    return params.replace(p=p.to(params.p), p_h=p.sum(1).to(params.p), p_q=p.sum(0).to(params.p))
+    return params.with_classes(p)

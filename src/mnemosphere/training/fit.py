@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from mnemosphere.model import objectives
-from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.one_pass import log_joint
 from mnemosphere.training.callbacks import (
     Callback,
     PassRecord,
@@ -34,7 +34,7 @@ _VALIDATION_ROWS = 1 << 16  # per batch of validation
 class FitResult:
     """The result of training, by `fit` or by `grow`."""
 
-    params: Parameters  # the best by validation loss if there is validation, else the last
+    params: Mixture  # the best by validation loss if there is validation, else the last
     state: SolverState  # the solver's, after the last step
     history: tuple[PassRecord, ...]
     status: str  # 'converged', 'stopped early', 'max_iter', 'interrupted' or a callback's reason;
@@ -59,7 +59,7 @@ class FitResult:
 
 @process_group()
 def fit(
-    params: Parameters,
+    params: Mixture,
     dataset: TrainingSet,
     solver: Solver,
     *,
@@ -129,7 +129,7 @@ def fit(
 
 
 def _check(
-    params: Parameters,
+    params: Mixture,
     dataset: TrainingSet,
     solver: Solver,
     rule: LabelRule,
@@ -173,7 +173,7 @@ def _stop_reason(
 
 
 def _record(
-    params: Parameters,
+    params: Mixture,
     steps: Steps,
     run: Run,
     validation: TrainingSet | None,
@@ -201,9 +201,7 @@ def _record(
     return record
 
 
-def validate(
-    params: Parameters, dataset: TrainingSet, rule: LabelRule
-) -> tuple[float, float | None]:
+def validate(params: Mixture, dataset: TrainingSet, rule: LabelRule) -> tuple[float, float | None]:
     """(mean loss, accuracy on the labeled rows or None) from one forward pass."""
     group = current()
     loss, total, right, n_labeled = 0.0, 0.0, 0, 0

@@ -11,7 +11,6 @@ from torch import Tensor
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
-from mnemosphere.model.kernel import Statistics, log_joint
 from mnemosphere.model.m_step import (
     approach_memories,
     bound,
@@ -19,7 +18,8 @@ from mnemosphere.model.m_step import (
     fit_class_weights_free_prior,
     move_memories,
 )
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import Statistics, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.distributed import current
@@ -100,11 +100,11 @@ class FixedPoint(Solver):
             size = None if n_rows < _FEW_ROWS else max(-(-n_rows // steps), 256)
         return replace(self, batch_size=size, learn_beta=learn_beta)
 
-    def start(self, params: Parameters) -> SolverState:
+    def start(self, params: Mixture) -> SolverState:
         """Nothing seen yet."""
         return _means(params, torch.zeros_like(params.w), torch.zeros_like(params.p), 0.0)
 
-    def resume(self, params: Parameters) -> SolverState:
+    def resume(self, params: Mixture) -> SolverState:
         """The running mean that a fitted model stands for, as if one pass had been taken in.
 
         At the fixed point p̄ = p up to scale and Σ‖w̄‖ = Σ mass · A_N(β)/ς.
@@ -114,8 +114,8 @@ class FixedPoint(Solver):
         return _means(params, w_bar, params.p.clone(), 1.0)
 
     def step(
-        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
-    ) -> tuple[Parameters, SolverState]:
+        self, params: Mixture, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Mixture, SolverState]:
         """One step from the statistics of one batch, taken at `params`."""
         state = self._average(state, stats, share)
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
@@ -141,8 +141,8 @@ class FixedPoint(Solver):
         return {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": passes}
 
     def _maximize(
-        self, params: Parameters, state: SolverState, batch: Batch, n_rows: float, *, exact: bool
-    ) -> tuple[Parameters, SolverState]:
+        self, params: Mixture, state: SolverState, batch: Batch, n_rows: float, *, exact: bool
+    ) -> tuple[Mixture, SolverState]:
         """The exact step from the running mean, dead memories put on rows of the batch."""
         w_bar, p_bar, passes = state["w_bar"], state["p_bar"], state["passes"]
         if bool(passes >= _window(passes)):  # before that, an unused memory may just be unlucky
@@ -156,9 +156,7 @@ class FixedPoint(Solver):
                     return trial
         return self._bound_maximizer(params, state)
 
-    def _bound_maximizer(
-        self, params: Parameters, state: SolverState
-    ) -> tuple[Parameters, SolverState]:
+    def _bound_maximizer(self, params: Mixture, state: SolverState) -> tuple[Mixture, SolverState]:
         """The step, its multipliers kept as a start for those of the next."""
         p_bar = state["p_bar"]
         params = move_memories(params, state["w_bar"], p_bar, learn_beta=self.learn_beta)
@@ -177,7 +175,7 @@ class FixedPoint(Solver):
         p_bar = state["p_bar"]
         return p_bar * (n_rows / p_bar.sum().clamp_min(torch.finfo(p_bar.dtype).tiny))
 
-    def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
+    def expand_state(self, state: SolverState, params: Mixture, source: Tensor) -> SolverState:
         """Copies share what their memory answered for, each turned to where it now is.
 
         Left as they were, the statistics of two copies would pull both back to the one place
@@ -204,13 +202,13 @@ class PassFixedPoint(FixedPoint):
         """The same settings."""
         return cls(**{f.name: getattr(solver, f.name) for f in fields(solver)})
 
-    def can_capture(self, params: Parameters) -> bool:
+    def can_capture(self, params: Mixture) -> bool:
         """No step within a pass needs a device-to-host synchronization."""
         return on_gpu(params.w) and self.rows_per_step is not None
 
     def step(
-        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
-    ) -> tuple[Parameters, SolverState]:
+        self, params: Mixture, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Mixture, SolverState]:
         """One step of memories and β; a step on all rows is that of `FixedPoint`."""
         if share == 1.0:
             return super().step(params, state, stats, batch, share)
@@ -219,15 +217,15 @@ class PassFixedPoint(FixedPoint):
         return approach_memories(params, w_bar, p_bar, learn_beta=self.learn_beta), state
 
     def end_pass(
-        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
-    ) -> tuple[Parameters, SolverState]:
+        self, params: Mixture, state: SolverState, batch: Batch, n_rows: int
+    ) -> tuple[Mixture, SolverState]:
         """Learn the class weights, and put dead memories on rows."""
         if self.rows_per_step is None:
             return params, state
         return self._maximize(params, state, batch, n_rows, exact=False)
 
 
-def _means(params: Parameters, w_bar: Tensor, p_bar: Tensor, passes: float) -> SolverState:
+def _means(params: Mixture, w_bar: Tensor, p_bar: Tensor, passes: float) -> SolverState:
     """Running means of so many passes; multipliers of the class weights are not known yet."""
     return {
         "w_bar": w_bar,
@@ -239,7 +237,7 @@ def _means(params: Parameters, w_bar: Tensor, p_bar: Tensor, passes: float) -> S
 
 
 def _reseed(
-    params: Parameters, w_bar: Tensor, p_bar: Tensor, batch: Batch, n_rows: float
+    params: Mixture, w_bar: Tensor, p_bar: Tensor, batch: Batch, n_rows: float
 ) -> tuple[Tensor, Tensor] | None:
     """Give dead memories the rows of the batch that the model explains worst; None if all live."""
     one_row = float(p_bar.sum()) / n_rows

@@ -20,9 +20,9 @@ from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Curvature, CurvatureMethod, Nearest
 from mnemosphere.model.duplicate import parents, split
-from mnemosphere.model.kernel import evaluate
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.one_pass import evaluate
 from mnemosphere.training.callbacks import Callback, PassRecord, SplitRecord
 from mnemosphere.training.dataset import TrainingSet
 from mnemosphere.training.distributed import current, process_group
@@ -68,7 +68,7 @@ class Splitting:
 
 @process_group()
 def grow(
-    params: Parameters,
+    params: Mixture,
     dataset: TrainingSet,
     solver: Solver,
     *,
@@ -144,14 +144,14 @@ def grow(
 
 
 def _split(
-    params: Parameters,
+    params: Mixture,
     dataset: TrainingSet,
     rule: LabelRule,
     splitting: Splitting,
     max_memories: int,
     generator: torch.Generator,
     phase: int,
-) -> tuple[Parameters, Tensor, Curvature, SplitRecord]:
+) -> tuple[Mixture, Tensor, Curvature, SplitRecord]:
     """Split the memories that are saddles: (parameters, which were split, curvature, record).
 
     Several processes all do it, on the same rows, and take the result of rank 0.
@@ -185,13 +185,13 @@ def _split(
 
 
 def line_search(
-    params: Parameters,
+    params: Mixture,
     batch: Batch,
     rule: LabelRule,
     which: Tensor,
     curvature: Curvature,
     delta: float,
-) -> tuple[Parameters, float, float]:
+) -> tuple[Mixture, float, float]:
     """Split by the first of δ, δ/2, δ/4, … that lowers the loss; (parameters, δ, passes spent).
 
     Where none lowers it the parameters come back as they are, and δ = 0.

@@ -21,8 +21,8 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.initialize import Start
 from mnemosphere.model.m_step import fit_class_weights_free_prior, with_labels
 from mnemosphere.model.memory_graph import sharing_temperature
+from mnemosphere.model.mixture import Mixture, from_memories
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training import few_labels
 from mnemosphere.training.callbacks import Callback, PassRecord
@@ -141,8 +141,8 @@ def start_joint(
     uniform_weight: float | None = None,
     learned_weights: bool = True,
     mass: Tensor | None = None,
-) -> Parameters:
-    """Parameters of a joint model to train from.
+) -> Mixture:
+    """Mixture of a joint model to train from.
 
     Without labels class weights are uninformative. varsigma None:
     that of `shared_varsigma`. beta None: the one that fits the memories.

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.memory_graph import Groups
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import Statistics
 from mnemosphere.numerics import polytope
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import SolverState
@@ -39,8 +39,8 @@ def latent_prior(class_prior: Tensor, smoothing: float) -> Tensor:
 
 
 def start_classes(
-    params: Parameters, groups: Groups, class_prior: Tensor | None, smoothing: float
-) -> Parameters:
+    params: Mixture, groups: Groups, class_prior: Tensor | None, smoothing: float
+) -> Mixture:
     """Give memories class weights that follow their groups, in the polytope of p_h and p_q.
 
     class_prior (C,): proportions of the classes, the largest for the largest group; None takes
@@ -68,7 +68,7 @@ def start_classes(
     return params.replace(p=p, p_q=p_q)
 
 
-def latent_class(params: Parameters) -> Tensor:
+def latent_class(params: Mixture) -> Tensor:
     """The class of each memory, argmax_y p^μ_y, (P,); C is "none of them"."""
     return params.p[1:].argmax(1)
 
@@ -81,8 +81,8 @@ class ClassWeightSGD(SGD):
     """
 
     def step(
-        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
-    ) -> tuple[Parameters, SolverState]:
+        self, params: Mixture, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Mixture, SolverState]:
         """One step from the statistics of one batch."""
         new, after = super().step(params, state, stats, batch, share)
         return params.replace(p=new.p), {**state, "p": after["p"]}

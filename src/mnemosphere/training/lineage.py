@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.curvature import Curvature
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Lineage:
     lambda_min: Tensor
     beta_split: Tensor
     members: tuple[Tensor, ...]  # for each level, the node of each memory: (P_level,) int64
-    models: tuple[Parameters, ...] = ()  # for each level, the parameters at its end
+    models: tuple[Mixture, ...] = ()  # for each level, the parameters at its end
 
     @classmethod
     def root(cls, n_memories: int) -> Self:
@@ -73,7 +73,7 @@ class Lineage:
             members=(*self.members, torch.cat([moved, copies])),
         )
 
-    def with_model(self, params: Parameters) -> Self:
+    def with_model(self, params: Mixture) -> Self:
         """The tree with the parameters at the end of the last level."""
         return dataclasses.replace(self, models=(*self.models, params))
 

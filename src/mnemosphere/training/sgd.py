@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import Statistics
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import Statistics
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.solver import Solver, SolverState, check_tol
 
@@ -102,11 +102,11 @@ class SGD(Solver):
         """
         return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta)
 
-    def can_capture(self, params: Parameters) -> bool:
+    def can_capture(self, params: Mixture) -> bool:
         """A set number of sweeps needs no device-to-host synchronization."""
         return on_gpu(params.w)
 
-    def start(self, params: Parameters) -> SolverState:
+    def start(self, params: Mixture) -> SolverState:
         """Momentum at rest."""
         return {
             "w": torch.zeros_like(params.w),
@@ -115,8 +115,8 @@ class SGD(Solver):
         }
 
     def step(
-        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
-    ) -> tuple[Parameters, SolverState]:
+        self, params: Mixture, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Mixture, SolverState]:
         """One step from the statistics of one batch."""
         m, lr = self.momentum, self.learning_rate
         beta, v_beta = params.beta, state["beta"]
@@ -137,7 +137,7 @@ class SGD(Solver):
         p = polytope.retract(p, p * v_p, params.p_h, params.p_q, tol=tol)
         return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
 
-    def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
+    def expand_state(self, state: SolverState, params: Mixture, source: Tensor) -> SolverState:
         """Copies go on with the velocity of the memory they come from.
 
         Velocities of class weights are those of log p, which halving p leaves as they are.

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import Statistics
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import Statistics
 
 # A solver's memory between steps: named tensors, so that a checkpoint can hold it.
 SolverState = dict[str, Tensor]
@@ -43,23 +43,23 @@ class Solver(ABC):
         size = min(self.batch_size, n_rows)
         return replace(self, batch_size=size, learn_beta=learn_beta)  # type: ignore[type-var]
 
-    def can_capture(self, params: Parameters) -> bool:
+    def can_capture(self, params: Mixture) -> bool:
         """Whether no step needs a device-to-host synchronization, so that a GPU can replay it."""
         return False
 
     @abstractmethod
-    def start(self, params: Parameters) -> SolverState:
+    def start(self, params: Mixture) -> SolverState:
         """The state before the first step."""
 
     @abstractmethod
     def step(
-        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
-    ) -> tuple[Parameters, SolverState]:
+        self, params: Mixture, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Mixture, SolverState]:
         """One step from the statistics of `batch`, a `share` of all rows, taken at `params`."""
 
     def end_pass(
-        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
-    ) -> tuple[Parameters, SolverState]:
+        self, params: Mixture, state: SolverState, batch: Batch, n_rows: int
+    ) -> tuple[Mixture, SolverState]:
         """What is left to do after the last `batch` of a pass over n_rows."""
         return params, state
 
@@ -68,5 +68,5 @@ class Solver(ABC):
         return None
 
     @abstractmethod
-    def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
+    def expand_state(self, state: SolverState, params: Mixture, source: Tensor) -> SolverState:
         """The state after growth: memory μ of `params` descends from memory source[μ], (P,)."""

@@ -11,9 +11,9 @@ from torch.nn.functional import pad
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import approach_memories, fit_class_weights_free_prior
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import accumulate
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
@@ -26,7 +26,7 @@ _ROWS_OF_DENSITY, _MOST_OF_DENSITY = 5, 500
 ROWS_OF_DENSITY = _ROWS_OF_DENSITY * _MOST_OF_DENSITY  # more are not needed
 
 
-def stack(params: Sequence[Parameters], *rows: Sequence[Batch]) -> tuple[Any, ...]:
+def stack(params: Sequence[Mixture], *rows: Sequence[Batch]) -> tuple[Any, ...]:
     """Problems along a leading axis, their parameters and any rows of theirs; one as it is.
 
     Smaller ones get memories without weight, and coordinates that are 0: nothing changes by them.
@@ -41,12 +41,12 @@ def stack(params: Sequence[Parameters], *rows: Sequence[Batch]) -> tuple[Any, ..
         p, p_h = pad(own.p, (0, 0, 0, more)), pad(own.p_h, (0, more))
         widened.append(own.replace(w=w, p=p, p_h=p_h))
     batches = ([replace(b, x=pad(b.x, (0, n - b.x.shape[1]))) for b in own] for own in rows)
-    return Parameters.stack(widened), *map(Batch.stack, batches)
+    return Mixture.stack(widened), *map(Batch.stack, batches)
 
 
-def densities(several: Sequence[Batch], *, generator: torch.Generator) -> list[Parameters]:
+def densities(several: Sequence[Batch], *, generator: torch.Generator) -> list[Mixture]:
     """A joint model of each set of rows, ς = 1: what rows look like, and whether one is known."""
-    found: dict[int, Parameters] = {}
+    found: dict[int, Mixture] = {}
     alike: dict[tuple[object, ...], list[int]] = {}
     for k, rows in enumerate(several):
         alike.setdefault((*rows.x.shape, rows.sample_weight is None), []).append(k)
@@ -62,7 +62,7 @@ def densities(several: Sequence[Batch], *, generator: torch.Generator) -> list[P
     return [found[k] for k in range(len(several))]
 
 
-def joint(params: Parameters, rows: Batch, *, learn_beta: bool, max_iter: int) -> Parameters:
+def joint(params: Mixture, rows: Batch, *, learn_beta: bool, max_iter: int) -> Mixture:
     """Fixed-point steps for the joint likelihood, weights of memories learned, β by a Newton step each.
 
     params and rows have a leading axis of problems, or are one.
@@ -75,7 +75,7 @@ def joint(params: Parameters, rows: Batch, *, learn_beta: bool, max_iter: int) -
 
 
 def conditional(
-    params: Parameters,
+    params: Mixture,
     rows: Batch,
     solver: Adam,
     passes: int,
@@ -83,7 +83,7 @@ def conditional(
     noise: float = 0.0,
     noisy: int = 0,
     generator: torch.Generator,
-) -> Parameters:
+) -> Mixture:
     """The steps of `solver`, as scheduled, by the conditional likelihood, on all problems at once.
 
     noisy: how many of the problems, the first ones, have noise on their rows.

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from mnemosphere.gpu import Captured
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import displacement
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.one_pass import Statistics, accumulate
 from mnemosphere.training.dataset import ArrayDataset, TrainingSet
 from mnemosphere.training.distributed import current
 from mnemosphere.training.noise import SphereNoise
@@ -24,11 +24,11 @@ CHANGING = ("w", "p", "beta", "p_h", "p_q")  # of the parameters
 
 
 class Steps:
-    """Parameters and state as they go from batch to batch, and the loss met on the way."""
+    """Mixture and state as they go from batch to batch, and the loss met on the way."""
 
     def __init__(
         self,
-        params: Parameters,
+        params: Mixture,
         state: SolverState,
         solver: Solver,
         rule: LabelRule,
@@ -120,7 +120,7 @@ class Steps:
         self._loss += stats.loss
         self._count += stats.count
 
-    def _act(self, step: Callable[[], tuple[Parameters, SolverState]]) -> None:
+    def _act(self, step: Callable[[], tuple[Mixture, SolverState]]) -> None:
         """Rank 0 takes the step, and the others its parameters; the state stays there."""
         if self._group.first:
             self._params, self._state = step()
@@ -130,7 +130,7 @@ class Steps:
 
     # Results
 
-    def read(self) -> tuple[Parameters, SolverState]:
+    def read(self) -> tuple[Mixture, SolverState]:
         """Copies of the parameters and the state as they are now."""
         return self._params.clone(), _copy_state(self._state)
 
@@ -149,7 +149,7 @@ class CapturedSteps(Steps):
     and loss in place.
     """
 
-    def __init__(self, params: Parameters, state: SolverState, *how: Any) -> None:
+    def __init__(self, params: Mixture, state: SolverState, *how: Any) -> None:
         super().__init__(params.clone(), _copy_state(state), *how)
         self._own = self._params, self._state
         self._generators: list[torch.Generator] = []  # of the noise
@@ -212,7 +212,7 @@ class CapturedSteps(Steps):
             torch._foreach_copy_([own for own, _ in others], [new for _, new in others])
 
 
-def steps_for(params: Parameters, dataset: TrainingSet, solver: Solver) -> type[Steps]:
+def steps_for(params: Mixture, dataset: TrainingSet, solver: Solver) -> type[Steps]:
     """Replayed steps if all is on a GPU and no step needs a device-to-host synchronization.
 
     Gaps are found on the host. A pass over files takes as long as reading them.
@@ -230,7 +230,7 @@ def _tensors(batch: Batch) -> list[Tensor]:
     return [t for t in found if t is not None]
 
 
-def _changing(params: Parameters, state: SolverState) -> list[Tensor]:
+def _changing(params: Mixture, state: SolverState) -> list[Tensor]:
     """All that a step changes, in one order."""
     return [getattr(params, name) for name in CHANGING] + [state[name] for name in sorted(state)]
 

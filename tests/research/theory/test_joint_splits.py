@@ -9,7 +9,7 @@ from draws import generator
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import certify
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.theory import stability
 from mnemosphere.theory.limits import from_parameters
 from mnemosphere.theory.saddle_point import OrderParameters
@@ -36,7 +36,7 @@ def stationary(beta=1.9, varsigma=0.7, seed=0):
     p = p_h[:, None] * p_q * (1 + 0.2 * torch.rand(4, CLASSES, generator=generator(7)).double())
     p = p * (p_h / p.sum(1))[:, None]
     w = x[[2, 11, 17]]
-    params = Parameters(w, p, torch.tensor(beta).double(), varsigma, p_h, p_q)
+    params = Mixture(w, p, torch.tensor(beta).double(), varsigma, p_h, p_q)
     return at_rest(params, x, q), x, q
 
 
@@ -75,7 +75,7 @@ def test_a_minimum_at_fixed_class_weights_is_a_saddle_with_labels():
     params, x, q = stationary()
     certificate = certify(params, Batch(x, q), learn_beta=False)
     assert certificate.kinds == ("minimum",) * MEMORIES
-    assert bool((certificate.beta_split > params.beta_eff).all())
+    assert bool((certificate.beta_split > params.slope).all())
     found = joint_split(params, Batch(x, q))
     assert "label saddle" in found.kinds
     assert "saddle" not in found.kinds
@@ -113,7 +113,7 @@ def test_a_saddle_whose_labels_say_nothing_is_a_saddle(ratio, seed):
     across = x - (x @ w.T) * w
     split = (x @ w.T).sum() / torch.linalg.eigvalsh(across.T @ across)[-1]
     p_h = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    params = Parameters(w, p_h[:, None] * q[:1], ratio * split, 1.0, p_h, q[0])
+    params = Mixture(w, p_h[:, None] * q[:1], ratio * split, 1.0, p_h, q[0])
     found = joint_split(params, Batch(x, q))
     assert found.kinds == ("saddle",)
     hessian, *_ = dense_class_split(params, 0, Batch(x, q), objectives.joint)

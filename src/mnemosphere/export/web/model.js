@@ -1,5 +1,5 @@
 "use strict";
-/* The model in the page: the same formulas as model/kernel.py, model/retrieval.py and
+/* The model in the page: the same formulas as model/one_pass.py, model/retrieval.py and
    model/recall.py, on plain arrays. Nothing here touches the document. */
 
 /** Seeded random numbers in [0, 1), so that a page shows the same thing twice. */
@@ -476,7 +476,7 @@ function weights(p, C) {
   return out;
 }
 
-/** Class weights p ((P+1)·C) when the temperature is divided by `ratio`; share: see model/votes.py. */
+/** Class weights p ((P+1)·C) when the temperature is divided by `ratio`; share: see model/mixture.py. */
 function tempered(p, share, ratio, C) {
   if (ratio === 1) return p;
   const factor = weights(p, C).map((w, m) => (w > 0 ? (w / share[m]) ** (ratio - 1) : 0));

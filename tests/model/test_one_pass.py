@@ -3,12 +3,12 @@ import torch
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mnemosphere.model import kernel
+from mnemosphere.model import one_pass
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.m_step import maximize_bound
+from mnemosphere.model.mixture import Mixture, from_memories
 from mnemosphere.model.objectives import conditional, joint
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.one_pass import Statistics
 from problems import RULES, gradient
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -27,12 +27,12 @@ class LargestTensor(TorchDispatchMode):
 
 
 def statistics(problem, rule=joint, rows=slice(None)):
-    return kernel.accumulate(problem.params, problem.batch.take(rows), rule)
+    return one_pass.accumulate(problem.params, problem.batch.take(rows), rule)
 
 
 def shares(params, batch, rule):
     """Responsibilities of the memories (B, P)."""
-    return torch.cat([r for _, r in kernel.memory_shares(params, batch, rule)])
+    return torch.cat([r for _, r in one_pass.memory_shares(params, batch, rule)])
 
 
 def assert_same_statistics(a, b, **tolerance):
@@ -48,7 +48,7 @@ def assert_same_statistics(a, b, **tolerance):
 def test_log_joint_against_the_whole_array(problem, oracle, varsigma, beta):
     case = problem(1, varsigma=varsigma, beta=beta)
     expected = oracle.log_joint(case.params, case.x)
-    assert_close(kernel.log_joint(case.params, case.x), expected, rtol=1e-12, atol=1e-12)
+    assert_close(one_pass.log_joint(case.params, case.x), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_zero_class_weights(problem):
@@ -57,17 +57,17 @@ def test_zero_class_weights(problem):
     p = case.params.p.clone()
     p[2, 1] = p[0, 0] = 0.0
     params = case.params.replace(p=p)
-    h = kernel.log_joint(case.params.replace(p=torch.eye(6, 6).double()), case.x)
+    h = one_pass.log_joint(case.params.replace(p=torch.eye(6, 6).double()), case.x)
     expected = torch.einsum("bg,gy->by", h.exp(), p).log()
-    assert_close(kernel.log_joint(params, case.x), expected, rtol=1e-12, atol=1e-12)
+    assert_close(one_pass.log_joint(params, case.x), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_autograd_goes_through_the_shares(problem, oracle):
     case = problem(2)
     x = case.x.clone().requires_grad_()
     wanted = torch.autograd.grad(oracle.log_joint(case.params, x).sum(), x)
-    assert_close(torch.autograd.grad(kernel.log_joint(case.params, x).sum(), x), wanted)
-    share, density = kernel.shares(case.params, case.x)
+    assert_close(torch.autograd.grad(one_pass.log_joint(case.params, x).sum(), x), wanted)
+    share, density = one_pass.shares(case.params, case.x)
     assert_close(share.sum(1), torch.ones(len(x)).double())
     assert_close(density, oracle.log_joint(case.params, case.x).logsumexp(1))
 
@@ -91,24 +91,26 @@ def test_gradient_is_that_of_autograd(problem, oracle, name, varsigma, weighted)
 def test_chunks_do_not_matter(problem, weighted):
     # So many memories that a chunk is a small part of the rows, and none is as large as all.
     case = problem(9, rows=1009, memories=5003, weighted=weighted, features=3, classes=2)
-    parts = list(kernel.chunks(1009, 5003, case.x.device))
+    parts = list(one_pass.chunks(1009, 5003, case.x.device))
     assert len(parts) > 3
     assert [row for s in parts for row in range(s.start, s.stop)] == list(range(1009))
     with LargestTensor() as seen:
-        whole, scores = statistics(case), kernel.log_joint(case.params, case.x)
+        whole, scores = statistics(case), one_pass.log_joint(case.params, case.x)
     assert seen.numel < 1009 * 5003 / 3
     alone = [slice(start, start + 53) for start in range(0, 1009, 53)]
     total = sum((statistics(case, joint, rows) for rows in alone), Statistics.none(case.params))
     assert_same_statistics(whole, total, **EXACT)
     assert_close(
-        scores, torch.cat([kernel.log_joint(case.params, case.x[rows]) for rows in alone]), **EXACT
+        scores,
+        torch.cat([one_pass.log_joint(case.params, case.x[rows]) for rows in alone]),
+        **EXACT,
     )
 
 
 def test_statistics_from_their_definition(problem, oracle):
     case = problem(10, weighted=True)
     params = case.params
-    h = params.beta_eff * case.x @ params.w.T - oracle.log_omega(params.beta, 7)
+    h = params.slope * case.x @ params.w.T - oracle.log_omega(params.beta, 7)
     e = torch.cat([torch.ones(23, 1).double(), h.exp()], 1)  # (B, P+1)
     share = e[:, :, None] * params.p  # (B, P+1, C+1)
     share = share / share.sum(1, keepdim=True)
@@ -140,7 +142,7 @@ def test_labels_that_no_component_explains_stay_finite(dtype):
     params = params.replace(p=p)
     q = torch.tensor([[0.05, 0.9, 0.05]], dtype=dtype).expand(rows, 3)
     for rule in RULES.values():
-        stats = kernel.accumulate(params, Batch(x, q), rule)
+        stats = one_pass.accumulate(params, Batch(x, q), rule)
         for value in (stats.w_bar, stats.p_bar, stats.overlap, stats.loss):
             assert torch.isfinite(value).all()
         for value in gradient(stats, params):
@@ -163,16 +165,18 @@ def test_problems_along_a_leading_axis_are_those_alone(problem, gaps, weighted):
             x[torch.rand(x.shape, generator=generator) < 0.2] = torch.nan
         weight = torch.rand(len(x), generator=generator, dtype=x.dtype) if weighted else None
         batches.append(Batch(x, case.batch.targets, weight))
-    stacked, rows = Parameters.stack(params), Batch.stack(batches)
-    together = kernel.accumulate(stacked, rows, conditional)
+    stacked, rows = Mixture.stack(params), Batch.stack(batches)
+    together = one_pass.accumulate(stacked, rows, conditional)
     moved = maximize_bound(stacked, together.w_bar, together.p_bar.abs(), hold_weights=False)
     for k, (own, batch) in enumerate(zip(params, batches, strict=True)):
-        alone = kernel.accumulate(own, batch, conditional)
+        alone = one_pass.accumulate(own, batch, conditional)
         for name in ("w_bar", "p_bar", "overlap", "loss", "count"):
             assert_close(getattr(together, name)[k], getattr(alone, name), **EXACT)
         for found, wanted in zip(gradient(together, stacked), gradient(alone, own), strict=True):
             assert_close(found[k], wanted, **EXACT)
-        assert_close(kernel.log_joint(stacked, rows.x)[k], kernel.log_joint(own, batch.x), **EXACT)
+        assert_close(
+            one_pass.log_joint(stacked, rows.x)[k], one_pass.log_joint(own, batch.x), **EXACT
+        )
         step = maximize_bound(own, alone.w_bar, alone.p_bar.abs(), hold_weights=False)
         for name, tensor in step.to_tensors().items():
             assert_close(moved.to_tensors()[name][k], tensor, **EXACT)
@@ -182,8 +186,8 @@ def test_a_row_without_label_does_not_count_in_the_conditional(problem):
     case = problem(6, labels="full")
     q = case.batch.targets.clone()
     q[::2] = 0.0
-    one = kernel.accumulate(case.params, Batch(case.x, q), conditional)
-    two = kernel.accumulate(case.params, Batch(case.x[1::2], q[1::2]), conditional)
+    one = one_pass.accumulate(case.params, Batch(case.x, q), conditional)
+    two = one_pass.accumulate(case.params, Batch(case.x[1::2], q[1::2]), conditional)
     for name in ("w_bar", "p_bar", "loss"):
         assert_close(getattr(one, name), getattr(two, name), **EXACT)
 
@@ -222,12 +226,12 @@ def test_without_a_uniform_component_no_row_is_lost(dtype, temperature):
     assert float(expected.amax(1).amin()) < -1000
     tolerance = {"rtol": 20 * torch.finfo(dtype).eps, "atol": 0.0}
     proba = expected.softmax(1)
-    found = kernel.log_joint(params, x).double()
+    found = one_pass.log_joint(params, x).double()
     assert_close(found, expected, **tolerance)
     close = 1e-2 if dtype == torch.float32 else 1e-8
     assert_close(found.softmax(1), proba, rtol=0, atol=close)
     assert float(proba[0, 0]) > 0.96
-    stats = kernel.accumulate(params, Batch(x, proba.to(dtype)), joint)
+    stats = one_pass.accumulate(params, Batch(x, proba.to(dtype)), joint)
     assert float(stats.mass.sum()) == pytest.approx(len(x), rel=1e-5)
     assert float(stats.mass[0]) == 0.0
     r = shares(params, Batch(x, proba.to(dtype)), joint)
@@ -236,6 +240,6 @@ def test_without_a_uniform_component_no_row_is_lost(dtype, temperature):
 
 def test_a_stack_of_problems_with_and_without_a_uniform_component():
     params, rows = zip(*(three_clusters(uniform_weight=u) for u in (0.0, 0.5)), strict=True)
-    found = kernel.log_joint(Parameters.stack(params), torch.stack(rows))
+    found = one_pass.log_joint(Mixture.stack(params), torch.stack(rows))
     for k in range(2):
-        assert_close(found[k], kernel.log_joint(params[k], rows[k]), **EXACT)
+        assert_close(found[k], one_pass.log_joint(params[k], rows[k]), **EXACT)

@@ -1,4 +1,4 @@
-"""The model's parameters."""
+"""The mixture: memories, class weights, slope and temperature."""
 
 from __future__ import annotations
 
@@ -16,11 +16,32 @@ from mnemosphere.numerics.bessel import log_omega_ratio
 
 
 @dataclass(frozen=True)
-class Components:
-    """Memories and class weights: what parameters and votes have in common."""
+class Mixture:
+    """P von Mises–Fisher components and a uniform one, labeled by C+1 classes.
 
-    w: Tensor  # (P, N)
-    p: Tensor  # (P+1, C+1)
+    Every memory μ, and the uniform component 0, votes with its share for its soft label:
+
+        P(y|x) = Σ_γ s_γ(x) label_γy,   s_γ ∝ weight_γ exp(h_γ),   h_μ = slope·⟨w^μ, x⟩ − offset,   h_0 = 0,
+
+    with p_γy = weight_γ label_γy, slope ςβ and offset log Ω_N(β)/Ω_N(0). Row 0 of `p` and `p_h` is the uniform
+    component; the last column of `p` and `p_q` is the class "none of the C". Every tensor has one dtype and
+    lies on one device; a leading axis of all of them, and of ς, holds several mixtures of one shape.
+
+    β suits the density of the rows, and that need not suit their classes. So all that distinguishes a row from
+    the average of them can be divided by a temperature T: with m_γ the mean share of a component,
+
+        s_γ ∝ m_γ (weight_γ exp(h_γ)/m_γ)^(1/T)    with weight and h of training.
+
+    At a high temperature every row gets the class frequencies, whatever weights the training has found.
+    """
+
+    w: Tensor  # (P, N) memories w^μ, unit rows
+    p: Tensor  # (P+1, C+1) class weights p^γ_y at the temperature, of sum 1
+    beta: Tensor  # () inverse temperature β > 0 of training
+    varsigma: float  # ς in (0, 1]; 1 is the plain likelihood
+    p_h: Tensor  # (P+1,) prior of the components, which training may hold: their mean shares m
+    p_q: Tensor  # (C+1,) prior of the classes, which a row without direction gets
+    temperature: float = 1.0
 
     @property
     def n_memories(self) -> int:
@@ -38,9 +59,50 @@ class Components:
         return self.p.shape[-1]
 
     @property
+    def slope(self) -> Tensor:
+        """What overlaps count: ςβ, Eq. (effective_loss), over the temperature."""
+        return self.varsigma * self.beta / self.temperature
+
+    @property
+    def offset(self) -> Tensor:
+        """The log of Ω_N(β)/Ω_N(0), which normalizes the density of a memory, over the temperature."""
+        return log_omega_ratio(self.beta, self.n_features) / self.temperature
+
+    @property
+    def weights(self) -> Tensor:
+        """Weights of the components (P+1,), of sum 1."""
+        return self.p.sum(-1)
+
+    @property
     def labels(self) -> Tensor:
         """Soft labels (P+1, C+1), row sums 1; zeros for a component without weight."""
         return self.p / self.p.sum(-1, keepdim=True).clamp_min(torch.finfo(self.p.dtype).tiny)
+
+    @property
+    def precise(self) -> Self:
+        """The same in double precision, on a processor.
+
+        In a product of single precision the many equal terms of a blank border are rounded alike,
+        which costs probabilities their fifth digit.
+        """
+        return self.to(dtype=torch.float64) if self.w.device.type == "cpu" else self
+
+    def at(self, temperature: float) -> Self:
+        """The same at another temperature."""
+        ratio, p = self.temperature / temperature, self.p
+        if not torch.equal(self.weights, self.p_h):
+            p = p * (self.weights / self.p_h)[..., None].pow(ratio - 1).nan_to_num(0.0)
+            p = p / p.sum((-2, -1), keepdim=True)
+        return self.replace(p=p, temperature=float(temperature))
+
+    def with_classes(
+        self, p: Tensor, frequencies: Tensor | None = None, share: Tensor | None = None
+    ) -> Self:
+        """Other class weights p; class frequencies and mean shares, if not the sums of p."""
+        p = p.to(self.p)
+        frequencies = p.sum(-2) if frequencies is None else frequencies.to(p)
+        frequencies = frequencies / frequencies.sum(-1, keepdim=True)
+        return self.replace(p=p, p_q=frequencies, p_h=p.sum(-1) if share is None else share.to(p))
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields replaced."""
@@ -65,43 +127,8 @@ class Components:
         found = []
         for k in range(len(self.w)):
             own: dict[str, Any] = {name: t[k] for name, t in self.tensors().items()}
-            if "varsigma" in own:
-                own["varsigma"] = float(own["varsigma"])
-            found.append(self.replace(**own))
+            found.append(self.replace(**own | {"varsigma": float(own["varsigma"])}))
         return found
-
-
-@dataclass(frozen=True)
-class Parameters(Components):
-    """A mixture of P von Mises–Fisher components and one uniform one, labeled by C+1 classes.
-
-    Row 0 of `p` and `p_h` is the uniform component; the last column of `p` and `p_q` is the class
-    "none of the C". Every tensor has one dtype and lies on one device.
-    """
-
-    w: Tensor  # (P, N) memories w^μ, unit rows
-    p: Tensor  # (P+1, C+1) class weights p^γ_y, in the polytope of p_h and p_q
-    beta: Tensor  # () inverse temperature β > 0
-    varsigma: float  # ς in (0, 1]; 1 is the plain likelihood
-    p_h: Tensor  # (P+1,) prior of the components
-    p_q: Tensor  # (C+1,) prior of the classes
-
-    @property
-    def beta_eff(self) -> Tensor:
-        """β_eff = ςβ, the slope of the exponent of Eq. (effective_loss)."""
-        return self.varsigma * self.beta
-
-    slope = beta_eff  # of exponents, as votes call it
-
-    @property
-    def share(self) -> Tensor:
-        """Mean shares of the components: their weights, of a mixture that was trained as a density."""
-        return self.p.sum(-1)
-
-    @property
-    def offset(self) -> Tensor:
-        """The log of Ω_N(β)/Ω_N(0), which normalizes the density of a memory."""
-        return log_omega_ratio(self.beta, self.n_features)
 
     def check(self) -> Self:
         """Raise ValueError unless the parameters are usable; return self."""
@@ -129,7 +156,7 @@ class Parameters(Components):
 
     @classmethod
     def stack(cls, several: Sequence[Self]) -> Self:
-        """Parameters of one shape along a leading axis, ς a tensor too: see `kernel`."""
+        """Mixtures of one shape along a leading axis, ς a tensor too."""
         together: Any = {
             name: torch.stack([getattr(one, name) for one in several])
             for name in several[0].tensors()
@@ -159,7 +186,7 @@ def from_memories(
     beta: float | Tensor,
     varsigma: float = 1.0,
     uniform_weight: float = 1.0,
-) -> Parameters:
+) -> Mixture:
     """Memories with uninformative class weights: p = p_h p_q^T (App. initialization).
 
     p_h is 1/(P+P_0) for a memory, P_0/(P+P_0) for the uniform component; uniform_weight: P_0.
@@ -173,7 +200,7 @@ def from_memories(
     p_h[0] = uniform_weight
     p_h = p_h / (len(w) + uniform_weight)
     p_q = p_q.to(w)
-    return Parameters(
+    return Mixture(
         w=w,
         p=p_h[:, None] * p_q[None, :],
         beta=torch.as_tensor(beta, dtype=w.dtype, device=w.device),

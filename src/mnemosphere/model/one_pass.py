@@ -41,9 +41,8 @@ from mnemosphere.base.machine import threads
 from mnemosphere.gpu import has_bfloat16, on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import Gaps, split
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.votes import Mixture
 from mnemosphere.numerics.bessel import mean_resultant
 
 # Elements of one (chunk × P) array: as many as fill a GPU; on a processor per thread, so that it
@@ -119,10 +118,11 @@ def log_joint(m: Mixture, x: Tensor) -> Tensor:
     return Pass(m).log_joint(x)
 
 
-def exponents(m: Mixture, overlap: Tensor) -> Tensor:
-    """h[b,γ] (B, P+1) without the weights, from overlaps ⟨w^μ, x_b⟩ (B, P)."""
+def scores(m: Mixture, overlap: Tensor, column: Tensor | None = None) -> Tensor:
+    """h[b,γ] (B, P+1) from overlaps ⟨w^μ, x_b⟩ (B, P); column (B,): of one class for each row."""
     h = m.slope[..., None, None] * overlap - m.offset[..., None, None]
-    return torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)
+    level = m.weights.log()[..., None, :] if column is None else m.p.T.log()[column]
+    return torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1).add_(level)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Statistics:
     count: Tensor  # () float64: summed sample weight
 
     @classmethod
-    def none(cls, m: Parameters) -> Self:
+    def none(cls, m: Mixture) -> Self:
         """The sums over no rows."""
         zero = torch.zeros((), dtype=torch.float64, device=m.w.device)
         w_bar, p_bar = torch.zeros_like(m.w), torch.zeros_like(m.p)
@@ -155,11 +155,11 @@ class Statistics:
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def gradient_w(self, m: Parameters) -> Tensor:
+    def gradient_w(self, m: Mixture) -> Tensor:
         """∂w^μ = −ςβ w̄^μ, (P, N)."""
         return self.w_bar * self.per_row(m)
 
-    def gradient_beta(self, m: Parameters, resultant: float | None = None) -> Tensor:
+    def gradient_beta(self, m: Mixture, resultant: float | None = None) -> Tensor:
         """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), or 0 where mass cancels."""
         push = -m.varsigma * self.overlap.sum(-1)
         if resultant != 0:
@@ -167,7 +167,7 @@ class Statistics:
             push = push + drag * self.p_bar[..., 1:, :].sum((-2, -1))
         return push / self.count.to(m.w.dtype)
 
-    def per_row(self, m: Parameters) -> Tensor:
+    def per_row(self, m: Mixture) -> Tensor:
         """−ςβ per unit of sample weight, (1, 1): what w̄ is multiplied by in its gradient."""
         return (-m.slope / self.count.to(m.w.dtype))[..., None, None]
 
@@ -287,7 +287,7 @@ def evaluate(m: Mixture, batch: Batch, rule: LabelRule) -> float:
     return batch.mean(loss)
 
 
-def accumulate(m: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
+def accumulate(m: Mixture, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
     low = m.w.dtype == torch.float32 and m.w.ndim == 2 and _wanted.get() == "auto"
     run = Pass(m, low=low and has_bfloat16(m.w.device))
