@@ -1,4 +1,4 @@
-"""A batch of rows: what every kernel takes."""
+"""A batch of rows: what every pass takes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Batch:
 
     @classmethod
     def stack(cls, several: Sequence[Self]) -> Self:
-        """Rows of several problems, as many each, along a leading axis: see `kernel`."""
+        """Rows of several problems, as many each, along a leading axis: see `one_pass`."""
         weights = [one.sample_weight for one in several if one.sample_weight is not None]
         return cls(
             torch.stack([one.x for one in several]),

@@ -18,7 +18,7 @@ from mnemosphere.gpu import on_gpu
 
 
 class LabelRule(ABC):
-    """What the kernel asks of an objective. Classes are the first axis, rows the second."""
+    """What a pass asks of an objective. Classes are the first axis, rows the second."""
 
     @property
     @abstractmethod
