@@ -124,9 +124,8 @@ def test_kubernetes(monkeypatch):
 
 def test_four_commands():
     """From a laptop to a cluster: what each starts."""
-    found = [
-        line.replace("'", "").split() for line in block("From a laptop to a cluster").split("\n")
-    ]
+    lines = block("From a laptop to a cluster").replace("'", "").split("\n")
+    found = [line.split() for line in lines if not line.startswith("export ")]
     train = found[0][1:]
     sizes = []
     for words in found[1:-1]:

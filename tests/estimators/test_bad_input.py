@@ -54,7 +54,7 @@ ROWS = {
     ),
     "text in X": (lambda c: small().fit(np.full((61, 2), "red"), c.y), r"X holds text \('red'\): pass a data frame, or drop the column"),
     "wrong number of features": (
-        lambda c: c.model.predict(c.x[:, :3]), r"X has 3 features, but Model is expecting 5 features as input"),
+        lambda c: c.model.predict(c.x[:, :3]), r"X has 3 features, but TrainingColumns is expecting 5 features as input"),
     "one-dimensional X": (
         lambda c: small().fit(c.x[:, 0], c.y),
         r"X must be \(rows, features\), got shape \(61,\)\. Reshape your data: X\.reshape\(-1, 1\) "

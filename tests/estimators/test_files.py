@@ -109,7 +109,7 @@ def test_rows_like_those_held_out_are_not_trained_on(tmp_path, rows, monkeypatch
 
 def test_columns_that_differ(tmp_path, rows):
     np.save(tmp_path / "x.npy", rows[0][:, :2])
-    with pytest.raises(ValueError, match="has 2 features, but Model is expecting 5"):
+    with pytest.raises(ValueError, match="has 2 features, but TrainingColumns is expecting 5"):
         small().fit(*rows).predict(mn.Dataset.open(tmp_path / "x.npy"))
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import mnemosphere as mn
-from mnemosphere.rows.labels import class_index, class_weights, encode
+from mnemosphere.rows.labels import class_index, class_weights, encode_labels
 from quick_models import small
 
 NAN = float("nan")
@@ -20,7 +20,7 @@ GONE = np.array([False, True, False, True, False, False, False])
 
 
 def coded(y, *, classes=None, unlabeled=None, smoothing=0.0, require_label=True, n=7):
-    return encode(
+    return encode_labels(
         y, n, classes, unlabeled=unlabeled, smoothing=smoothing, require_label=require_label,
         device=CPU,
     )  # fmt: skip

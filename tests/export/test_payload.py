@@ -77,6 +77,12 @@ def test_packed_rows_keep_the_shares_of_the_classes(wine_model, wines):
     np.testing.assert_allclose(unpack(found["rows"]["x"]), x.to_numpy()[numbers], rtol=1e-6)
 
 
+@pytest.mark.parametrize("given", [3.5, 0, "7"])
+def test_how_many_rows_to_pack_is_a_whole_number(tmp_path, wine_model, wines, given):
+    with pytest.raises(ValueError, match=rf"max_rows must be .* >= 1, got {given!r}"):
+        wine_model.explore(tmp_path / "page.html", *wines, max_rows=given)
+
+
 def test_what_is_an_image_and_what_a_table(image_model, wine_model, digits):
     x = digits.x_test[:2]
     assert payload(image_model.model_)["image"] == [28, 28]

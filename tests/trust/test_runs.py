@@ -128,9 +128,11 @@ class Die(Callback):
 def test_torchrun_starts_a_killed_group_again(tmp_path):
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
              "--max-restarts", "1", __file__, str(tmp_path), json.dumps([3])]  # fmt: skip
-    env = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    env = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
+                        "MNEMOSPHERE_TIMEOUT": "100",
+                        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # fmt: skip
     env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    done = subprocess.run(words, timeout=500, env=env, capture_output=True, text=True)
+    done = subprocess.run(words, timeout=300, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     alone = tmp_path / "alone"
     alone.mkdir()

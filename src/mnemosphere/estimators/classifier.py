@@ -58,7 +58,7 @@ from mnemosphere.rows.labels import (
     Labels,
     about_labels,
     check_worth_it,
-    encode,
+    encode_labels,
     row_weights,
     sample_weights,
 )
@@ -787,7 +787,7 @@ def _encode(
     require_label: bool,
 ) -> Encoded:  # fmt: skip
     """Labels as indices and weights, with remarks on them if the classes are those of y."""
-    coded = encode(
+    coded = encode_labels(
         y, stored.n_rows, classes, unlabeled=settings.given["unlabeled"],
         smoothing=settings.smoothing, require_label=require_label, device=stored.device,
     )  # fmt: skip

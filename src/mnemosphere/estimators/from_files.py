@@ -22,7 +22,7 @@ from mnemosphere.model.objectives import soft_labels
 from mnemosphere.rows import odds
 from mnemosphere.rows.batches import Dataset, Piece
 from mnemosphere.rows.features import Features
-from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode
+from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode_labels
 from mnemosphere.rows.stored import StoredRows, in_order, row_keys
 from mnemosphere.training.dataset import ArrayDataset, FileDataset
 from mnemosphere.training.distributed import current
@@ -105,7 +105,7 @@ def labeling(
     each = torch.tensor([(weighting or {}).get(name, 1.0) for name in names], dtype=torch.float64)
 
     def label(piece: Piece) -> tuple[Tensor, Tensor | None]:
-        coded = encode(
+        coded = encode_labels(
             piece.y, len(piece.number), found.classes, unlabeled=settings.given["unlabeled"],
             smoothing=smoothing, require_label=False, device=_CPU,
         )  # fmt: skip

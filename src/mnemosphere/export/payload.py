@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 
 from mnemosphere.export.facts import facts, show
 from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
-from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
+from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
 from mnemosphere.fitted.pulls import column_curves, column_pulls
 from mnemosphere.interpret.explanation import Explanation, explain
 from mnemosphere.interpret.rejection import novelty_threshold
@@ -49,6 +49,7 @@ def payload(
     share. image_shape: (rows, columns) or (rows, columns, 3), None for tables; "auto": a
     square if rows have no names, no negative numbers and a square number of features.
     """
+    check_whole(max_rows, "max_rows", 1)
     if X is None and y is not None:
         raise ValueError("y needs the rows that it is about: pass X, too")
     texts = model.features.texts(X)
@@ -158,8 +159,6 @@ def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
 
 def _choose_rows(model: FittedModel, n_rows: int, y: Labels | None, most: int) -> NDArray[np.int64]:
     """Rows to pack, in order; of each class its share, so that accuracy stays what it is."""
-    if most < 1:
-        raise ValueError(f"max_rows must be at least 1, got {most}")
     if n_rows <= most:
         return np.arange(n_rows)
     rng = np.random.default_rng(0)

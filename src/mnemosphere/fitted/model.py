@@ -36,7 +36,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.rows.features import Features
-from mnemosphere.rows.labels import Encoded, class_index, encode, row_weights, sample_weights
+from mnemosphere.rows.labels import Encoded, class_index, encode_labels, row_weights, sample_weights
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
@@ -453,7 +453,7 @@ class FittedModel:
 
     def encoded(self, y: Any, stored: StoredRows) -> Encoded:
         """Labels as those of training were encoded; rows may have none."""
-        return encode(
+        return encode_labels(
             y, stored.n_rows, self.classes, unlabeled=self.record.settings.get("unlabeled"),
             smoothing=self.smoothing, require_label=False, device=stored.device,
         )  # fmt: skip

@@ -265,26 +265,24 @@ class _Search(NamedTuple):
             columns = [free[k] for k in np.argsort(-alone, kind="stable")][:most]
             ahead = self.lead(end, [columns[: k + 1] for k in range(len(columns))]) > 0
             if ahead.any():
-                return self.spared(end, columns[: int(ahead.argmax()) + 1], known)
+                return self.reduced(end, columns[: int(ahead.argmax()) + 1], known)
         return row, []
 
-    def spared(self, end: Floats, columns: list[int], known: Floats) -> tuple[Floats, list[int]]:
-        """The same, less what is not needed: of columns, and of the way in each of them."""
+    def reduced(self, end: Floats, columns: list[int], known: Floats) -> tuple[Floats, list[int]]:
+        """The same change with only the columns that it needs, each no further than it needs to go."""
         for j in columns[::-1]:
             fewer = [k for k in columns if k != j]
             columns = fewer if self.lead(end, [fewer])[0] > 0 else columns
-        rows = changed_rows(self.row, end, [[self.lines[j].place for j in columns]])
-        for j in columns[::-1]:
-            place = self.lines[j].place.start
-            ends = sorted((self.row[place], end[place]))
-            values = np.unique(
-                known[(known[:, place] > ends[0]) & (known[:, place] < ends[1]), place]
-            )
-            if self.lines[j].column is None and len(values):
-                tried = np.append(np.repeat(rows, len(values), 0), rows, 0)
-                tried[:-1, place] = values[:: 1 if end[place] > self.row[place] else -1]
-                rows = tried[[int((self.lead_of(tried) > 0).argmax())]]
-        return rows[0], columns
+        row = changed_rows(self.row, end, [[self.lines[j].place for j in columns]])[0]
+        numbers = [j for j in columns[::-1] if self.lines[j].column is None]
+        for place in (self.lines[j].place.start for j in numbers):
+            low, high = sorted((self.row[place], end[place]))
+            values = np.unique(known[(known[:, place] > low) & (known[:, place] < high), place])
+            nearest_first = values if end[place] > self.row[place] else values[::-1]
+            tried = np.repeat(row[None], len(values) + 1, 0)
+            tried[:-1, place] = nearest_first
+            row = tried[int((self.lead_of(tried) > 0).argmax())]
+        return row, columns
 
     def lead(self, end: Floats, changes: Sequence[Sequence[int]]) -> Floats:
         """`lead_of` the row, with each of these sets of columns as in `end`."""

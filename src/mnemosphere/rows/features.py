@@ -177,7 +177,7 @@ class Features:
         if isinstance(X, Tensor):
             _check_tensor(X)
             return cls(int(X.shape[1])), X
-        encoding, seen = None, Model()
+        encoding, seen = None, TrainingColumns()
         if encoded and is_frame(X):
             _check_shape(X)
             encoding, notes = Encoding.fit(X, **how)
@@ -207,7 +207,7 @@ class Features:
             _check_tensor(X)
             if X.shape[1] != self.n_numbers:
                 raise ValueError(
-                    f"X has {X.shape[1]} features, but Model is expecting "
+                    f"X has {X.shape[1]} features, but TrainingColumns is expecting "
                     f"{self.n_numbers} features as input"
                 )
             return X
@@ -242,7 +242,7 @@ class Features:
 
     def _as_estimator(self) -> Any:
         """What scikit-learn's checks need: an estimator that was fitted to these columns."""
-        seen = Model()
+        seen = TrainingColumns()
         seen.n_features_in_ = self.n_columns if self.encoder is None else self.n_numbers
         if self.columns is not None and self.encoder is None:
             seen.feature_names_in_ = np.array(self.columns, dtype=object)
@@ -273,8 +273,8 @@ def _are_vectors(X: Any) -> bool:
                                                   and not is_frame(X))  # fmt: skip
 
 
-class Model(BaseEstimator):  # type: ignore[misc]
-    """What scikit-learn's checks of names and numbers of columns ask for, and name in messages."""
+class TrainingColumns(BaseEstimator):  # type: ignore[misc]
+    """The columns of training as scikit-learn's checks want them: its messages have this name."""
 
 
 def _check_tensor(X: Tensor) -> None:

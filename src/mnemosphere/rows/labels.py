@@ -231,7 +231,7 @@ class Encoded:
     targets: Tensor  # (n, C+1) float64 label weights, smoothed
 
 
-def encode(
+def encode_labels(
     y: Any,
     n_rows: int,
     classes: NDArray[Any] | None,
