@@ -1,7 +1,7 @@
 """Stored results of measurements, tables made from them, and whether these may still be shown.
 
-The rule: all results of a table are of one machine, and of the minor version and the defaults that the
-package has. Tables of finished studies, whose code was removed, are stored as text that names command,
+The rule: all results of a table are of one machine, of a version that may still be shown, and of the
+defaults that the package has. Tables of finished studies, whose code was removed, are stored as text that names command,
 machine and version; they stand on pages of research alone.
 """
 
@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-import mnemosphere
 from research.pages.marks import markdown
 from research.report import STORED, Json, defaults
 
+SHOWN = ("0.4", "0.5")  # versions whose results may stand on a page, which names them
 RESULTS = STORED / "benchmarks"
 FINISHED: dict[str, str] = json.loads((STORED / "finished.json").read_text(encoding="utf-8"))[
     "tables"
@@ -52,15 +52,11 @@ def problems(name: str, runs: Iterable[Json]) -> list[str]:
     found = [f"{name}: more than one machine: {', '.join(machines)}"] if len(machines) > 1 else []
     for run in runs:
         version = _version(run) or "an unknown version"
-        if _minor(version) != _minor(mnemosphere.__version__):
+        if version.rpartition(".")[0] not in SHOWN:
             found.append(f"{name}: measured with {version}, run again: {run['command']}")
         elif run.get("defaults") != defaults():
             found.append(f"{name}: measured with other defaults, run again: {run['command']}")
     return list(dict.fromkeys(found))
-
-
-def _minor(version: str) -> list[str]:
-    return version.split(".")[:2]
 
 
 def command(run: Json) -> str:

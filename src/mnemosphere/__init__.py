@@ -46,7 +46,7 @@ __all__ = [
     "theory",
     "to_onnx",
 ]
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
