@@ -54,6 +54,7 @@ _BELOW = 8.0  # in the exponent: what lies so far below the least density is not
 _ALIGNED = 16  # columns: matrix units are slow on rows of bfloat16 that start between whole reads
 _PARTS = 3  # of a level, so that it keeps its digits
 _NOTHING = -1e30  # the level of a memory that is only there to align
+_CENTERED_BY = 256  # rows
 _wanted: ContextVar[str] = ContextVar("operands", default="float32")
 
 
@@ -182,15 +183,20 @@ class _Exponents(NamedTuple):
 class Pass:
     """What every chunk of a pass shares: memories times slope, levels, soft labels."""
 
-    def __init__(self, m: Mixture, *, low: bool = False) -> None:
-        self.m, self.low, level = m, low, m.p.sum(-1).log()
+    def __init__(self, m: Mixture, like: Tensor | None = None) -> None:
+        """like: some of the rows, by which exponents are centered: their products are bfloat16 then."""
+        self.m, self.low, level = m, like is not None, m.weights.log()
         level = torch.cat([level[..., :1], level[..., 1:] - m.offset[..., None]], -1)
-        # Large levels that differ little keep their digits.
-        self.base = level[..., 1:].amax(-1)[..., None, None]
+        # Large levels that differ little keep their digits, and so do exponents near the largest of a row.
+        if like is None:
+            self.base = level[..., 1:].amax(-1)[..., None, None]
+        else:
+            top = (m.slope * split(like)[0] @ m.w.mT + level[1:]).amax(-1)
+            self.base = torch.maximum(top, level[0]).mean()[None, None]
         self.level = level[..., None] - self.base  # (P+1, 1)
         self.w = pad(m.slope[..., None, None] * m.w, (0, 0, 1, 0))  # (P+1, N)
         self.label = m.labels
-        if low:
+        if self.low:
             parts = _parts(self.level[:, 0])
             n, (p, c) = self.w.shape[1], self.label.shape
             more, rest = -p % _ALIGNED, -(n + len(parts)) % _ALIGNED
@@ -258,7 +264,8 @@ class Pass:
         """(e (P+1, B), s (C+1, B), loss (B,), exponents) of a chunk, with its sample weights."""
         at = self.exponents(part.x)
         e, scale = self.relative(at.h)
-        share = _product(self.label_t, e)[..., : self.m.n_columns, :]
+        share = _product(e.mT, self.label).mT if on_gpu(e) else self.label_t @ e
+        share = share[..., : self.m.n_columns, :]
         if self.low:  # sums of rounded numbers are off by a little
             share = share / share.sum(-2, keepdim=True)
         share = share.clamp_min_(least_density(self.m.p.dtype))
@@ -290,8 +297,9 @@ def evaluate(m: Mixture, batch: Batch, rule: LabelRule) -> float:
 def accumulate(m: Mixture, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
     low = m.w.dtype == torch.float32 and m.w.ndim == 2 and _wanted.get() == "auto"
-    run = Pass(m, low=low and has_bfloat16(m.w.device))
     n_rows, n = batch.n_rows, m.n_features
+    low = low and n_rows > 0 and has_bfloat16(m.w.device)
+    run = Pass(m, like=batch.x[:: -(-n_rows // _CENTERED_BY)] if low else None)
     w_bar = m.w.new_zeros(*run.w.shape)
     ratio = torch.zeros_like(run.label, dtype=m.p.dtype)  # p̄/label
     loss = torch.zeros_like(m.beta, dtype=torch.float64)
