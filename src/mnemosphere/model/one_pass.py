@@ -183,9 +183,9 @@ class _Exponents(NamedTuple):
 class Pass:
     """What every chunk of a pass shares: memories times slope, levels, soft labels."""
 
-    def __init__(self, m: Mixture, like: Tensor | None = None) -> None:
-        """like: some of the rows, by which exponents are centered: their products are bfloat16 then."""
-        self.m, self.low, level = m, like is not None, m.weights.log()
+    def __init__(self, m: Mixture, *, like: Tensor | None = None, whole: bool = False) -> None:
+        """whole: no row has gaps; like: rows that exponents are centered by, as those of bfloat16 are."""
+        self.m, self.whole, self.low, level = m, whole, like is not None, m.weights.log()
         level = torch.cat([level[..., :1], level[..., 1:] - m.offset[..., None]], -1)
         # Large levels that differ little keep their digits, and so do exponents near the largest of a row.
         if like is None:
@@ -209,7 +209,7 @@ class Pass:
 
     def exponents(self, x: Tensor) -> _Exponents:
         """H of one chunk."""
-        x, gaps = split(x)
+        x, gaps = (x, None) if self.whole else split(x)
         if self.low:
             wide = x.new_zeros(len(x), self.w.shape[1], dtype=torch.bfloat16)
             wide[:, : x.shape[1]] = x
@@ -264,19 +264,20 @@ class Pass:
         """(e (P+1, B), s (C+1, B), loss (B,), exponents) of a chunk, with its sample weights."""
         at = self.exponents(part.x)
         e, scale = self.relative(at.h)
-        share = _product(e.mT, self.label).mT if on_gpu(e) else self.label_t @ e
-        share = share[..., : self.m.n_columns, :]
+        label = self.label[..., : self.m.n_columns]
+        share = _product(e.mT, label).mT if on_gpu(e) else label.mT @ e
         if self.low:  # sums of rounded numbers are off by a little
             share = share / share.sum(-2, keepdim=True)
         share = share.clamp_min_(least_density(self.m.p.dtype))
         loss, s = rule.of_shares(share, scale, part.targets.mT)
         if part.sample_weight is not None:
             s, loss = s * part.sample_weight[..., None, :], loss * part.sample_weight
-        return e, pad(s, (0, 0, 0, self.label.shape[-1] - s.shape[-2])), loss, at
+        if self.low:
+            s = pad(s.to(e.dtype).mT, (0, self.label.shape[-1] - s.shape[-2])).mT
+        return e, s, loss, at
 
     def responsibilities(self, e: Tensor, s: Tensor) -> Tensor:
         """R (P+1, B), in place of e."""
-        s = s.to(e.dtype)
         return e.mul_((s.mT @ self.label_t).mT if on_gpu(s) else self.label @ s)
 
 
@@ -299,7 +300,8 @@ def accumulate(m: Mixture, batch: Batch, rule: LabelRule) -> Statistics:
     low = m.w.dtype == torch.float32 and m.w.ndim == 2 and _wanted.get() == "auto"
     n_rows, n = batch.n_rows, m.n_features
     low = low and n_rows > 0 and has_bfloat16(m.w.device)
-    run = Pass(m, like=batch.x[:: -(-n_rows // _CENTERED_BY)] if low else None)
+    like = batch.x[:: -(-n_rows // _CENTERED_BY)] if low else None
+    run = Pass(m, like=like, whole=not batch.has_gaps)
     w_bar = m.w.new_zeros(*run.w.shape)
     ratio = torch.zeros_like(run.label, dtype=m.p.dtype)  # p̄/label
     loss = torch.zeros_like(m.beta, dtype=torch.float64)
@@ -336,7 +338,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
     """Add the product to `total`; matrices, or as many matrices each."""
     if a.dtype == torch.bfloat16:
-        torch.addmm(total, a, b.to(a.dtype), out_dtype=torch.float32, out=total)
+        torch.addmm(total, a, b, out_dtype=torch.float32, out=total)
     else:
         (total.addmm_ if total.ndim == 2 else total.baddbmm_)(a, b)
 
