@@ -180,48 +180,6 @@ def _by_set(run: Json) -> dict[str, list[Json]]:
     return {NAMES[n]: [own for own in run["results"] if own["set"] == n] for n in sets}
 
 
-def three_answers_table() -> Table:
-    """A class, "ask" or nothing."""
-    run = read("three_answers")
-    rows = []
-    for name, every in _by_set(run).items():
-        runs = [own for own in every if "answered" in own]
-        keys = ("answered", "right", "asked", "asked_known", "none", "none_open")
-        rows.append([name, *(_mean([own[key] for own in runs]) for key in keys)])
-    head = ["vectors", "answered, %", "right among these", "to ask, %", "of known classes", "neither, %",
-            "of unknown classes"]  # fmt: skip
-    return Table(f"{markdown(head, rows)}\n\n{source(run)}", [run])
-
-
-def drift_table() -> Table:
-    """Alarms with and without a new class."""
-    run = read("drift")
-    rows = []
-    for name, runs in _by_set(run).items():
-        until = [n for own in runs for n in own["rows_until_alarm"]]
-        known = [n for n in until if n is not None]
-        rows.append([
-            name, _mean([own["false_alarms"] for own in runs]), f"{statistics.median(known):g}",
-            f"{len(known)} of {len(until)}", _mean([own["purity"] for own in runs]),
-            f"{_mean([own['new_classes_found'] for own in runs], 1)} of 5",
-        ])  # fmt: skip
-    head = ["vectors", "alarms without drift, %", "rows until alarm, median", "alarm within 50 rows",
-            "purity of groups, %", "new classes among the groups"]  # fmt: skip
-    return Table(f"{markdown(head, rows)}\n\n{source(run)}", [run])
-
-
-def labels_needed_table() -> Table:
-    """Labels for 95% of the accuracy of all labels."""
-    run = read("labels_needed")
-    rows = []
-    for name, runs in _by_set(run).items():
-        for way in dict.fromkeys(own["way"] for own in runs):
-            needed = [own["needed"] for own in runs if own["way"] == way]
-            rows.append([name, way, _mean(needed, 1, 0), f"{min(needed):.0f} to {max(needed):.0f}"])
-    head = ["vectors", "rows are chosen by", "labels needed, mean", "least and most"]
-    return Table(f"{markdown(head, rows)}\n\n{source(run)}", [run])
-
-
 def resplit_table() -> Table:
     """Log-loss on the split of a set and on random ones."""
     run = read("resplit")
@@ -253,9 +211,6 @@ def promises_table() -> Table:
 
 TABLES = {
     "open world few examples": few_examples_table,
-    "open world three answers": three_answers_table,
-    "open world drift": drift_table,
-    "open world labels needed": labels_needed_table,
     "open world resplit": resplit_table,
     "open world promises": promises_table,
     "open world known": known_table,

@@ -22,8 +22,6 @@ MOST_WORDS, MOST_IN_ALL = 800, 20_000
 
 # Numbers that are settings, definitions or parts of a name, by the words around them.
 SETTINGS = {
-    "30% of the numbers": "a setting of the benchmark on missing values",
-    "to 1e-12": "the tolerance of the exact maximizer",
     "95% bootstrap interval": "the level of an interval",
     "25 / 50 / 75% known": "the protocol of TEXTOIR",
     "to 1e-9": "a tolerance that a test asserts",

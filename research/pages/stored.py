@@ -1,8 +1,7 @@
 """Stored results of measurements, tables made from them, and whether these may still be shown.
 
 The rule: all results of a table are of one machine, of a version that may still be shown, and of the
-defaults that the package has. Tables of finished studies, whose code was removed, are stored as text that names command,
-machine and version; they stand on pages of research alone.
+defaults that the package has.
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ from research.report import STORED, Json, defaults
 
 SHOWN = ("0.4", "0.5")  # versions whose results may stand on a page, which names them
 RESULTS = STORED / "benchmarks"
-FINISHED: dict[str, str] = json.loads((STORED / "finished.json").read_text(encoding="utf-8"))[
-    "tables"
-]
 
 
 class Table(NamedTuple):

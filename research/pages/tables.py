@@ -69,39 +69,9 @@ def ranks_table() -> Table:
     return table(columns, rows, run, more=f": {size}, one thread per process", guide=True)
 
 
-def starts_table() -> Table:
-    """Seconds for many starts of the saddle-point equations."""
-    run = read("saddle_starts")
-    rows = [r | {"rho": str(r["rho"]).replace("inf", "∞").removesuffix(".0")} for r in run["rows"]]
-    coldest = max(row["beta"] for row in rows)
-    shown = [r for r in rows if r["beta"] == coldest and r["rho"] == "∞"]
-    columns = {
-        "*P*\\* × *P*": "{teacher} × {memories}", "β": "{beta:g}", "ϱ": "{rho}",
-        f"processor seconds, {run['starts']:,} starts": "{seconds:.1f}", "passes, mean": "{passes:.0f}",
-        "most": "{most_passes}",
-    }  # fmt: skip
-    missed = len(rows) * run["starts"] - sum(r["converged"] for r in rows)
-    words = f"{missed} starts did not converge" if missed else "every start converged"
-    return table(columns, shown, run, more=f"; {words}")
-
-
-def trust_table() -> Table:
-    """Trials of each promise, and the defects that they found."""
-    run = read("trust")
-    columns = {
-        "tried": "{what}",
-        "suite": "`{suite}`",
-        "trials": "{trials:,}",
-        "defects": "{defects}",
-    }
-    return table(columns, run["rows"], run)
-
-
 TABLES: dict[str, Callable[[], Table]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
     "two layers": two_layers_table,
     "ranks": ranks_table,
-    "starts": starts_table,
-    "trust": trust_table,
 }
