@@ -4,7 +4,6 @@ import pytest
 
 from research import __main__ as start
 from research import pages, report
-from research.pages import stored
 from research.paper import REGISTRY
 
 
