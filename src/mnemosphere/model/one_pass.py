@@ -264,8 +264,10 @@ class Pass:
         """(e (P+1, B), s (C+1, B), loss (B,), exponents) of a chunk, with its sample weights."""
         at = self.exponents(part.x)
         e, scale = self.relative(at.h)
-        label = self.label[..., : self.m.n_columns]
-        share = _product(e.mT, label).mT if on_gpu(e) else label.mT @ e
+        if on_gpu(e):  # as targets lie in memory
+            share = _product(e.mT, self.label)[..., : self.m.n_columns].contiguous().mT
+        else:
+            share = self.label_t @ e
         if self.low:  # sums of rounded numbers are off by a little
             share = share / share.sum(-2, keepdim=True)
         share = share.clamp_min_(least_density(self.m.p.dtype))
