@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import Batch, Curvature, Mixture, objectives
-from mnemosphere.model.curvature import curvature_along
+from mnemosphere.model.curvature import curvature_along, random_tangent
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import memory_shares
-from mnemosphere.model.splits import random_tangent
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import relative_residual
 

@@ -45,7 +45,7 @@ CASES: dict[str, Any] = {
     "more processes than rows": (FixedPoint(None), {"rows": 3}),
 }
 GROWTH = {
-    "nearest": Nearest(classes=True, rows_per_memory=20, strongest=17, steps=4),
+    "nearest": Nearest(rows_per_memory=20, strongest=17, steps=4),
     "krylov": Krylov(max_cycles=1),
 }
 

@@ -132,10 +132,6 @@ def test_running_statistics_are_expanded_along_the_lineage():
     u = Nearest(B, B)(params, rows).direction
     grown = split(params, which, u, 0.2)
     expanded = solver.expand_state(state, grown, parents(3, which))
-    shared = split(params, which, u, 0.2, 0.1 * params.p[1:] * torch.tensor([1.0, -1.0, 1.0, -1.0]))
-    classes = solver.expand_state(state, shared, parents(3, which))["p_bar"]
-    assert_close(classes.sum(0), state["p_bar"].sum(0))
-    assert_close(classes[3] / classes[4], shared.p[3] / shared.p[4])
     assert_close(sphere.project(expanded["w_bar"]), grown.w)
     assert_close(expanded["w_bar"].norm(dim=1).sum(), state["w_bar"].norm(dim=1).sum())
     assert_close(expanded["p_bar"].sum(0), state["p_bar"].sum(0))
@@ -194,22 +190,6 @@ def test_where_no_delta_lowers_the_loss_there_is_no_split():
     forced = run(math.inf)
     assert (forced.status, forced.params.n_memories) == ("grown", 4)
     assert forced.splits[0].delta == 0.25 / 2**11
-
-
-def test_growth_below_beta_split_goes_on_by_sharing_out_classes():
-    """Warm memories of mixed classes: at fixed class weights nothing is left to split."""
-    rows = make_data(centers=7)
-
-    def run(classes):
-        splitting = Splitting(curvature=Nearest(B, B, classes=classes))
-        options = {"splitting": splitting, "phase_iter": 20, "max_iter": 20}
-        return growth(make_params(rows, 2, 8, beta=1.0), rows, HELD_BETA, max_memories=8, **options)
-
-    held, free = run(False), run(True)
-    assert (held.status, held.params.n_memories) == ("stable", 2)
-    assert free.status == "grown"
-    free.params.check()
-    assert free.history[-1].loss < held.history[-1].loss - 0.05
 
 
 # Interruption and checkpoints

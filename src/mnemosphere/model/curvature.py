@@ -19,7 +19,7 @@ of two ways: `Nearest` (cheap, the default of growth) and `Krylov` (all rows, to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -31,12 +31,10 @@ from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.one_pass import log_joint, memory_shares
-from mnemosphere.model.splits import SplitForm, random_tangent
+from mnemosphere.model.one_pass import memory_shares
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz, restarted
 
-_CLASS_TOL = 1e-6  # as in model.splits, in units of the pull of a memory's rows
 # Elements of one block of gathered rows (memories × rows × N): in cache on a CPU.
 _BLOCK_ELEMENTS, _BLOCK_ON_GPU = 1 << 22, 1 << 28
 
@@ -54,8 +52,6 @@ class Curvature:
     beta_split: Tensor  # (P,) β_eff above which it is a saddle at fixed class weights; inf: never
     residual: Tensor  # (P,) ‖T u − (uᵀTu)u‖ / uᵀTu: 0 for an eigenvector
     passes: float  # arithmetic spent, in training passes over all rows at this width
-    # (P, C+1) v, where classes are divided: model.splits. (u, v) is of unit length then.
-    class_direction: Tensor | None = None
 
 
 class CurvatureMethod(Protocol):
@@ -86,8 +82,6 @@ class Nearest:
     `strongest` ones by |r|, and `steps` products with those alone build its Krylov space. The
     rows used, in T_μ and in o_μ alike, are these strongest ones.
 
-    `classes` lets the copies divide the classes too, as model.splits derives.
-
     With few rows per memory the direction is fitted to their noise, and λ_min comes out too low:
     raise `rows_per_memory`, or use `Krylov`, where its sign decides.
     """
@@ -95,7 +89,6 @@ class Nearest:
     rows_per_memory: int = 64
     strongest: int = 192
     steps: int = 8
-    classes: bool = False
 
     def rows_wanted(self, n_memories: int) -> int:
         """`rows_per_memory` for each."""
@@ -114,12 +107,9 @@ class Nearest:
         n_drawn = min(n_rows, self.rows_wanted(n_memories))
         if n_drawn < n_rows:
             batch = batch.take(_permutation(n_rows, generator, batch.x.device)[:n_drawn])
-        n, beta = batch.total_weight, params.slope
-        x = batch.x
+        n, x = batch.total_weight, batch.x
         shares, rows = self._select(params, batch, rule)  # (P, m)
         start = random_tangent(params.w, generator)
-        weights = _label_ratios(params, batch, rule) if self.classes else None  # (B, C+1)
-        joint: list[tuple[Tensor, ...]] = []
 
         direction = torch.empty_like(params.w)
         spread, overlap, residual = (torch.empty_like(params.w[:, 0]) for _ in range(3))
@@ -140,32 +130,9 @@ class Nearest:
             ritz = rayleigh_ritz(product, tangent, start[block], self.steps)
             direction[block], spread[block], residual[block] = ritz
             overlap[block] = (share * torch.bmm(near, w[:, :, None])[:, :, 0]).sum(1)
-            if weights is not None:
-                p = params.p[1:][block]
-                by_class = share[:, :, None] * _within(p, weights[rows[block]])  # (M, m, C+1)
-                form = SplitForm(w, p, beta, torch.bmm(near.mT, by_class), product)
-                z, value, _ = rayleigh_ritz(
-                    form.product, form.tangent, form.start(direction[block]), self.steps
-                )
-                joint.append((*form.parts(z), value))
         # Forward half of a pass over the rows drawn; two products per step with the strongest.
         passes = 0.5 * n_drawn / n_rows + m * (self.steps + 0.5) / n_rows
-        found = curvature_along(params, direction, spread / n, overlap / n, residual, passes)
-        if not joint:
-            return found
-        u, v, value = (torch.cat(part) for part in zip(*joint, strict=True))
-        # Below this it is the residue of training, or rounding.
-        pull = shares.abs().sum(1)
-        floor = found.lambda_min.clamp_max(0.0) - _CLASS_TOL * beta * pull / n
-        gains = (-value / n < floor)[:, None]
-        passes += 0.5 * n_drawn / n_rows + m * (self.steps + params.n_columns) / n_rows
-        return replace(
-            found,
-            lambda_min=torch.where(gains[:, 0], -value / n, found.lambda_min),
-            direction=torch.where(gains, u, direction),
-            class_direction=torch.where(gains, v, 0.0),
-            passes=passes,
-        )
+        return curvature_along(params, direction, spread / n, overlap / n, residual, passes)
 
     def _select(self, params: Mixture, batch: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
         """The largest responsibilities by modulus of each memory, (P, m), and their rows."""
@@ -220,20 +187,6 @@ class Krylov:
         return curvature_along(params, direction, spread / n, overlap / n, residual, passes + 1.5)
 
 
-def _label_ratios(params: Mixture, batch: Batch, rule: LabelRule) -> Tensor:
-    """Label weight over density of each row and class, (B, C+1), up to a factor per row."""
-    found = log_joint(params, batch.x)
-    _, weights = rule(found.mT, batch.targets.mT)
-    return weights.mT * torch.exp(found.amin(1, keepdim=True) - found)
-
-
-def _within(p: Tensor, ratios: Tensor) -> Tensor:
-    """How p (M, C+1) and ratios (M, m, C+1) divide a responsibility among the classes."""
-    by_class = p[:, None, :] * ratios
-    total = by_class.sum(2, keepdim=True)
-    return torch.where(total != 0, by_class / torch.where(total != 0, total, 1.0), 0.0)
-
-
 def _split_products(params: Mixture, batch: Batch, rule: LabelRule, u: Tensor) -> Tensor:
     """n·T_μ u^μ for every memory and tangent vectors u (P, N); three matrix products, (P, N)."""
     out = torch.zeros_like(u)
@@ -262,3 +215,10 @@ def curvature_along(
 def _permutation(n: int, generator: torch.Generator | None, device: torch.device) -> Tensor:
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     return torch.randperm(n, generator=generator, device=generator.device).to(device)
+
+
+def random_tangent(w: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Unit rows, each orthogonal to its memory."""
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    u = sphere.sample_uniform(*w.shape, generator=generator, dtype=w.dtype, device=w.device)
+    return sphere.project(sphere.to_tangent(w, u))

@@ -40,15 +40,14 @@ class Splitting:
     """Which memories are split, and how far their copies move (App. splitting).
 
     The ⌊τP⌋ memories (at least one) of lowest λ_min are split, of those with λ_min < λ_thres, and
-    no more than the final width leaves room for. By default copies may share out the classes, too.
-    δ is halved until the loss, on 8192 rows at most, falls. Where no δ lowers it there is no split,
-    unless the threshold is infinite.
+    no more than the final width leaves room for. δ is halved until the loss, on 8192 rows at most,
+    falls. Where no δ lowers it there is no split, unless the threshold is infinite.
     """
 
     fraction: float = 1.0  # τ_thres in (0, 1]
     threshold: float = 0.0  # λ_thres <= 0; infinity splits whatever the sign
     delta: float = 0.25
-    curvature: CurvatureMethod = field(default_factory=lambda: Nearest(classes=True))
+    curvature: CurvatureMethod = field(default_factory=Nearest)
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
@@ -171,7 +170,7 @@ def _split(
             which = which[:0]
         elif delta == 0.0:  # asked for whatever the sign: as little as was tried
             delta = splitting.delta / 2 ** (_MAX_HALVINGS - 1)
-            grown = split(params, which, curvature.direction, delta, curvature.class_direction)
+            grown = split(params, which, curvature.direction, delta)
     record = SplitRecord(
         phase=phase,
         n_memories=params.n_memories,
@@ -200,7 +199,7 @@ def line_search(
     growth = 1 + which.shape[0] / params.n_memories
     for halvings in range(_MAX_HALVINGS):
         step = delta / 2**halvings
-        candidate = split(params, which, curvature.direction, step, curvature.class_direction)
+        candidate = split(params, which, curvature.direction, step)
         passes += 0.5 * growth
         if evaluate(candidate, batch, rule) < before:
             return candidate, step, passes
