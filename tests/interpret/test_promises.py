@@ -201,6 +201,24 @@ def test_an_edit_that_changes_nothing_changes_no_probability(cancer, edit):
     np.testing.assert_allclose(after.predict_proba(x), clf.predict_proba(x), rtol=0, atol=1e-9)
 
 
+def test_a_stream_from_the_conditional_objective_keeps_the_temperature():
+    """Labels that nothing predicts: at a temperature of 1 the stream would be far too sure."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(240, 4)), rng.integers(0, 2, 240)
+    clf = mn.DAMClassifier(20, objective="conditional", geometry="unit", random_state=0)
+    clf.fit(x[:150], y[:150])
+    temperature = clf.temperature_
+    assert temperature > 2
+    with pytest.warns(UserWarning, match="goes on by the joint likelihood"):
+        clf.partial_fit(x[150:170], y[150:170])
+    assert clf.temperature_ == temperature
+    kept, one = (
+        model.log_proba(model.stored(x[170:])) for model in (clf.model_, clf.model_.at(1.0))
+    )
+    wanted = torch.from_numpy(y[170:, None])
+    assert -kept.gather(1, wanted).mean() < -one.gather(1, wanted).mean()
+
+
 def test_the_rows_that_were_trained_on_leave_the_temperature_of_a_stream():
     x, y = load_breast_cancer(return_X_y=True)
     settings = {"objective": "joint", "geometry": "standard", "random_state": 0}

@@ -158,13 +158,12 @@ def take_in(model: FittedModel, batch: Batch, rule: LabelRule) -> FittedModel:
 
 
 def _votes(model: FittedModel, params: Mixture, counts: Tensor) -> Mixture:
-    """Mixture of parameters trained by the joint likelihood, at the temperature that such a model has."""
+    """The mixture of the stream as votes, at the temperature of the model before it."""
     if not model.is_classifier:
         return params
     prior = label_frequencies(params.p_q, model.smoothing)
     p = net_class_weights(params, model.smoothing, prior, counts)
-    temperature = model.votes.temperature if model.is_joint else 1.0  # of another slope
-    return params.with_classes(p, prior).at(temperature)
+    return params.with_classes(p, prior).at(model.votes.temperature)
 
 
 def take_in_labeled(model: FittedModel, batch: Batch) -> FittedModel:
