@@ -91,7 +91,7 @@ def write() -> None:
     reproduced.write(PAPER_PAGE, PAPER_RESULTS)
     for name, draw in PICTURES.items():
         save(draw(), IMAGES / f"{name}.png", dpi=150)
-    pictures.demo_pictures(IMAGES)
+    pictures.demo_mistake(IMAGES / "mistake.png")
     pictures.texts_page(IMAGES / "texts.png")
     pictures.live_page(IMAGES.parent / "live.html", IMAGES / "explorer.png")
 

@@ -51,19 +51,18 @@ def samples() -> Figure:
     return root_figure(ax)
 
 
-def demo_pictures(folder: Path) -> None:
-    """A picture that the demo writes, and the mistake it is most sure of."""
+def demo_mistake(path: Path) -> None:
+    """The mistake of which the demo's model is most sure."""
     raw = load_data("mnist-small")
     with tempfile.TemporaryDirectory() as made:
         CliRunner().invoke(app, ["demo", "--out", f"{made}/demo"], catch_exceptions=False)
-        shutil.copy(Path(made, "demo", "explanation.png"), folder)
         model = load(Path(made, "demo", "model.safetensors"))
     proba = model.predict_proba(raw.x_test)
     wrong = model.classes_[proba.argmax(1)] != raw.y_test
     k = int(np.where(wrong, proba.max(1), 0.0).argmax())
     why = model.explain(raw.x_test[k : k + 1])
     strip = why.plot(image_shape=raw.image_shape, truth=raw.y_test[k])
-    plots.save(strip, folder / "mistake.png", dpi=150)
+    plots.save(strip, path, dpi=150)
 
 
 def texts_page(path: Path) -> None:
