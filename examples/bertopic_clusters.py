@@ -62,7 +62,7 @@ clf.calibrate(vectors[300:], topics[300:])
 print(clf.predict_or_reject(encoder.encode(asked), rate=0.05))
 
 # %%
-# Without UMAP, only a few large clusters are reproducible. Pass `n_clusters` for such vectors:
+# Without UMAP, the number of clusters can differ from the number of topics. Pass `n_clusters` if you know it:
 for n in ("auto", 10):
     found = mn.DAMClusterer(n, random_state=0).fit(vectors)
     agree = adjusted_rand_score(intents, found.labels_)

@@ -6,7 +6,7 @@ import torch
 from scipy import special
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -23,7 +23,7 @@ def not_a_classifier(estimator):
 
 
 # The whole list where the choices are made, which is quick, and where they are "auto".
-@pytest.mark.filterwarnings("ignore:.*one cluster has")  # noise has no clusters
+@pytest.mark.filterwarnings("ignore:.*one cluster")  # noise has no clusters
 @parametrize_with_checks(
     [small(n_clusters=3, n_memories=4, geometry="standard", varsigma=0.9, max_iter=3)],
     expected_failed_checks=not_a_classifier,
@@ -33,7 +33,7 @@ def test_check_estimator(estimator, check):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*one cluster has")
+@pytest.mark.filterwarnings("ignore:.*one cluster")
 @parametrize_with_checks([mn.DAMClusterer(random_state=0)], expected_failed_checks=not_a_classifier)
 def test_check_estimator_of_the_defaults(estimator, check):
     check(estimator)
@@ -89,8 +89,69 @@ def test_digits_better_than_k_means():
     x, y = load_digits(return_X_y=True)
     means = adjusted_rand_score(y, KMeans(10, n_init=3, random_state=0).fit_predict(x))
     model = mn.DAMClusterer(n_clusters=10, random_state=0)
-    assert adjusted_rand_score(y, model.fit_predict(x)) > means + 0.03
-    assert model.n_memories_ == 80  # their clusters are not round
+    assert adjusted_rand_score(y, model.fit_predict(x)) > means + 0.02
+    assert model.n_memories_ == 40  # their clusters are not round
+
+
+# how many
+
+
+@pytest.mark.parametrize(("load", "number"), [(load_wine, 3), (load_breast_cancer, 2)])
+def test_the_number_of_kinds_is_found(load, number):
+    x, y = load(return_X_y=True)
+    model = mn.DAMClusterer(random_state=0).fit(x)
+    assert (model.n_clusters_, model.n_memories_, model.geometry_) == (number, number, "standard")
+    assert adjusted_rand_score(y, model.labels_) > 0.65
+    assert [t["n_clusters"] for t in model.search_ if t["chosen"]] == [number]
+    assert "silhouette" in str(model.search_)
+
+
+def test_more_clusters_than_thirty():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 50, 2000)
+    x = rng.normal(size=(50, 40))[y] + 0.5 * rng.normal(size=(2000, 40))
+    model = mn.DAMClusterer(random_state=0).fit(x)
+    assert model.n_clusters_ == 50
+    assert adjusted_rand_score(y, model.labels_) > 0.99
+
+
+def test_one_cloud_is_one_cluster_and_a_warning():
+    x = np.random.default_rng(0).normal(size=(250, 5))
+    with pytest.warns(UserWarning, match="^all rows are in one cluster, since no division is"):
+        model = mn.DAMClusterer(random_state=0).fit(x)
+    assert model.n_clusters_ == 1
+    assert [t["n_clusters"] for t in model.search_ if t["chosen"]] == [1]
+
+
+def test_a_column_of_large_numbers_does_not_decide_the_clusters(data):
+    """Sales, of which one column is the ZIP code."""
+    rng = np.random.default_rng(0)
+    x = np.c_[7 + data.x, rng.integers(10_000, 99_999, len(data.x))]
+    model = mn.DAMClusterer(random_state=0).fit(x)
+    assert (model.n_clusters_, model.geometry_) == (5, "standard")
+    assert adjusted_rand_score(data.y, model.labels_) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:.*one cluster")
+@pytest.mark.parametrize(
+    ("rows", "settings", "most"), [(3, {}, 1), (43, {}, 4), (43, {"n_memories": 3}, 3)]
+)
+def test_as_many_clusters_as_the_data_allow(rows, settings, most):
+    x = np.random.default_rng(3).normal(size=(rows, 5))
+    model = mn.DAMClusterer(random_state=0, max_iter=3, **settings).fit(x)
+    assert 1 <= model.n_clusters_ <= most
+    assert model.predict_proba(x).shape == (rows, model.n_clusters_)
+
+
+def test_rows_far_from_all_memories_go_with_the_nearest():
+    """Not all of them to one cluster, because the uniform component claims them."""
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % 6
+    x = np.eye(6, 200)[y] + 0.02 * rng.normal(size=(600, 200))
+    model = mn.DAMClusterer(6, n_memories=6, geometry="unit", random_state=0).fit(x)
+    far = np.eye(6, 200)[y] + 0.06 * rng.normal(size=(600, 200))
+    assert model.transform(far).sum(1).max() < 1e-9
+    assert adjusted_rand_score(model.predict(far), y) > 0.95
 
 
 # probabilities and densities

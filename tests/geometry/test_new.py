@@ -19,7 +19,7 @@ from mnemosphere.geometry import Geometry
 
 ROOT = Path(mn.__file__).parent
 # The choice and settings, of which some are about patches.
-CHOICE = {"estimators/choice.py", "estimators/cluster_selection.py", "images/encoder.py",
+CHOICE = {"estimators/choice.py", "estimators/cluster_training.py", "images/encoder.py",
           "cli/settings.py", "cli/demo.py", "cli/train.py"}  # fmt: skip
 
 

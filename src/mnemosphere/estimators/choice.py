@@ -90,9 +90,9 @@ PADDED = 1 << 20  # rows × memories × features, up to which they need not be o
 # Columns of a printed table.
 _COLUMNS = {
     "geometry": "geometry", "n_clusters": "clusters", "n_memories": "memories",
-    "memories_per_cluster": "memories each", "objective": "objective", "noise": "noise",
-    "longer": "steps", "unlabeled": "unlabeled rows", "log_loss": "held-out log-loss",
-    "agreement": "agreement", "error": "±", "chosen": "chosen",
+    "objective": "objective", "noise": "noise", "longer": "steps", "unlabeled": "unlabeled rows",
+    "log_loss": "held-out log-loss", "error": "±", "silhouette": "silhouette",
+    "excess": "over one cloud", "chosen": "chosen",
 }  # fmt: skip
 
 
@@ -102,7 +102,7 @@ class SearchTable(Shown, list[dict[str, Any]]):
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
         """The table; columns that say nothing are left out."""
         last = [t for t in self if t.get("rows") == self[-1].get("rows")]
-        last.sort(key=lambda t: float(t.get("log_loss", -t.get("agreement", 0.0))))
+        last.sort(key=lambda t: float(t.get("log_loss", -t.get("silhouette", 0.0))))
         shown = [name for name in _COLUMNS if any(t.get(name) for t in last)]
         lines = [{_COLUMNS[name]: _cell(trial.get(name)) for name in shown} for trial in last]
         return [lines if lines else "no search"]
@@ -374,14 +374,19 @@ def usable(sample: Sample) -> list[str]:
     return [*kinds, "circles"] if few else kinds
 
 
+def spreads(rows: StoredRows) -> Tensor:
+    """Standard deviations of the features, (N,), in the first chunk of rows."""
+    x = torch.cat([part for _, part in itertools.islice(rows.chunks(), 1)])
+    return torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x).std(0, correction=0)
+
+
 def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
     """Those of "unit" and "center" that leave hardly a row without direction, and differ at all.
 
     None if features have unlike units: such a row has no direction worth the name.
     """
     found: dict[str, Tensor] = {}
-    x = torch.cat([part for _, part in itertools.islice(rows.chunks(), 1)])
-    spread = torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x).std(0, correction=0)
+    spread = spreads(rows)
     spread = spread[spread > 0]
     if len(spread) and float(spread.quantile(0.9)) > UNLIKE * float(spread.median()):
         return []

@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mnemosphere.estimators.choice import Sample, SearchTable, Settings
-from mnemosphere.estimators.cluster_selection import (
-    MEMORIES,
-    NUMBERS,
-    ROWS_PER_MEMORY,
-    choose,
-)
+from mnemosphere.estimators.choice import Sample, SearchTable, Settings, directed, spreads
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
     PASSES,
@@ -26,12 +20,14 @@ from mnemosphere.estimators.setup import (
 )
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.geometry import Geometry
+from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.initialize import Start
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group_memories
 from mnemosphere.model.one_pass import log_joint
+from mnemosphere.model.silhouette import MOST_ROWS, REAL, ROWS_OF_A_GROUP, Groupings
 from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training import latent
 from mnemosphere.training.dataset import ArrayDataset
@@ -43,6 +39,8 @@ from mnemosphere.training.joint import start_joint
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver
 
+_DOMINANT = 0.75  # share of the variance of one feature that decides all directions
+_EACH, _MOST_EACH = 4, 100  # memories of a cluster of any shape, of all together
 _START_ROWS, _STARTS = 8192, 100  # rows that memories start on; memories in all starts
 _SGD_PASSES = 30
 _CLASS_ROWS, _CLASS_STEPS = 4096, 60  # rows per step of the class weights at least; steps in all
@@ -53,9 +51,11 @@ _GRAPH_ROWS = 1 << 17  # that tell which memories share rows
 class Clusters(NamedTuple):
     """What was chosen."""
 
+    geometry: str
     n_clusters: int
-    n_memories: int
     trials: SearchTable
+    centers: Tensor | None = None  # of the clusters that were found
+    n_memories: int = 0
     interrupted: bool = False
 
 
@@ -66,33 +66,73 @@ def prepare(
     """(the distinct rows on the sphere, how they were put there, what is "auto" settled)."""
     labels = torch.zeros(given.n_rows, 1, dtype=torch.float64, device=given.device)
     _, (stored, labels, weight) = in_order(given, labels, given_weight)
-    n_rows, is_auto = stored.n_rows, settings.n_memories is None
+    n_rows, n_clusters = stored.n_rows, settings.given["n_clusters"]
     most = settings.n_memories or n_rows
     if most > n_rows:
         raise ValueError(
             f"n_memories={most} but X has {n_rows} distinct row(s) (n_samples={n_rows}): "
             "use fewer memories or n_memories='auto'"
         )
-    numbers = [settings.given["n_clusters"]]
-    if numbers == ["auto"]:
-        numbers = [k for k in NUMBERS if k <= most] or [1]
-    if numbers[0] > most:
+    if n_clusters != "auto" and n_clusters > most:
         raise ValueError(
-            f"n_clusters={numbers[0]} needs as many memories, got {most} for "
+            f"n_clusters={n_clusters} needs as many memories, got {most} for "
             f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
         )
-    chosen, trials = current().on_rank0(lambda: choose(
-        stored, weight, geometry=settings.geometry, numbers=numbers,
-        shapes=[1, MEMORIES] if is_auto and settings.growth is None else [MEMORIES],
-        generator=torch.Generator().manual_seed(seed), progress=progress,
-    ))  # fmt: skip
+    chosen = current().on_rank0(lambda: _choose(settings, stored, weight, most, seed, progress))
     n_clusters = chosen.n_clusters
-    if is_auto:
-        wanted = min(chosen.memories_per_cluster * n_clusters, n_rows // ROWS_PER_MEMORY)
-        most = max(wanted, n_clusters)
+    if settings.n_memories is None:
+        is_found = chosen.centers is not None and settings.growth is None
+        wanted = min(_EACH * n_clusters, _MOST_EACH, n_rows // ROWS_OF_A_GROUP)
+        most = n_clusters if is_found else max(n_clusters, wanted)
     sample = Sample(stored, labels, weight, precision_of(settings.precision, stored.n_numbers))
     placed = place(chosen.geometry, sample, given, given_weight)
-    return *placed, Clusters(n_clusters, most, trials)
+    return *placed, chosen._replace(n_memories=most)
+
+
+def _choose(
+    settings: Settings, rows: StoredRows, weight: Tensor | None, most: int, seed: int,
+    progress: Progress,
+) -> Clusters:  # fmt: skip
+    """The geometry whose clusters exceed one cloud most, with their number; nothing, where nothing is open."""
+    wanted, kinds = settings.given["n_clusters"], [settings.geometry]
+    if settings.geometry == "auto":
+        variance = spreads(rows).square()
+        unlike = float(variance.max()) > _DOMINANT * float(variance.sum())
+        kinds = [*([] if unlike else directed(rows, weight)), "standard"]
+    is_auto = wanted == "auto"
+    if wanted == 1 or rows.n_rows < 4 or (len(kinds) == 1 and not is_auto) or most < 2:
+        return Clusters(kinds[0], 1 if is_auto else wanted, SearchTable())
+    order = torch.randperm(rows.n_rows, generator=torch.Generator().manual_seed(seed))
+    order = order[: 2 * MOST_ROWS].to(rows.device)
+    groupings: dict[str, Groupings] = {}
+    trials, best = SearchTable(), []
+    for kind in kinds:
+        x, lost = on_sphere(
+            rows.take(order), Geometry.learn(kind, rows, None, weight), torch.float32
+        )
+        kept = (~lost).nonzero()[:, 0]
+        if len(kept) < 4:
+            continue
+        mass = None if weight is None else weight[order][kept]
+        own = groupings[kind] = Groupings(fill_neutrally(x[kept]), mass)
+        number = own.best(most) if is_auto else wanted
+        best.append((own.excess(number), kind, number))
+        progress.show("trying clusters", len(best), len(kinds))
+        trials += [
+            {"geometry": kind, "n_clusters": k, "silhouette": score, "chosen": False}
+            for k, score in own.silhouettes.items()
+        ]
+    if not best:  # no row has a direction, as is said later
+        return Clusters(kinds[-1], 1 if is_auto else wanted, trials)
+    excess, kind, number = max(best)
+    is_one = is_auto and excess <= REAL
+    for found, *which in best:
+        trial = next(t for t in trials if [t["geometry"], t["n_clusters"]] == which)
+        trial |= {"excess": found, "chosen": which == [kind, number] and not is_one}
+    if is_one:
+        trials.append({"geometry": kind, "n_clusters": 1, "silhouette": 0.0, "chosen": True})
+        return Clusters(kind, 1, trials)
+    return Clusters(kind, number, trials, groupings[kind].centers(number) if is_auto else None)
 
 
 def train(ready: Ready[Clusters]) -> FittedModel:
@@ -104,7 +144,8 @@ def train(ready: Ready[Clusters]) -> FittedModel:
     generator = torch.Generator().manual_seed(ready.seed)
     result = _memories(ready, solver, generator)
     result = _classes(ready, result, solver, generator)
-    return as_model("clusterer", ready, result.params, result.params, result)
+    votes = latent.votes_of_memories(result.params)
+    return as_model("clusterer", ready, votes, result.params, result)
 
 
 def _memories(
@@ -115,9 +156,11 @@ def _memories(
     growth = settings.growth
     n_memories = width if growth is None else min(growth, width)
     some = dataset.sample(max(_START_ROWS, n_memories), generator=generator)
+    centers = ready.choice.centers  # fewer than asked for, if rows coincide
+    start = None if centers is None or len(centers) != n_memories else centers.to(some.x)
     w = spherical_kmeans(
         fill_neutrally(some.x), n_memories, weight=some.sample_weight, generator=generator,
-        restarts=max(1, min(10, _STARTS // n_memories)),
+        restarts=max(1, min(10, _STARTS // n_memories)), start=start,
     ).centers  # fmt: skip
     # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
     params = start_joint(

@@ -62,13 +62,12 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_clusters : int or "auto", default "auto"
-        Number of latent classes. "auto": of 2 to 8, 10, 12, 14, 17, 20, 24 and 29, the one on which two
-        halves of the rows, clustered separately, agree best, or a larger one on which they agree about as well.
-        It is 1 if they never agree well, or if a single cloud with the same mean and covariance would be
-        divided as reliably.
+        Number of latent classes. "auto": up to 512, the one with the highest silhouette of rows that are
+        assigned to clusters of other rows. It is 1, with a warning, if the silhouette of a single cloud with
+        the same mean and covariance is about as high.
     n_memories : int or "auto", default "auto"
-        Number of memories. "auto": one per cluster, or eight (at most one for five distinct rows),
-        whichever is more reproducible; eight with `growth`.
+        Number of memories. "auto": one per cluster if their number was found, else four, which allow any
+        shape, but at most 100 together and one for five distinct rows, unless there are more clusters.
     growth : None or int, default None
         Number of memories to start with; those that are saddles are split. None: all from the start.
     varsigma : float in (0, 1], default 1.0
@@ -79,8 +78,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         ε of Eq. (unsupervised_loss): how soft the labels of memories stay; 0: as sure as the rows make
         them.
     geometry : {"auto", "center", "unit", "standard", "circles", …}, default "auto"
-        How rows are put on the sphere. "auto": the most reproducible one; "standard" if features have
-        unlike units (a tenth of them with standard deviations over 10 times the median).
+        How rows are put on the sphere. "auto": the one whose clusters have the clearest silhouette;
+        "standard" if features have unlike units (one with more than 75% of the variance, or a tenth of
+        them with standard deviations over 10 times the median).
     solver : {"fixed-point", "sgd"} or FixedPoint or SGD, default "fixed-point"
         "fixed-point": memories by the exact iteration, then class weights alone by SGD, which
         leaves the density of the rows as it is. "sgd": the paper's constrained SGD with momentum
@@ -283,7 +283,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
             self.model_ = self._fit(X, sample_weight, progress)
             labels = current().on_rank0(lambda: self.predict(X))
             self.model_ = self.model_.replace(labels=as_numpy(labels))
-        _warn_degenerate(self.model_)
+        _warn_degenerate(self.model_, self.n_clusters)
         return self
 
     def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> FittedModel:
@@ -464,9 +464,14 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         return model.n_memories * directions + (self.beta == "learn")
 
 
-def _warn_degenerate(model: FittedModel) -> None:
+def _warn_degenerate(model: FittedModel, wanted: int | str) -> None:
     """Warn if the clusters are no division of the rows worth the name."""
     n_clusters = len(model.classes)
+    if wanted == "auto" and n_clusters == 1:
+        warn_user(
+            "all rows are in one cluster, since no division is clearer than that of a single cloud: "
+            "pass n_clusters, or another geometry"
+        )
     assert model.labels is not None
     share = np.bincount(model.labels, minlength=n_clusters) / len(model.labels)
     used = share[share > 0]

@@ -32,6 +32,7 @@ from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import start_joint, start_memories
+from mnemosphere.training.latent import votes_of_memories
 
 SHARE = 0.05  # of a pass that a batch stands for
 
@@ -160,7 +161,7 @@ def take_in(model: FittedModel, batch: Batch, rule: LabelRule) -> FittedModel:
 def _votes(model: FittedModel, params: Mixture, counts: Tensor) -> Mixture:
     """The mixture of the stream as votes, at the temperature of the model before it."""
     if not model.is_classifier:
-        return params
+        return votes_of_memories(params)
     prior = label_frequencies(params.p_q, model.smoothing)
     p = net_class_weights(params, model.smoothing, prior, counts)
     return params.with_classes(p, prior).at(model.votes.temperature)

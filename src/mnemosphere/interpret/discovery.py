@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, draw_seed
-from mnemosphere.model.kmeans import Partition, spherical_kmeans
-
-_ROWS_EACH = 20  # of a proposed class, on average, if their number is to be found
-_COMPARED = 2000  # rows by which numbers of classes are compared
+from mnemosphere.model.kmeans import spherical_kmeans
+from mnemosphere.model.silhouette import REAL, Groupings
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,8 @@ def discover(
     X : array-like of shape (n, N)
         Rows, such as those that were rejected.
     n_classes : int or "auto", default "auto"
-        How many; "auto": the number with the best silhouette, up to one per twenty rows.
+        How many; "auto": the number with the best silhouette, up to one per ten rows; 1 if the silhouette of a
+        single cloud is about as good.
     random_state : int, RandomState or None, default 0
         Seed of the starts.
 
@@ -74,12 +72,14 @@ def discover(
     kept = (~lost).nonzero()[:, 0]
     x = x[kept]
     generator = torch.Generator(x.device).manual_seed(draw_seed(random_state))
+    start = None
     if n_classes == "auto":
-        n_classes = _best_number(x, generator)
+        start = _centers(x, generator)
+        n_classes = len(start)
     check_whole(n_classes, "n_classes", 1)
     if int(n_classes) > len(x):
         raise ValueError(f"{len(x)} rows cannot make {n_classes} classes: pass more rows")
-    label, centers = spherical_kmeans(x, int(n_classes), generator=generator)
+    label, centers = spherical_kmeans(x, int(n_classes), generator=generator, start=start)
     overlap = (x * centers[label]).sum(1)
     best = model.log_proba(stored).argmax(1)[kept]
     found = []
@@ -92,17 +92,10 @@ def discover(
     return sorted(found, key=lambda own: -len(own.rows))
 
 
-def _best_number(x: Tensor, generator: torch.Generator) -> int:
-    """Of groups: powers of √2 are compared."""
-    order = torch.randperm(len(x), generator=generator, device=x.device)
-    some = x[order[:_COMPARED]]
-    most = max(2.0, len(some) / _ROWS_EACH)
-    numbers = sorted({round(2 ** (k / 2)) for k in range(2, 2 + int(2 * np.log2(most / 2)) + 1)})
-    if len(some) < 2 * numbers[0]:
-        return 1
-
-    def score(k: int) -> float:
-        parts: Partition = spherical_kmeans(some, k, generator=generator, restarts=3)
-        return float(silhouette_score(as_numpy(some), as_numpy(parts.label), metric="cosine"))
-
-    return max(numbers, key=score)
+def _centers(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Of as many groups as the rows x (n, N) seem to have."""
+    if len(x) < 4:
+        return x[:1]
+    groupings = Groupings(x[torch.randperm(len(x), generator=generator, device=x.device)])
+    number = groupings.best()
+    return groupings.centers(number) if groupings.excess(number) > REAL else x[:1]

@@ -48,21 +48,24 @@ def spherical_kmeans(
     x: Tensor,
     k: int,
     *,
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
     weight: Tensor | None = None,
     restarts: int = 10,
     max_iter: int = 50,
+    start: Tensor | None = None,
 ) -> Partition:
     """The best of several local maxima of Σ_b weight_b max_c ⟨x_b, c⟩ over k unit vectors.
 
     x: (n, N) unit rows, n ≥ k. Starts are spread out, as k-means++ draws them, and all are improved
     at once: one product with x per round serves every start. No center is left without rows, unless
-    rows that coincide leave no other way; those are dealt out.
+    rows that coincide leave no other way; those are dealt out. start: the only start, centers (k, N).
     """
     mass = x.new_ones(x.shape[0]) if weight is None else weight.to(x)
-    draws = 2 + int(math.log(k))  # as scikit-learn has it
-    chosen = _spread_out(x, k, mass, restarts, draws, generator)  # (restarts, k)
-    centers = x[chosen.reshape(-1)]  # (restarts·k, N)
+    is_given = start is not None
+    if start is None:
+        draws = 2 + int(math.log(k))  # as scikit-learn has it
+        start = x[_spread_out(x, k, mass, restarts, draws, generator).reshape(-1)]
+    restarts, centers = len(start) // k, start  # (restarts·k, N)
     before = dealt = x.new_empty(0)
     for _ in range(max_iter):
         before = dealt
@@ -72,14 +75,19 @@ def spherical_kmeans(
     overlap, label = (x @ centers.T).reshape(-1, restarts, k).max(2)  # (n, restarts)
     score = (overlap * mass[:, None]).sum(0)  # (restarts,)
     full = torch.stack([torch.bincount(run, minlength=k).amin() > 0 for run in label.T])
-    if not bool(full.any()):
+    if not is_given and not bool(full.any()):
         return Partition(torch.arange(x.shape[0], device=x.device) % k, x[:k])
     best = int(torch.where(full, score, -torch.inf).argmax())
     return Partition(label[:, best], centers.reshape(restarts, k, -1)[best])
 
 
 def _spread_out(
-    x: Tensor, k: int, mass: Tensor, restarts: int, draws: int, generator: torch.Generator
+    x: Tensor,
+    k: int,
+    mass: Tensor,
+    restarts: int,
+    draws: int,
+    generator: torch.Generator | None,
 ) -> Tensor:
     """Rows (restarts, k), each the best of some drawn by their distance to those before it."""
     mass = mass.double().cpu()

@@ -68,6 +68,13 @@ def start_classes(
     return params.replace(p=p, p_q=p_q)
 
 
+def votes_of_memories(params: Mixture) -> Mixture:
+    """The same with a uniform component of no cluster: a row far from all memories goes with the nearest."""
+    p = params.p.clone()
+    p[0, -1], p[0, :-1] = p[0].sum(), 0.0
+    return params.replace(p=p)
+
+
 def latent_class(params: Mixture) -> Tensor:
     """The class of each memory, argmax_y p^μ_y, (P,); C is "none of them"."""
     return params.p[1:].argmax(1)

@@ -1,0 +1,124 @@
+"""How many groups unit rows have: the number with the highest silhouette of rows that were not grouped.
+
+K-means from a few rows misses some of many groups. So it starts from a tree: rows are merged by Ward's method,
+and the tree is cut into any number of groups. The rows themselves would prefer ever smaller groups.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from functools import cached_property
+from typing import Any
+
+import torch
+from scipy.cluster.hierarchy import fcluster, ward
+from scipy.spatial.distance import squareform
+from torch import Tensor
+
+from mnemosphere.model.kmeans import Partition, directions, spherical_kmeans
+from mnemosphere.numerics import sphere
+
+MOST_GROUPS = 512
+MOST_ROWS = 4000  # of a tree
+ROWS_OF_A_GROUP = 5  # at least, on average
+_ROUNDS = 20  # of k-means
+REAL = 0.05  # by which the silhouette of groups exceeds that of one cloud
+_CLOUDS = 5  # of few rows; of many, one is enough
+
+
+def silhouette(x: Tensor, label: Tensor, weight: Tensor | None = None) -> float:
+    """Mean of (b − a)/max(a, b) over unit rows x (n, N) in groups (n,), 0 for a row that is alone.
+
+    a: the mean of 1 − ⟨x, other⟩ over the other rows of its group; b: over those of the nearest other
+    group. A weight is so many copies.
+    """
+    mass = x.new_ones(len(x)) if weight is None else weight.to(x)
+    member = torch.nn.functional.one_hot(label).to(x) * mass[:, None]  # (n, k)
+    size = member.sum(0)
+    overlap = x @ (member.T @ x).T  # (n, k) summed over the rows of each group
+    others = size[label] - 1
+    own = 1 - (overlap.gather(1, label[:, None])[:, 0] - 1) / others.clamp_min(1e-9)
+    other = (1 - overlap / size).scatter(1, label[:, None], torch.inf)
+    other = other.masked_fill(size == 0, torch.inf).amin(1)
+    found = (other - own) / torch.maximum(own, other).clamp_min(1e-9)
+    found = torch.where((others > 0) & other.isfinite(), found, 0.0)
+    return float(found @ mass / mass.sum())
+
+
+class _Tree:
+    """Unit rows x (n, N) merged step by step."""
+
+    def __init__(self, x: Tensor, weight: Tensor) -> None:
+        self.x, self.weight = x, weight
+
+    @cached_property
+    def _merges(self) -> Any:
+        x = self.x.double()
+        distance = (2 - 2 * (x @ x.T)).clamp_min(0).sqrt().cpu().numpy()
+        return ward(squareform(distance, checks=False))
+
+    def cut(self, k: int) -> Partition:
+        """At most k groups, improved by k-means."""
+        label = torch.from_numpy(fcluster(self._merges, k, "maxclust") - 1).to(self.x.device)
+        sums = torch.nn.functional.one_hot(label.long()).to(self.x).T @ self.x
+        start = directions(sums, self.x[: len(sums)])
+        return spherical_kmeans(
+            self.x, len(start), weight=self.weight, start=start, max_iter=_ROUNDS
+        )
+
+
+class Groupings:
+    """Unit rows x (n, N) in any number of groups, n ≥ 4.
+
+    Half of the rows, at most `MOST_ROWS`, are grouped, and the silhouette is that of as many others, assigned to the
+    nearest center. Few rows change sides.
+    """
+
+    def __init__(self, x: Tensor, weight: Tensor | None = None) -> None:
+        weight = x.new_ones(len(x)) if weight is None else weight.to(x)
+        self._x, self._weight = x[: 2 * MOST_ROWS], weight[: 2 * MOST_ROWS] / weight.min()
+        pairs = zip(*(part.tensor_split(2) for part in (self._x, self._weight)), strict=True)
+        self._sides = [_Tree(*pair) for pair in pairs]
+        self.silhouettes: dict[int, float] = {}
+
+    def silhouette(self, k: int) -> float:
+        """That of k groups."""
+        if k not in self.silhouettes:
+            few = len(self._x) <= MOST_ROWS
+            found = [
+                silhouette(held.x, (held.x @ tree.cut(k).centers.T).argmax(1), held.weight)
+                for tree, held in (self._sides, self._sides[::-1])[: 1 + few]
+            ]
+            self.silhouettes[k] = sum(found) / len(found)
+        return self.silhouettes[k]
+
+    def centers(self, k: int) -> Tensor:
+        """Of k groups, unit vectors (k, N)."""
+        return self._sides[0].cut(k).centers
+
+    def best(self, most: int = MOST_GROUPS) -> int:
+        """Of 2 to `most` groups: powers of √2, then numbers between the best one and its neighbors."""
+        most = max(2, min(most, MOST_GROUPS, len(self._x) // 2 // ROWS_OF_A_GROUP))
+        new = [k for k in sorted({round(2 ** (k / 2)) for k in range(2, 19)}) if k <= most]
+        while new:
+            scores = {k: self.silhouette(k) for k in {*self.silhouettes, *new}}
+            tried = sorted(scores)
+            at = tried.index(max(tried, key=scores.__getitem__))
+            near = tried[max(0, at - 1) : at + 2]
+            new = [(a + b) // 2 for a, b in itertools.pairwise(near) if b - a > 1]
+        return tried[at]
+
+    def excess(self, k: int) -> float:
+        """The silhouette of k groups, less that of one cloud of rows with this mean and covariance.
+
+        Of few rows, less as much as that varies: two standard deviations over several clouds.
+        """
+        n_rows, share = min(len(self._x), MOST_ROWS), self._weight / self._weight.sum()
+        mean, generator = share @ self._x, torch.Generator().manual_seed(0)
+        found = []
+        for _ in range(max(1, min(_CLOUDS, MOST_ROWS // n_rows))):
+            draws = torch.randn(n_rows, len(share), generator=generator).to(share) * share.sqrt()
+            cloud = mean + draws @ (self._x - mean)
+            found.append(Groupings(sphere.project(cloud)).silhouette(k))
+        return self.silhouette(k) - statistics.mean(found) - 2 * statistics.pstdev(found)
