@@ -169,7 +169,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     >>> import mnemosphere as mn
     >>> from sklearn.datasets import load_iris
     >>> X, _ = load_iris(return_X_y=True)
-    >>> model = mn.DAMClusterer(3, random_state=0).fit(X)
+    >>> model = mn.DAMClusterer(3, geometry="unit", random_state=0).fit(X)
     >>> model.labels_.shape, model.cluster_centers_.shape
     ((150,), (3, 4))
     >>> [len(set(model.predict(X[k : k + 50]))) for k in (0, 50)]  # setosa, versicolor
