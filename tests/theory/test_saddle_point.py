@@ -36,7 +36,7 @@ def uniform(rho=2.0, upsilon=0.9, beta=5.0):
 
 def step_by_loops(problem, m, p, n_features):
     """Eqs. (uniform_saddle-point) and (saddle-point), read off the page entry by entry."""
-    from mnemosphere.numerics.bessel import log_omega
+    from mnemosphere.theory import log_omega
 
     b = torch.tensor(problem.beta, dtype=torch.float64)
     zero = torch.tensor(0.0, dtype=torch.float64)

@@ -34,7 +34,7 @@ from mnemosphere.model.merge import alike
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.numerics import sphere
-from mnemosphere.numerics.bessel import log_omega
+from mnemosphere.numerics.bessel import log_area
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded, class_index, encode_labels, row_weights, sample_weights
 from mnemosphere.rows.stored import StoredRows
@@ -501,7 +501,7 @@ class FittedModel:
         params = self.precise_density
         alone = params.p_h[0].clamp_min(torch.finfo(params.p.dtype).tiny).log()
         found = self._of_density(X, retrieval.log_marginal, float(alone))
-        return found - float(log_omega(0.0, params.n_features))
+        return found - log_area(params.n_features)
 
     def novelty_score(self, X: Any) -> Tensor:
         """Minus the log of the memories' part of the density, (n,).

@@ -99,8 +99,9 @@ def _expansion(n: int) -> _Expansion:
 @cache  # a graph reads them where they are
 def _on_device(coefficients: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """The coefficients and their powers as tensors, copied to the device once."""
-    c = torch.tensor(coefficients, dtype=torch.float64, device=device)
-    return c, torch.arange(len(c), dtype=torch.float64, device=device)
+    with torch.inference_mode(False):  # autograd may read them later
+        c = torch.tensor(coefficients, dtype=torch.float64, device=device)
+        return c, torch.arange(len(c), dtype=torch.float64, device=device)
 
 
 class _Plain:
@@ -115,7 +116,7 @@ def _namespace(x: Any) -> Any:
 
 
 def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
-    if isinstance(q, Tensor) and on_gpu(q):
+    if isinstance(q, Tensor):
         # Three kernels to launch instead of two for each of some thirty coefficients.
         values, powers = _on_device(coefficients, q.device)
         return q[..., None].pow(powers) @ values
@@ -209,14 +210,9 @@ def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
     return _evaluate(lambda x, n: _functions(x, n)[0], beta, n)
 
 
-def log_omega(beta: Tensor | float, n: int) -> Tensor:
-    """Return log Omega_N(beta), Omega_N(beta) = int_{S^{N-1}} exp(beta x_1) dx, elementwise.
-
-    Arguments and precision as for `log_omega_ratio`. Prefer that one where constants
-    cancel: at beta = 0 this is the log area of the sphere, large and negative for large N.
-    """
-    log_area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
-    return _evaluate(lambda x, n: _functions(x, n)[0] + log_area, beta, n)
+def log_area(n: int) -> float:
+    """Log of the area of the sphere in dimension n, log Omega_N(0)."""
+    return math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
 
 
 def mean_resultant(beta: Tensor | float, n: int) -> Tensor:

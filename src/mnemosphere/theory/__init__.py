@@ -18,11 +18,12 @@ from mnemosphere.theory.teacher_student import (
     sample_teacher,
 )
 from mnemosphere.theory.variational import free_entropy
+from mnemosphere.theory.von_mises_fisher import log_density, log_omega
 
 __all__ = [
     "DistinctSolution", "Estimate", "NotConvergedError", "OrderParameters", "PlantedData", "Posterior",
     "SaddlePointProblem", "Solution", "Symmetry", "Teacher", "ValidityWarning", "classify", "duplicate",
-    "find_solutions", "free_entropy", "from_parameters", "random_starts", "sample_data", "sample_posterior",
+    "find_solutions", "free_entropy", "from_parameters", "log_density", "log_omega", "random_starts", "sample_data", "sample_posterior",
     "sample_teacher", "solve_saddle_point", "spectrum", "split_temperature", "symmetric_transition",
     "symmetric_transitions", "varsigma_of_noise",
 ]  # fmt: skip
