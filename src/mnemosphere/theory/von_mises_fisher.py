@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -29,10 +30,10 @@ def log_omega(beta: ArrayLike | Tensor, n_features: int) -> Tensor:
 
     Examples
     --------
-    >>> float(mn.theory.log_omega(0.0, 3).exp() / torch.pi)
+    >>> round(float(mn.theory.log_omega(0.0, 3).exp() / torch.pi), 6)
     4.0
-    >>> mn.theory.log_omega([50.0, 500.0], 784).round(decimals=2)
-    tensor([-1596.04, -1471.83], dtype=torch.float64)
+    >>> round(float(mn.theory.log_omega(50.0, 784)), 2)
+    -1495.65
     """
     if n_features < 2:
         raise ValueError(f"n_features must be >= 2, got {n_features}")
@@ -62,8 +63,8 @@ def log_density(
     Examples
     --------
     >>> mean = torch.tensor([0.0, 0.0, 1.0])
-    >>> mn.theory.log_density(mean, mean, 2.0).round(decimals=4)
-    tensor(-1.1263, dtype=torch.float64)
+    >>> round(float(mn.theory.log_density(mean, mean, 2.0)), 4)
+    -1.1262
     """
     kappa = torch.as_tensor(kappa, dtype=torch.float64)
     x, mean = (_unit(rows, name) for rows, name in ((x, "x"), (mean, "mean")))
@@ -71,12 +72,12 @@ def log_density(
         raise ValueError(
             f"x has {x.shape[-1]} features and mean {mean.shape[-1]}: pass as many each"
         )
-    return kappa * torch.linalg.vecdot(x, mean) - log_omega(kappa, x.shape[-1])
+    return kappa * (x * mean).sum(-1) - log_omega(kappa, x.shape[-1])
 
 
 def _unit(rows: ArrayLike | Tensor, name: str) -> Tensor:
     """In float64; ValueError unless they are unit vectors to the rounding of their own precision."""
-    x = torch.as_tensor(rows)
+    x = rows if isinstance(rows, Tensor) else torch.from_numpy(np.asarray(rows))
     x = x if x.is_floating_point() else x.double()
     sphere.check(x.reshape(-1, x.shape[-1]), name)
     return x.double()
