@@ -178,8 +178,6 @@ class Parts:
             return stored
         content = to_json(function())
         write_atomically(path, content)
-        for rest in self.folder.glob(f"{key}.checkpoint*"):
-            rest.unlink()
         # What a run that goes on would read: the same types either way.
         same: Stored = json.loads(content)
         return same

@@ -8,18 +8,15 @@ the same nine tenths, needs no validation and takes a fixed, small number of pas
 from __future__ import annotations
 
 import dataclasses
-import json
 import statistics
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.base.files import write_atomically
 from mnemosphere.model import Batch, Mixture, log_joint
 from mnemosphere.training import Callback, FitResult
 from mnemosphere.training import Run as Fit
@@ -121,12 +118,9 @@ class _Training:
     def train(self, rows: Batch, validation: Batch, test: Batch) -> Json:
         """The row of this training; its arrays are stored beside it."""
         run, case = self.run, self.case
-        checkpoint = run.checkpoint(self.key)
-        curve = Curve(
-            test, None if checkpoint is None else checkpoint.path.with_suffix(".checkpoint-curve")
-        )
+        curve = Curve(test)
         text = f"{label(case['name'])}, {self.solver}, seed {self.seed}"
-        callbacks = [*run.watch(text, checkpoint), curve]
+        callbacks = [*run.watch(text), curve]
         generator = torch.Generator().manual_seed(self.seed)
         start = self._sgd if self.solver == "sgd" else self._fixed_point
         result = start(rows, validation, generator, callbacks)
@@ -216,38 +210,27 @@ class _Training:
 class Curve(Callback):
     """Test accuracy before training and after every pass, and the last weights.
 
-    Looking costs time that is not counted: seconds are those of training and validation. With a
-    file, the curve outlives an interruption as the checkpoint beside it does.
+    Looking costs time that is not counted: seconds are those of training and validation.
     """
 
-    def __init__(self, test: Batch, path: Path | None = None) -> None:
-        self._test, self._path = test, path
-        self._accuracy: dict[int, float] = {}
-        if path is not None and path.exists():
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            self._accuracy = {int(n_iter): value for n_iter, value in stored.items()}
-        self._at_start = 0.0
+    def __init__(self, test: Batch) -> None:
+        self._test = test
+        self._accuracy: list[float] = []
 
     def on_start(self, run: Fit) -> None:
-        """Training starts, or goes on."""
+        """Training starts."""
         self.last = run.params
-        self._at_start = fits.accuracy(run.params, self._test)
+        self._accuracy = [fits.accuracy(run.params, self._test)]
 
     def on_pass(self, run: Fit) -> None:
         """A pass is done."""
         self.last = run.params
-        # A run killed between its checkpoint and this lacks the pass it then starts from.
-        self._accuracy.setdefault(run.n_iter - 1, self._at_start)
-        self._accuracy[run.n_iter] = fits.accuracy(run.params, self._test)
-        if self._path is not None:
-            write_atomically(self._path, json.dumps(self._accuracy).encode())
+        self._accuracy.append(fits.accuracy(run.params, self._test))
 
     def finish(self, result: FitResult) -> tuple[NDArray[Any], NDArray[Any]]:
         """(accuracy, seconds of work so far) at 0, 1, … passes."""
-        passes = len(result.history)
-        self._accuracy.setdefault(passes, self._at_start)
         seconds = np.cumsum([0.0, *(record.seconds for record in result.history)])
-        return np.array([self._accuracy[k] for k in range(passes + 1)]), seconds
+        return np.array(self._accuracy[: len(seconds)]), seconds
 
 
 def true_model(params: Mixture) -> Mixture:

@@ -31,7 +31,6 @@ _SEEDS = typer.Option(help="Seeds 0 to N−1; by default its own for each.", min
 _OUT = typer.Option("--out", "-o", help="Folder for the results.", metavar="DIR")
 _DATA = typer.Option(help="Folder with the IDX files of mnist and fashion-mnist.", metavar="DIR")
 _WORKERS = typer.Option(help="Processes, if an experiment has parts for them.", min=1)
-_REDRAW = typer.Option("--redraw", help="Draw finished runs anew from their files; run nothing.")
 
 
 def reproduce(
@@ -42,7 +41,6 @@ def reproduce(
     out: Annotated[Path, _OUT] = Path("runs/paper"),
     data: Annotated[Path | None, _DATA] = None,
     workers: Annotated[int, _WORKERS] = 1,
-    redraw: Annotated[bool, _REDRAW] = False,
     json_: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -53,14 +51,7 @@ def reproduce(
     settings, seeds, data or kind of device get a folder of their own.
     """
     terminal = Terminal(json_only=json_, quiet=quiet)
-    chosen = _choose(names or ([ALL] if redraw else []), paper.REGISTRY)
-    if redraw:
-        pictures = [path for experiment in chosen for path in experiments.redraw(experiment, out)]
-        if not pictures:
-            raise ValueError(f"no finished run in {out}: run it first, or pass --out")
-        terminal.result({"pictures": pictures})
-        terminal.show(*(f"drew {path}" for path in pictures))
-        return
+    chosen = _choose(names or [], paper.REGISTRY)
     pick_device(device)
     if data is not None and not data.is_dir():
         raise ValueError(f"--data {data} is not a folder: check the path")

@@ -3,7 +3,7 @@
 An `Experiment` says what is computed and drawn, `reproduce` does it. One run has one folder,
 OUT/<name>/<quick|full>-<8 hex digits>/, whose digits stand for everything that decides the numbers:
 settings, seeds, kind of device, data. A finished run leaves result.json, arrays.npz and pictures
-there; an unfinished one has a folder `parts` with its finished parts and checkpoints, and goes on.
+there; an unfinished one has a folder `parts` with its finished parts, and goes on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mnemosphere.model import Batch
 from mnemosphere.plots import save
 from mnemosphere.plots.style import VERMILLION, root_figure
 from mnemosphere.rows.named import NamedData
-from mnemosphere.training import Callback, Checkpoint
+from mnemosphere.training import Callback
 from mnemosphere.training import Run as Fit
 from research import report as reports
 from research.data import load_data
@@ -96,7 +96,7 @@ class Run:
 
     @property
     def parts(self) -> Parts:
-        """Finished parts and checkpoints, until the run is finished."""
+        """Finished parts, until the run is finished."""
         return Parts(self.folder / PARTS)
 
     def data(self, name: str) -> NamedData:
@@ -116,16 +116,6 @@ class Run:
         """Write arrays.npz, all that `draw` will have beside the result. Keep it under 1 MB."""
         reports.write_arrays(self.folder / ARRAYS, arrays)
 
-    def checkpoint(self, key: str) -> Checkpoint | None:
-        """Saves a long training of part `key`; None on a GPU.
-
-        There a whole training takes less time than its checkpoints would, and an interrupted run
-        goes on from its last finished part.
-        """
-        if self.device.type == "cuda":
-            return None
-        return Checkpoint(self.parts.folder / f"{key}.checkpoint")
-
     def finished(self, status: str) -> None:
         """Pass Ctrl-C on, which `fit` and `grow` turn into a status: call it after them."""
         if status == "interrupted":
@@ -135,12 +125,9 @@ class Run:
         """Say what is being done, and how far."""
         self.report(text, done, total)
 
-    def watch(self, text: str, checkpoint: Checkpoint | None = None) -> list[Callback]:
-        """Callbacks of a training: the checkpoint, if there is one, and the bar.
-
-        The checkpoint comes first: those after it see a run that goes on as it was left.
-        """
-        return [*([] if checkpoint is None else [checkpoint]), _MoveBar(self.report, text)]
+    def watch(self, text: str) -> list[Callback]:
+        """Callbacks of a training: the bar."""
+        return [_MoveBar(self.report, text)]
 
     def remark(self, text: str) -> None:
         """Keep a remark in the record. Not inside a part: a finished part is not run again."""
@@ -289,25 +276,6 @@ def save_picture(picture: Any, folder: Path, name: str, result: Json, *, dpi: fl
             va="top",
         )
     return save(picture, folder / f"{name}.png", dpi=dpi)
-
-
-def redraw(experiment: Experiment, out: Path) -> list[Path]:
-    """Draw the pictures of every finished run anew, and hold its numbers against the paper's anew.
-
-    From the files in its folder alone: what was measured stays as it is.
-    """
-    pictures = []
-    for folder in finished_folders(out, experiment.name):
-        result = read_result(folder)
-        drawn = experiment.draw(result, folder)
-        compared = [
-            c.as_dict(quick=result["quick"]) for c in experiment.compare(result["measured"])
-        ]
-        found = {**result, "paper": compared, "pictures": [path.name for path in drawn]}
-        if found != result:
-            reports.write(folder / RESULT, found)
-        pictures += drawn
-    return pictures
 
 
 def _configuration(settings: Json, n_seeds: int, device: str, loaded: dict[str, NamedData]) -> str:

@@ -214,7 +214,7 @@ class _Training:
             rule=objectives.Unsupervised(case["smoothing"]),
             passes=passes,
             generator=generator,
-            callbacks=run.watch(f"{case['name']}, seed {self.seed}", run.checkpoint(self.key)),
+            callbacks=run.watch(f"{case['name']}, seed {self.seed}"),
         )
         run.finished(result.status)
         return result.params, result.history
