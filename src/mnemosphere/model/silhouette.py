@@ -1,4 +1,4 @@
-"""How many groups unit rows have: the number with the highest silhouette of rows that were not grouped.
+"""How many groups unit rows have, by the silhouette of rows that were not grouped.
 
 K-means from a few rows misses some of many groups. So it starts from a tree: rows are merged by Ward's method,
 and the tree is cut into any number of groups. The rows themselves would prefer ever smaller groups.
@@ -27,8 +27,8 @@ REAL = 0.05  # by which the silhouette of groups exceeds that of one cloud
 _CLOUDS = 5  # of few rows; of many, one is enough
 
 
-def silhouette(x: Tensor, label: Tensor, weight: Tensor | None = None) -> float:
-    """Mean of (b − a)/max(a, b) over unit rows x (n, N) in groups (n,), 0 for a row that is alone.
+def silhouettes(x: Tensor, label: Tensor, weight: Tensor | None = None) -> Tensor:
+    """(b − a)/max(a, b) of each unit row x (n, N) in groups (n,), 0 for a row that is alone.
 
     a: the mean of 1 − ⟨x, other⟩ over the other rows of its group; b: over those of the nearest other
     group. A weight is so many copies.
@@ -42,8 +42,7 @@ def silhouette(x: Tensor, label: Tensor, weight: Tensor | None = None) -> float:
     other = (1 - overlap / size).scatter(1, label[:, None], torch.inf)
     other = other.masked_fill(size == 0, torch.inf).amin(1)
     found = (other - own) / torch.maximum(own, other).clamp_min(1e-9)
-    found = torch.where((others > 0) & other.isfinite(), found, 0.0)
-    return float(found @ mass / mass.sum())
+    return torch.where((others > 0) & other.isfinite(), found, 0.0)
 
 
 class _Tree:
@@ -81,16 +80,22 @@ class Groupings:
         pairs = zip(*(part.tensor_split(2) for part in (self._x, self._weight)), strict=True)
         self._sides = [_Tree(*pair) for pair in pairs]
         self.silhouettes: dict[int, float] = {}
+        self._errors: dict[int, float] = {}
 
     def silhouette(self, k: int) -> float:
         """That of k groups."""
         if k not in self.silhouettes:
             few = len(self._x) <= MOST_ROWS
-            found = [
-                silhouette(held.x, (held.x @ tree.cut(k).centers.T).argmax(1), held.weight)
-                for tree, held in (self._sides, self._sides[::-1])[: 1 + few]
-            ]
-            self.silhouettes[k] = sum(found) / len(found)
+            pairs = (self._sides, self._sides[::-1])[: 1 + few]
+            found = torch.cat([
+                silhouettes(held.x, (held.x @ tree.cut(k).centers.T).argmax(1), held.weight)
+                for tree, held in pairs
+            ])  # fmt: skip
+            share = torch.cat([held.weight for _, held in pairs])
+            share = share / share.sum()
+            mean = share @ found
+            self.silhouettes[k] = float(mean)
+            self._errors[k] = float((share * (found - mean)).norm())
         return self.silhouettes[k]
 
     def centers(self, k: int) -> Tensor:
@@ -98,13 +103,18 @@ class Groupings:
         return self._sides[0].cut(k).centers
 
     def best(self, most: int = MOST_GROUPS) -> int:
-        """Of 2 to `most` groups: powers of √2, then numbers between the best one and its neighbors."""
+        """The least number, 2 to `most`, that is within a standard error of the highest silhouette.
+
+        Powers of √2 are tried, then numbers between the best one and its neighbors.
+        """
         most = max(2, min(most, MOST_GROUPS, len(self._x) // 2 // ROWS_OF_A_GROUP))
         new = [k for k in sorted({round(2 ** (k / 2)) for k in range(2, 19)}) if k <= most]
         while new:
             scores = {k: self.silhouette(k) for k in {*self.silhouettes, *new}}
             tried = sorted(scores)
-            at = tried.index(max(tried, key=scores.__getitem__))
+            highest = max(tried, key=scores.__getitem__)
+            least = scores[highest] - self._errors[highest]
+            at = next(i for i, k in enumerate(tried) if scores[k] >= least)
             near = tried[max(0, at - 1) : at + 2]
             new = [(a + b) // 2 for a, b in itertools.pairwise(near) if b - a > 1]
         return tried[at]
