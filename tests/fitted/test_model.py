@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import pickle
+import pickletools
 import time
 
 import numpy as np
@@ -97,3 +98,33 @@ def test_one_row_takes_at_most_four_times_as_long_as_logistic_regression():
     peer = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y)[-1]
     one, two = best_times([ours.predict_proba, peer.predict_proba], x[:1])
     assert one <= 4 * two, f"{one / two:.1f} times as long"
+
+
+def names_in(pickled):
+    """What a pickle imports when it is read."""
+    texts, found = [], set()
+    for operation, argument, _ in pickletools.genops(pickled):
+        if operation.name == "STACK_GLOBAL":
+            found.add(".".join(texts[-2:]))
+        elif isinstance(argument, str):
+            texts.append(argument)
+    return found
+
+
+def test_a_pickle_holds_the_file_and_nothing_to_run(model, iris):
+    assert names_in(pickle.dumps(model)) == {"mnemosphere.estimators.classifier.DAMClassifier"}
+    state = model.__getstate__()
+    assert model.model_.n_memories > 0  # the estimator itself keeps its model
+    damaged = bytearray(state["model_"])
+    damaged[-1] ^= 1
+    with pytest.raises(ValueError, match="pickled model is damaged"):
+        type(model).__new__(type(model)).__setstate__(state | {"model_": bytes(damaged)})
+
+
+def test_skops_holds_plain_data(model, iris):
+    skops = pytest.importorskip("skops.io")
+    held = skops.dumps(model)
+    unknown = skops.get_untrusted_types(data=held)
+    assert all(name.startswith("mnemosphere.estimators.") for name in unknown)
+    back = skops.loads(held, trusted=unknown)
+    assert np.array_equal(back.predict_proba(iris[0]), model.predict_proba(iris[0]))

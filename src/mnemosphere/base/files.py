@@ -63,25 +63,37 @@ def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-    """Write named tensors and a header of plain values atomically, as a safetensors file.
+def pack_tensors(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> bytes:
+    """Named tensors and a header of plain values, as a safetensors file.
 
     The header is JSON in the metadata; its last field is the `checksum` of all else.
     """
     # Each with memory of its own, which safetensors asks for.
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     sealed = json.dumps({**header, "checksum": checksum(plain, header)})
-    write_atomically(path, save(plain, {"mnemosphere": sealed}))
+    found: bytes = save(plain, {"mnemosphere": sealed})
+    return found
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Write `pack_tensors` to a file, atomically."""
+    write_atomically(path, pack_tensors(tensors, header))
 
 
 def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """(header, tensors) of a file that `write_tensors` has written, with format `kind`.
-
-    ValueError if the file is no such one, of another version, or damaged.
-    """
+    """`unpack_tensors` of a file."""
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")
-    content = path.read_bytes()  # once and whole: the file may change meanwhile
+    return unpack_tensors(path.read_bytes(), kind, version, path)  # whole: the file may change
+
+
+def unpack_tensors(
+    content: bytes, kind: str, version: int, path: object
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """(header, tensors) that `pack_tensors` has packed, with format `kind`; path: what errors name.
+
+    ValueError if they are no such ones, of another version, or damaged.
+    """
     try:
         tensors = load(content)
         about = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])

@@ -196,6 +196,26 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         exemplars = self.model_.exemplars
         return None if exemplars is None else exemplars.support
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings, and the fitted model as the content of its file: plain data for every container."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "model_" in state:
+            state["model_"] = files.pack(self.model_)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Undo `__getstate__`; no code of the file is run."""
+        content = state.get("model_")
+        super().__setstate__({key: value for key, value in state.items() if key != "model_"})
+        if content is not None:
+            model = files.unpack(content, "the pickled model")
+            settings = kept_settings(self.get_params(deep=False))
+            features, encoder = model.features, settings.get("encoder")
+            if encoder is not None and features.text_encoder is not None:
+                features = features.with_encoder(encoder)
+            record = replace(model.record, settings=model.record.settings | settings)
+            self.model_ = model.replace(features=features, record=record)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True

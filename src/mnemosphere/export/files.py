@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.base.files import read_tensors, write_tensors
+from mnemosphere.base.files import pack_tensors, unpack_tensors, write_atomically
 from mnemosphere.fitted.model import (
     Calibration,
     Exemplars,
@@ -58,16 +58,28 @@ def _classes() -> dict[str, type[Any]]:
 
 def write(model: FittedModel, path: str | PathLike[str]) -> None:
     """Write a fitted model to one file, atomically."""
+    write_atomically(Path(path), pack(model))
+
+
+def pack(model: FittedModel) -> bytes:
+    """What the file of a fitted model holds."""
     tensors: dict[str, Tensor] = {}
     content = to_plain(model, tensors)
-    write_tensors(Path(path), tensors, {"format": FORMAT, "version": VERSION, "model": content})
+    return pack_tensors(tensors, {"format": FORMAT, "version": VERSION, "model": content})
 
 
 def read(path: str | PathLike[str]) -> FittedModel:
     """The model that a file holds; ValueError names the file and why it holds no model."""
     if not Path(path).exists():
         raise FileNotFoundError(f"no model file at {path}: check the path")
-    header, tensors = read_tensors(Path(path), FORMAT, VERSION)
+    if not Path(path).is_file():
+        raise ValueError(f"{path} is no file: give the path of one")
+    return unpack(Path(path).read_bytes(), path)  # whole: the file may change
+
+
+def unpack(content: bytes, path: object) -> FittedModel:
+    """The model that `pack` has packed; path: what errors name. No code of the content is run."""
+    header, tensors = unpack_tensors(content, FORMAT, VERSION, path)
     try:
         model: FittedModel = from_plain(header["model"], tensors)
         return model.check_sizes()
