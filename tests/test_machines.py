@@ -85,7 +85,9 @@ def test_slurm_on_two_machines(tmp_path):
         port = probe.getsockname()[1]
     script = block("Slurm").replace("--nproc-per-node 8", "--nproc-per-node 1")
     script = script.replace("$first:29500", f"localhost:{port}")
-    (tmp_path / "train.py").write_text(block("A program"), encoding="utf-8")
+    # Each process draws noise of its own: the joint objective has none.
+    program = block("A program").replace("random_state=0", "random_state=0, objective='joint'")
+    (tmp_path / "train.py").write_text(program, encoding="utf-8")
     done = slurm(tmp_path, script, '"$@" & "$@" & wait -n && wait -n', 2)
     assert done.returncode == 0, done.stderr
     many = mn.load(tmp_path / "run.safetensors")
