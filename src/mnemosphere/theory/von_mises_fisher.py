@@ -37,8 +37,8 @@ def log_omega(beta: ArrayLike | Tensor, n_features: int) -> Tensor:
     """
     if n_features < 2:
         raise ValueError(f"n_features must be >= 2, got {n_features}")
-    beta = torch.as_tensor(beta, dtype=torch.float64)
-    return bessel.log_omega_ratio(beta, n_features) + bessel.log_area(n_features)
+    ratio = bessel.log_omega_ratio(torch.as_tensor(beta, dtype=torch.float64), n_features)
+    return ratio + bessel.log_area(n_features)
 
 
 def log_density(
@@ -68,16 +68,11 @@ def log_density(
     """
     kappa = torch.as_tensor(kappa, dtype=torch.float64)
     x, mean = (_unit(rows, name) for rows, name in ((x, "x"), (mean, "mean")))
-    if x.shape[-1] != mean.shape[-1]:
-        raise ValueError(
-            f"x has {x.shape[-1]} features and mean {mean.shape[-1]}: pass as many each"
-        )
     return kappa * (x * mean).sum(-1) - log_omega(kappa, x.shape[-1])
 
 
 def _unit(rows: ArrayLike | Tensor, name: str) -> Tensor:
     """In float64; ValueError unless they are unit vectors to the rounding of their own precision."""
-    x = rows if isinstance(rows, Tensor) else torch.from_numpy(np.asarray(rows))
-    x = x if x.is_floating_point() else x.double()
+    x = rows if isinstance(rows, Tensor) else torch.from_numpy(np.asarray(rows, np.float64))
     sphere.check(x.reshape(-1, x.shape[-1]), name)
     return x.double()
