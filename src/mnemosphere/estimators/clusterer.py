@@ -62,9 +62,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_clusters : int or "auto", default "auto"
-        Number of latent classes. "auto": up to 512, the least one whose silhouette is within a standard
-        error of the highest, for rows that are assigned to clusters of other rows. It is 1, with a warning, if the silhouette of a single cloud with
-        the same mean and covariance is about as high.
+        Number of latent classes. "auto": up to 512, the least one whose silhouette is within a standard error of
+        the highest, for rows that are assigned to clusters of other rows. It is 1, with a warning, if the
+        silhouette of a single cloud with the same mean and covariance is about as high.
     n_memories : int or "auto", default "auto"
         Number of memories. "auto": one per cluster if their number was found, else four, which allow any
         shape, but at most 100 together and one for five distinct rows, unless there are more clusters.
