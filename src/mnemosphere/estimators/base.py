@@ -462,8 +462,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> completed.shape, bool(completed.isna().any(axis=None))
         ((1, 4), False)
         """
-        with threads(work_on(X, self.n_memories_)):
-            return interpret.recall(self.model_, X, y, known=known, steps=steps, path=path)
+        return interpret.recall(self.model_, X, y, known=known, steps=steps, path=path)
 
     def sample(
         self, n_samples: int = 1, y: object = None, *, random_state: int | None = None
@@ -519,8 +518,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> why.predicted, why[0][0].label
         (array([0]), 0)
         """
-        with threads(work_on(X, self.n_memories_)):
-            return interpret.explain(self.model_, X, n_nearest)
+        return interpret.explain(self.model_, X, n_nearest)
 
     def counterfactual(
         self,
@@ -562,11 +560,10 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         >>> other.found, clf.predict(other.rows)
         (array([ True]), array([1]))
         """
-        with threads(work_on(X, self.n_memories_)):
-            return interpret.counterfactual(
-                self.model_, X, y, fixed=fixed, only_rise=only_rise, only_fall=only_fall,
-                max_features=max_features,
-            )  # fmt: skip
+        return interpret.counterfactual(
+            self.model_, X, y, fixed=fixed, only_rise=only_rise, only_fall=only_fall,
+            max_features=max_features,
+        )  # fmt: skip
 
     def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
         """List the memories as a pandas frame, one line each.

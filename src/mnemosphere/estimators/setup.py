@@ -125,11 +125,9 @@ def device_of(rows: Any, setting: str) -> torch.device:
 
 def work_on(X: Any, n_memories: int = _LEAST_WIDTH) -> int:
     """About how many multiplications a pass over rows X has, by their shape alone."""
-    if isinstance(X, Dataset):
-        return X.n_rows * X.n_features * n_memories
-    length = len(X) if isinstance(X, Sequence) else 0
-    shape: tuple[int, ...] = tuple(getattr(X, "shape", (length,)))
-    return math.prod(shape) * n_memories * (_WIDTH_OF_TEXT if len(shape) < 2 else 1)
+    found: Any = (len(X) if isinstance(X, Sequence) else 0,)
+    shape = (X.n_rows, X.n_features) if isinstance(X, Dataset) else getattr(X, "shape", found)
+    return int(math.prod(shape)) * n_memories * (_WIDTH_OF_TEXT if len(shape) < 2 else 1)
 
 
 def precision_of(setting: str, n_numbers: int) -> torch.dtype:
