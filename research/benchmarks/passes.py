@@ -4,7 +4,8 @@
     python -m research passes --device cpu
 
 A pass counts (4·features + 6·classes)·rows·memories operations: the products with rows, forward and
-backward, and three with soft labels. On a processor one thread. On a GPU also the default fit of 60,000 rows like images, with and without recorded steps.
+backward, and three with soft labels. On a processor one thread. On a GPU also the default fit of 60,000
+rows like images, with and without recorded steps.
 """
 
 from __future__ import annotations
