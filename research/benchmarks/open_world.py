@@ -13,22 +13,20 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
+from sklearn.covariance import EmpiricalCovariance
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, log_loss, roc_auc_score
-from torch import Tensor, nn
+from sklearn.neighbors import NearestNeighbors
 
 import mnemosphere as mn
 from mnemosphere.export.facts import calibration_curve
-from mnemosphere.interpret.rejection import rejection_reasons, upper_tails
 from research import report
 from research.benchmarks._options import add_vectors, all_parts, parser
 
@@ -41,16 +39,9 @@ SETS = (
 )
 SHARES = (1.0, 0.25, 0.5, 0.75)
 OPEN, RATE, SURE = "open", 0.1, 0.95
-SUMS = {
-    "novelty": (0,), "doubt": (1,), "lead": (2,), "novelty and doubt": (0, 1),
-    "novelty and lead": (0, 2), "doubt and lead": (1, 2),
-}  # fmt: skip
-ALPHA = {0.25: 0.35, 0.5: 0.4, 0.75: 0.75}  # Lorenc et al., by share
 _STRENGTHS = (10, 30, 100, 300)  # C of logistic regression
 _NEIGHBORS = 5
-_ROUNDING = 1e-6  # of a variance, relative to the largest
 _EXAMPLES, _NEW_CLASSES = 5, 10
-_CHUNK = 1000
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[np.str_]
@@ -79,7 +70,6 @@ class Answers:
     score: Floats
     proba: Floats | None = None  # of test rows
     seconds: float = 0.0
-    threshold: float | None = None  # None: a tenth of the dev rows lies above
 
 
 def load(path: Path) -> dict[str, NDArray[Any]]:
@@ -139,32 +129,19 @@ def split(data: dict[str, NDArray[Any]], share: float, seed: int) -> Split:
 # Methods.
 
 
-def ours(data: Split, seed: int) -> tuple[mn.DAMClassifier, dict[str, Answers]]:
-    """Default settings; then what each reason for rejection does alone."""
+def ours(data: Split, seed: int) -> tuple[mn.DAMClassifier, Answers]:
+    """Default settings."""
     began = time.perf_counter()
     model = mn.DAMClassifier(random_state=seed).fit(data.x, data.y)
     model.calibrate(data.x_dev, data.y_dev)
     proba = model.predict_proba(data.x_test)
-    fitted = model.model_
-    dev, test = (mn.interpret.rejection_score(fitted, x) for x in (data.x_dev, data.x_test))
+    scores = [mn.interpret.rejection_score(model.model_, x) for x in (data.x_dev, data.x_test)]
     seconds = time.perf_counter() - began
-    predicted = model.classes_[proba.argmax(1)]
-    found = {"ours": Answers(predicted, dev, test, proba, seconds)}
-    held = fitted.calibration
-    scored = fitted.replace(votes=fitted.votes.at(held.temperature))
-    reasons = [
-        upper_tails(held.tails, rejection_reasons(scored, x)[0]).cpu().numpy()
-        for x in (data.x_dev, data.x_test)
-    ]
-    for name, which in SUMS.items():
-        found[f"ours, {name}"] = Answers(
-            predicted, *(np.linalg.norm(part[:, which], axis=1) for part in reasons)
-        )  # fmt: skip
-    return model, found
+    return model, Answers(model.classes_[proba.argmax(1)], *scores, proba, seconds)
 
 
 def baselines(data: Split) -> dict[str, Answers]:
-    """Logistic regression, two distances on top of it, and a router of examples."""
+    """Logistic regression, and two distances on top of it."""
     began = time.perf_counter()
     fits = [LogisticRegression(C=c, max_iter=1000).fit(data.x, data.y) for c in _STRENGTHS]
     best = min(fits, key=lambda fit: log_loss(data.y_dev, fit.predict_proba(data.x_dev)))
@@ -173,143 +150,39 @@ def baselines(data: Split) -> dict[str, Answers]:
     predicted = best.classes_[proba.argmax(1)]
     found = {"logistic regression": Answers(predicted, -dev.max(1), -proba.max(1), proba, seconds)}
 
-    began = time.perf_counter()
-    near = [-_nearest(data.x, x)[0][:, -1] for x in (data.x_dev, data.x_test)]
-    taken = seconds + time.perf_counter() - began
-    found["k-NN distance"] = Answers(predicted, *near, seconds=taken)
-    began = time.perf_counter()
-    far = _mahalanobis(data)
-    taken = seconds + time.perf_counter() - began
-    found["Mahalanobis distance"] = Answers(predicted, *far, seconds=taken)
-    began = time.perf_counter()
-    routed = [_routed(data, x) for x in (data.x_dev, data.x_test)]
-    taken = time.perf_counter() - began
-    found["semantic-router's rule"] = Answers(
-        routed[1][0], routed[0][1], routed[1][1], seconds=taken
-    )
+    distances = {
+        "k-NN distance": lambda: _neighbors(data),
+        "Mahalanobis distance": lambda: _mahalanobis(data),
+    }
+    for name, measured in distances.items():
+        began = time.perf_counter()
+        scores = measured()
+        taken = seconds + time.perf_counter() - began
+        found[name] = Answers(predicted, *scores, seconds=taken)
     return found
 
 
-def _nearest(known: Floats, x: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """(overlaps, numbers) of the nearest known rows, nearest first."""
-    overlaps, numbers = [], []
-    for cut in range(0, len(x), _CHUNK):
-        overlap = x[cut : cut + _CHUNK] @ known.T
-        near = np.argpartition(-overlap, _NEIGHBORS, axis=1)[:, :_NEIGHBORS]
-        value = np.take_along_axis(overlap, near, 1)
-        order = np.argsort(-value, axis=1)
-        overlaps.append(np.take_along_axis(value, order, 1))
-        numbers.append(np.take_along_axis(near, order, 1))
-    return np.concatenate(overlaps), np.concatenate(numbers)
+def _neighbors(data: Split) -> tuple[Floats, Floats]:
+    """Distances of dev and test rows to their fifth neighbor."""
+    near = NearestNeighbors(n_neighbors=_NEIGHBORS).fit(data.x)
+    dev, test = (near.kneighbors(x)[0][:, -1] for x in (data.x_dev, data.x_test))
+    return dev, test
 
 
 def _mahalanobis(data: Split) -> tuple[Floats, Floats]:
     """Of dev and test rows, from the nearest class mean: unit rows, one covariance for all classes
     (Mueller and Hein 2025, arXiv 2505.18032).
     """
-    place = np.searchsorted(data.classes, data.y)
-    means = np.stack([data.x[place == k].mean(0) for k in range(len(data.classes))])
-    values, axes = np.linalg.eigh(np.cov(data.x - means[place], rowvar=False))
-    kept = values > _ROUNDING * values[-1]
-    axes = axes[:, kept] / np.sqrt(values[kept])
-    dev, test = (cdist(x @ axes, means @ axes).min(1) for x in (data.x_dev, data.x_test))
+    means = np.stack([data.x[data.y == name].mean(0) for name in data.classes])
+    own = means[np.searchsorted(data.classes, data.y)]
+    inverse = EmpiricalCovariance(assume_centered=True).fit(data.x - own).get_precision()
+    dev, test = (
+        cdist(x, means, "mahalanobis", VI=inverse).min(1) for x in (data.x_dev, data.x_test)
+    )
     return dev, test
 
 
-def cosine_margin(data: Split, share: float, seed: int) -> dict[str, Answers]:
-    """The method of Lorenc et al. (2022, arXiv 2204.10849) on the same vectors.
-
-    A network of three layers is trained with the large-margin cosine loss (Wang et al. 2018). A row gets
-    the class with the nearest mean, and is open if it is further than the class's radius: the radius
-    where α times the mean distance from it out to rows of other classes is the mean distance in to
-    its own. α is set for each share of known classes, as theirs is; a second answer has one
-    threshold for all classes, that of the other methods.
-    """
-    began = time.perf_counter()
-    place = np.searchsorted(data.classes, data.y)
-    embed = _cosine_margin_network(data.x, place, len(data.classes), seed)
-    rows = embed(data.x)
-    means = np.stack([rows[place == k].mean(0) for k in range(len(data.classes))])
-    means /= np.linalg.norm(means, axis=1, keepdims=True)
-
-    def distances(x: Floats) -> Floats:
-        found: Floats = np.sqrt(np.maximum(2 - 2 * embed(x) @ means.T, 0))
-        return found
-
-    train, own = distances(data.x), np.eye(len(data.classes), dtype=bool)[place]
-    inside, outside = (np.average(train, axis=0, weights=mask) for mask in (own, ~own))
-    alpha = ALPHA[share]
-    radius = (inside + alpha * outside) / (1 + alpha)
-    dev, test = (distances(x) for x in (data.x_dev, data.x_test))
-    scores = [part.min(1) - radius[part.argmin(1)] for part in (dev, test)]
-    predicted, seconds = data.classes[test.argmin(1)], time.perf_counter() - began
-    return {
-        "Lorenc et al.": Answers(predicted, *scores, seconds=seconds, threshold=0.0),
-        "Lorenc et al., a tenth rejected": Answers(predicted, *scores, seconds=seconds),
-    }
-
-
-def _cosine_margin_network(
-    x: Floats, place: NDArray[np.intp], n_classes: int, seed: int
-) -> Callable[[Floats], Floats]:
-    """Three layers with ReLU and dropout, the authors' settings."""
-    torch.manual_seed(seed)
-    width = x.shape[1]
-    layers: list[nn.Module] = []
-    for _ in range(3):
-        linear = nn.Linear(width, width)
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.zeros_(linear.bias)
-        layers += [linear, nn.ReLU(), nn.Dropout(0.1)]
-    network = nn.Sequential(*layers)
-    centers = nn.Parameter(nn.init.xavier_uniform_(torch.empty(n_classes, width)))
-    optimizer = torch.optim.Adam([*network.parameters(), centers], lr=1e-4, fused=True)
-    rows, labels = torch.from_numpy(x), torch.from_numpy(place)
-
-    def unit(z: Tensor) -> Tensor:
-        return nn.functional.normalize(z, dim=1)
-
-    for _ in range(20):
-        for batch in torch.randperm(len(rows)).split(32):
-            cosine = unit(network(rows[batch])) @ unit(centers).T
-            margin = 0.1 * nn.functional.one_hot(labels[batch], n_classes)
-            loss = nn.functional.cross_entropy(64 * (cosine - margin), labels[batch])
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-    network.eval()
-
-    def embed(x: Floats) -> Floats:
-        with torch.no_grad():
-            found: Floats = unit(network(torch.from_numpy(x))).numpy()
-        return found
-
-    return embed
-
-
-def _routed(data: Split, x: Floats) -> tuple[Labels, Floats]:
-    """The rule of semantic-router: among the five most similar examples, the route whose examples
-    are most similar on average, if that average passes its threshold.
-
-    Its own thresholds per route are found from examples that belong to no route, which this
-    protocol has not: the threshold is set as for the others.
-    """
-    overlap, number = _nearest(data.x, x)
-    labels = data.y[number]
-    score = np.stack(
-        [(overlap * (labels == labels[:, [k]])).sum(1) / (labels == labels[:, [k]]).sum(1)
-         for k in range(_NEIGHBORS)], 1
-    )  # fmt: skip
-    best = score.argmax(1)
-    return labels[np.arange(len(x)), best], -score.max(1)
-
-
 # Measures.
-
-
-def threshold(scores: Floats) -> float:
-    """The score above which a tenth of the dev rows lies."""
-    return mn.interpret.rejection_threshold(scores, RATE)
 
 
 def coverage(score: Floats, right: NDArray[np.bool_]) -> float:
@@ -324,7 +197,7 @@ def measures(data: Split, said: Answers) -> dict[str, float]:
     """All figures of one method."""
     truth, known = data.y_test, data.y_test != OPEN
     right = said.predicted == truth
-    limit = threshold(said.dev_score) if said.threshold is None else said.threshold
+    limit = mn.interpret.rejection_threshold(said.dev_score, RATE)
     answer = np.where(said.score > limit, OPEN, said.predicted)
     found = {
         "known_accuracy": float(right[known].mean()),
@@ -373,10 +246,8 @@ def new_classes(data: Split, model: mn.DAMClassifier, seed: int) -> dict[str, fl
 def measure(vectors: Path, name: str, share: float, seed: int) -> dict[str, Any]:
     """One part."""
     data = split(load(vectors / f"{name}.npz"), share, seed)
-    model, said = ours(data, seed)
-    said |= baselines(data)
-    if share in ALPHA:
-        said |= cosine_margin(data, share, seed)
+    model, own_answers = ours(data, seed)
+    said = {"ours": own_answers, **baselines(data)}
     found: dict[str, Any] = {
         "methods": {method: measures(data, own) for method, own in said.items()},
         "chosen": {

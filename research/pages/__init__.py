@@ -27,7 +27,6 @@ from research.pages import (
     open_world,
     pictures,
     prose,
-    robustness,
     stored,
     tables,
     theory,
@@ -39,15 +38,8 @@ from research.theory import facts
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "research" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = (
-    tables.TABLES
-    | field.TABLES
-    | open_world.TABLES
-    | robustness.TABLES
-    | api.TABLES
-    | theory.TABLES
-)
-PICTURES = pictures.PICTURES | idea.PICTURES | field.PICTURES | robustness.PICTURES
+TABLES = tables.TABLES | field.TABLES | open_world.TABLES | api.TABLES | theory.TABLES
+PICTURES = pictures.PICTURES | idea.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 
 

@@ -51,7 +51,6 @@ def known_table() -> Table:
          _cell(own, "calibration_error"), _cell(own, "coverage"), _cell(own, "seconds", 1)]
         for data in run["sets"]
         for method, own in data["results"]["1"]["methods"].items()
-        if not method.startswith("ours,")
     ]  # fmt: skip
     return Table(f"{markdown(head, rows)}\n\n{source(run)}, one thread per fit", [run])
 
@@ -65,8 +64,6 @@ def open_table() -> Table:
     texts = [NAMES[data["name"]].partition(",")[0] for data in run["sets"]]
     for data, texts_name, following in zip(run["sets"], texts, [*texts[1:], ""], strict=True):
         for method in data["results"]["0.25"]["methods"]:
-            if method.startswith("ours,"):
-                continue
             parts = [data["results"][share]["methods"][method] for share in OPEN]
             rows.append([NAMES[data["name"]], LABELS.get(method, method)] + [
                 " / ".join(_cell(own, key) for own in parts)
@@ -78,21 +75,6 @@ def open_table() -> Table:
                  " / ".join(f"{v:.1f}" for v in figures), "–", "–", "–"]
                 for name, figures in PUBLISHED.get(texts_name, {}).items()
             ]  # fmt: skip
-    return Table(markdown(head, rows), [run])
-
-
-def reasons_table() -> Table:
-    """What each reason for rejection does alone."""
-    run = read("open_world")
-    rows = [
-        [method.removeprefix("ours, "), *(
-            " / ".join(_cell(data["results"][s]["methods"][method], "f1") for s in OPEN)
-            for data in run["sets"]
-        )]
-        for method in run["sets"][0]["results"]["0.25"]["methods"]
-        if method.startswith("ours, ")
-    ]  # fmt: skip
-    head = ["rejection score", *(NAMES[data["name"]] for data in run["sets"])]
     return Table(markdown(head, rows), [run])
 
 
@@ -113,7 +95,7 @@ def new_class_table() -> Table:
 
 SETS = {
     "digits": "digits", "banking": "BANKING77, MiniLM", "satellite": "satellite, 6 classes",
-    "olive": "olive oils, 9 classes", "ts_japanesevowels": "Japanese vowels, 9 classes",
+    "olive": "olive oils, 9 classes",
 }  # fmt: skip
 
 
@@ -129,25 +111,6 @@ def examples_table() -> Table:
         rows.append(line)
     head = ["rows", "accuracy before, %", "after one example, and lost", "five", "twenty",
             "fit again"]  # fmt: skip
-    return Table(f"{markdown(head, rows)}\n\n{source(run)}", [run])
-
-
-def flipped_labels_table() -> Table:
-    """Flipped labels that are ranked first."""
-    run = read("label_issues")
-    rows = []
-    for name, runs in run["sets"].items():
-        found = {key: [own["precision"][key] for own in runs] for key in runs[0]["precision"]}
-        better = [
-            max((own for key, own in found.items() if part in key), key=statistics.fmean)
-            for part in ("same probabilities", "logistic regression")
-        ]
-        rows.append([
-            SETS[name], _mean(found["label_issues"]), *map(_mean, better),
-            _mean([own["suggestion is right"] for own in runs]),
-        ])  # fmt: skip
-    head = ["rows", "`label_issues`, %", "cleanlab, same probabilities",
-            "cleanlab, logistic regression", "suggested class is right, %"]  # fmt: skip
     return Table(f"{markdown(head, rows)}\n\n{source(run)}", [run])
 
 
@@ -215,8 +178,6 @@ TABLES = {
     "open world promises": promises_table,
     "open world known": known_table,
     "open world open": open_table,
-    "open world reasons": reasons_table,
     "open world new class": new_class_table,
     "open world examples": examples_table,
-    "open world flipped labels": flipped_labels_table,
 }

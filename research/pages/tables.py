@@ -59,19 +59,8 @@ def gpu_cost_table() -> Table:
     return table(columns, rows, *runs, guide=True)
 
 
-def ranks_table() -> Table:
-    """Passes by several processes."""
-    run = read("ranks")["passes"]
-    rows = [r | {"part": f"{r['exchange']:.1%}" if r["ranks"] > 1 else ""} for r in run["measured"]]
-    columns = {"processes": "{ranks}", "pass": "{pass}", "seconds": "{seconds:.2f}",
-               "efficiency": "{efficiency:.2f}", "exchange": "{part}"}  # fmt: skip
-    size = f"{run['rows']:,} rows, {run['memories']:,} memories, {run['features']} features"
-    return table(columns, rows, run, more=f": {size}, one thread per process", guide=True)
-
-
 TABLES: dict[str, Callable[[], Table]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
     "two layers": two_layers_table,
-    "ranks": ranks_table,
 }

@@ -38,16 +38,6 @@ def test_rows_of_unknown_classes_are_open(folder):
     assert set(other.classes) != set(own.classes)
 
 
-def test_a_route_has_the_mean_of_its_nearest_examples(folder):
-    data = open_world.split(open_world.load(folder / "banking-minilm.npz"), 0.75, 0)
-    said, score = open_world._routed(data, data.x_test)
-    for k, x in enumerate(data.x_test):
-        near = np.argsort(-(data.x @ x))[:5]
-        means = {y: np.mean([data.x[j] @ x for j in near if data.y[j] == y]) for y in data.y[near]}
-        assert -score[k] == pytest.approx(max(means.values()), rel=1e-5)
-        assert means[said[k]] == pytest.approx(max(means.values()), rel=1e-5)
-
-
 def test_the_mahalanobis_distance_is_that_of_scipy(folder):
     data = open_world.split(open_world.load(folder / "banking-minilm.npz"), 0.75, 0)
     means = np.stack([data.x[data.y == name].mean(0) for name in data.classes])

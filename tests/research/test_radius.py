@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris, load_wine
 
 import mnemosphere as mn
 from mnemosphere.geometry import Geometry, Standard
-from research.benchmarks._radius import certified_radius, least_change
+from research.theory.radius import certified_radius, least_change
 
 
 def angles_between(x, y):
