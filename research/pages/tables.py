@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from research.benchmarks.conditional import CASES
 from research.pages.stored import Table, read, table
@@ -59,8 +60,23 @@ def gpu_cost_table() -> Table:
     return table(columns, rows, *runs, guide=True)
 
 
+def passes_table(device: str) -> Table:
+    """Time of a whole pass, its share of the measured peak, and that of a step of k-means."""
+    columns = {
+        "problems": "{problems}", "rows": "{rows:,}", "features": "{features}",
+        "memories": "{memories:,}", "classes": "{classes:,}", "objective": "{objective}",
+        "ms": "{milliseconds:.3g}", "of the peak": "{share:.0f}%",
+        "times a step of k-means": "{of_kmeans:.2g}",
+    }  # fmt: skip
+    run = read(f"passes_{device}")
+    rows = [row | {"share": 100 * row["share_of_peak"]} for row in run["cases"]]
+    return table(columns, rows, run)
+
+
 TABLES: dict[str, Callable[[], Table]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
+    "passes cpu": partial(passes_table, "cpu"),
+    "passes gpu": partial(passes_table, "gpu"),
     "two layers": two_layers_table,
 }
