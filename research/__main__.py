@@ -18,8 +18,13 @@ from importlib import import_module
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-PAGES, GALLERY, FIELD = "pages", "gallery", "field"
-GROUPS = ("reproduce", "theory")  # commands with names of their own below them
+COMMANDS = {
+    "reproduce": "research.paper.command",
+    "theory": "research.theory.commands",
+    "field": "research.field.command",
+    "gallery": "research.pages.gallery",
+    "pages": "research.pages",
+}  # fmt: skip
 
 
 @cache
@@ -34,17 +39,18 @@ def benchmarks() -> dict[str, str]:
 
 def listing() -> dict[str, str]:
     """Everything there is: what to type, and what it does."""
-    from research.app import theory_commands
     from research.paper import REGISTRY
+    from research.theory.commands import STUDIES
 
+    studies = {name: (s.run.__doc__ or "").partition("\n")[0] for name, s in STUDIES.items()}
     return {
         **{f"reproduce {name}": e.title for name, e in REGISTRY.items()},
         "reproduce all": "All of these; --quick for small ones, on data inside the package",
-        **{f"theory {name}": text for name, text in theory_commands().items()},
+        **{f"theory {name}": text for name, text in studies.items()},
         **benchmarks(),
-        FIELD: "Ours and the peers on small real data sets, with ranks and plots",
-        GALLERY: "Scripts of examples/, run and written as pages of the docs",
-        PAGES: "Tables and pictures of README and docs from the stored results",
+        "field": "Ours and the peers on small real data sets, with ranks and plots",
+        "gallery": "Scripts of examples/, run and written as pages of the docs",
+        "pages": "Tables and pictures of README and docs from the stored results",
     }
 
 
@@ -57,30 +63,20 @@ def main(arguments: list[str]) -> int:
             print(f"{name:<{width}}  {text}")
         return 0
     name, *options = arguments
-    if name in benchmarks():
-        import_module(f"research.benchmarks.{name}").main(options)
-        return 0
-    if name == PAGES:
-        from research import pages
-
-        return pages.main(options)
-    if name == GALLERY:
-        from research.pages import gallery
-
-        return gallery.main(options)
-    if name == FIELD:
-        from research.field.command import main as field
-
-        return field(options)
-    if name in GROUPS:
-        from research.app import app
-
-        return int(app(arguments, prog_name="python -m research") or 0)
-    known_names = (*GROUPS, *benchmarks(), FIELD, PAGES, GALLERY)
-    near = difflib.get_close_matches(name, known_names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "python -m research lists all"
-    print(f"error: no {name!r}: {hint}", file=sys.stderr)
-    return 2
+    modules = COMMANDS | {own: f"research.benchmarks.{own}" for own in benchmarks()}
+    if name not in modules:
+        near = difflib.get_close_matches(name, modules, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "python -m research lists all"
+        print(f"error: no {name!r}: {hint}", file=sys.stderr)
+        return 2
+    try:
+        return import_module(modules[name]).main(options) or 0
+    except (ValueError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted: finished parts are kept, give the same command", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

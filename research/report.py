@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 import mnemosphere
 from mnemosphere.base import machine
 from mnemosphere.base.files import write_atomically
-from research.shell import plain
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "results"  # what the documentation is made from
@@ -114,6 +113,21 @@ def synchronize(device: str | torch.device) -> None:
 def to_json(value: Any) -> bytes:
     """Strict JSON: what is not a plain value, NaN and infinities are errors."""
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def plain(value: Any) -> Any:
+    """Values that JSON has: arrays as lists, NaN and infinities as None."""
+    if hasattr(value, "tolist"):  # NumPy arrays and scalars, torch tensors
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and value - value != 0:
+        return None
+    if isinstance(value, Path):
+        return str(value)
+    return value
 
 
 def make_folder(folder: Path) -> None:

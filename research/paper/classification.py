@@ -120,10 +120,10 @@ class _Training:
         run, case = self.run, self.case
         curve = Curve(test)
         text = f"{label(case['name'])}, {self.solver}, seed {self.seed}"
-        callbacks = [*run.watch(text), curve]
+        run.progress(text)
         generator = torch.Generator().manual_seed(self.seed)
         start = self._sgd if self.solver == "sgd" else self._fixed_point
-        result = start(rows, validation, generator, callbacks)
+        result = start(rows, validation, generator, [curve])
         run.finished(result.status)
         last = curve.last
         accuracy, seconds = curve.finish(result)

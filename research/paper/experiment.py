@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,8 +29,6 @@ from mnemosphere.model import Batch
 from mnemosphere.plots import save
 from mnemosphere.plots.style import VERMILLION, root_figure
 from mnemosphere.rows.named import NamedData
-from mnemosphere.training import Callback
-from mnemosphere.training import Run as Fit
 from research import report as reports
 from research.data import load_data
 from research.fits import on_sphere
@@ -43,18 +42,6 @@ _INSTALL = {"umap": "umap-learn, pip install '.[umap]'"}
 
 class MissingPackageError(ValueError):
     """An optional package is not installed; the message says how to get it."""
-
-
-class Reporter(Protocol):
-    """Shows how far a run is."""
-
-    def __call__(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """What is being done, and how far."""
-        ...
-
-
-def silent(text: str, done: float | None = None, total: float | None = None) -> None:
-    """Show nothing."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +77,6 @@ class Run:
     quick: bool
     folder: Path
     loaded: dict[str, NamedData]
-    report: Reporter = silent
     workers: int = 1  # processes for parts that may run side by side
     remarks: list[str] = field(default_factory=list)
 
@@ -121,33 +107,14 @@ class Run:
         if status == "interrupted":
             raise KeyboardInterrupt
 
-    def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Say what is being done, and how far."""
-        self.report(text, done, total)
-
-    def watch(self, text: str) -> list[Callback]:
-        """Callbacks of a training: the bar."""
-        return [_MoveBar(self.report, text)]
+    def progress(self, text: str) -> None:
+        """Say what is being done."""
+        print(f"{self.name}: {text}", file=sys.stderr, flush=True)
 
     def remark(self, text: str) -> None:
         """Keep a remark in the record. Not inside a part: a finished part is not run again."""
         if text not in self.remarks:
             self.remarks.append(text)
-
-
-class _MoveBar(Callback):
-    def __init__(self, report: Reporter, text: str) -> None:
-        self._report, self._text = report, text
-
-    def on_start(self, run: Fit) -> None:
-        self._report(self._text, float(run.n_iter), float(run.max_iter))
-
-    def on_pass(self, run: Fit) -> None:
-        record = run.history[-1]
-        note = f"{self._text}, pass {record.n_iter}, β {record.beta:.3g}"
-        if record.validation_accuracy is not None:
-            note += f", {record.validation_accuracy:.1%}"
-        self._report(note, float(record.n_iter), float(run.max_iter))
 
 
 @dataclass(frozen=True)
@@ -168,7 +135,6 @@ def reproduce(
     seeds: int | None = None,
     directory: Path | None = None,
     workers: int = 1,
-    report: Reporter | None = None,
 ) -> FinishedRun:
     """Run an experiment, or go on with it, or find that it is finished."""
     for module in experiment.needs:
@@ -181,8 +147,6 @@ def reproduce(
         raise ValueError(f"seeds must be at least 1, got {n_seeds}")
     chosen = pick_device(device)
     settings = experiment.settings(quick)
-    report = silent if report is None else report
-    report("reading the data")
     loaded = {
         name: load_data(EMBEDDED[name] if quick else name, directory=directory)
         for name in experiment.datasets
@@ -197,7 +161,7 @@ def reproduce(
 
     (folder / PARTS).mkdir(parents=True, exist_ok=True)
     seeds_used = list(range(n_seeds))
-    run = Run(experiment.name, settings, seeds_used, chosen, quick, folder, loaded, report, workers)
+    run = Run(experiment.name, settings, seeds_used, chosen, quick, folder, loaded, workers)
     if quick:
         run.remark(
             "quick run: small data and few passes, to see that everything works; "
@@ -228,7 +192,6 @@ def reproduce(
         "paper": [c.as_dict(quick=quick) for c in experiment.compare(measured)],
         "remarks": run.remarks,
     }
-    run.report("drawing")
     result["pictures"] = [path.name for path in experiment.draw(result, folder)]
     reports.write(folder / RESULT, result)
     shutil.rmtree(folder / PARTS)

@@ -124,7 +124,7 @@ def grow_tree(run: Run, data: Batch) -> Json:
     lineage = Lineage.root(1)
     levels: list[Json] = []
     while True:
-        run.progress(f"fixed point with {params.n_memories} memories", len(levels), 5)
+        run.progress(f"fixed point with {params.n_memories} memories")
         descent = descend(params, data, tol=chosen["tol"], max_steps=chosen["max_steps"])
         level, curvature = _level(descent, data, chosen["tol"])
         level["descent"] = _thinned(descent.losses)
@@ -210,8 +210,8 @@ def scan(run: Run, data: Batch) -> Json:
     for _ in range(3):
         critical = float(alone(critical)[1].beta_split[0])
     points = []
-    for k, ratio in enumerate(chosen["ratios"]):
-        run.progress(f"β_eff = {ratio:g} β_split", k, len(chosen["ratios"]))
+    for ratio in chosen["ratios"]:
+        run.progress(f"β_eff = {ratio:g} β_split")
         params, found = alone(ratio * critical)
         loss = mean_loss(params, data)
         pair = split(params, first, found.direction, chosen["scan_delta"])

@@ -20,7 +20,6 @@ what a machine that is not busy with small things would need.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import multiprocessing
 import time
@@ -35,7 +34,7 @@ from mnemosphere.model import Batch, Mixture, Nearest
 from mnemosphere.training import PassRecord, Solver, SplitRecord, Splitting
 from research import fits
 from research.paper.descent import Descent
-from research.paper.experiment import Experiment, Run, save_picture, silent
+from research.paper.experiment import Experiment, Run, save_picture
 from research.paper.laws import best_fit, sweeps, work_of
 from research.plots.performance import performance
 from research.report import Comparison, Json, synchronize
@@ -259,12 +258,11 @@ def _run(run: Run) -> Json:
     aside = sorted((p for p in parts if p.key not in found), key=lambda part: part.seed)
     if aside:
         run.progress(f"{len(aside)} trainings in {run.workers} processes")
-        quiet = dataclasses.replace(run, report=silent)
         with ProcessPoolExecutor(
             run.workers,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start_worker,
-            initargs=(quiet, torch.get_num_threads()),
+            initargs=(run, torch.get_num_threads()),
         ) as pool:
             keys = [(p.data, p.method, p.p_max, p.seed, p.timed) for p in aside]
             found |= {

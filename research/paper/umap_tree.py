@@ -106,11 +106,12 @@ def _train(run: Run, name: str, data: Batch) -> Json:
     w = around_mean(data.x, n_memories, chosen["concentration"], generator=generator)
     start = fits.Start(w, chosen["beta"])
     words = {"without": "no splitting", "with": "splitting", "fixed-point": "fixed point"}
+    run.progress(words[name])
     came_from: list[list[int]] = []
     common: Json = {
         "varsigma": chosen["varsigma"],
         "generator": generator,
-        "callbacks": [*run.watch(words[name]), recorder],
+        "callbacks": [recorder],
     }
     if name == "with":
         grown = fits.grow_from(

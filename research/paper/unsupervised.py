@@ -187,7 +187,6 @@ class _Training:
             rule=objectives.marginal,
             passes=chosen["fixed_point"]["epochs"],
             generator=generator,
-            callbacks=self.run.watch(f"{self.case['name']}, memories"),
         )
         self.run.finished(result.status)
         params = group_classes(
@@ -200,6 +199,7 @@ class _Training:
     ) -> tuple[Mixture, tuple[PassRecord, ...]]:
         """SGD of Eq. (unsupervised_loss), of everything or of the class weights alone."""
         run, case = self.run, self.case
+        run.progress(f"{case['name']}, seed {self.seed}")
         solver: Solver = fits.sgd(**run.settings["sgd"])
         passes = run.settings["epochs"]
         if case["solver"] == "classes":
@@ -214,7 +214,6 @@ class _Training:
             rule=objectives.Unsupervised(case["smoothing"]),
             passes=passes,
             generator=generator,
-            callbacks=run.watch(f"{case['name']}, seed {self.seed}"),
         )
         run.finished(result.status)
         return result.params, result.history

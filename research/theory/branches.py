@@ -28,8 +28,6 @@ from research.report import Json
 from research.theory.continuation import Branch, trace_branch
 from research.theory.setting import (
     Setting,
-    StepDone,
-    no_progress,
     solve_two,
 )
 
@@ -164,7 +162,6 @@ def trace_branches(
     n_starts: int = 60,
     saddles: bool = True,
     generator: torch.Generator,
-    progress: StepDone = no_progress,
 ) -> Branches:
     """Find all solutions at the largest β and follow them down through the values of β.
 
@@ -183,8 +180,7 @@ def trace_branches(
     curves: list[BranchCurve] = []
     events: list[tuple[str, str, float]] = []
     names = _names([seed.symmetry.groups for seed in seeds])
-    for k, (name, seed) in enumerate(zip(names, seeds, strict=True)):
-        progress(k, len(seeds))
+    for name, seed in zip(names, seeds, strict=True):
         branch = _stretch(trace_branch(top, values[::-1], seed.state))
         curves.append(_curve(top, name, branch))
         events += [(name, event.kind, event.value) for event in branch.bifurcations]
@@ -194,7 +190,6 @@ def trace_branches(
                 steady = bool(curves[-1].stable.any())
                 title = f"{name}, behind its fold"
                 curves.append(_curve(top, title, partner, partner=steady))
-    progress(len(seeds), len(seeds))
     return Branches([curve for curve in curves if len(curve.beta) > 1], events)
 
 

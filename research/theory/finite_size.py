@@ -30,7 +30,7 @@ from mnemosphere.theory import OrderParameters, SaddlePointProblem, solve_saddle
 from mnemosphere.theory.teacher_student import match_memories
 from research.report import Json
 from research.theory.overlaps import Sampling, read, sample_overlaps
-from research.theory.setting import Setting, StepDone, is_broken, matched, no_progress, solve_two
+from research.theory.setting import Setting, is_broken, matched, solve_two
 
 # torch says nothing of their types.
 _hessian: Callable[..., Tensor] = torch.autograd.functional.hessian
@@ -182,14 +182,14 @@ _STARTS = {
 
 def study_finite_size(
     sizes: Sequence[int], sampling: Sampling, *, generator: torch.Generator,
-    settings: Sequence[Setting] = SETTINGS, progress: StepDone = no_progress,
+    settings: Sequence[Setting] = SETTINGS
 ) -> Json:  # fmt: skip
     """Overlaps by theory and Gibbs sampling, N times their difference, and what the corrections say.
 
     The difference is to the theory for each teacher's own vectors, which are not quite orthogonal.
     """
     rows = []
-    for k, setting in enumerate(settings):
+    for setting in settings:
         problem = setting.problem()
         state = _best(problem, generator)
         broken = is_broken(state.m)
@@ -212,7 +212,6 @@ def study_finite_size(
                 "gap": float(np.mean(gaps)), "gap_error": _error(gaps),
             })  # fmt: skip
         rows.append(row)
-        progress(k + 1, len(settings))
     return {"rows": rows, "branches": branch_levels()}
 
 

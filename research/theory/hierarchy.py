@@ -28,11 +28,10 @@ from mnemosphere.theory import (
     split_temperature,
 )
 from mnemosphere.theory.newton import newton
-from mnemosphere.theory.saddle_point import conjugate, mean_memories, residual
+from mnemosphere.theory.saddle_point import conjugate, mean_memories
 from mnemosphere.theory.stability import antisymmetric_matrix, antisymmetric_spectrum
 from research.plots import theory as pictures
 from research.plots.axes import plain_log
-from research.theory.setting import StepDone, no_progress
 
 _TOGETHER = 1e-4  # memories whose overlaps differ by less coincide
 
@@ -64,9 +63,7 @@ def tree_patterns(depth: int = 3, *, generator: torch.Generator) -> tuple[Tensor
     return x / x.norm(dim=1, keepdim=True), order / order.norm()
 
 
-def _problem(
-    patterns: Tensor, n_student: int, beta: float, rho: float = math.inf
-) -> SaddlePointProblem:
+def _problem(patterns: Tensor, n_student: int, beta: float) -> SaddlePointProblem:
     """Clean examples of the patterns, υ = ∞, which span a few of very many features.
 
     N enters through the uniform component alone, and this student has none.
@@ -74,7 +71,7 @@ def _problem(
     problem = SaddlePointProblem.clamped(
         patterns, n_student=n_student, beta=beta, rho=math.inf, upsilon=math.inf
     )
-    return problem.replace(rho=rho, n_features=1_000_000)
+    return problem.replace(n_features=1_000_000)
 
 
 def _positions(problem: SaddlePointProblem, state: OrderParameters, axis: Tensor) -> Tensor:
@@ -123,7 +120,6 @@ def trace_hierarchy(
     beta: Sequence[float],
     *,
     generator: torch.Generator,
-    progress: StepDone = no_progress,
 ) -> Hierarchy:
     """Raise β from values where all memories coincide, and follow them as they part.
 
@@ -165,7 +161,6 @@ def trace_hierarchy(
                     value = max(places) + t**2 * (values[k] - values[k - 1])
                     found.append((value, _solve_from(problem.replace(beta=value), state)))
         found.append((values[k], state))
-        progress(k + 1, len(values))
     found.sort(key=lambda pair: pair[0])
     positions = [_positions(problem.replace(beta=b), s, axis).sort().values for b, s in found]
     return Hierarchy(
@@ -253,16 +248,13 @@ class Spectrum:
     """Jacobian of the fixed-point map where every memory is doubled.
 
     eigenvalues (2 P D,) of the full Jacobian, largest first; antisymmetric (P, D): the closed form
-    for the directions in which the two copies of a memory part; beta_split (P,). residual: how far
-    the doubled state is from a fixed point before it is solved again (0 at ϱ = ∞).
+    for the directions in which the two copies of a memory part; beta_split (P,).
     """
 
     beta_eff: float
-    rho: float
     eigenvalues: NDArray[np.float64]
     antisymmetric: NDArray[np.float64]
     beta_split: NDArray[np.float64]
-    residual: float
 
     def draw(self) -> Axes:
         """The sorted spectrum; rings are the closed form."""
@@ -277,30 +269,21 @@ def duplicated_spectrum(
     depth: int,
     n_memories: int,
     beta: float,
-    rho: float = math.inf,
     *,
     n_starts: int = 32,
     generator: torch.Generator,
 ) -> Spectrum:
-    """Solve for few memories on the tree of patterns, double each, and look at the Jacobian.
-
-    At finite ϱ the doubled state is not a fixed point: Newton's method moves it to the one nearby.
-    """
+    """Solve for few memories on the tree of patterns, double each, and look at the Jacobian."""
     patterns, _ = tree_patterns(depth, generator=generator)
-    problem = _problem(patterns, n_memories, beta, rho)
+    problem = _problem(patterns, n_memories, beta)
     starts = random_starts(problem, n_starts, generator=generator)
     solved = solve_saddle_point(problem, starts).raise_if_failed()
     narrow = newton(problem, solved[int(solved.objective.argmax())]).state
     wide, doubled = duplicate(problem, narrow, range(n_memories))
-    miss = float(residual(wide, doubled))
-    if not math.isinf(rho):
-        doubled = newton(wide, doubled).state
     antisymmetric = [antisymmetric_spectrum(wide, doubled, mu) for mu in range(n_memories)]
     return Spectrum(
         beta_eff=problem.beta_eff,
-        rho=rho,
         eigenvalues=spectrum(wide, doubled).numpy(),
         antisymmetric=torch.stack(antisymmetric).numpy(),
         beta_split=split_temperature(wide, doubled)[:n_memories].numpy(),
-        residual=miss,
     )

@@ -19,7 +19,6 @@ import mnemosphere as mn
 from mnemosphere.numerics import bessel
 from research.field import sets
 from research.report import Json
-from research.theory.setting import StepDone, no_progress
 
 GRID = tuple(k / 10 for k in range(2, 11))  # values of ς that are tried
 
@@ -63,7 +62,7 @@ def _resultant_at(target: float, n: int) -> float:
     return float(bessel.mean_resultant(beta, n))
 
 
-def study_merging(memories: int, splits: int, *, progress: StepDone = no_progress) -> list[Json]:
+def study_merging(memories: int, splits: int) -> list[Json]:
     """Merging ς, ς of "auto" and the best ς on fresh rows, and what "auto" costs, on scikit-learn's four sets."""
     rows: list[Json] = []
     for name in sets.BUNDLED:
@@ -74,7 +73,6 @@ def study_merging(memories: int, splits: int, *, progress: StepDone = no_progres
         middle = {key: float(np.median(values)) for key, values in columns.items()}
         error = float(np.std(excess, ddof=1) / splits**0.5)
         rows.append({"set": name, **middle, "excess": float(np.mean(excess)), "error": error})
-        progress(len(rows), len(sets.BUNDLED))
     return rows
 
 

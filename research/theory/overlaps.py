@@ -23,10 +23,8 @@ from research.plots import theory as pictures
 from research.theory.setting import (
     PARAMETERS,
     Setting,
-    StepDone,
     is_broken,
     matched,
-    no_progress,
     solve_two,
 )
 
@@ -97,7 +95,6 @@ def compare_overlaps(
     *,
     sampling: Sampling | None = None,
     generator: torch.Generator,
-    progress: StepDone = no_progress,
 ) -> OverlapCurves:
     """Overlaps along β, ϱ or υ: solved at x, sampled at sampled_at with N = setting.n_features.
 
@@ -108,17 +105,14 @@ def compare_overlaps(
     if parameter not in PARAMETERS:
         raise ValueError(f"parameter must be one of {PARAMETERS}, got {parameter!r}")
     sampling = Sampling() if sampling is None else sampling
-    total = len(x) + len(sampled_at) * sampling.n_teachers
     first = setting.problem(**{parameter: max(x) if parameter == "beta" else min(x)})
     table = np.full((len(CURVES), len(x)), np.nan)
     for j, value in enumerate(x):
         best = _best(first.replace(**{parameter: float(value)}), generator)
         table[:, j] = read(best, is_broken(best))
-        progress(j + 1, total)
     points: dict[str, tuple[list[float], list[float], list[float]]]
     points = {name: ([], [], []) for name in CURVES}
     r_hat = None
-    done = len(x)
     for value in sampled_at:
         broken = is_broken(_best(first.replace(**{parameter: float(value)}), generator))
         runs = []
@@ -127,8 +121,6 @@ def compare_overlaps(
             run, worst, _ = sample_overlaps(here, sampling, broken, generator)
             runs.append(run)
             r_hat = worst if r_hat is None else max(r_hat, worst)
-            done += 1
-            progress(done, total)
         mean = np.mean(runs, axis=0)
         error = np.std(runs, axis=0, ddof=1) / len(runs) ** 0.5
         for name, center, spread in zip(CURVES, mean, error, strict=True):

@@ -14,9 +14,7 @@ from mnemosphere.theory import symmetric_transition
 from research.plots import theory as pictures
 from research.theory.setting import (
     Setting,
-    StepDone,
     is_broken,
-    no_progress,
     solve_two,
 )
 
@@ -65,7 +63,6 @@ def map_phases(
     beta: Sequence[float],
     *,
     generator: torch.Generator,
-    progress: StepDone = no_progress,
 ) -> PhaseDiagram:
     """Solve the equations on the grid of x ("upsilon" or "rho") and β."""
     if parameter not in SYMBOLS:
@@ -94,7 +91,6 @@ def map_phases(
             overlap[i, j] = float(solution.m[best].max())
             phase[i, j] = int(informed) + int(uninformed)
             broken_wins[i, j] = is_broken(solution.m[best])
-            progress(j * len(beta) + i + 1, phase.size)
     return PhaseDiagram(
         parameter,
         np.asarray(x, float),

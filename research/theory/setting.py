@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,15 +18,8 @@ from mnemosphere.theory import (
 )
 from mnemosphere.theory.teacher_student import match_memories
 
-# Called with (steps done, steps in all).
-StepDone = Callable[[int, int], None]
-
 # Overlaps that differ by more than this are told apart; solutions are known to about 1e-8.
 BROKEN = 1e-4
-
-
-def no_progress(done: int, total: int) -> None:
-    """Show nothing."""
 
 
 @dataclass(frozen=True)

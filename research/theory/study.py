@@ -1,175 +1,146 @@
-"""A study from its settings to its files: progress, remarks, picture and numbers."""
+"""A study of the theory as a command: its options, and the picture and the numbers it leaves.
+
+A study is a function of a generator and its own options; their defaults are in its signature, what they
+mean is in OPTIONS. It returns `Found`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import inspect
-import math
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, NamedTuple
 
 import torch
-import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mnemosphere import plots
 from mnemosphere.theory import NotConvergedError, ValidityWarning
 from research import report
-from research.shell import Debug, Json, Quiet, Terminal, typed
+from research.report import Json
 
 PICTURES = (".png", ".svg", ".pdf")
-
-theory_app = typer.Typer(
-    help="""The statistical mechanics of the model: phases, overlaps, bifurcations, stability.
-
-A teacher with P* memories draws M = ϱ P* N examples of concentration υN; a student with P memories
-samples its posterior at inverse temperature β. Pictures come with their numbers as JSON.""",
-    no_args_is_help=True,
-)
-
-
-class Study:
-    """One command that solves, and perhaps draws.
-
-    picture: where it is drawn, the numbers go beside it; None: no picture, and numbers in a file
-    only if `record` names one.
-    """
-
-    def __init__(
-        self,
-        ctx: typer.Context,
-        terminal: Terminal,
-        settings: dict[str, Any],
-        *,
-        seed: int,
-        picture: Path | None,
-        record: Path | None,
-    ) -> None:
-        if picture is not None:
-            if picture.suffix.lower() not in PICTURES:
-                raise ValueError(f"--out must end in .png, .svg or .pdf, got {picture.name!r}")
-            record = picture.with_suffix(".json")
-        elif record is not None and record.suffix.lower() != ".json":
-            raise ValueError(f"--out must end in .json, got {record.name!r}")
-        if record is not None:
-            report.make_folder(record.parent)
-        self.generator = torch.Generator().manual_seed(seed)
-        self._command = report.command_line(typed(ctx))
-        self._terminal = terminal
-        self._settings = settings
-        self.seed = seed
-        self._picture, self._record = picture, record
-        self._remarks: list[str] = []
-        self._began = time.perf_counter()
-
-    @contextmanager
-    def work(self, text: str) -> Iterator[Callable[[int, int], None]]:
-        """Show the progress of a block, told by (steps done, steps in all).
-
-        Warnings about the validity of the equations become remarks; a solver that does not converge
-        is bad input, and its message says what to try.
-        """
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeRemainingColumn(),
-            console=self._terminal.err,
-            transient=True,
-            disable=self._terminal.quiet,
-        )
-        threads = torch.get_num_threads()
-        # The matrices are small: more threads cost more than they bring.
-        torch.set_num_threads(1)
-        try:
-            with bar, warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", ValidityWarning)
-                task = bar.add_task(text, total=None)
-                yield lambda done, total: bar.update(task, completed=done, total=total)
-        except NotConvergedError as error:
-            raise ValueError(str(error)) from error
-        finally:
-            torch.set_num_threads(threads)
-        for message in dict.fromkeys(str(w.message) for w in caught):
-            self.remark(message.replace("n_features", "features"))
-
-    def remark(self, text: str) -> None:
-        """Say something now, and keep it in the record."""
-        self._remarks.append(text)
-        self._terminal.note(f"note: {text}")
-
-    def finish(self, data: dict[str, Any], axes: Any = None, *shown: Any) -> None:
-        """Write the picture and the numbers, then show the parts for people, or JSON."""
-        if self._picture is not None:
-            plots.save(axes, self._picture)
-        content = {
-            **report.head(
-                self._command, device=self._settings.get("device", "cpu"), seeds=[self.seed]
-            ),
-            "settings": {key: _finite(value) for key, value in self._settings.items()},
-            "seconds": time.perf_counter() - self._began,
-            "remarks": self._remarks,
-            "picture": self._picture,
-            "data": data,
-        }
-        if self._record is not None:
-            report.write(self._record, content)
-        self._terminal.result(content)
-        written = [str(path) for path in (self._picture, self._record) if path is not None]
-        self._terminal.show(*shown, *([f"wrote {' and '.join(written)}"] if written else []))
+OPTIONS: dict[str, dict[str, Any]] = {
+    "along": {"choices": ["beta", "upsilon", "rho"], "help": "the horizontal axis"},
+    "teacher": {"type": int, "help": "P*, memories of the teacher"},
+    "memories": {"type": int, "help": "P, memories of the student"},
+    "beta": {"type": float, "help": "β, inverse temperature of the student"},
+    "beta_eff": {"type": float, "help": "β_eff of the student"},
+    "rho": {"type": float, "help": "ϱ = M/(P* N), examples per parameter of the teacher"},
+    "upsilon": {"type": float, "help": "υ = β*/N, signal to noise of the examples"},
+    "features": {"type": int, "help": "N, dimension of the data"},
+    "uniform_share": {"type": float, "help": "p_0, share of the student's uniform component"},
+    "x_range": {"type": float, "nargs": 2, "help": "smallest and largest value on the axis"},
+    "beta_range": {"type": float, "nargs": 2, "help": "smallest and largest β"},
+    "grid": {"type": int, "help": "cells per side of the map"},
+    "steps": {"type": int, "help": "solved values on the axis"},
+    "points": {"type": int, "help": "sampled points; 0 for theory alone"},
+    "teachers": {"type": int, "help": "teachers drawn for a point"},
+    "sweeps": {"type": int, "help": "Gibbs sweeps after a burn-in of half"},
+    "patterns": {"choices": ["uniform", "tree"], "help": "a teacher's memories, or clusters"},
+    "depth": {"type": int, "help": "levels of the tree, 2^depth patterns"},
+    "starts": {"type": int, "help": "starts of the solver"},
+    "splits": {"type": int, "help": "random splits of each set"},
+}
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinity, but rho = inf is a setting."""
-    return "inf" if isinstance(value, float) and math.isinf(value) else value
+@dataclass(frozen=True)
+class Found:
+    """The numbers of a study, its picture, and what there is to say."""
+
+    data: Json
+    axes: Any = None
+    lines: Sequence[str] = ()
+    remarks: list[str] = field(default_factory=list)
 
 
-# --- a study as a command
+class Study(NamedTuple):
+    """How it is run, and whether it draws."""
+
+    run: Callable[..., Found]
+    draws: bool
 
 
-Begin = Callable[[dict[str, Any]], Study]  # with the settings that go into the record
+STUDIES: dict[str, Study] = {}
 
 
-def study_command(name: str, *, picture: bool = True) -> Callable[[Callable[..., None]], None]:
-    """A function of `begin` and its own options as a command, with the options that all have."""
-    out: Any = Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", show_default=f"{name}.png" if picture else "no file",
-            help="Picture, .png, .svg or .pdf; its numbers go next to it as .json."
-            if picture else "Write the numbers as .json.",
-        ),
-    ]  # fmt: skip
-    shared = {
-        "out": (out, None), "seed": (Annotated[int, typer.Option(help="Same seed, same bits.")], 0),
-        "json_": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False),
-    }  # fmt: skip
+def study(name: str, *, draws: bool = True) -> Callable[[Callable[..., Found]], None]:
+    """A function as a command."""
 
-    def register(function: Callable[..., None]) -> None:
-        def command(
-            ctx: typer.Context, *, out: Path | None, seed: int, json_: bool, quiet: bool,
-            debug: bool, **options: Any,
-        ) -> None:  # fmt: skip
-            terminal = Terminal(json_only=json_, quiet=quiet)
-            drawn = (out or Path(f"{name}.png")) if picture else None
-            begin = partial(Study, ctx, terminal, seed=seed, picture=drawn, record=out)
-            function(begin, **options)
-
-        hints = get_type_hints(function, include_extras=True)
-        _, *own = inspect.signature(function).parameters.values()
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        listed = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
-        listed += [option.replace(kind=keyword, annotation=hints[option.name]) for option in own]
-        listed += [
-            inspect.Parameter(option, keyword, annotation=kind, default=default)
-            for option, (kind, default) in shared.items()
-        ]
-        command.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
-        command.__annotations__ = {option.name: option.annotation for option in listed}
-        command.__doc__ = function.__doc__
-        theory_app.command(name)(command)
+    def register(function: Callable[..., Found]) -> None:
+        STUDIES[name] = Study(function, draws)
 
     return register
+
+
+def main(argv: list[str]) -> None:
+    """Solve, and write the numbers and the picture."""
+    parser = argparse.ArgumentParser(
+        prog="python -m research theory",
+        description="A teacher with P* memories draws M = ϱ P* N examples of concentration υN; a student with P "
+        "memories samples its posterior at inverse temperature β.",
+    )  # fmt: skip
+    commands = parser.add_subparsers(dest="name", required=True, metavar="STUDY")
+    for name, (function, draws) in STUDIES.items():
+        doc = inspect.getdoc(function) or ""
+        command = commands.add_parser(name, help=doc.partition("\n")[0], description=doc)
+        for key, default in _options(function).items():
+            flag = f"--{key.replace('_', '-')}"
+            command.add_argument(flag, default=default, **OPTIONS[key])
+        what = "picture; its numbers go next to it" if draws else "file of the numbers"
+        out = Path(f"{name}.png") if draws else None
+        command.add_argument("--out", "-o", type=Path, default=out, help=what)
+        command.add_argument("--seed", type=int, default=0, help="same seed, same bits")
+        command.add_argument("--quiet", "-q", action="store_true", help="no remarks")
+    args = parser.parse_args(argv)
+    function, draws = STUDIES[args.name]
+    endings = PICTURES if draws else (".json",)
+    if args.out is not None and args.out.suffix.lower() not in endings:
+        raise ValueError(f"--out must end in {' or '.join(endings)}, got {args.out.name!r}")
+    record = args.out and args.out.with_suffix(".json")
+    if record:
+        report.make_folder(record.parent)
+    settings = {key: getattr(args, key) for key in _options(function)}
+    began = time.perf_counter()
+    with _one_thread(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ValidityWarning)
+        try:
+            found = function(torch.Generator().manual_seed(args.seed), **settings)
+        except NotConvergedError as error:
+            raise ValueError(str(error)) from error
+    told = [str(w.message).replace("n_features", "features") for w in caught]
+    remarks = list(dict.fromkeys([*told, *found.remarks]))
+    for remark in [] if args.quiet else remarks:
+        print(f"note: {remark}", file=sys.stderr)
+    print("\n".join(found.lines))
+    if not record:
+        return
+    if draws:
+        plots.save(found.axes, args.out)
+    content = {
+        **report.head(report.command_line(["theory", *argv]), seeds=[args.seed]),
+        "settings": settings, "seconds": time.perf_counter() - began, "remarks": remarks, "data": found.data,
+    }  # fmt: skip
+    report.write(record, content)
+    print(f"wrote {' and '.join(dict.fromkeys(map(str, (args.out, record))))}")
+
+
+def _options(function: Callable[..., Found]) -> Json:
+    _, *own = inspect.signature(function).parameters.values()
+    return {option.name: option.default for option in own}
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The matrices are small: more threads cost more than they bring."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

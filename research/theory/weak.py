@@ -22,7 +22,7 @@ from mnemosphere.numerics import bessel
 from mnemosphere.plots.style import PALETTE, figure_style, new_figure
 from research.report import Json
 from research.theory.example_noise import parting_eigenvalues, solve_with_noise
-from research.theory.setting import StepDone, matched, no_progress
+from research.theory.setting import matched
 
 Array = NDArray[np.float64]
 
@@ -197,13 +197,11 @@ class WeakTeachers:
 def study_weak_teachers(
     *, rho: float, beta_eff: float, memories: Sequence[int], n_features: int,
     teachers: int, sweeps: int, grid: int, generator: torch.Generator,
-    progress: StepDone = no_progress,
 ) -> WeakTeachers:  # fmt: skip
     """Sample every b, and map the phases."""
     fine = np.geomspace(0.45, 9, 40)
     points: list[dict[str, Any]] = []
     curves = []
-    total = len(memories) * len(AT)
     for n in memories:
         lines = [overlaps(n, float(b), beta_eff, rho, 10**6) for b in fine]
         curve = {key: [line[key] for line in lines] for key in ("paper", "theory")}
@@ -219,7 +217,6 @@ def study_weak_teachers(
             points.append({"memories": n, "b": b, **overlaps(n, b, beta_eff, rho, n_features), **values,
                            "error": error[0], "random_error": error[1], "mean_error": error[2],
                            "excess_error": error[3]})  # fmt: skip
-            progress(len(points), total)
     axis, rhos = np.geomspace(0.5, 8, grid), np.geomspace(0.01, 30, grid)
     found_at = [
         [parting_eigenvalues(

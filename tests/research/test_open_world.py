@@ -42,7 +42,7 @@ def test_the_mahalanobis_distance_is_that_of_scipy(folder):
     data = open_world.split(open_world.load(folder / "banking-minilm.npz"), 0.75, 0)
     means = np.stack([data.x[data.y == name].mean(0) for name in data.classes])
     own = np.searchsorted(data.classes, data.y)
-    inverse = np.linalg.inv(np.cov(data.x - means[own], rowvar=False))
+    inverse = np.linalg.inv(np.cov(data.x - means[own], rowvar=False, bias=True))
     for x, found in zip((data.x_dev, data.x_test), open_world._mahalanobis(data), strict=True):
         expected = [min(mahalanobis(row, mean, inverse) for mean in means) for row in x]
         np.testing.assert_allclose(found, expected, rtol=1e-3)
