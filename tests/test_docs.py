@@ -21,14 +21,16 @@ import mnemosphere as mn
 from mnemosphere.cli import app
 from research import pages
 from research.__main__ import benchmarks
-from research.app import app as research_app
 from research.field.command import parse as field_options
 from research.pages import marks, prose
 from research.pages.formulas import on_page_content
+from research.paper import command
+from research.theory import commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMANDS, RESEARCH = typer.main.get_command(app), typer.main.get_command(research_app)
+COMMANDS = typer.main.get_command(app)
+RESEARCH = {"reproduce": command.parser(), "theory": commands.parser()}
 INDEX = ROOT / "docs" / "index.md"
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 KNOWN = {"python", "bash", "console", "text", "toml", "json"}  # a typo would go unnoticed
@@ -185,8 +187,9 @@ def test_research_commands_exist(page):
         if words[:3] != start or words == start:
             continue
         name, *options = words[3:]
-        if name in ("reproduce", "theory"):
-            check_command(RESEARCH, [name, *options])
+        if name in RESEARCH:
+            if options:
+                RESEARCH[name].parse_args(options)
         elif name in benchmarks():
             folder = ROOT / "research"
             places = (f"benchmarks/{name}.py", "benchmarks/_options.py", f"{name}.py")

@@ -14,7 +14,22 @@ from research.paper.experiment import Experiment, MissingPackageError
 from research.report import measured_text
 
 ALL = "all"
+OWNER = {name: e for e in paper.REGISTRY.values() for name in (e.name, *e.also)}
 _WITHIN = {None: "", True: ", agrees", False: ", DIFFERS"}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Names and options."""
+    made = argparse.ArgumentParser(prog="python -m research reproduce", description=main.__doc__)
+    made.add_argument("names", nargs="+", metavar="NAME", choices=[*OWNER, ALL],
+                        help=f"{', '.join(OWNER)}, or {ALL}")  # fmt: skip
+    made.add_argument("--quick", action="store_true", help="small, on data inside the package")
+    made.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+    made.add_argument("--seeds", type=int, help="seeds 0 to N−1; by default its own for each")
+    made.add_argument("--out", "-o", type=Path, default=Path("runs/paper"), help="folder")
+    made.add_argument("--data", type=Path, help="folder with the IDX files of both data sets")
+    made.add_argument("--workers", type=int, default=1, help="processes, if there are parts")
+    return made
 
 
 def main(argv: list[str]) -> int:
@@ -23,21 +38,11 @@ def main(argv: list[str]) -> int:
     Finished runs are not done again and interrupted ones go on: give the same command. Other
     settings, seeds, data or kind of device get a folder of their own.
     """
-    owner = {name: e for e in paper.REGISTRY.values() for name in (e.name, *e.also)}
-    parser = argparse.ArgumentParser(prog="python -m research reproduce", description=main.__doc__)
-    parser.add_argument("names", nargs="+", metavar="NAME", choices=[*owner, ALL],
-                        help=f"{', '.join(owner)}, or {ALL}")  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="small, on data inside the package")
-    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
-    parser.add_argument("--seeds", type=int, help="seeds 0 to N−1; by default its own for each")
-    parser.add_argument("--out", "-o", type=Path, default=Path("runs/paper"), help="folder")
-    parser.add_argument("--data", type=Path, help="folder with the IDX files of both data sets")
-    parser.add_argument("--workers", type=int, default=1, help="processes, if there are parts")
-    args = parser.parse_args(argv)
+    args = parser().parse_args(argv)
     pick_device(args.device)
     if args.data is not None and not args.data.is_dir():
         raise ValueError(f"--data {args.data} is not a folder: check the path")
-    wanted = {owner[name].name for name in args.names if name != ALL}
+    wanted = {OWNER[name].name for name in args.names if name != ALL}
     chosen = [e for e in paper.REGISTRY.values() if ALL in args.names or e.name in wanted]
     options = {"out": args.out, "quick": args.quick, "device": args.device, "seeds": args.seeds,
                "directory": args.data, "workers": args.workers}  # fmt: skip

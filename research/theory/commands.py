@@ -16,11 +16,11 @@ from research.theory.merging import study_merging
 from research.theory.overlaps import Sampling, compare_overlaps, near_transition
 from research.theory.phases import map_phases
 from research.theory.setting import Setting
-from research.theory.study import STUDIES, Found, main, study
+from research.theory.study import STUDIES, Found, main, parser, study
 from research.theory.transition_order import study_transition_order
 from research.theory.weak import study_weak_teachers
 
-__all__ = ["STUDIES", "main"]
+__all__ = ["STUDIES", "main", "parser"]
 
 Range = tuple[float, float] | None
 

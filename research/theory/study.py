@@ -78,14 +78,14 @@ def study(name: str, *, draws: bool = True) -> Callable[[Callable[..., Found]], 
     return register
 
 
-def main(argv: list[str]) -> None:
-    """Solve, and write the numbers and the picture."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Every study with its options."""
+    made = argparse.ArgumentParser(
         prog="python -m research theory",
         description="A teacher with P* memories draws M = ϱ P* N examples of concentration υN; a student with P "
         "memories samples its posterior at inverse temperature β.",
     )  # fmt: skip
-    commands = parser.add_subparsers(dest="name", required=True, metavar="STUDY")
+    commands = made.add_subparsers(dest="name", required=True, metavar="STUDY")
     for name, (function, draws) in STUDIES.items():
         doc = inspect.getdoc(function) or ""
         command = commands.add_parser(name, help=doc.partition("\n")[0], description=doc)
@@ -97,7 +97,12 @@ def main(argv: list[str]) -> None:
         command.add_argument("--out", "-o", type=Path, default=out, help=what)
         command.add_argument("--seed", type=int, default=0, help="same seed, same bits")
         command.add_argument("--quiet", "-q", action="store_true", help="no remarks")
-    args = parser.parse_args(argv)
+    return made
+
+
+def main(argv: list[str]) -> None:
+    """Solve, and write the numbers and the picture."""
+    args = parser().parse_args(argv)
     function, draws = STUDIES[args.name]
     endings = PICTURES if draws else (".json",)
     if args.out is not None and args.out.suffix.lower() not in endings:
