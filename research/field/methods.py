@@ -11,11 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from sklearn.cluster import HDBSCAN, KMeans
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    IsolationForest,
-    RandomForestClassifier,
-)
+from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import LocalOutlierFactor

@@ -7,14 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from matplotlib.figure import Figure
 
-from mnemosphere.plots.style import (
-    GREY,
-    MARKERS,
-    PALETTE,
-    VERMILLION,
-    figure_style,
-    new_figure,
-)
+from mnemosphere.plots.style import GREY, MARKERS, PALETTE, VERMILLION, figure_style, new_figure
 from research import report
 from research.field import methods, scores, summary
 from research.field.cost import AXES

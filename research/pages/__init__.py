@@ -20,17 +20,7 @@ import argparse
 
 from mnemosphere.plots import save
 from research.field import page as field
-from research.pages import (
-    api,
-    gallery,
-    marks,
-    open_world,
-    pictures,
-    prose,
-    stored,
-    tables,
-    theory,
-)
+from research.pages import api, gallery, marks, open_world, pictures, prose, stored, tables, theory
 from research.paper import page as reproduced
 from research.plots import idea
 from research.report import ROOT, STORED

@@ -45,10 +45,7 @@ def settings(
         "patience": None if quick else 1,
         "max_epochs": quick_passes if quick else 300,
         "sgd": sgd | (_QUICK_SGD if quick else {}),
-        "fixed_point": {
-            "batch_size": 500 if quick else 3000,
-            "max_epochs": 3 if quick else 10,
-        },
+        "fixed_point": {"batch_size": 500 if quick else 3000, "max_epochs": 3 if quick else 10},
         "cases": list(cases),
     }
 

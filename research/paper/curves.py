@@ -10,14 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mnemosphere.plots.style import (
-    BLACK,
-    GREY,
-    PALETTE,
-    figure_style,
-    new_figure,
-    root_figure,
-)
+from mnemosphere.plots.style import BLACK, GREY, PALETTE, figure_style, new_figure, root_figure
 from research.paper.classification import NAMES, SOLVERS, key, label
 from research.paper.experiment import load_arrays
 from research.plots.axes import plain_log

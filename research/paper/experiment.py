@@ -180,9 +180,7 @@ def reproduce(
         "title": experiment.title,
         "quick": quick,
         **reports.head(
-            _command(experiment, quick, chosen.type, seeds, workers),
-            device=chosen,
-            seeds=run.seeds,
+            _command(experiment, quick, chosen.type, seeds, workers), device=chosen, seeds=run.seeds
         ),
         "settings": settings,
         "data": {name: f"{d.name}, {_rows_of(d)}" for name, d in loaded.items()},

@@ -109,13 +109,7 @@ def section(name: str, results: Path) -> str:
     if result["paper"]:
         n = len(result["seeds"])
         rows = [
-            [
-                c["what"],
-                c["paper"],
-                measured_text(c, n_seeds=n),
-                _WORDS[c["within"]],
-                c["note"],
-            ]
+            [c["what"], c["paper"], measured_text(c, n_seeds=n), _WORDS[c["within"]], c["note"]]
             for c in result["paper"]
         ]
         head = ["", "paper", "measured", "agrees", ""]

@@ -38,14 +38,7 @@ from research.paper.experiment import (
     load_arrays,
     save_picture,
 )
-from research.paper.recorder import (
-    Floats,
-    Recorder,
-    clusters,
-    reunions,
-    sources,
-    trunk_size,
-)
+from research.paper.recorder import Floats, Recorder, clusters, reunions, sources, trunk_size
 from research.plots.trees import LearningRun, learning_trees
 from research.report import Comparison, Json
 
@@ -108,11 +101,7 @@ def _train(run: Run, name: str, data: Batch) -> Json:
     words = {"without": "no splitting", "with": "splitting", "fixed-point": "fixed point"}
     run.progress(words[name])
     came_from: list[list[int]] = []
-    common: Json = {
-        "varsigma": chosen["varsigma"],
-        "generator": generator,
-        "callbacks": [recorder],
-    }
+    common: Json = {"varsigma": chosen["varsigma"], "generator": generator, "callbacks": [recorder]}
     if name == "with":
         grown = fits.grow_from(
             start,

@@ -14,12 +14,7 @@ from mnemosphere.model.mixture import memory_name
 from mnemosphere.plots import memories
 from mnemosphere.plots.checks import Array, as_indices
 from mnemosphere.plots.patterns import aspect
-from mnemosphere.plots.style import (
-    ORANGE,
-    SEQUENTIAL,
-    figure_style,
-    new_figure,
-)
+from mnemosphere.plots.style import ORANGE, SEQUENTIAL, figure_style, new_figure
 
 _WIDTH = 8.0  # inches
 

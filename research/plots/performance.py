@@ -10,13 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import PercentFormatter
 
-from mnemosphere.plots.style import (
-    MARKERS,
-    PALETTE,
-    figure_style,
-    new_figure,
-    plain,
-)
+from mnemosphere.plots.style import MARKERS, PALETTE, figure_style, new_figure, plain
 
 
 @figure_style()

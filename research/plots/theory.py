@@ -14,15 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy.optimize import linear_sum_assignment
 
 from mnemosphere.plots.checks import Array
-from mnemosphere.plots.style import (
-    BLUE,
-    GREY,
-    MARKERS,
-    PALETTE,
-    VERMILLION,
-    figure_style,
-    new_axes,
-)
+from mnemosphere.plots.style import BLUE, GREY, MARKERS, PALETTE, VERMILLION, figure_style, new_axes
 
 _BETA = r"inverse temperature $\beta$"
 _ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}  # of a legend

@@ -15,15 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mnemosphere.plots.checks import Array
-from mnemosphere.plots.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    VERMILLION,
-    figure_style,
-    new_figure,
-    plain,
-)
+from mnemosphere.plots.style import BLACK, BLUE, GREEN, VERMILLION, figure_style, new_figure, plain
 from research.plots.axes import plain_log
 
 _COLORS = mpl.colormaps["tab10"].colors  # type: ignore[attr-defined]

@@ -26,10 +26,7 @@ from mnemosphere.theory.saddle_point import conjugate, free_entropy_at
 from research.plots import theory as pictures
 from research.report import Json
 from research.theory.continuation import Branch, trace_branch
-from research.theory.setting import (
-    Setting,
-    solve_two,
-)
+from research.theory.setting import Setting, solve_two
 
 Groups = tuple[tuple[int, ...], ...]
 

@@ -43,11 +43,7 @@ class NoisySolution:
 
 
 def solve_with_noise(
-    problem: SaddlePointProblem,
-    start: OrderParameters,
-    *,
-    tol: float = 1e-9,
-    max_iter: int = 5000,
+    problem: SaddlePointProblem, start: OrderParameters, *, tol: float = 1e-9, max_iter: int = 5000
 ) -> NoisySolution:
     """Solve the saddle-point equations with the noise of the examples, from one start.
 

@@ -174,10 +174,7 @@ SETTINGS = (
     Setting(2, 2, 6.0, 1.0, 0.3), Setting(3, 3, 5.0, 0.5, 0.3), Setting(2, 2, 4.0, 1.0, 0.3, p_0=0.2),
 )  # fmt: skip
 _IDLE = 0.45  # a memory whose overlaps with the two vectors differ by less is idle
-_STARTS = {
-    "idle": [[0.9, 0.0, 0.1], [0.0, 0.9, 0.1]],
-    "paired": [[0.8, 0.8, 0.0], [0.0, 0.0, 0.9]],
-}
+_STARTS = {"idle": [[0.9, 0.0, 0.1], [0.0, 0.9, 0.1]], "paired": [[0.8, 0.8, 0.0], [0.0, 0.0, 0.9]]}
 
 
 def study_finite_size(

@@ -115,11 +115,7 @@ class Hierarchy:
 
 
 def trace_hierarchy(
-    depth: int,
-    n_memories: int,
-    beta: Sequence[float],
-    *,
-    generator: torch.Generator,
+    depth: int, n_memories: int, beta: Sequence[float], *, generator: torch.Generator
 ) -> Hierarchy:
     """Raise β from values where all memories coincide, and follow them as they part.
 
@@ -266,12 +262,7 @@ class Spectrum:
 
 
 def duplicated_spectrum(
-    depth: int,
-    n_memories: int,
-    beta: float,
-    *,
-    n_starts: int = 32,
-    generator: torch.Generator,
+    depth: int, n_memories: int, beta: float, *, n_starts: int = 32, generator: torch.Generator
 ) -> Spectrum:
     """Solve for few memories on the tree of patterns, double each, and look at the Jacobian."""
     patterns, _ = tree_patterns(depth, generator=generator)

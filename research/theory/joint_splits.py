@@ -65,12 +65,7 @@ class SplitForm:
     """
 
     def __init__(
-        self,
-        w: Tensor,
-        p: Tensor,
-        beta: Tensor,
-        pull: Tensor,
-        spread: Callable[[Tensor], Tensor],
+        self, w: Tensor, p: Tensor, beta: Tensor, pull: Tensor, spread: Callable[[Tensor], Tensor]
     ) -> None:
         self.w, self.beta, self._spread = w, beta, spread
         self.prior = p.sum(1, keepdim=True)  # what the memory has, rather than what it should have

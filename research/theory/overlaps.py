@@ -20,13 +20,7 @@ from mnemosphere.theory import (
     symmetric_transition,
 )
 from research.plots import theory as pictures
-from research.theory.setting import (
-    PARAMETERS,
-    Setting,
-    is_broken,
-    matched,
-    solve_two,
-)
+from research.theory.setting import PARAMETERS, Setting, is_broken, matched, solve_two
 
 CURVES = ("own teacher memory", "other teacher memories", "symmetric")
 _SYMBOLS = {

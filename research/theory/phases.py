@@ -12,11 +12,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.theory import symmetric_transition
 from research.plots import theory as pictures
-from research.theory.setting import (
-    Setting,
-    is_broken,
-    solve_two,
-)
+from research.theory.setting import Setting, is_broken, solve_two
 
 SYMBOLS = {"upsilon": r"signal to noise $\upsilon$", "rho": r"examples per parameter $\varrho$"}
 PHASES = ("symmetric", "both stable", "broken")
