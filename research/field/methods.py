@@ -27,9 +27,6 @@ from research.field.peers import Calibrated, NeighborDistance, TunedNeighbors
 OURS = "dam"
 NEIGHBORS, LOGISTIC, SVM = "k-NN", "logistic regression", "RBF SVM"
 EXPLAINABLE = "explainable boosting"
-# What comes with the extra `field`.
-NEEDS = {EXPLAINABLE: "interpret", "spherical k-means": "faiss"}
-
 
 # Fits of explainable boosting take minutes and hours beyond so many functions of a column.
 MOST_FUNCTIONS = 16
@@ -37,7 +34,7 @@ MOST_FUNCTIONS = 16
 
 def installed(method: str) -> bool:
     """Can this method be run here?"""
-    return method not in NEEDS or find_spec(NEEDS[method]) is not None
+    return method != EXPLAINABLE or find_spec("interpret") is not None
 
 
 @dataclass(frozen=True)
@@ -96,26 +93,6 @@ CLASSIFIERS: dict[str, Make] = {
 }
 
 
-class SphericalKMeans:
-    """Spherical k-means of faiss: standardized rows on the unit sphere, centers too."""
-
-    def __init__(self, n_clusters: int, seed: int) -> None:
-        self.n_clusters, self.seed = n_clusters, seed
-
-    def fit_predict(self, X: Any) -> Any:
-        import faiss
-        import numpy as np
-
-        x = StandardScaler().fit_transform(X).astype(np.float32)
-        faiss.normalize_L2(x)
-        found = faiss.Kmeans(
-            x.shape[1], self.n_clusters, spherical=True, seed=self.seed, nredo=10,
-            min_points_per_centroid=1,
-        )  # fmt: skip
-        found.train(x)
-        return found.index.search(x, 1)[1][:, 0]
-
-
 def mixture(case: Case) -> Any:
     """Full covariances need more rows per cluster than they have columns; else diagonal ones."""
     enough = case.n_rows >= 5 * case.n_classes * case.n_features
@@ -131,7 +108,6 @@ CLUSTERERS: dict[str, Make] = {
     OURS: lambda c: mn.DAMClusterer(n_clusters=c.n_classes, random_state=c.seed),
     "dam, number found": lambda c: mn.DAMClusterer(random_state=c.seed),
     "k-means": lambda c: scaled(KMeans(c.n_classes, n_init=10, random_state=c.seed)),
-    "spherical k-means": lambda c: SphericalKMeans(c.n_classes, c.seed),
     "Gaussian mixture": lambda c: scaled(mixture(c)),
     "HDBSCAN, number found": lambda c: scaled(HDBSCAN(copy=True)),
 }

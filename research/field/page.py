@@ -15,7 +15,6 @@ from research.field.store import RESULTS, Results
 from research.pages.marks import markdown
 from research.pages.stored import Table, measured_on, source, sources
 from research.plots.axes import plain_log
-from research.plots.ranks import critical_difference
 from research.report import Json
 
 WORDS = {
@@ -104,39 +103,21 @@ def cost_ratios() -> Table:
     return finished(markdown(head, lines), results)
 
 
-def set_table(key: str, written: Callable[[float], str], *, factor: float = 1.0) -> Table:
-    """Every set and method; the best of a set in bold."""
+def accuracy_sets() -> Table:
+    """Every set and method, in percent; the best of a set in bold."""
     results = Results.read("classify")
-    found = summary.ranking(results, key)
+    found = summary.ranking(results, "accuracy")
     others = sorted(n for n, s in results.sets.items() if n not in found.sets)
     lines = []
     for name in [*found.sets, *others]:
         facts = results.sets[name]
         cells = [results.cells.get((name, m)) for m in found.methods]
-        values = [written(factor * summary.mean(c, key)) if c else "" for c in cells]
-        numbers = [float(v) for v in values if v]
-        best = f"{max(numbers) if found.high_is_good else min(numbers):g}"
-        shown = [f"**{v}**" if v and f"{float(v):g}" == best else v for v in values]
-        shape = f"{facts['rows']} × {facts['features']}, {facts['classes']}"
-        lines.append([name, shape, *shown])
+        values = [f"{100 * summary.mean(c, 'accuracy'):.1f}" if c else "" for c in cells]
+        best = max(float(v) for v in values if v)
+        shown = [f"**{v}**" if v and float(v) == best else v for v in values]
+        lines.append([name, f"{facts['rows']} × {facts['features']}, {facts['classes']}", *shown])
     text = markdown(["set", "rows × features, classes", *found.methods], lines)
     return Table(text, [*results.heads.values()])
-
-
-def accuracy_sets() -> Table:
-    """In percent, with the half width of the interval of ours."""
-    results = Results.read("classify")
-    table = set_table("accuracy", lambda v: f"{v:.1f}", factor=100.0)
-    widths = [
-        100 * scores.interval(results.cells[s, methods.OURS]["accuracy"])[1]
-        for s in summary.outside(results)
-        if (s, methods.OURS) in results.cells
-    ]
-    more = (
-        "Half width of the 95% interval of an accuracy of dam over its folds: median "
-        f"{np.median(widths):.1f}, from {min(widths):.1f} to {max(widths):.1f} points."
-    )
-    return table._replace(text=f"{table.text}\n\n{more}")
 
 
 def part_table(part: str, given: Results | None = None) -> Table:
@@ -156,8 +137,7 @@ def part_table(part: str, given: Results | None = None) -> Table:
     table = markdown(["method", *head, "fit, s"], lines)
     n_folds = results.heads[first.methods[0]]["folds"]
     largest = max(results.sets[s]["rows"] for s in first.sets)
-    rule = f"{len(first.sets)} sets of up to {largest:,} rows, {n_folds} folds; "
-    rule += f"critical difference of ranks {first.critical_difference:.2f}."
+    rule = f"{len(first.sets)} sets of up to {largest:,} rows, {n_folds} folds."
     return finished(f"{table}\n\n{rule}", results)
 
 
@@ -257,21 +237,6 @@ def _shown(name: str) -> str:
 
 
 @figure_style()
-def ranks() -> Figure:
-    """Mean ranks of the classifiers, by accuracy and by log-loss."""
-    figure = new_figure(8.6, 6.4)
-    panels = figure.subplots(2, 1)
-    for ax, key in zip(panels, ("accuracy", "log_loss"), strict=True):
-        found = ranked("classify", key)
-        critical_difference(
-            ax, {_shown(name): rank for name, rank in found.mean_ranks.items()},
-            found.critical_difference, ours=_shown(methods.OURS),
-            title=f"Mean rank by {WORDS[key]}, {len(found.sets)} data sets",
-        )  # fmt: skip
-    return figure
-
-
-@figure_style()
 def cost() -> Figure:
     """Seconds of a fit against rows, features, classes and memories."""
     run = _cost()
@@ -313,10 +278,9 @@ TABLES: dict[str, Callable[[], Table]] = {
     "field explainable": explainable_table,
     "field cost ratios": cost_ratios,
     "field accuracy": accuracy_sets,
-    "field log-loss": lambda: set_table("log_loss", lambda v: f"{v:.3f}"),
     "field readme": readme_source,
     "field cost": cost_source,
     "cost sizes": cost_table,
     **_parts(("cluster", "few-labels", "novelty")),
 }
-PICTURES = {"field-readme": readme, "field-ranks": ranks, "field-cost": cost}
+PICTURES = {"field-readme": readme, "field-cost": cost}

@@ -24,7 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
+from sklearn.metrics import (
+    adjusted_rand_score,
+    log_loss,
+    normalized_mutual_info_score,
+    roc_auc_score,
+)
 from sklearn.model_selection import StratifiedKFold
 
 from research.field import frames, methods, scores, sets
@@ -142,7 +147,7 @@ def classify(table: Table, method: str, fold: Fold, seed: int) -> Json:
     p = whole(p, model.classes_, table.n_classes)
     found: Json = {
         "accuracy": round(float((model.predict(new) == truth).mean()), 6),
-        "log_loss": round(scores.log_loss(p, truth), 6),
+        "log_loss": round(float(log_loss(truth, p, labels=range(table.n_classes))), 6),
         # Of all folds together: one of them is too small to bin.
         "calibration": np.round(scores.calibration_gaps(p, truth), 6).tolist(),
         "tested": len(truth),

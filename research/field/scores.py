@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -25,23 +24,10 @@ def calibration_gaps(probabilities: ArrayLike, y: ArrayLike, n_bins: int = 15) -
     return np.bincount(bins, weights=right - confidence, minlength=n_bins)
 
 
-def log_loss(probabilities: ArrayLike, y: ArrayLike) -> float:
-    """Mean −log P(class), probabilities kept from 0 by the rounding unit as in scikit-learn."""
-    p = np.asarray(probabilities, float)
-    own = p[np.arange(len(p)), np.asarray(y)] / p.sum(1)
-    return float(-np.log(np.clip(own, np.finfo(float).eps, 1.0)).mean())
-
-
 def ranks(scores: ArrayLike, *, high_is_good: bool) -> Floats:
     """Ranks within each row (sets, methods): 1 is best, equal scores share the mean of theirs."""
     values = np.asarray(scores, float)
     return np.asarray(stats.rankdata(-values if high_is_good else values, axis=1))
-
-
-def critical_difference(n_methods: int, n_sets: int, level: float = 0.05) -> float:
-    """Nemenyi's: mean ranks that differ by more do so at this level. Demšar (2006), Eq. (8)."""
-    q = stats.studentized_range.ppf(1 - level, n_methods, np.inf) / math.sqrt(2)
-    return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_sets)))
 
 
 def wilcoxon_holm(scores: ArrayLike, names: Sequence[str]) -> dict[tuple[str, str], float]:
@@ -57,17 +43,3 @@ def wilcoxon_holm(scores: ArrayLike, names: Sequence[str]) -> dict[tuple[str, st
         least = max(least, min(1.0, found[pair] * (len(found) - k)))
         corrected[pair] = least
     return corrected
-
-
-def interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Mean over folds and the half width of its interval, Student's.
-
-    Training rows of folds overlap, so the variance of the mean is (1/k + 1/(k−1)) s², not s²/k
-    (Nadeau and Bengio 2003).
-    """
-    v = np.asarray(values, float)
-    k = len(v)
-    if k < 2:
-        return float(v.mean()), math.nan
-    width = stats.t.ppf((1 + level) / 2, k - 1) * v.std(ddof=1) * math.sqrt(1 / k + 1 / (k - 1))
-    return float(v.mean()), float(width)

@@ -33,10 +33,6 @@ class Ranking:
     def mean_scores(self) -> dict[str, float]:
         return dict(zip(self.methods, self.scores.mean(0).tolist(), strict=True))
 
-    @property
-    def critical_difference(self) -> float:
-        return scores.critical_difference(len(self.methods), len(self.sets))
-
     def intervals(self, n_draws: int = 2000) -> dict[str, tuple[float, float]]:
         """95% of the mean ranks of sets drawn with replacement."""
         draws = np.random.default_rng(0).integers(0, len(self.sets), (n_draws, len(self.sets)))
@@ -94,30 +90,3 @@ def cost_ratios(results: Results, key: str, method: str) -> scores.Floats:
         if (s, method) in results.cells and (s, methods.OURS) in results.cells
     ]
     return np.concatenate(found)
-
-
-def line(part: str, cell: Json) -> str:
-    """A cell of one fold, in short."""
-    key = next(iter(PARTS[part].measures))
-    return f"{cell[key]:.3f} in {cell['fit_seconds']:.2f} s"
-
-
-def text(results: Results) -> str:
-    """For the terminal."""
-    lines: list[str] = []
-    for key in measures(results):
-        ranked = ranking(results, key)
-        if len(ranked.methods) < 2:
-            continue
-        lines.append(
-            f"\n{results.part}: {key} ({'high' if ranked.high_is_good else 'low'} is good), "
-            f"{len(ranked.sets)} sets, critical difference {ranked.critical_difference:.2f}"
-        )
-        spread, scored = ranked.intervals(), ranked.mean_scores
-        for name, rank in sorted(ranked.mean_ranks.items(), key=lambda item: item[1]):
-            low, high_end = spread[name]
-            lines.append(
-                f"  {name:<40} mean rank {rank:5.2f} ({low:.2f}–{high_end:.2f}), "
-                f"mean {scored[name]:.4f}"
-            )
-    return "\n".join(lines)
