@@ -1,12 +1,10 @@
 """Rows, starts and trainings that several studies share.
 
-Whoever trains a model does it through this module: the trainers and estimators of the package are
-called here and nowhere else in `research`.
+The paper's experiments call the trainers of the package here and nowhere else.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,14 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere import DAMClassifier
 from mnemosphere.geometry import Center, base
 from mnemosphere.images.windows import Windows
 from mnemosphere.model import Batch, Mixture, from_memories, initialize, memory_graph, objectives
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.named import NamedData
 from mnemosphere.rows.stored import StoredRows
-from mnemosphere.training import SGD, FitResult, FixedPoint, Solver, fit, grow, latent
+from mnemosphere.training import FitResult, Solver, fit, grow, latent
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import validate
 
@@ -121,21 +118,6 @@ def data_start(
 
 
 # --- trainings
-
-
-def sgd(**settings: Any) -> SGD:
-    """Constrained SGD."""
-    return SGD(**settings)
-
-
-def paper_sgd(**changes: Any) -> SGD:
-    """The authors' preset."""
-    return SGD.paper(**changes)
-
-
-def fixed_point(batch_size: int | None = None, *, learn_beta: bool = True) -> FixedPoint:
-    """Exact fixed-point steps, or incremental ones where a batch size is given."""
-    return FixedPoint(batch_size, learn_beta)
 
 
 def begin(start: Start, p_q: Tensor, *, varsigma: float, shares: Tensor | None = None) -> Mixture:
@@ -248,13 +230,3 @@ def accuracy(params: Mixture, rows: Batch) -> float:
 def mean_loss(params: Mixture, rows: Batch) -> float:
     """Of the joint likelihood."""
     return validate(params, ArrayDataset(rows), objectives.joint)[0]
-
-
-def fit_classifier(
-    x: NDArray[Any], y: NDArray[Any], *, n_memories: int, seed: int, device: str, **settings: Any
-) -> tuple[DAMClassifier, float]:
-    """A fitted classifier, and the seconds it took; `settings` are those of the estimator."""
-    began = time.perf_counter()
-    settings = {"objective": "joint", "random_state": seed, "device": device} | settings
-    model = DAMClassifier(n_memories, **settings).fit(x, y)
-    return model, round(time.perf_counter() - began, 1)

@@ -29,7 +29,6 @@ from mnemosphere.plots.style import figure_style, new_figure
 from research import report
 from research.benchmarks._options import add_data, add_device, parser
 from research.data import load_data
-from research.fits import fit_classifier
 
 MEMORIES = (100, 1000)
 
@@ -137,10 +136,9 @@ def gallery() -> Figure:
         axes = figure.subplots(1, 2)
         objectives = ("joint", "conditional")
         models = [
-            fit_classifier(
-                raw.x_train, raw.y_train, n_memories=200, objective=objective, geometry="center",
-                seed=0, device="cpu",
-            )[0]
+            DAMClassifier(
+                200, objective=objective, geometry="center", random_state=0, device="cpu"
+            ).fit(raw.x_train, raw.y_train)
             for objective in objectives
         ]  # fmt: skip
         scale = max(float(np.abs(m.memories_[shown]).max()) for m in models)

@@ -35,6 +35,7 @@ TABLES = (
 VECTORS = "banking-minilm"
 N_EXPLAINED = 12
 MOST_ROWS = 1500
+TOLERANCE = 1e-6  # relative, of numbers
 PAPER = (
     "fig1", "fig2", "capacity", "hierarchy", "table1", "regularizer", "prior", "fig3", "fig4", "fig5", "fig6",
 )  # fmt: skip
@@ -114,7 +115,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def compare(before: Path, after: Path, tolerance: float) -> int:
+def compare(before: Path, after: Path) -> int:
     """Print what differs by more than the tolerance, relatively; the number of such values."""
     old, new = (
         dict(leaves(report.read_json(path, "run it again")["figures"])) for path in (before, after)
@@ -124,7 +125,7 @@ def compare(before: Path, after: Path, tolerance: float) -> int:
         a, b = old.get(name), new.get(name)
         both = isinstance(a, float | int) and isinstance(b, float | int)
         same = (
-            abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) if both else a == b  # type: ignore[operator]
+            abs(a - b) <= TOLERANCE * max(1.0, abs(a), abs(b)) if both else a == b  # type: ignore[operator]
         )
         if not same and not name.endswith("/onnx"):
             moved += 1
@@ -139,11 +140,9 @@ def main(argv: list[str]) -> None:
     made.add_argument("--data", type=Path, help="folder with tables/ and texts/")
     made.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
     made.add_argument("--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"))
-    made.add_argument("--tolerance", type=float, default=1e-6, help="relative, of numbers")
-    made.add_argument("--no-paper", action="store_true", help="leave out the paper's quick runs")
     args = made.parse_args(argv)
     if args.compare:
-        raise SystemExit(int(compare(*args.compare, args.tolerance) > 0))
+        raise SystemExit(int(compare(*args.compare) > 0))
     if args.data is None:
         made.error("--data is missing: the folder with tables/ and texts/")
     work = [(name, args.data) for name in (VECTORS, *TABLES)]  # the longest first
@@ -151,7 +150,6 @@ def main(argv: list[str]) -> None:
     for (name, _), found in jobs.finished(measure, work, args.jobs):
         figures[name] = found
         print(f"{len(figures)} of {len(work)} {name}: {found['log_loss']:.4f}", flush=True)
-    if not args.no_paper:
-        figures["paper"] = paper()
+    figures["paper"] = paper()
     command = report.command_line(["frozen", *argv])
     report.write(args.out, {**report.head(command), "figures": figures})

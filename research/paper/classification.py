@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from mnemosphere.model import Batch, Mixture, log_joint
-from mnemosphere.training import Callback, FitResult
+from mnemosphere.training import SGD, Callback, FitResult, FixedPoint, Solver
 from mnemosphere.training import Run as Fit
 from research import fits
 from research.paper.experiment import Run
@@ -36,7 +36,7 @@ def settings(
     cases: Sequence[Json], memories: int, *, quick: bool, quick_memories: int, quick_passes: int
 ) -> Json:
     """All that decides the numbers. A case: name, ς, β (None: learned, from `start`)."""
-    preset = fits.paper_sgd()
+    preset = SGD.paper()
     sgd = {name: getattr(preset, name) for name in _SGD}
     return {
         "memories": quick_memories if quick else memories,
@@ -116,11 +116,9 @@ class _Training:
         """The row of this training; its arrays are stored beside it."""
         run, case = self.run, self.case
         curve = Curve(test)
-        text = f"{label(case['name'])}, {self.solver}, seed {self.seed}"
-        run.progress(text)
+        run.progress(f"{label(case['name'])}, {self.solver}, seed {self.seed}")
         generator = torch.Generator().manual_seed(self.seed)
-        start = self._sgd if self.solver == "sgd" else self._fixed_point
-        result = start(rows, validation, generator, [curve])
+        result = self._fit(rows, validation, generator, curve)
         run.finished(result.status)
         last = curve.last
         accuracy, seconds = curve.finish(result)
@@ -153,55 +151,28 @@ class _Training:
         kinds = {"halved": 1 - 0.5 * (ranks % 2), "falling": 1 / (1 + ranks)}
         return kinds.get(self.case.get("shares", "equal"))
 
-    def _sgd(
-        self,
-        rows: Batch,
-        validation: Batch,
-        generator: torch.Generator,
-        callbacks: Sequence[Callback],
+    def _fit(
+        self, rows: Batch, validation: Batch, generator: torch.Generator, curve: Curve
     ) -> FitResult:
         chosen, case = self.run.settings, self.case
-        fixed = case["beta"] is not None
-        beta = case["beta"] if fixed else case["start"]
+        fixed, size = case["beta"] is not None, chosen["memories"]
+        solver: Solver
+        if self.solver == "sgd":
+            beta = case["beta"] if fixed else case["start"]
+            start = fits.uniform_start(rows, size, beta=beta, generator=generator)
+            solver = SGD(**chosen["sgd"], learn_beta=not fixed)
+            own = {"passes": chosen["max_epochs"], "validation": validation,
+                   "patience": chosen["patience"]}  # fmt: skip
+        else:
+            start = fits.data_start(
+                rows, size, varsigma=case["varsigma"], beta=case["beta"], generator=generator
+            )
+            solver = FixedPoint(chosen["fixed_point"]["batch_size"], not fixed)
+            own = {"passes": chosen["fixed_point"]["max_epochs"]}
         return fits.train_from(
-            fits.uniform_start(rows, chosen["memories"], beta=beta, generator=generator),
-            rows,
-            fits.sgd(**chosen["sgd"], learn_beta=not fixed),
-            varsigma=case["varsigma"],
-            shares=self._shares(),
-            passes=chosen["max_epochs"],
-            validation=validation,
-            patience=chosen["patience"],
-            generator=generator,
-            callbacks=callbacks,
-        )
-
-    def _fixed_point(
-        self,
-        rows: Batch,
-        validation: Batch,
-        generator: torch.Generator,
-        callbacks: Sequence[Callback],
-    ) -> FitResult:
-        chosen, case = self.run.settings, self.case
-        fixed = case["beta"] is not None
-        start = fits.data_start(
-            rows,
-            chosen["memories"],
-            varsigma=case["varsigma"],
-            beta=case["beta"],
-            generator=generator,
-        )
-        return fits.train_from(
-            start,
-            rows,
-            fits.fixed_point(batch_size=chosen["fixed_point"]["batch_size"], learn_beta=not fixed),
-            varsigma=case["varsigma"],
-            shares=self._shares(),
-            passes=chosen["fixed_point"]["max_epochs"],
-            generator=generator,
-            callbacks=callbacks,
-        )
+            start, rows, solver, varsigma=case["varsigma"], shares=self._shares(),
+            generator=generator, callbacks=[curve], **own,
+        )  # fmt: skip
 
 
 class Curve(Callback):

@@ -13,13 +13,13 @@ from mnemosphere.model import (
     Mixture,
     accumulate,
     displacement,
-    evaluate,
     maximize_bound,
     objectives,
 )
 from mnemosphere.model.duplicate import split
 from mnemosphere.model.one_pass import memory_shares
 from mnemosphere.numerics import sphere
+from research.fits import mean_loss
 
 # Of the central second difference; its error is of the order of the fourth derivative times this².
 _PROBE = 1e-3
@@ -103,8 +103,3 @@ def finite_differences(params: Mixture, data: Batch, direction: Tensor) -> Tenso
         moved = split(params, which, direction, _PROBE)
         found.append(2 * (mean_loss(moved, data) - base) / _PROBE**2)
     return torch.tensor(found, dtype=torch.float64)
-
-
-def mean_loss(params: Mixture, data: Batch) -> float:
-    """Of the joint likelihood."""
-    return evaluate(params, data, objectives.joint)

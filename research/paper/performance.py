@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from mnemosphere.model import Batch, Mixture, Nearest
-from mnemosphere.training import PassRecord, Solver, SplitRecord, Splitting
+from mnemosphere.training import SGD, FixedPoint, PassRecord, Solver, SplitRecord, Splitting
 from research import fits
 from research.paper.descent import Descent
 from research.paper.experiment import Experiment, Run, save_picture
@@ -146,10 +146,10 @@ class _Part:
         n_first = min(own["initial"], self.p_max) if self.split else self.p_max
         solver: Solver
         if self.sgd:
-            solver = fits.sgd(**own["solver"])
+            solver = SGD(**own["solver"])
             start = fits.uniform_start(rows, n_first, beta=own["beta"], generator=generator)
         else:
-            solver = fits.fixed_point(batch_size=own["batch_size"])
+            solver = FixedPoint(batch_size=own["batch_size"])
             start = fits.data_start(rows, n_first, varsigma=chosen["varsigma"], generator=generator)
         options: Json = {"varsigma": chosen["varsigma"], "generator": generator}
         if self.sgd:

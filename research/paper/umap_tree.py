@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.model import Batch
 from mnemosphere.numerics import sphere, vmf
-from mnemosphere.training import Splitting
+from mnemosphere.training import SGD, FixedPoint, Splitting
 from research import fits
 from research.paper.descent import Descent
 from research.paper.experiment import (
@@ -106,7 +106,7 @@ def _train(run: Run, name: str, data: Batch) -> Json:
         grown = fits.grow_from(
             start,
             data,
-            fits.sgd(**chosen["sgd"]),
+            SGD(**chosen["sgd"]),
             max_memories=chosen["memories"],
             splitting=Splitting(
                 threshold=chosen["threshold"],
@@ -124,7 +124,7 @@ def _train(run: Run, name: str, data: Batch) -> Json:
         result = fits.train_from(
             start,
             data,
-            fits.fixed_point() if exact else fits.sgd(**chosen["sgd"]),
+            FixedPoint() if exact else SGD(**chosen["sgd"]),
             passes=chosen["fixed_point_steps" if exact else "epochs"],
             **common,
         )

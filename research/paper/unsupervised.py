@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from mnemosphere.model import Mixture, evaluate, initialize, objectives
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.plots.style import figure_style, new_figure
-from mnemosphere.training import PassRecord, Solver, latent
+from mnemosphere.training import SGD, FixedPoint, PassRecord, Solver, latent
 from research import fits
 from research.fits import group_classes, unlabeled
 from research.paper.experiment import Experiment, Run, load_arrays, save_picture
@@ -183,7 +183,7 @@ class _Training:
         result = fits.continue_training(
             fits.begin(fits.Start(w, chosen["beta"]), w.new_ones(1), varsigma=chosen["varsigma"]),
             rows,
-            fits.fixed_point(batch_size=size),
+            FixedPoint(batch_size=size),
             rule=objectives.marginal,
             passes=chosen["fixed_point"]["epochs"],
             generator=generator,
@@ -200,7 +200,7 @@ class _Training:
         """SGD of Eq. (unsupervised_loss), of everything or of the class weights alone."""
         run, case = self.run, self.case
         run.progress(f"{case['name']}, seed {self.seed}")
-        solver: Solver = fits.sgd(**run.settings["sgd"])
+        solver: Solver = SGD(**run.settings["sgd"])
         passes = run.settings["epochs"]
         if case["solver"] == "classes":
             chosen = run.settings["classes"]
