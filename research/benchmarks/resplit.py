@@ -30,7 +30,7 @@ def measure(vectors: Path, name: str, seed: int) -> Json:
     for part, rows in zip(PARTS, np.split(order, cuts), strict=True):
         data |= {f"x_{part}": x[rows], f"y_{part}": y[rows]}
     own = split(data, 1.0, 0)
-    said = {"ours": ours(own, seed)[1]["ours"]}
+    said = {"ours": ours(own, seed)[1]}
     said["logistic regression"] = baselines(own)["logistic regression"]
     return {
         method: {key: measures(own, said[method])[key] for key in ("log_loss", "known_accuracy")}

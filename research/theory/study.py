@@ -104,9 +104,10 @@ def main(argv: list[str]) -> None:
     """Solve, and write the numbers and the picture."""
     args = parser().parse_args(argv)
     function, draws = STUDIES[args.name]
-    endings = PICTURES if draws else (".json",)
-    if args.out is not None and args.out.suffix.lower() not in endings:
-        raise ValueError(f"--out must end in {' or '.join(endings)}, got {args.out.name!r}")
+    *others, last = PICTURES if draws else (".json",)
+    if args.out is not None and args.out.suffix.lower() not in (*others, last):
+        known = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"--out must end in {known}, got {args.out.name!r}")
     record = args.out and args.out.with_suffix(".json")
     if record:
         report.make_folder(record.parent)

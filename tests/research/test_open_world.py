@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import mahalanobis
 
 from research import report
-from research.benchmarks import open_world
+from research.benchmarks import open_world, resplit
 from research.pages import open_world as page
 
 
@@ -67,3 +67,9 @@ def test_a_part_is_measured_once_and_shown(folder, tmp_path, monkeypatch):
     assert [float(v) for v in shown] == pytest.approx([100 * own["f1"]] * 3, abs=0.06)
     assert "DA-ADB, fine-tuned BERT | 73.7 / 82.5 / 85.7" in tables["open world open"]
     assert all("None" not in table for table in tables.values())
+
+
+def test_other_splits_have_the_same_two_methods(folder):
+    found = resplit.measure(folder, "banking-minilm", 1)
+    assert set(found) == {"ours", "logistic regression"}
+    assert all(own["known_accuracy"] > 0.8 for own in found.values())
