@@ -75,6 +75,46 @@ def test_the_choice_does_not_depend_on_the_seed_nor_on_the_order_of_rows():
     assert tables[0] == tables[1]
 
 
+def test_a_table_that_one_rule_decides_gets_more_cycles():
+    """Certain where nothing is uncertain: nearly as good as a logistic regression without penalty."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1400, 5))
+    y = (x[:, 0] + x[:, 1] > 0.3).astype(int)
+    clf = fitted(x[:300], y[:300])
+    assert max(trial["cycles"] for trial in clf.search_) >= 3
+    assert len({record["phase"] for record in clf.history_}) >= 2
+    assert clf.score(x[300:], y[300:]) > 0.98
+    assert log_loss(y[300:], clf.predict_proba(x[300:])) < 0.055
+
+
+def test_rows_without_a_mistake_do_not_ask_for_more_and_more_cycles():
+    rng = np.random.default_rng(4)
+    y = np.arange(180) % 3
+    x = 6 * np.eye(3, 5)[y] + rng.normal(size=(180, 5))
+    clf = fitted(x, y)
+    (chosen,) = [trial for trial in clf.search_ if trial["chosen"]]
+    assert chosen["cycles"] <= 2
+    assert max(trial["cycles"] for trial in clf.search_) <= 3
+
+
+def test_the_objective_follows_from_the_labels():
+    x, y = load_iris(return_X_y=True)
+    assert {trial["objective"] for trial in fitted(x, y).search_} == {"conditional"}
+    partly = np.where(np.arange(len(y)) % 3 == 0, -1, y)
+    clf = fitted(x, partly, unlabeled=-1)
+    assert {trial["objective"] for trial in clf.search_} == {"joint"} == {clf.objective_}
+    assert True in {trial["unlabeled"] for trial in clf.search_}
+
+
+def test_texts_alone_are_directions():
+    def encode(texts):
+        each = (np.random.default_rng(len(text)).normal(size=7) for text in texts)
+        return np.array([row * 10.0 ** np.arange(7) for row in each])
+
+    clf = fitted(["x" * k for k in range(1, 91)], np.arange(90) % 2, encoder=encode)
+    assert {trial["geometry"] for trial in clf.search_} <= {"unit", "center"}
+
+
 def test_what_is_given_is_kept():
     x, y = load_iris(return_X_y=True)
     clf = fitted(x, y, n_memories=7, geometry="standard", objective="conditional")

@@ -31,7 +31,7 @@ def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule
     """Against autograd: each memory by one angle, log p of each by one length, log β by one."""
     case = problem(31, rows=29, weighted=True, clustered=True, varsigma=0.5)
     turn, rate = 0.07, 0.03
-    new = run(Adam(steps=100, angle=turn, learning_rate=rate), case, 1, RULES[rule])
+    new = run(Adam(steps=100, angle=turn, learning_rate=rate, slope_rate=1.5), case, 1, RULES[rule])
     old = case.params
     gw, gp, gb = (
         g.numpy() for g in oracle.gradient(rule, old, case.x, case.targets, case.sample_weight)
@@ -45,7 +45,7 @@ def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule
     slope = p * gp
     moved = np.log(new.p.numpy() / p) + rate * slope / np.linalg.norm(slope, axis=1, keepdims=True)
     np.testing.assert_allclose(moved - moved[0, 0], 0, rtol=0, atol=1e-10)  # one common scale
-    expected = float(old.beta) * math.exp(-rate * np.sign(gb))
+    expected = float(old.beta) * math.exp(-1.5 * rate * np.sign(gb))
     assert float(new.beta) == pytest.approx(expected, rel=1e-12)
 
 
@@ -117,10 +117,19 @@ def test_the_schedule_is_that_of_all_passes(n_rows, passes, size, steps):
     """At least two batches per pass, none much smaller than the others."""
     cpu = torch.device("cpu")
     solver = Adam(batch_size=1000).resolve(n_rows, learn_beta=False, device=cpu)
-    found, taken = solver.scheduled(n_rows, 0, passes)
+    found, taken = solver.scheduled(n_rows, max_iter=passes)
     assert taken == passes
     assert (found.rows_per_step, found.steps, found.learn_beta) == (size, steps, False)
     assert not found.exact
+
+
+@pytest.mark.parametrize("n_rows", [11, 700, 53_000])
+def test_each_cycle_is_twice_as_long_as_the_last(n_rows):
+    """In passes, so that it is longer however many rows there are."""
+    passes = [Adam().scheduled(n_rows, cycle)[1] for cycle in range(4)]
+    assert passes == [passes[0] << cycle for cycle in range(4)]
+    first, _ = Adam().scheduled(n_rows)
+    assert first.steps >= 35
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mnemosphere.model.one_pass import evaluate, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.conditional import class_targets, start_conditional
+from mnemosphere.training.conditional import class_targets, fit_conditional, start_conditional
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.joint import start_joint, start_memories
@@ -74,6 +74,7 @@ def test_targets_are_net_of_smoothing_and_without_none():
         assert (found[:, -1] == 0).all()
         assert_close(found.sum(1), soft.sum(1))
         assert_close(found[0, :3], 0.98 * soft[0] + 0.02 / 3, rtol=1e-12, atol=1e-15)
+        assert found[0, 2] > class_targets(given, 1)[0, 2] > class_targets(given, 2)[0, 2] > 0
 
 
 def start(batch, memories, seed=0):
@@ -113,32 +114,29 @@ def test_varsigma_and_the_bessel_functions_do_not_matter():
     assert_close(one, two, rtol=1e-10, atol=1e-10)
 
 
-def test_problems_of_any_size_side_by_side_are_those_alone_but_for_noise_on_the_first():
+def test_problems_of_any_size_side_by_side_are_those_alone():
     """Memories without weight and coordinates that are 0 change nothing."""
     batches = [labeled(seed, rows=61, features=n)[0] for seed, n in ((4, 7), (5, 11), (6, 7))]
     rows = [Batch(b.x, class_targets(b.targets)) for b in batches]
     starts = [start(b, n) for b, n in zip(batches, (5, 9, 7), strict=True)]
     solver = Adam(batch_size=61, steps=12)
     params, together = stacked.stack(starts, rows)
-    found = stacked.conditional(
-        params, together, solver, 12, noise=0.5, noisy=1, generator=generator(0)
-    )
+    found = stacked.conditional(params, together, solver, 12, generator=generator(0))
+    noisy = stacked.conditional(params, together, solver, 12, noise=0.5, generator=generator(0))
     for k, (own, batch) in enumerate(zip(starts, rows, strict=True)):
         alone = stacked.conditional(own, batch, solver, 12, generator=generator(0))
         n_memories, n = own.w.shape
         w, p = found.w[k, :n_memories, :n], found.p[k, : n_memories + 1]
-        if k == 0:
-            assert (w - alone.w).abs().max() > 1e-3
-            continue
         assert_close(w, alone.w, rtol=1e-9, atol=1e-9)
         assert_close(p, alone.p, rtol=1e-9, atol=1e-12)
         assert_close(found.beta[k], alone.beta, rtol=1e-9, atol=0)
+        assert (noisy.w[k, :n_memories, :n] - alone.w).abs().max() > 1e-3
 
 
 def test_problems_side_by_side_train_as_fit_does():
     batch, _ = labeled(5, rows=83)
     own = Batch(batch.x, class_targets(batch.targets))
-    params, (solver, passes) = start(batch, 7), Adam().scheduled(83, 0, 5)
+    params, (solver, passes) = start(batch, 7), Adam().scheduled(83, max_iter=5)
     found = stacked.conditional(params, own, solver, passes, generator=generator(3))
     result = fit(
         params, ArrayDataset(own), solver, rule=objectives.conditional, max_iter=5,
@@ -146,6 +144,17 @@ def test_problems_side_by_side_train_as_fit_does():
     )  # fmt: skip
     for name in ("w", "p", "beta"):
         assert_close(getattr(found, name), getattr(result.params, name), rtol=0, atol=0)
+
+
+def test_cycles_side_by_side_end_where_the_training_of_a_model_ends():
+    """A trial of one cycle that goes on is a trial of two, and the model walks the same way."""
+    batch, _ = labeled(6, rows=83)
+    whole = fit_conditional(ArrayDataset(batch), 7, cycles=2, generator=generator(3))
+    first = fit_conditional(ArrayDataset(batch), 7, cycles=1, generator=generator(3))
+    assert len(whole.history) == 3 * len(first.history)
+    assert whole.history[len(first.history) - 1].loss == first.history[-1].loss
+    assert whole.history[-1].loss < first.history[-1].loss
+    assert {record.phase for record in whole.history} == {0, 1}
 
 
 def test_joint_problems_side_by_side_keep_the_loss_falling():

@@ -1,15 +1,13 @@
-"""How settings that are "auto" are decided: screen a few candidates well, then follow the widths.
+"""How settings that are "auto" are decided: screen a few candidates well, then follow the best.
 
-screen     every geometry with one and with four memories per class, by the conditional objective; the best two
-           by the joint objective
-noise      the best geometry, and the second unless it is clearly worse, with noise on the rows
-more rows  the best lines again, where rows are many
-widths     four times as many memories, and again, while that helps by more than their price and half a standard
-           error; at last, of many rows, more steps for a model that widened
-choice     the best of them
+screen     every geometry with one and with four memories per class, one cycle of training
+more rows  the best of them again, where rows are many
+path       what is around the best candidates, one more cycle, four times the memories, noise on the rows; then what
+           is around those, until the best of each geometry has been followed
+choice     the best, with a price on memories and steps; a plain geometry unless another is clearly better
 
 Few rows are cross-fitted in five folds. Of many rows one part is held out; candidates are screened on some of
-the others, and the path is followed on all of them, at last with more steps.
+the others, and the path is followed on all of them.
 
 Everything that is learned (geometry, start, memories, weights) is learned from the rows that are fitted. Rows are
 distinct: a copy is weight, so that no row is both fitted and held out. The choice does not depend on
@@ -20,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
@@ -52,7 +50,7 @@ from mnemosphere.rows import odds
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import few_labels, stacked
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.conditional import STEPS, class_targets, start_conditional
+from mnemosphere.training.conditional import class_targets, start_conditional
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
@@ -70,17 +68,14 @@ FACTOR = 4  # between widths of the path
 ROWS_PER_MEMORY, LEAST_WIDEST = 15, 300  # rows for each at least, unless there are so few memories
 PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
-TOP = 2  # geometries that go on: the third is hardly ever the best
-CLEAR = 2.0  # standard errors by which the second one may be behind
+MOST_LINES = 3  # that are followed at a time
+# Geometries that a difference below its error does not leave.
+PLAIN = ("unit", "center", "standard")
 ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening
 FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
 FOLDED = 5000  # rows of all folds together, beyond which there are fewer
-FEW_KINDS, OFTEN = (
-    50,
-    5,
-)  # at most so many distinct rows, each so often: a table of few kinds of rows
+FEW_KINDS, OFTEN = 50, 5  # distinct rows at most, and how often: a table of few kinds of rows
 MOST_ROWS = 60_000  # fitted on the path
-LONGER = 3  # times the steps, where that helps
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
 MOST_COORDINATES = 4096  # of columns on circles that are tried
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
@@ -90,7 +85,7 @@ PADDED = 1 << 20  # rows × memories × features, up to which they need not be o
 # Columns of a printed table.
 _COLUMNS = {
     "geometry": "geometry", "n_clusters": "clusters", "n_memories": "memories",
-    "objective": "objective", "noise": "noise", "longer": "steps", "unlabeled": "unlabeled rows",
+    "objective": "objective", "noise": "noise", "cycles": "cycles", "unlabeled": "unlabeled rows",
     "log_loss": "held-out log-loss", "error": "±", "silhouette": "silhouette",
     "excess": "over one cloud", "chosen": "chosen",
 }  # fmt: skip
@@ -122,8 +117,13 @@ class Candidate:
     n_memories: int
     objective: str  # "joint" or "conditional"
     noise: float = 0.0  # on rows, of the conditional objective
-    longer: int = 1  # times the usual number of steps
+    cycles: int = 1  # of Adam, each twice as long as the one before
     unlabeled: bool = False  # whether rows without label take part
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its geometry is a direction, or has standard units."""
+        return self.geometry.split("+")[-1] in PLAIN
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Settings:
     varsigma: float | None
     beta: float | None
     uniform_weight: float | None
-    objectives: tuple[str, ...]  # "joint", "conditional": those that may be chosen
+    objective: str  # "joint", "conditional", or "auto": by whether all rows have labels
     solver: FixedPoint | SGD | Adam | None
     adam: Adam  # the solver of the conditional likelihood
     geometry: str
@@ -159,27 +159,28 @@ class Settings:
         smoothing = float(given.get("label_smoothing", given.get("smoothing", 0.0)))
         return cls(
             given, solver=solver, adam=adam or _ADAM,
-            objectives=("joint", "conditional") if objective == "auto" else (objective,),
-            geometry=given["geometry"], growth=given["growth"], search=given.get("search"),
+            objective=objective, geometry=given["geometry"], growth=given["growth"], search=given.get("search"),
             max_iter=given["max_iter"], precision=given["precision"],
             smoothing=smoothing if smoothing > 1e-30 else 0.0,  # less would vanish in products
             **known,
         )  # fmt: skip
 
-    def check(self, sample: Sample) -> None:
-        """Raise ValueError if the settings contradict each other, or do not suit the rows."""
-        conditional = "joint" not in self.objectives
+    def for_rows(self, sample: Sample) -> Self:
+        """With the objective for these rows; ValueError if settings contradict each other."""
+        auto = "conditional" if bool(sample.labeled.all()) else "joint"
+        own = replace(self, objective=auto if self.objective == "auto" else self.objective)
+        conditional = own.objective == "conditional"
         if conditional and self.growth is not None:
             raise ValueError(
                 "growth splits memories of the joint likelihood: use objective='joint' or "
                 "growth=None"
             )
         if isinstance(self.solver, FixedPoint if conditional else Adam):
-            kind = "conditional" if conditional else "joint"
             raise ValueError(
-                f"{type(self.solver).__name__} does not train the {kind} likelihood: use "
+                f"{type(self.solver).__name__} does not train the {own.objective} likelihood: use "
                 "solver='auto', or another objective"
             )
+        return own
 
 
 @dataclass(frozen=True)
@@ -255,33 +256,29 @@ class Fold(NamedTuple):
 class Evaluation:
     """Log-losses of one candidate on held-out rows."""
 
-    losses: Floats  # (rows, temperatures)
     weight: Floats  # (rows,)
     own: Floats  # the loss of each row at the best temperature
     mean: float  # their mean
     error: float  # its standard error
-    level: float  # the mean with one more row, which is predicted by the class frequencies
+    level: float  # the mean with one more row, of any class
+    temperature: float  # of the classes
     folds: tuple[Fold, ...] = ()
 
     @classmethod
-    def of(
-        cls, losses: Floats, weight: Floats, chance: float, folds: tuple[Fold, ...] = ()
-    ) -> Self:
-        """From losses, weights, and the mean loss of the class frequencies.
+    def of(cls, losses: Floats, odd: Floats, weight: Floats, folds: tuple[Fold, ...] = ()) -> Self:
+        """From the losses of rows with their own labels, and with labels that have nothing to do with them.
 
-        n held-out rows cannot distinguish losses below the nth part of that.
+        n rows without a mistake do not say that there is none: one more is counted, which is a held-out row
+        with a class drawn by the class frequencies. It costs those most that are the most certain.
         """
-        own = losses[:, int(np.argmin(weight @ losses))]
+        n_rows, share = float(weight.sum() ** 2 / (weight @ weight)), weight / weight.sum()
+        every = share @ (n_rows * losses + odd) / (n_rows + 1)
+        best = int(np.argmin(every))
+        own = losses[:, best]
         mean, error = _mean_and_error(own, weight)
-        mean = max(0.0, mean)  # of one class, rounding may take it below
-        n_rows = float(weight.sum() ** 2 / (weight @ weight))
-        level = (n_rows * mean + chance) / (n_rows + 1)
-        return cls(losses, weight, own, mean, error, level, folds)
-
-    @property
-    def temperature(self) -> float:
-        """That of the classes."""
-        return posterior_temperature(self.losses, self.weight)
+        level = max(0.0, float(every[best]))  # of one class, rounding may take it below 0
+        temperature = posterior_temperature(losses, weight)
+        return cls(weight, own, max(0.0, mean), error, level, temperature, folds)
 
     def held_out(self) -> tuple[Tensor, Tensor]:
         """(numbers of the held-out rows, the log of the votes for each class of models that have not seen them)."""
@@ -291,10 +288,10 @@ class Evaluation:
             said.append(log_joint(votes, own.placed.x.to(votes.w.dtype)))
         return torch.cat([own.number for own in self.folds]), torch.cat(said)
 
-    def exceeds(self, other: Evaluation, errors: float = 0.5) -> bool:
-        """Whether it is worse by more than so many standard errors of the difference, row by row."""
+    def exceeds(self, other: Evaluation) -> bool:
+        """Whether it is worse by more than the standard error of the difference, row by row."""
         mean, error = _mean_and_error(self.own - other.own, self.weight)
-        return mean > errors * error
+        return mean > error
 
 
 def _mean_and_error(values: Floats, weight: Floats) -> tuple[float, float]:
@@ -314,6 +311,9 @@ class Split:
     turn: int  # which of the splits it is
     placed: dict[str, tuple[Batch, Batch, Tensor]] = field(default_factory=dict)
     starts: dict[tuple[object, ...], Start] = field(default_factory=dict)
+    trained: dict[Candidate, Mixture] = field(
+        default_factory=dict
+    )  # what further cycles go on from
 
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
         """(fitted rows, held-out rows with a direction, which of those held out these are)."""
@@ -362,8 +362,10 @@ def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Spli
 def usable(sample: Sample) -> list[str]:
     """The geometries that make sense and leave hardly a row without direction, simplest first.
 
-    A text, or another vector, has a geometry of its own beside that of the other columns.
+    A text, or another vector, has a geometry of its own beside that of the other columns. Alone it is a direction.
     """
+    if len(sample.rows.vectors) == sample.rows.n_features:
+        return directed(sample.rows, sample.weight) or ["unit"]
     if 0 < len(sample.rows.vectors) < sample.rows.n_features:
         return [name for name, kind in Geometry.kinds.items() if kind.of is Product]
     kinds = [*directed(sample.rows, sample.weight), "standard", "whitened"]
@@ -405,50 +407,64 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
 class _Scope:
     """What is open, and on how many rows it is tried."""
 
-    kinds: list[str]
-    objectives: tuple[str, ...]
+    kinds: list[str]  # simplest first
+    objective: str
     widths: list[int]
     noises: list[float]
     first: int  # rows fitted in the screening
     whole: int  # and on the path
     held: int  # rows held out at a time
     number: int  # of times
-    plain: list[str]  # geometries of the joint likelihood
+    grows: bool  # whether there may be more memories
+    goes_on: bool  # whether there may be more cycles
 
     @classmethod
     def of(cls, sample: Sample, settings: Settings) -> Self:
-        """Of these rows; without a search one candidate of each objective."""
+        """Of these rows; without a search, one candidate."""
         n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
-        kinds = [settings.geometry]
+        kinds, conditional = [settings.geometry], settings.objective == "conditional"
         if settings.geometry == "auto":
             kinds = usable(sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample)
+            if not conditional:  # there, columns that depend on each other count twice on circles
+                kinds = [kind for kind in kinds if not kind.endswith("circles")] or kinds
         held = min(max(1, n_labeled // FOLDS), HELD)
         whole = min(n_labeled - held, MOST_ROWS)
         first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
         most = max(n_classes, 2 * first // 3)
         widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
         widths = widths if settings.n_memories is None else [settings.n_memories]
-        noise, objectives = settings.adam.noise, settings.objectives
-        noises = [0.0, NOISE] if isinstance(noise, str) else [noise]
+        noises = [0.0]
+        if conditional:
+            noise = settings.adam.noise
+            noises = [0.0, NOISE] if isinstance(noise, str) else [noise]
         if settings.search is None:
             kinds = [kind for kind in kinds if kind == "standard"] or kinds[:1]
-            objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
+            widths, noises = widths[-1:], noises[:1]
         number = min(FOLDS, n_labeled, max(1, FOLDED // max(1, n_labeled)))
-        # On circles, columns that depend on each other count twice in the joint likelihood.
-        plain = [kind for kind in kinds if not kind.endswith("circles")] or kinds
-        return cls(kinds, objectives, widths, noises, first, whole, held, number, plain)
+        searched = settings.search is not None
+        return cls(
+            kinds, settings.objective, widths, noises, first, whole, held, number,
+            grows=searched and settings.n_memories is None,
+            goes_on=searched and conditional and settings.max_iter is None
+            and not isinstance(settings.solver, SGD),
+        )  # fmt: skip
 
-    def candidates(self) -> list[Candidate]:
-        """All of the screening."""
-        found = []
-        if "joint" in self.objectives:
-            found += [Candidate(kind, k, "joint") for kind in self.plain for k in self.widths]
-        if "conditional" in self.objectives:
-            found += [
-                Candidate(kind, k, "conditional", noise)
-                for kind in self.kinds for k in self.widths for noise in self.noises
-            ]  # fmt: skip
-        return found
+    @property
+    def screen(self) -> list[Candidate]:
+        """What is tried first."""
+        return [
+            Candidate(kind, k, self.objective, self.noises[0])
+            for kind in self.kinds for k in self.widths
+        ]  # fmt: skip
+
+    def around(self, own: Candidate, most: int) -> Iterator[Candidate]:
+        """A candidate with one more cycle, with more memories, with other noise."""
+        if self.goes_on:
+            yield replace(own, cycles=own.cycles + 1)
+        wider = min(FACTOR * own.n_memories, most)
+        if self.grows and 2 * wider >= 3 * own.n_memories:
+            yield replace(own, n_memories=wider, cycles=max(1, own.cycles - 1))
+        yield from (replace(own, noise=noise) for noise in self.noises if noise != own.noise)
 
 
 class _Trials:
@@ -461,33 +477,34 @@ class _Trials:
         self.parts = splits(sample, fitted, scope.held, scope.number)
         self.found: dict[Candidate, Evaluation] = {}
 
-    def run(self, stage: str, candidates: Sequence[Candidate]) -> None:
+    def run(self, stage: str, candidates: Iterable[Candidate]) -> None:
         """Evaluate those that are new."""
         new = [own for own in dict.fromkeys(candidates) if own not in self.found]
         show = partial(self.progress.show, stage)
         self.found.update(evaluate(new, self.parts, self.settings, show))
 
-    def ranked(self, objective: str) -> list[Candidate]:
-        """Those of an objective, best first."""
-        return sorted((c for c in self.found if c.objective == objective), key=self.score)
-
     def score(self, own: Candidate) -> float:
         """Its loss, with a price on memories and steps."""
-        return self.found[own].level * float((own.n_memories * own.longer) ** PRICE)
+        return self.found[own].level * float((own.n_memories * 2**own.cycles) ** PRICE)
 
-    def geometries(self, objective: str) -> list[str]:
-        """The best geometries of an objective; a further one unless its best is clearly worse."""
-        best: dict[str, Candidate] = {}
-        for own in self.ranked(objective):
-            best.setdefault(own.geometry, own)
-        found, lines = self.found, list(best.values())
-        near = [own for own in lines[1:] if not found[own].exceeds(found[lines[0]], CLEAR)]
-        return [own.geometry for own in (*lines[:1], *near)][:TOP]
+    def ranked(self) -> list[Candidate]:
+        """Best first."""
+        return sorted(self.found, key=self.score)
 
-    def best_of_line(self, line: Candidate) -> Candidate:
-        """The best of those that differ in their memories alone."""
-        alike = (own for own in self.found if replace(own, n_memories=line.n_memories) == line)
-        return min(alike, key=self.score)
+    def lines(self) -> list[Candidate]:
+        """The best of each geometry, and of those with the fewest memories, unless clearly worse."""
+        ranked, lead = self.ranked(), dict[tuple[str, bool], Candidate]()
+        least = min(own.n_memories for own in ranked)
+        for own in ranked:
+            lead.setdefault((own.geometry, own.n_memories == least), own)
+        best = self.found[ranked[0]]
+        return [own for own in lead.values() if not self.found[own].exceeds(best)]
+
+    def chosen(self) -> Candidate:
+        """The best; one that uses all rows, or of a plain geometry, if that is not clearly worse."""
+        best, *others = self.ranked()
+        near = [best, *(own for own in others if not self.found[own].exceeds(self.found[best]))]
+        return max(near, key=lambda own: (own.unlabeled, own.is_plain))  # the best of those
 
     def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
         """The trials in plain values, best first."""
@@ -501,27 +518,34 @@ class _Trials:
 def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     """Decide what is not given, and evaluate it on held-out rows.
 
-    Without a search what is open is set: standard units, four memories
-    per class, the conditional objective, no noise.
+    Without a search what is open is set: standard units, four memories per class, one cycle, no noise.
     """
-    settings.check(sample)
+    settings = settings.for_rows(sample)
     scope, n_labeled = _Scope.of(sample, settings), int(sample.labeled.sum())
-    least = 2 if n_labeled == sample.rows.n_rows else FOLDS
-    if n_labeled < least * max(2, sample.n_classes):  # nothing can be held out
-        return Choice(_alone(scope, settings.n_memories, sample))
+    some_unknown = n_labeled < sample.rows.n_rows
+    if n_labeled < (FOLDS if some_unknown else 2) * max(2, sample.n_classes):
+        return Choice(_alone(scope, settings.n_memories, sample))  # nothing can be held out
     first = last = _Trials(sample, settings, scope, scope.first, progress)
-    best, *others = scope.candidates()
-    unlabeled = "joint" in scope.objectives and n_labeled < sample.rows.n_rows
-    interrupted = False
+    joins, interrupted = some_unknown and scope.objective == "joint", False
     try:
-        if others or unlabeled:
-            last, best = _search(first, sample, settings, scope, progress, unlabeled=unlabeled)
-        else:
-            first.run("holding rows out", [best])
+        first.run(
+            "trying geometries" if len(scope.screen) > 1 else "holding rows out", scope.screen
+        )
+        if settings.search is not None:
+            if scope.whole > 1.2 * scope.first and (scope.grows or len(scope.screen) > 1):
+                last = _Trials(sample, settings, scope, scope.whole, progress)
+                last.run("trying the best on more rows", first.lines()[:MOST_LINES])
+            _follow(last, scope)
+        if joins:
+            last.run(
+                "trying rows without label", _with_unlabeled(last, settings.n_memories, sample)
+            )
+        best = last.chosen()
     except KeyboardInterrupt:
-        if not first.found:
+        last = last if last.found else first
+        if not last.found:
             raise
-        best, interrupted = min(first.found, key=first.score), True
+        best, interrupted = last.chosen(), True
     table = [*(first.table(best) if last is not first else ()), *last.table(best)]
     held, expected = None, last.found[best]
     if expected.folds:
@@ -531,101 +555,29 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     return Choice(best, expected.temperature, SearchTable(table), held, interrupted)
 
 
-def _search(
-    first: _Trials, sample: Sample, settings: Settings, scope: _Scope, progress: Progress, *,
-    unlabeled: bool,
-) -> tuple[_Trials, Candidate]:  # fmt: skip
-    """(the last trials, the best of them); unlabeled: whether rows without label may take part."""
-    last, lines = first, _screen(first, scope)
-    if len({*first.found, *lines}) > 1:
-        screen = [replace(own, n_memories=k) for own in lines for k in scope.widths]
-        first.run("trying noise", screen)
-        if scope.whole > 1.2 * scope.first:
-            last = _Trials(sample, settings, scope, scope.whole, progress)
-            lines = _leaders(first, lines)
-            screen = [replace(own, n_memories=k) for own in lines for k in scope.widths]
-            last.run("trying the best on more rows", screen)
-        if settings.n_memories is None:
-            _follow(last, lines)
-        if last is not first:
-            longer = [replace(own, longer=LONGER) for own in last.ranked("conditional")[:1]]
-            last.run("trying more steps", longer)
-    if unlabeled:
-        k = settings.n_memories or min(sample.rows.n_rows, max(ROWS, sample.n_classes))
-        kinds = [kind for kind in _plain(last, scope) if kind != "whitened"] or ["standard"]
-        screen = [Candidate(kind, k, "joint", unlabeled=True) for kind in kinds]
-        last.run("trying rows without label", screen)
-    best = min(last.found, key=last.score)
-    # Rows without label are learned from unless that is clearly worse.
-    near = (own for own in last.ranked("joint") if own.unlabeled)
-    near = (own for own in near if not last.found[own].exceeds(last.found[best]))
-    return last, next(near, best)
+def _follow(trials: _Trials, scope: _Scope) -> None:
+    """What is around the best lines, and again, until the best of each has been followed."""
+    most = max(min(LEAST_WIDEST, 2 * trials.fitted // 3), trials.fitted // ROWS_PER_MEMORY)
+    done: set[Candidate] = set()
+    while front := [own for own in trials.lines()[:MOST_LINES] if own not in done]:
+        done.update(front)
+        trials.run("following the best", [new for own in front for new in scope.around(own, most)])
 
 
-def _screen(trials: _Trials, scope: _Scope) -> list[Candidate]:
-    """The lines that go on: geometry, objective and noise, at the last of the widths."""
-    kinds, widths, noises = scope.kinds, scope.widths, scope.noises
-    if "conditional" in scope.objectives:
-        screen = [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
-        trials.run("trying geometries", screen)
-    if "joint" in scope.objectives:
-        screen = [Candidate(kind, k, "joint") for kind in _plain(trials, scope) for k in widths]
-        trials.run("trying the joint objective", screen)
-    lines = [Candidate(kind, widths[-1], "joint") for kind in trials.geometries("joint")[:1]]
-    return lines + [
-        Candidate(kind, widths[-1], "conditional", own)
-        for kind in trials.geometries("conditional") for own in noises
-    ]  # fmt: skip
-
-
-def _plain(trials: _Trials, scope: _Scope) -> list[str]:
-    """Geometries for the joint likelihood, the best ones if that is known."""
-    ranked = dict.fromkeys(own.geometry for own in trials.ranked("conditional"))
-    return [kind for kind in ranked if kind in scope.plain][:TOP] or scope.plain
-
-
-def _leaders(trials: _Trials, lines: Sequence[Candidate]) -> list[Candidate]:
-    """The best line of each geometry; one of the joint objective if it is not clearly worse."""
-    conditional = [own for own in lines if own.objective == "conditional"]
-    conditional.sort(key=lambda own: trials.score(trials.best_of_line(own)))
-    found = list({own.geometry: own for own in reversed(conditional)}.values())
-    best = trials.found[min(trials.found, key=trials.score)]
-    near = (own for own in trials.ranked("joint")[:1] if not trials.found[own].exceeds(best))
-    kinds = [own.geometry for own in near] if found else [own.geometry for own in lines]
-    return [own for own in lines if own.objective == "joint" and own.geometry in kinds] + found
-
-
-def _follow(trials: _Trials, lines: Sequence[Candidate]) -> None:
-    """Wider candidates, line by line, while that clearly helps; in each round the better half goes on.
-
-    The best line goes one further than it would, and the joint objective has a line of its own.
-    """
-    fitted, found, best_of = trials.fitted, trials.found, trials.best_of_line
-    most = max(min(LEAST_WIDEST, 2 * fitted // 3), fitted // ROWS_PER_MEMORY)
-    best = min(lines, key=lambda own: trials.score(best_of(own)))
-    lines = [own for own in lines if own == best or own == best_of(own)]
-    while lines:
-        wider = [(own, min(FACTOR * own.n_memories, most)) for own in lines]
-        wider = [(own, k) for own, k in wider if 2 * k >= 3 * own.n_memories]
-        before = {replace(own, n_memories=k): best_of(own) for own, k in wider}
-        trials.run("trying widths", [*before])
-        lines = [
-            own for own, least in before.items()
-            if own == best_of(own) and found[least].exceeds(found[own])
-        ]  # fmt: skip
-        lines.sort(key=trials.score)
-        joint = [own for own in lines if own.objective == "joint"]
-        others = [own for own in lines if own.objective != "joint"]
-        lines = joint + others[: -(-len(others) // 2)]
+def _with_unlabeled(trials: _Trials, n_memories: int | None, sample: Sample) -> Iterator[Candidate]:
+    """Candidates that learn from rows without label, of the best geometries."""
+    k = n_memories or min(sample.rows.n_rows, max(ROWS, sample.n_classes))
+    kinds = [own.geometry for own in trials.ranked()]
+    for kind in [own for own in dict.fromkeys(kinds) if own != "whitened"][:2] or ["standard"]:
+        yield Candidate(kind, k, "joint", unlabeled=True)
 
 
 def _alone(scope: _Scope, n_memories: int | None, sample: Sample) -> Candidate:
     """What is taken if no row can be held out."""
-    objectives = scope.objectives
-    kind = scope.plain[0] if "joint" in objectives else scope.kinds[0]
-    unlabeled = "joint" in objectives and not bool(sample.labeled.all()) and kind != "whitened"
+    kind = scope.kinds[0]
+    unlabeled = scope.objective == "joint" and not bool(sample.labeled.all()) and kind != "whitened"
     width = min(sample.rows.n_rows, ROWS) if unlabeled else sample.n_classes
-    return Candidate(kind, n_memories or width, objectives[0], unlabeled=unlabeled)
+    return Candidate(kind, n_memories or width, scope.objective, unlabeled=unlabeled)
 
 
 class _Trial(NamedTuple):
@@ -634,9 +586,36 @@ class _Trial(NamedTuple):
     part: Split
     candidate: Candidate
     some: Tensor  # the held-out rows that have a direction
-    params: Mixture
+    params: Mixture  # after the cycles that are done
+    done: int
     fitted: Batch
     held: Batch
+
+
+def _trial(
+    part: Split, own: Candidate, settings: Settings, varsigma: float | None
+) -> _Trial | None:
+    """A candidate as it goes on from what was trained on the split; None if no row has a direction."""
+    fitted, held, some = part.place(own.geometry)
+    if not own.unlabeled and not bool(part.fitted.labeled.all()):
+        fitted = fitted.take(fitted.targets.sum(1) > 0)
+    if not len(some) or not fitted.n_rows:
+        return None
+    before, done = own, own.cycles
+    while done and before not in part.trained:
+        done -= 1
+        before = replace(own, cycles=done)
+    if done:
+        params = part.trained[before]
+    elif own.objective == "conditional":
+        start = part.start(own, fitted)
+        params = start_conditional(start, fitted.label_mass(), beta=settings.beta)
+    else:
+        params = start_joint(
+            part.start(own, fitted), fitted, varsigma=varsigma or settings.varsigma,
+            beta=settings.beta, uniform_weight=settings.uniform_weight,
+        )  # fmt: skip
+    return _Trial(part, own, some, params, done, fitted, held)
 
 
 def evaluate(
@@ -650,21 +629,10 @@ def evaluate(
     trials: list[_Trial] = []
     varsigma: dict[Candidate, float] = {}  # of joint candidates, the same in all splits
     for part, candidate in itertools.product(parts, candidates):
-        fitted, held, some = part.place(candidate.geometry)
-        if not candidate.unlabeled and not bool(part.fitted.labeled.all()):
-            fitted = fitted.take(fitted.targets.sum(1) > 0)
-        if not len(some) or not fitted.n_rows:
-            continue
-        start = part.start(candidate, fitted)
-        if candidate.objective == "conditional":
-            params = start_conditional(start, fitted.label_mass(), beta=settings.beta)
-        else:
-            params = start_joint(
-                start, fitted, varsigma=varsigma.get(candidate, settings.varsigma),
-                beta=settings.beta, uniform_weight=settings.uniform_weight,
-            )  # fmt: skip
-            varsigma[candidate] = params.varsigma
-        trials.append(_Trial(part, candidate, some, params, fitted, held))
+        trial = _trial(part, candidate, settings, varsigma.get(candidate))
+        if trial is not None:
+            varsigma[candidate] = trial.params.varsigma
+            trials.append(trial)
     # Rows without direction are predicted by the class frequencies.
     chances, weights = [], []
     for part in parts:
@@ -673,21 +641,21 @@ def evaluate(
         chances.append(chance.double().cpu().numpy())
         weights.append(np.ones(len(chance)) if weight is None else weight.double().cpu().numpy())
     losses = {
-        own: [np.tile(chance[:, None], (1, len(LOG_T))) for chance in chances] for own in candidates
+        own: [np.tile(chance[:, None], (2, 1, len(LOG_T))) for chance in chances]
+        for own in candidates
     }
     folds: dict[Candidate, list[Fold]] = {own: [] for own in candidates}
     every = np.concatenate(weights)
-    mean_chance = float(every @ np.concatenate(chances) / every.sum())
 
     def found(own: Candidate) -> tuple[Candidate, Evaluation]:
-        several = np.concatenate(losses[own])
-        return own, Evaluation.of(several, every, mean_chance, tuple(folds[own]))
+        loss, odd = np.concatenate(losses[own], 1)
+        return own, Evaluation.of(loss, odd, every, tuple(folds[own]))
 
     done = 0
     try:
         for group in _groups(trials):
             for own, (loss, votes) in zip(group, _held_out_losses(group, settings), strict=True):
-                losses[own.candidate][own.part.turn][own.some.cpu().numpy()] = loss
+                losses[own.candidate][own.part.turn][:, own.some.cpu().numpy()] = loss
                 fold = Fold(own.part.number[own.some], own.held, own.fitted, votes)
                 folds[own.candidate].append(fold)
             done += len(group)
@@ -705,7 +673,7 @@ def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
         own, (n_memories, n) = trial.candidate, trial.params.w.shape
         padded = own.objective == "conditional" and trial.fitted.n_rows * n_memories * n <= PADDED
         key = (
-            own.objective, own.longer, trial.fitted.n_rows, trial.held.n_rows, padded,
+            own.objective, own.noise, own.cycles, trial.done, trial.fitted.n_rows, trial.held.n_rows, padded,
             n if own.noise > 0 or not padded else 0, 0 if padded else n_memories,
             k if own.unlabeled else -1,
         )  # fmt: skip
@@ -719,41 +687,46 @@ def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
 
 
 def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[tuple[Floats, Mixture]]:
-    """Train a group of trials and evaluate them: losses (held-out rows, temperatures), and votes."""
-    order = sorted(range(len(group)), key=lambda k: -group[k].candidate.noise)
-    some = [group[k] for k in order]
+    """Train a group of trials and evaluate them: losses (2, held-out rows, temperatures), and votes."""
     params, rows, held = stacked.stack(
-        [trial.params for trial in some], [trial.fitted for trial in some],
-        [trial.held for trial in some],
+        [trial.params for trial in group], [trial.fitted for trial in group],
+        [trial.held for trial in group],
     )  # fmt: skip
-    votes = _train(params, rows, some, settings)
-    losses = tempered_losses(votes, held)
-    several = losses.reshape(len(group), *losses.shape[-2:])
-    alone = votes.unstacked()
-    found = []
-    for k in map(order.index, range(len(group))):
-        n_memories, n = some[k].params.w.shape  # without what `stack` has added
-        w, p, share = alone[k].w[:n_memories, :n], alone[k].p, alone[k].p_h
-        own = alone[k].replace(w=w, p=p[: n_memories + 1], p_h=share[: n_memories + 1])
-        found.append((several[k], own))
-    return found
+    params, votes = _train(params, rows, group, settings)
+    losses = np.stack(tempered_losses(votes, held))
+    several = losses.reshape(2, len(group), *losses.shape[-2:])
+    trained, alone = params.unstacked(), votes.unstacked()
+    for own, after in zip(group, trained, strict=True):
+        if own.candidate.objective == "conditional":
+            own.part.trained[own.candidate] = _cut(after, own.params)
+    return [(several[:, k], _cut(alone[k], own.params)) for k, own in enumerate(group)]
 
 
-def _train(params: Mixture, rows: Batch, trials: Sequence[_Trial], settings: Settings) -> Mixture:
-    """The mixture of one trial, or of several stacked."""
+def _cut(params: Mixture, like: Mixture) -> Mixture:
+    """Without the memories and coordinates that `stack` has added."""
+    n_memories, n = like.w.shape
+    p, share = params.p[: n_memories + 1], params.p_h[: n_memories + 1]
+    return params.replace(w=params.w[:n_memories, :n], p=p, p_h=share)
+
+
+def _train(
+    params: Mixture, rows: Batch, trials: Sequence[_Trial], settings: Settings
+) -> tuple[Mixture, Mixture]:
+    """(the parameters, the votes) of one trial, or of several stacked."""
     first, n_rows = trials[0].candidate, rows.x.shape[-2]
     learn_beta, generator = settings.beta is None, torch.Generator().manual_seed(0)
     frequencies = label_frequencies(rows.label_mass(), settings.smoothing)
     if first.objective == "conditional":
-        solver = settings.adam.resolve(n_rows, learn_beta=learn_beta, device=rows.x.device)
-        params = stacked.conditional(
-            params, replace(rows, targets=class_targets(rows.targets)),
-            *solver.scheduled(n_rows, first.longer * STEPS), noise=first.noise,
-            noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
-        )  # fmt: skip
+        adam = settings.adam.resolve(n_rows, learn_beta=learn_beta, device=rows.x.device)
+        for cycle in range(trials[0].done, first.cycles):
+            params = stacked.conditional(
+                params, replace(rows, targets=class_targets(rows.targets, cycle)),
+                *adam.scheduled(n_rows, cycle), noise=first.noise,
+                generator=generator,
+            )  # fmt: skip
         p = net_class_weights(params, 0.0, frequencies)
         share = mean_shares(params, p, rows, frequencies)
-        return params.with_classes(p, frequencies, share)
+        return params, params.with_classes(p, frequencies, share)
     if first.unlabeled:  # the weights of memories are held, as in the training of the model
         data = ArrayDataset(rows)
         settled = few_labels.fit_unlabeled_start(
@@ -766,4 +739,4 @@ def _train(params: Mixture, rows: Batch, trials: Sequence[_Trial], settings: Set
         params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=EXACT_STEPS)
         counts = params.p * n_rows
     p = net_class_weights(params, settings.smoothing, frequencies, counts)
-    return params.with_classes(p, frequencies)
+    return params, params.with_classes(p, frequencies)

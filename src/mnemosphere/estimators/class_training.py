@@ -116,7 +116,7 @@ def train(ready: Ready[Choice]) -> FittedModel:
     else:
         result = fit_conditional(
             dataset, candidate.n_memories, solver=settings.adam, noise=candidate.noise,
-            longer=candidate.longer, **given,
+            cycles=candidate.cycles, **given,
         )  # fmt: skip
         p = net_class_weights(result.params, 0.0, frequencies)
     params, share, seen = result.params, None, dataset.sample(MEAN_OF, generator=generator)

@@ -84,8 +84,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         that predicts held-out rows better; at most 300, or one for 15 rows if that is more, up to 4000.
     objective : {"auto", "joint", "conditional"}, default "auto"
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
-        makes memories prototypical; "conditional" is trained for accuracy. "auto": the one that
-        predicts held-out rows better.
+        makes memories prototypical; "conditional" is trained for accuracy. "auto": "conditional"
+        if every row has a label, else "joint".
     growth : None or int, default None
         Number of memories to start with; those that are saddles are split. None: all from the start.
     varsigma : float in (0, 1] or "auto", default "auto"
@@ -102,14 +102,14 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         size, learning rate and the like.
     search : "auto" or None, default "auto"
         How settings that are "auto" are chosen. "auto": by held-out rows. None: plain defaults (standard
-        units, four memories per class, the conditional likelihood).
+        units, four memories per class).
     max_iter : int or None, default None
-        Passes over the data. None: 10 exact or 6 incremental fixed-point passes; of Adam as many as
-        take 40 steps, or 120 if the search prefers that, but at least 5; up to 300 of SGD.
+        Passes over the data. None: 10 exact or 6 incremental fixed-point passes; up to 300 of SGD; of Adam
+        as many as take 40 steps, but at least 5, and twice as many again as often as the search prefers that.
     label_smoothing : float in [0, 1), default 0.1
         ε of the soft labels (1−ε)·onehot + ε/(C+1), by which the joint likelihood is trained. It keeps
         class weights away from 0, so that a few wrong labels cost little and every class can still be
-        learned. Predictions are corrected for it. The conditional likelihood has a small smoothing of its own.
+        learned. Predictions are corrected for it. The conditional likelihood has a smoothing of its own, which fades.
     uniform_weight : float or "auto", default "auto"
         Weight P_0 of the uniform component relative to a memory. "auto": 1, as in the paper, or less
         with fewer than 99 memories: at most a hundredth of all weight.

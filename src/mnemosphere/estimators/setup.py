@@ -82,6 +82,8 @@ def learn_features(
     stored = StoredRows.of(rows, device_of(rows, settings["device"])).with_columns(
         features.encoding
     )
+    if features.encoding is None and features.encoder is not None:  # texts alone
+        stored = replace(stored, vectors=tuple(range(stored.n_features)))
     stored.check_finite(features.names, gaps=encoded)
     return features, stored
 

@@ -77,7 +77,7 @@ def begin_stream(
     weight: Tensor | None, progress: Progress,
 ) -> tuple[FittedModel, Batch]:  # fmt: skip
     """(a model whose memories start on the first batch, the batch on the sphere)."""
-    settings = replace(settings, objectives=("joint",))
+    settings = replace(settings, objective="joint")
     generator = torch.Generator().manual_seed(draw_seed(settings.given["random_state"]))
     dataset, geometry, choice = prepare(settings, stored, coded.targets, weight, progress)
     start = start_memories(

@@ -113,7 +113,7 @@ def best_temperature(held_out: Sequence[tuple[Mixture, Batch]]) -> float:
     """
     losses, weights = [], []
     for params, rows in held_out:
-        losses.append(tempered_losses(params, rows))
+        losses.append(tempered_losses(params, rows)[0])
         weight = rows.sample_weight
         weights.append(np.ones(rows.n_rows) if weight is None else weight.double().cpu().numpy())
     return posterior_temperature(np.concatenate(losses), np.concatenate(weights))
@@ -122,25 +122,28 @@ def best_temperature(held_out: Sequence[tuple[Mixture, Batch]]) -> float:
 def training_temperature(params: Mixture, rows: Batch) -> float:
     """The temperature of lowest loss on rows that were trained on, which can only be too low for others."""
     rows = rows.take(rows.targets.sum(1) > 0)
-    losses, weight = tempered_losses(params, rows), rows.sample_weight
+    (losses, _), weight = tempered_losses(params, rows), rows.sample_weight
     loss = losses.mean(0) if weight is None else weight.double().cpu().numpy() @ losses
     return float(np.exp(_FINE[np.argmin(_TO_FINE @ loss)]))
 
 
-def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
+def tempered_losses(
+    params: Mixture, rows: Batch
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Log-losses −Σ_y q_y log P(y|x) (..., B, T) of labeled rows at the temperatures of `LOG_T`.
 
-    q: the label shares of the row. params: with the class weights of `net_class_weights`. A leading
-    axis of parameters and rows holds several problems.
+    q: first the label shares of each row, then their mean, as if labels had nothing to do with rows. params: with
+    the class weights of `net_class_weights`. A leading axis of parameters and rows holds several problems.
     """
     q = label_shares(rows.targets).mT.contiguous()
+    mean_q = q.mean(-1)[..., None, :]
     x, gaps = split(rows.x)
     tiny = torch.finfo(x.dtype).tiny
     mean = params.p_h.clamp_min(tiny).log()[..., None]
     # Memories first: their sums over columns are quicker than over neighboring numbers.
     h = scores(params, x @ params.w.mT.contiguous()).mT - mean  # (P+1, B), −inf without weight
     labels = params.labels[..., :-1].mT.contiguous()  # (C, P+1)
-    h, losses = h.contiguous(), []
+    h, losses, odd = h.contiguous(), [], []
     for slope in (math.exp(-log_t) for log_t in LOG_T):
         score = torch.add(mean, h, alpha=slope)
         if gaps is not None:
@@ -150,8 +153,8 @@ def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
         total = classes.sum(-2, keepdim=True).clamp_min_(tiny)
         log_p = classes.div_(total).clamp_min_(tiny).log_()
         losses.append(-(q * log_p).sum(-2).double())
-    found: NDArray[np.float64] = torch.stack(losses, -1).cpu().numpy()
-    return found
+        odd.append(-(mean_q @ log_p)[..., 0, :].double())
+    return torch.stack(losses, -1).cpu().numpy(), torch.stack(odd, -1).cpu().numpy()
 
 
 def mean_shares(params: Mixture, p: Tensor, rows: Batch, frequencies: Tensor) -> Tensor:

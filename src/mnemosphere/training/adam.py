@@ -16,7 +16,7 @@ from mnemosphere.model.one_pass import Statistics
 from mnemosphere.numerics import sphere
 from mnemosphere.training.solver import Solver, SolverState
 
-_LEAST_PASSES = 5  # however many rows there are
+_STEPS, _PASSES = 40, 5  # of the first cycle at least
 _STEPS_PER_PASS, _ROWS_PER_STEP = (2, 5), 40  # on few rows batches are smaller
 
 
@@ -38,7 +38,9 @@ class Adam(Solver):
     angle : float > 0, default 0.1
         The largest turn of a memory in one step, in radians.
     learning_rate : float > 0, default 0.01
-        The largest change in one step of log p and of log β.
+        The largest change in one step of log p.
+    slope_rate : float > 0, default 1
+        That of log β, relative to the rate of log p; twice as much in each further cycle.
     noise : float >= 0 or "auto", default "auto"
         The length of the noise on every row of every batch, relative to the row. "auto": the
         search chooses; none without a search.
@@ -61,6 +63,7 @@ class Adam(Solver):
 
     angle: float = 0.1
     learning_rate: float = 0.01
+    slope_rate: float = 1.0
     noise: float | str = "auto"
     batch_size: int = 1000
     learn_beta: bool = True
@@ -71,7 +74,7 @@ class Adam(Solver):
         for name in ("steps", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        for name in ("angle", "learning_rate"):
+        for name in ("angle", "learning_rate", "slope_rate"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and > 0, got {getattr(self, name)}")
         if self.noise != "auto" and not 0 <= float(self.noise) < math.inf:
@@ -79,16 +82,19 @@ class Adam(Solver):
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
-    def scheduled(self, n_rows: int, steps: int, max_iter: int | None = None) -> tuple[Self, int]:
-        """(the same with its schedule set, its passes over n_rows): max_iter, or about so many steps.
+    def scheduled(
+        self, n_rows: int, cycle: int = 0, max_iter: int | None = None
+    ) -> tuple[Self, int]:
+        """(the same with the schedule of a cycle, its passes over n_rows), each twice as long as the last.
 
-        There are a few passes at least, and no batch is much smaller than the others.
+        The first has max_iter passes, or some steps and passes at least. No batch is much smaller than the others.
         """
         few, several = _STEPS_PER_PASS
         least = min(max(few, n_rows // _ROWS_PER_STEP), several, n_rows)
         each = max(math.ceil(n_rows / self.batch_size), least)
-        passes = max_iter or max(_LEAST_PASSES, round(steps / each))
-        return replace(self, batch_size=math.ceil(n_rows / each), steps=passes * each), passes
+        passes = (max_iter or max(_PASSES, round(_STEPS / each))) << cycle
+        size, slope_rate = math.ceil(n_rows / each), self.slope_rate * 2**cycle
+        return replace(self, batch_size=size, steps=passes * each, slope_rate=slope_rate), passes
 
     def can_capture(self, params: Mixture) -> bool:
         """No step needs a device-to-host synchronization."""
@@ -142,7 +148,7 @@ class Adam(Solver):
             # Without a uniform component all mass cancels, and no Bessel function is needed.
             alone = not (on_gpu(params.w) or bool(params.p[..., 0, :].any()))
             g = params.beta * stats.gradient_beta(params, 0.0 if alone else None)
-            move = mean_step("beta", g, g.square(), self.learning_rate)
+            move = mean_step("beta", g, g.square(), self.slope_rate * self.learning_rate)
             changed["beta"] = (params.beta * move.exp()).to(params.beta.dtype)
         return params.replace(**changed), state | new
 

@@ -2,14 +2,15 @@
 
 log P(y|x) depends on the slope β_eff and the class weights alone: ς, Ω_N(β) and the uniform component belong
 to the density of the rows. So a conditional model is trained with ς = 1 and without a uniform component, from
-memories that start inside their classes, by Adam on the sphere. The budget is a number of steps, with a least
-number of passes: few rows need some passes, and with many rows a few are enough.
+memories that start inside their classes, by Adam on the sphere, in cycles that fade out: each is twice as long as
+the one before, goes on from where that stands, and trusts labels more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,15 +20,15 @@ from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.initialize import Start
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.dataset import TrainingSet
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.noise import SphereNoise
 
 START_BETA = 20.0  # moderately soft votes on the unit sphere, whatever its dimension
 SMOOTHING = 0.02  # of labels among the C classes: keeps weights of separable rows finite
+FADING = 4.0  # of that, from cycle to cycle
 START_ROWS = 50_000  # rows that memories start on
-STEPS = 40  # of Adam, in trials as in the model: its temperature is theirs
 
 
 def start_conditional(start: Start, mass: Tensor, *, beta: float | None) -> Mixture:
@@ -46,13 +47,14 @@ def start_conditional(start: Start, mass: Tensor, *, beta: float | None) -> Mixt
     return Mixture(w=w, p=p, beta=slope, varsigma=1.0, p_h=p.sum(1), p_q=p.sum(0))
 
 
-def class_targets(targets: Tensor) -> Tensor:
-    """Label weights for the conditional objective: among the C classes, lightly smoothed.
+def class_targets(targets: Tensor, cycle: int = 0) -> Tensor:
+    """Label weights for the conditional objective: among the C classes, lightly smoothed, less in later cycles.
 
     targets (..., C+1) may have any smoothing of their own, which is taken off.
     """
     share = label_shares(targets)
-    smooth = (1 - SMOOTHING) * share + SMOOTHING / share.shape[-1]
+    smoothing = SMOOTHING / FADING**cycle
+    smooth = (1 - smoothing) * share + smoothing / share.shape[-1]
     total = targets.sum(-1, keepdim=True)
     return torch.cat([total * smooth, torch.zeros_like(total)], -1)
 
@@ -63,7 +65,7 @@ def fit_conditional(
     *,
     solver: Adam | None = None,
     noise: float = 0.0,
-    longer: int = 1,
+    cycles: int = 1,
     beta: float | None = None,
     max_iter: int | None = None,
     generator: torch.Generator,
@@ -71,8 +73,8 @@ def fit_conditional(
 ) -> FitResult:
     """Memories, weights and slope of highest conditional likelihood.
 
-    noise: its length on rows, relative to them. longer: times the usual number of steps. max_iter: passes, in
-    place of that number. beta None: learned.
+    noise: its length on rows, relative to them. max_iter: passes of the first cycle, in place of the usual
+    number. beta None: learned.
     """
     rows = dataset.sample(START_ROWS, generator=generator)
     start = initialize.within_classes(
@@ -80,12 +82,18 @@ def fit_conditional(
     )
     n_rows = dataset.n_rows
     adam = (solver or Adam()).resolve(n_rows, learn_beta=beta is None, device=dataset.device)
-    adam, passes = adam.scheduled(n_rows, longer * STEPS, max_iter)
-    result = fit(
-        start_conditional(start, dataset.label_mass().to(start.w), beta=beta),
-        dataset.with_targets(class_targets), adam, rule=objectives.conditional, max_iter=passes,
-        generator=generator, callbacks=callbacks,
-        noise=SphereNoise(noise) if noise > 0 else None,
-    )  # fmt: skip
+    params = start_conditional(start, dataset.label_mass().to(start.w), beta=beta)
+    history: tuple[PassRecord, ...] = ()
+    for cycle in range(cycles):
+        solver, passes = adam.scheduled(n_rows, cycle, max_iter)
+        result = fit(
+            params, dataset.with_targets(partial(class_targets, cycle=cycle)), solver,
+            rule=objectives.conditional, max_iter=passes, generator=generator, callbacks=callbacks,
+            stage=f"cycle{cycle}", phase=cycle, noise=SphereNoise(noise) if noise > 0 else None,
+        )  # fmt: skip
+        params, history = result.params, (*history, *result.history)
+        if result.status != "max_iter":
+            break
     # Steps have faded out.
-    return replace(result, status="converged") if result.status == "max_iter" else result
+    status = "converged" if result.status == "max_iter" else result.status
+    return replace(result, history=history, status=status)

@@ -28,7 +28,6 @@ class SphereNoise:
     """
 
     length: float  # σ
-    problems: int | None = None  # of a stack, those with noise, the first ones; None: all
 
     def __post_init__(self) -> None:
         if not 0 < self.length < math.inf:
@@ -52,7 +51,7 @@ class SphereNoise:
 
         seed: what `seed` has drawn.
         """
-        n_rows = self._noisy_problems(x).shape[:-1].numel()
+        n_rows = x.shape[:-1].numel()
         return [
             torch.Generator(x.device).manual_seed(seed + block)
             for block in range(-(-n_rows // _BLOCK))
@@ -61,9 +60,7 @@ class SphereNoise:
     def apply(self, x: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
         """The same with the generators of these rows."""
         if x.ndim > 2:
-            some = self._noisy_problems(x)
-            own = self.apply(some.flatten(0, 1), generators).view_as(some)
-            return torch.cat([own, x[len(own) :]])
+            return self.apply(x.flatten(0, 1), generators).view_as(x)
         drawn = [x.new_empty(0, x.shape[1])]
         for block, there in enumerate(generators):
             drawn.append(_normal(min(_BLOCK, len(x) - block * _BLOCK), x, there))
@@ -75,10 +72,6 @@ class SphereNoise:
         across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)
         noisy = u.mul_(across).add_(known, alpha=self.overlap)
         return noisy if gaps is None else torch.where(x.isnan(), x, noisy)
-
-    def _noisy_problems(self, x: Tensor) -> Tensor:
-        """The rows that get noise."""
-        return x if x.ndim == 2 else x[: self.problems]
 
 
 def _normal(n: int, like: Tensor, generator: torch.Generator) -> Tensor:

@@ -81,15 +81,11 @@ def conditional(
     passes: int,
     *,
     noise: float = 0.0,
-    noisy: int = 0,
     generator: torch.Generator,
 ) -> Mixture:
-    """The steps of `solver`, as scheduled, by the conditional likelihood, on all problems at once.
-
-    noisy: how many of the problems, the first ones, have noise on their rows.
-    """
+    """The steps of `solver`, as scheduled, by the conditional likelihood, on all problems at once."""
     dataset = ArrayDataset(rows.filled())
-    laid = SphereNoise(noise, noisy) if noise > 0 and noisy > 0 else None
+    laid = SphereNoise(noise) if noise > 0 else None
     kind = steps_for(params, dataset, solver)
     steps = kind(params, solver.start(params), solver, objectives.conditional, laid)
     for _ in range(passes):
