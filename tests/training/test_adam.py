@@ -31,7 +31,7 @@ def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule
     """Against autograd: each memory by one angle, log p of each by one length, log β by one."""
     case = problem(31, rows=29, weighted=True, clustered=True, varsigma=0.5)
     turn, rate = 0.07, 0.03
-    new = run(Adam(steps=100, angle=turn, learning_rate=rate, slope_rate=1.5), case, 1, RULES[rule])
+    new = run(Adam(steps=100, angle=turn, learning_rate=rate), case, 1, RULES[rule])
     old = case.params
     gw, gp, gb = (
         g.numpy() for g in oracle.gradient(rule, old, case.x, case.targets, case.sample_weight)
@@ -45,7 +45,7 @@ def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule
     slope = p * gp
     moved = np.log(new.p.numpy() / p) + rate * slope / np.linalg.norm(slope, axis=1, keepdims=True)
     np.testing.assert_allclose(moved - moved[0, 0], 0, rtol=0, atol=1e-10)  # one common scale
-    expected = float(old.beta) * math.exp(-1.5 * rate * np.sign(gb))
+    expected = float(old.beta) * math.exp(-rate * np.sign(gb))
     assert float(new.beta) == pytest.approx(expected, rel=1e-12)
 
 

@@ -67,6 +67,8 @@ PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not
 FACTOR = 4  # between widths of the path
 ROWS_PER_MEMORY, LEAST_WIDEST = 15, 300  # rows for each at least, unless there are so few memories
 PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
+PRICE_OF_CYCLE = 1.04  # one more cycle, which takes as long as all before, by 4%
+FEW_CYCLES = 2  # with which more memories and other noise are tried
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
 MOST_LINES = 3  # that are followed at a time
 # Geometries that a difference below its error does not leave.
@@ -458,13 +460,17 @@ class _Scope:
         ]  # fmt: skip
 
     def around(self, own: Candidate, most: int) -> Iterator[Candidate]:
-        """A candidate with one more cycle, with more memories, with other noise."""
+        """A candidate with one more cycle; unless it has many, with more memories, and with other noise."""
         if self.goes_on:
             yield replace(own, cycles=own.cycles + 1)
-        wider = min(FACTOR * own.n_memories, most)
+        if own.cycles > FEW_CYCLES:  # what is not better by then
+            return
+        few, wider = max(1, own.cycles - 1), min(FACTOR * own.n_memories, most)
         if self.grows and 2 * wider >= 3 * own.n_memories:
-            yield replace(own, n_memories=wider, cycles=max(1, own.cycles - 1))
-        yield from (replace(own, noise=noise) for noise in self.noises if noise != own.noise)
+            yield replace(own, n_memories=wider, cycles=few)
+        for noise in self.noises:
+            if noise != own.noise:
+                yield replace(own, noise=noise, cycles=few)
 
 
 class _Trials:
@@ -485,7 +491,13 @@ class _Trials:
 
     def score(self, own: Candidate) -> float:
         """Its loss, with a price on memories and steps."""
-        return self.found[own].level * float((own.n_memories * 2**own.cycles) ** PRICE)
+        price = float(own.n_memories**PRICE) * PRICE_OF_CYCLE**own.cycles
+        return self.found[own].level * price
+
+    def still_gains(self, own: Candidate) -> bool:
+        """Whether its last cycle has clearly helped."""
+        before = self.found.get(replace(own, cycles=own.cycles - 1))
+        return before is None or before.exceeds(self.found[own])
 
     def ranked(self) -> list[Candidate]:
         """Best first."""
@@ -561,6 +573,7 @@ def _follow(trials: _Trials, scope: _Scope) -> None:
     done: set[Candidate] = set()
     while front := [own for own in trials.lines()[:MOST_LINES] if own not in done]:
         done.update(front)
+        front = [own for own in front if trials.still_gains(own)]
         trials.run("following the best", [new for own in front for new in scope.around(own, most)])
 
 

@@ -38,9 +38,7 @@ class Adam(Solver):
     angle : float > 0, default 0.1
         The largest turn of a memory in one step, in radians.
     learning_rate : float > 0, default 0.01
-        The largest change in one step of log p.
-    slope_rate : float > 0, default 1
-        That of log β, relative to the rate of log p; twice as much in each further cycle.
+        The largest change in one step of log p and of log β.
     noise : float >= 0 or "auto", default "auto"
         The length of the noise on every row of every batch, relative to the row. "auto": the
         search chooses; none without a search.
@@ -63,7 +61,6 @@ class Adam(Solver):
 
     angle: float = 0.1
     learning_rate: float = 0.01
-    slope_rate: float = 1.0
     noise: float | str = "auto"
     batch_size: int = 1000
     learn_beta: bool = True
@@ -74,7 +71,7 @@ class Adam(Solver):
         for name in ("steps", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        for name in ("angle", "learning_rate", "slope_rate"):
+        for name in ("angle", "learning_rate"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and > 0, got {getattr(self, name)}")
         if self.noise != "auto" and not 0 <= float(self.noise) < math.inf:
@@ -93,8 +90,7 @@ class Adam(Solver):
         least = min(max(few, n_rows // _ROWS_PER_STEP), several, n_rows)
         each = max(math.ceil(n_rows / self.batch_size), least)
         passes = (max_iter or max(_PASSES, round(_STEPS / each))) << cycle
-        size, slope_rate = math.ceil(n_rows / each), self.slope_rate * 2**cycle
-        return replace(self, batch_size=size, steps=passes * each, slope_rate=slope_rate), passes
+        return replace(self, batch_size=math.ceil(n_rows / each), steps=passes * each), passes
 
     def can_capture(self, params: Mixture) -> bool:
         """No step needs a device-to-host synchronization."""
@@ -148,7 +144,7 @@ class Adam(Solver):
             # Without a uniform component all mass cancels, and no Bessel function is needed.
             alone = not (on_gpu(params.w) or bool(params.p[..., 0, :].any()))
             g = params.beta * stats.gradient_beta(params, 0.0 if alone else None)
-            move = mean_step("beta", g, g.square(), self.slope_rate * self.learning_rate)
+            move = mean_step("beta", g, g.square(), self.learning_rate)
             changed["beta"] = (params.beta * move.exp()).to(params.beta.dtype)
         return params.replace(**changed), state | new
 
