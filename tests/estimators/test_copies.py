@@ -147,4 +147,4 @@ def test_held_out_rows_without_values_are_predicted_by_weighted_frequencies():
     ((_, found),) = evaluate([candidate], [part], settings, lambda done, of: None)
     # Among the fitted rows class 0 has three quarters of the weight.
     expected = np.where(y[40:] == 0, -np.log(0.75), -np.log(0.25))
-    np.testing.assert_allclose(found.losses[10:, 0], expected, rtol=1e-12)
+    np.testing.assert_allclose(found.own[10:], expected, rtol=1e-12)

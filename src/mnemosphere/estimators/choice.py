@@ -68,7 +68,7 @@ FACTOR = 4  # between widths of the path
 ROWS_PER_MEMORY, LEAST_WIDEST = 15, 300  # rows for each at least, unless there are so few memories
 PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
 PRICE_OF_CYCLE = 1.04  # one more cycle, which takes as long as all before, by 4%
-FEW_CYCLES = 2  # with which more memories and other noise are tried
+FEW_CYCLES, MOST_CYCLES = 2, 6  # with which more memories and other noise are tried; of all
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
 MOST_LINES = 3  # that are followed at a time
 # Geometries that a difference below its error does not leave.
@@ -461,7 +461,7 @@ class _Scope:
 
     def around(self, own: Candidate, most: int) -> Iterator[Candidate]:
         """A candidate with one more cycle; unless it has many, with more memories, and with other noise."""
-        if self.goes_on:
+        if self.goes_on and own.cycles < MOST_CYCLES:
             yield replace(own, cycles=own.cycles + 1)
         if own.cycles > FEW_CYCLES:  # what is not better by then
             return
