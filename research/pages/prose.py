@@ -31,7 +31,6 @@ SETTINGS = {
     "79% stands for 78.5 to 79.5": "a number of the paper, at two digits",
     "so the 79% is": "the same number",
     "must lower it by 2%": "a constant of the choice",
-    "more than 75% of the variance": "a constant of the choice",
     "less than 90% sure": "a limit in the code above it",
     "threshold for 5%": "a rate in the code above it",
     "lost 90% of their pixels": "a share in the code below it",
