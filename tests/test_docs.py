@@ -246,7 +246,7 @@ QUESTIONS = {
         "guide/texts.md",
         "predict_or_reject",
     ),
-    "What does a fit cost?": ("reference/cost.md", "DAMClassifier`, s"),
+    "What does a fit cost?": ("reference/cost.md", "seconds of fits"),
     "How do I deploy, and how fast is a prediction?": ("guide/deploy.md", "## Latency"),
     "Can a row have several labels?": ("guide/tables.md", "MultiOutputClassifier"),
     "Can it predict a number?": ("reference/faq.md", "Regression is not supported"),

@@ -1,4 +1,4 @@
-"""Ours and baselines on small real data sets: classes, clusters, few labels, novelty, cost.
+"""Ours and baselines on small real data sets: classes, clusters, few labels, novelty.
 
     python -m research field --jobs 16 --data DIR         all parts, on all tables
     python -m research field classify --jobs 16 --data DIR
@@ -18,22 +18,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from research import jobs, report
-from research.field import cost, methods, store
+from research.field import methods, store
 from research.field.parts import PARTS, cells, kinds, load
 from research.report import Json
 
-COST, SEED = "cost", 0
+SEED = 0
 
 
 def main(argv: list[str]) -> int:
     """Measure what is missing, and store it."""
     args = parse(argv)
     command = report.command_line(["field", *argv])
-    for part in args.parts or [*PARTS, COST]:
-        if part == COST:
-            cost.measure(args.out, command, args.methods, args.jobs)
-        else:
-            run(part, args, command)
+    for part in args.parts or PARTS:
+        run(part, args, command)
     return 0
 
 
@@ -43,7 +40,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join([*PARTS, COST])}")
+    options.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     folder = os.environ.get("MNEMOSPHERE_DATA")
     options.add_argument(
         "--data", type=Path, default=Path(folder) if folder else None,
@@ -57,8 +54,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options.add_argument("--cells", type=Path, default=store.CELLS, help="folder of finished cells")
     args = options.parse_args(argv)
     for part in args.parts:
-        if part not in (*PARTS, COST):
-            options.error(f"no part {part!r}: choose from {', '.join([*PARTS, COST])}")
+        if part not in PARTS:
+            options.error(f"no part {part!r}: choose from {', '.join(PARTS)}")
     if args.data is not None and not (args.data / "tables" / "index.csv").exists():
         if "--data" in argv:
             options.error(f"no tables/index.csv in {args.data}")

@@ -7,15 +7,11 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from matplotlib.figure import Figure
 
-from mnemosphere.plots.style import GREY, MARKERS, PALETTE, VERMILLION, figure_style, new_figure
-from research import report
+from mnemosphere.plots.style import GREY, VERMILLION, figure_style, new_figure
 from research.field import methods, scores, summary
-from research.field.cost import AXES
 from research.field.store import RESULTS, Results
 from research.pages.marks import markdown
-from research.pages.stored import Table, measured_on, source, sources
-from research.plots.axes import plain_log
-from research.report import Json
+from research.pages.stored import Table, sources
 
 WORDS = {
     "accuracy": "accuracy",
@@ -202,71 +198,9 @@ def readme() -> Figure:
     return figure
 
 
-def cost_source() -> Table:
-    """The run behind the picture of cost."""
-    run = _cost()
-    return Table(source(run), [run])
-
-
-def cost_table() -> Table:
-    """Seconds of a fit against each size, compared with a fast and a common baseline."""
-    run = _cost()
-    shown = (methods.OURS, "logistic regression", "gradient boosting")
-    base = ", ".join(f"{v:,} {k}" for k, v in run["base"].items())
-    lines = []
-    for axis in AXES:
-        curves = [{p[axis]: p["fit_seconds"] for p in run["curves"].get(f"{axis}: {m}", [])}
-                  for m in shown]  # fmt: skip
-        memory = {p[axis]: p.get("megabytes") for p in run["curves"].get(f"{axis}: {shown[0]}", [])}
-        for at in curves[0]:
-            seconds = [short(curve[at]) if at in curve else "" for curve in curves]
-            held = "" if memory[at] is None else f"{memory[at]:,}"
-            lines.append([f"{at:,} {axis}", *seconds, held])
-    head = [f"{base}, but", "`DAMClassifier`, s", *(f"{m}, s" for m in shown[1:]), "its memory, MB"]
-    return Table(f"{markdown(head, lines)}\n\n{measured_on([run])}", [run])
-
-
-def _cost() -> Json:
-    found: Json = report.read_json(RESULTS / "cost.json", "measure it again")
-    return found
-
-
 def _shown(name: str) -> str:
     """A method as pictures call it."""
     return name.replace(f"{methods.OURS}-", "mnemosphere, ").replace(methods.OURS, "mnemosphere")
-
-
-@figure_style()
-def cost() -> Figure:
-    """Seconds of a fit against rows, features, classes and memories."""
-    run = _cost()
-    figure = new_figure(8.6, 7.4)
-    names: list[str] = list(dict.fromkeys(key.partition(": ")[2] for key in run["curves"]))
-    names.sort(key=lambda name: (not name.startswith(methods.OURS), name))
-    colors = [VERMILLION, *(c for c in PALETTE if c != VERMILLION), GREY]
-    axes = [a for a in AXES if any(key.startswith(f"{a}: ") for key in run["curves"])]
-    panels = figure.subplots(2, 2) if len(axes) > 2 else figure.subplots(1, len(axes))
-    for ax, axis in zip(np.ravel(panels), axes, strict=False):
-        for k, name in enumerate(names):
-            points = run["curves"].get(f"{axis}: {name}", [])
-            ax.plot(
-                [p[axis] for p in points], [p["fit_seconds"] for p in points], label=_shown(name),
-                color=colors[k], marker=MARKERS[k % len(MARKERS)], linewidth=1.2 if k else 2.2,
-            )  # fmt: skip
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        plain_log(ax.xaxis)
-        plain_log(ax.yaxis)
-        others = [f"{v:,} {k}" for k, v in run["base"].items() if k != axis]
-        ax.set_title(", ".join(others), fontsize=10)
-        ax.set_xlabel(axis)
-        ax.set_ylabel("seconds of fit")
-        ax.grid(color="#E5E5E5", linewidth=0.6)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=10)
-    threads = "one thread" if run["threads"] == 1 else f"up to {run['threads']} threads"
-    figure.suptitle(f"seconds of a fit in {threads}, one size changed at a time", x=0.01, ha="left")
-    return figure
 
 
 def _parts(names: Iterable[str]) -> dict[str, Callable[[], Table]]:
@@ -279,8 +213,6 @@ TABLES: dict[str, Callable[[], Table]] = {
     "field cost ratios": cost_ratios,
     "field accuracy": accuracy_sets,
     "field readme": readme_source,
-    "field cost": cost_source,
-    "cost sizes": cost_table,
     **_parts(("cluster", "few-labels", "novelty")),
 }
-PICTURES = {"field-readme": readme, "field-cost": cost}
+PICTURES = {"field-readme": readme}
