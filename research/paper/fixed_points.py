@@ -39,31 +39,14 @@ class Relaxation:
         return len(self.losses) - 1
 
 
-def descend(
-    params: Mixture,
-    data: Batch,
-    *,
-    tol: float,
-    max_steps: int,
-    learn_beta: bool = True,
-    only_memories: bool = False,
-) -> Relaxation:
-    """Step until no memory, class weight or β moves by more than `tol`.
-
-    β can be held, and with `only_memories` the class weights too: the bound that a step maximizes
-    rises with the memories alone as well.
-    """
+def descend(params: Mixture, data: Batch, *, tol: float, max_steps: int) -> Relaxation:
+    """Step until no memory, class weight or β moves by more than `tol`."""
     losses: list[float] = []
     moved = np.inf
     while moved > tol and len(losses) < max_steps:
         stats = accumulate(params, data, objectives.joint)
         losses.append(float(stats.mean_loss))
-        if only_memories:
-            new = params.replace(w=sphere.project(stats.w_bar))
-        else:
-            new = maximize_bound(
-                params, stats.w_bar / stats.count, stats.p_bar / stats.count, learn_beta=learn_beta
-            )
+        new = maximize_bound(params, stats.w_bar / stats.count, stats.p_bar / stats.count)
         moved, params = float(displacement(params, new).largest), new
     losses.append(mean_loss(params, data))
     return Relaxation(params, losses, moved)

@@ -6,13 +6,6 @@ the loss stays, the fixed point stays, and a small move along the unstable direc
 a fixed point with more memories, the next level. At each level everything the principle says is
 measured: the change of the loss, the residual of the duplicated network, its curvature by finite
 differences of the loss and from dense splitting matrices, and the way back by merging.
-
-With β held instead, one memory is duplicated on both sides of β_split. With the class weights of
-the copies held too, as in step 11 of Alg. (splitting_descent), they part above β_split only. With
-class weights free they part on both sides: moving weight of a class from one copy to the other
-leaves the loss as it is, and any pull that differs between classes makes such a flat direction an
-unstable one. A memory with labels is thus a saddle at every β; β_split is where its direction alone
-becomes unstable.
 """
 
 from __future__ import annotations
@@ -24,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.model import Batch, Curvature, Krylov, Mixture, accumulate, objectives
+from mnemosphere.model import Batch, Curvature, Krylov, accumulate, objectives
 from mnemosphere.model.certificates import certify, residual
 from mnemosphere.model.duplicate import duplicate, split
 from mnemosphere.model.merge import merge_duplicates
@@ -39,7 +32,7 @@ from research.paper.fixed_points import (
     mean_loss,
     splitting_spectra,
 )
-from research.plots.hierarchy import saddle_hierarchy, split_threshold
+from research.plots.hierarchy import saddle_hierarchy
 from research.report import Comparison, Json
 
 # The curvature decides what is a saddle: to more digits than the default.
@@ -55,11 +48,6 @@ def _settings(quick: bool) -> Json:
         "tol": 1e-8,
         "max_steps": 2000 if quick else 20000,
         "delta": 0.02,
-        # β_eff over β_split, with β held; nearer to 1 everything is slow.
-        "ratios": [0.8, 1.25] if quick else [0.5, 0.7, 0.85, 0.94, 1.06, 1.2, 1.5, 2.0],
-        "scan_delta": 0.01,
-        "scan_steps": 150 if quick else 10000,
-        "scan_tol": 1e-6 if quick else 1e-8,
     }
 
 
@@ -179,70 +167,18 @@ def _thinned(losses: list[float]) -> Json:
     return {"step": kept, "loss": [losses[s] for s in kept]}
 
 
-def scan(run: Run, data: Batch) -> Json:
-    """One memory with β held on both sides of its β_split: do two copies of it part?"""
-    chosen = run.settings
-    mean = sphere.project(data.x.mean(0))[None]
-    first = torch.zeros(1, dtype=torch.long, device=data.x.device)
-
-    def rest(params: Mixture, *, only_memories: bool = False) -> Mixture:
-        return descend(
-            params,
-            data,
-            tol=chosen["scan_tol"],
-            max_steps=chosen["scan_steps"],
-            learn_beta=False,
-            only_memories=only_memories,
-        ).params
-
-    def alone(beta_eff: float) -> tuple[Mixture, Curvature]:
-        params = fits.begin_growth(
-            fits.Start(mean, beta_eff / chosen["varsigma"]),
-            data.targets.mean(0),
-            max_memories=chosen["memories"],
-            varsigma=chosen["varsigma"],
-        )
-        params = rest(params)
-        return params, _CURVATURE(params, data)
-
-    # β_split depends on β a little, through the uniform component's share: meet it.
-    critical = 8.0
-    for _ in range(3):
-        critical = float(alone(critical)[1].beta_split[0])
-    points = []
-    for ratio in chosen["ratios"]:
-        run.progress(f"β_eff = {ratio:g} β_split")
-        params, found = alone(ratio * critical)
-        loss = mean_loss(params, data)
-        pair = split(params, first, found.direction, chosen["scan_delta"])
-        point: Json = {
-            "beta_eff": float(params.slope),
-            "beta_split": float(found.beta_split[0]),
-            "lambda_min": float(found.lambda_min[0]),
-        }
-        for name, held in (("labels_held", True), ("labels_free", False)):
-            ended = rest(pair, only_memories=held)
-            point[name] = {
-                "distance": float((ended.w[0] - ended.w[1]).norm()),
-                "gain": loss - mean_loss(ended, data),
-            }
-        points.append(point)
-    return {"critical": critical, "points": points}
-
-
 def _run(run: Run) -> Json:
     rows, _ = run.rows("mnist", run.settings["smoothing"], torch.float64)
     generator = torch.Generator().manual_seed(run.seeds[0])
     order = torch.randperm(rows.n_rows, generator=generator)[: run.settings["rows"]]
     data = rows.take(order.to(run.device))
     tree = run.parts.step("tree", lambda: grow_tree(run, data))
-    scanned = run.parts.step("scan", lambda: scan(run, data))
     run.save_arrays(**run.parts.load("tree"))
     run.remark(
         "the paper's figure is an illustration; here every level is a fixed point of Eq. "
         f"(stationarity) on {data.n_rows} digits in float64, residual below {run.settings['tol']:g}"
     )
-    return {**tree, "scan": scanned}
+    return tree
 
 
 def _compare(measured: Json) -> list[Comparison]:
@@ -257,13 +193,6 @@ def _compare(measured: Json) -> list[Comparison]:
         for level in levels
         for a, b in zip(level["finite_difference"], level["lambda_min"], strict=True)
     ]
-    scanned = measured["scan"]["points"]
-    wrong = sum(
-        (p["labels_held"]["distance"] > 0.05) != (p["beta_eff"] > p["beta_split"]) for p in scanned
-    )
-    free = sum(
-        p["labels_free"]["distance"] > 0.05 for p in scanned if p["beta_eff"] < p["beta_split"]
-    )
     saddles = sum(kind == "saddle" for level in levels for kind in level["kinds"])
     rises = sum(a["loss"] <= b["loss"] for a, b in pairwise(levels))
     changed = worst([d["loss_change"] for d in doubled])
@@ -283,15 +212,8 @@ def _compare(measured: Json) -> list[Comparison]:
             unit="·10⁻⁵",
             digits=1,
         ),
-        Comparison("values of β on the wrong side of β_split", float(wrong), **none),
         Comparison("levels that do not lower the loss", float(rises), **none),
         Comparison("saddles among the memories of all levels", float(saddles), unit="", digits=0),
-        Comparison(
-            "copies that part below β_split where class weights are free",
-            float(free),
-            unit="",
-            digits=0,
-        ),
     ]
 
 
@@ -299,7 +221,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
     memories = load_arrays(folder)["memories"]
     side = round(memories.shape[1] ** 0.5)
     measured = result["measured"]
-    levels, nodes, points = measured["levels"], measured["nodes"], measured["scan"]["points"]
+    levels, nodes = measured["levels"], measured["nodes"]
     tree = saddle_hierarchy(
         nodes["level"],
         nodes["parent"],
@@ -313,19 +235,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
         classes=range(10),
         image_shape=(side, side),
     )
-    threshold = split_threshold(
-        [p["beta_eff"] for p in points],
-        [p["lambda_min"] for p in points],
-        {
-            "class weights held": [p["labels_held"]["distance"] for p in points],
-            "class weights free": [p["labels_free"]["distance"] for p in points],
-        },
-        measured["scan"]["critical"],
-    )
-    return [
-        save_picture(tree, folder, "hierarchy", result),
-        save_picture(threshold, folder, "hierarchy-threshold", result),
-    ]
+    return [save_picture(tree, folder, "hierarchy", result)]
 
 
 EXPERIMENTS = (

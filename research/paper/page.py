@@ -43,7 +43,6 @@ _CAPTIONS = {
     "fig6.png": "Accuracy and training time by number of memories.",
     "fig6-work.png": "Accuracy and work (rows × memories) by number of memories.",
     "hierarchy.png": "Left: each memory above the two that it split into. Right: the loss on the way.",
-    "hierarchy-threshold.png": "A doubled memory becomes a saddle at β_split, and its copies part.",
 }
 _WORDS = {None: "", True: "yes", False: "**no**"}
 

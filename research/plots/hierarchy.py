@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,10 @@ from mnemosphere.plots.growth import branch, tree_places
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 from mnemosphere.plots.style import (
     BLUE,
-    GREEN,
     GREY,
     PALETTE,
-    PURPLE,
     VERMILLION,
     figure_style,
-    new_figure,
     plain,
 )
 
@@ -182,43 +179,3 @@ def _short(value: float) -> str:
         return "∞"
     text = f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
     return text.replace("-", "−")
-
-
-@figure_style()
-def split_threshold(
-    beta_eff: Any, lambda_min: Any, distances: Mapping[str, Any], beta_split: float
-) -> Figure:
-    """Do two copies of one memory part? Curvature and their distance against β_eff, β held.
-
-    beta_eff, lambda_min (K,) are those of the fixed point with one memory, each of `distances` (K,)
-    is ‖w^1 − w^2‖ where its copies came to rest. beta_split: where β_eff and β_split are equal.
-    """
-    across, curvature = np.asarray(beta_eff), np.asarray(lambda_min)
-    figure = new_figure(7.2, 2.8)
-    left, right = figure.subplots(1, 2, sharex=True)
-    saddle = curvature < 0
-    for ax in (left, right):
-        ax.axvspan(beta_split, across.max() * 1.04, color=VERMILLION, alpha=0.08, linewidth=0)
-        ax.axvline(beta_split, color="black", linewidth=1.0)
-        ax.axhline(0.0, color=GREY, linewidth=0.7)
-        ax.set_xlim(across.min() * 0.92, across.max() * 1.04)
-        ax.set_xlabel(r"$\beta_{\mathrm{eff}}$, held")
-    left.plot(across, curvature, color=GREY, linewidth=0.9, zorder=1)
-    left.plot(across[saddle], curvature[saddle], "s", color=VERMILLION, label="saddle")
-    left.plot(across[~saddle], curvature[~saddle], "o", color=BLUE, label="minimum")
-    left.annotate(
-        rf"$\beta_{{\mathrm{{split}}}} = {beta_split:.2f}$",
-        (beta_split, 0.97),
-        (5, 0),
-        xycoords=("data", "axes fraction"),
-        **_points(8.5),
-        va="top",
-    )
-    left.set_ylabel(r"$\lambda_{\min}$ of the duplicated memory")
-    left.legend(loc="lower left", fontsize=8, borderaxespad=0.2)
-    for k, (name, distance) in enumerate(distances.items()):
-        look = {"color": (PURPLE, GREEN)[k % 2], "marker": "Dv"[k % 2]}
-        right.plot(across, distance, label=name, linewidth=1.2, **look)
-    right.set_ylabel(r"distance of the copies at rest")
-    right.legend(loc="best")
-    return figure

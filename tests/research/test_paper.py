@@ -46,19 +46,13 @@ def check_fig1(result, folder):
 
 
 def check_hierarchy(result, folder):
-    """Copies part above β_split only, unless class weights are free."""
-    scan = result["measured"]["scan"]
-    sides = set()
-    for point in scan["points"]:
-        unstable = point["beta_eff"] > point["beta_split"]
-        sides.add(unstable)
-        assert (point["lambda_min"] < 0) == unstable
-        held, free = point["labels_held"], point["labels_free"]
-        assert (held["distance"] > 0.05) == unstable
-        assert (held["gain"] > 1e-4) == unstable
-        assert free["distance"] > 0.05
-        assert free["gain"] > max(held["gain"], 1e-4)
-    assert sides == {True, False}
+    """Doubling leaves the loss; the dense splitting matrix is negative where β_eff > β_split."""
+    levels = result["measured"]["levels"]
+    assert [level["memories"] for level in levels][:2] == [1, 2]
+    for level in levels:
+        assert abs(level["duplicated"]["loss_change"]) < 1e-10
+        for dense, threshold in zip(level["dense_lambda_min"], level["beta_split"], strict=True):
+            assert (dense < 0) == (level["beta_eff"] > threshold)
 
 
 LAWS = {"table1": check_table1, "fig1": check_fig1, "hierarchy": check_hierarchy}
