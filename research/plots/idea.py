@@ -8,24 +8,19 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.datasets import load_wine
 
 from mnemosphere import DAMClassifier
-from mnemosphere.geometry import Circles
 from mnemosphere.plots.checks import Array
 from mnemosphere.plots.style import (
     BLACK,
     BLUE,
     GREEN,
     GREY,
-    MARKERS,
-    PALETTE,
     VERMILLION,
     figure_style,
     new_figure,
 )
-from mnemosphere.rows.stored import StoredRows
-from research.plots.axes import plain_log
 
 _COLORS = (BLUE, VERMILLION, GREEN)
 _COLUMNS = ["flavanoids", "color_intensity"]
@@ -103,48 +98,6 @@ def memory() -> Figure:
 
 
 @figure_style()
-def circles() -> Figure:
-    """A skewed column, its ranks on a circle, and how alike values are."""
-    wine = load_wine(as_frame=True)
-    values = wine.data["malic_acid"].to_numpy(copy=True)
-    column = torch.as_tensor(values[:, None])
-    learned = Circles.fit(StoredRows.of(values[:, None], column.device))
-    figure = new_figure(10.4, 3.4)
-    ranks, circle, alike = figure.subplots(1, 3, width_ratios=[1.0, 0.8, 1.1])
-    grid = np.linspace(values.min(), values.max(), 400)
-    u = learned.positions(torch.as_tensor(grid[:, None])).numpy()[:, 0]
-    ranks.hist(values, bins=30, color="#D8D8D8")
-    ranks.set(xlabel="malic acid", ylabel="rows")
-    second = ranks.twinx()
-    second.plot(grid, u, color=BLUE)
-    second.set_ylabel("rank", color=BLUE)
-    second.set_ylim(0, 1)
-    ranks.set_title("a value becomes its rank")
-    own = learned.positions(column).numpy()[:, 0]
-    circle.scatter(np.cos(np.pi * own), np.sin(np.pi * own), c=own, cmap="viridis", s=16)
-    for value in (1.0, 2.0, 4.0):
-        at = float(learned.positions(torch.tensor([[value]], dtype=torch.float64)))
-        circle.text(1.15 * np.cos(np.pi * at), 1.15 * np.sin(np.pi * at), f"{value:g}", ha="center",
-                    va="center")  # fmt: skip
-    circle.set_aspect("equal")
-    circle.set_xlim(-1.35, 1.35)
-    circle.set_ylim(-0.25, 1.35)
-    circle.set_axis_off()
-    circle.set_title("the rank becomes an angle")
-    coordinates = learned.coordinates(torch.as_tensor(grid[:, None]))
-    for k, value in enumerate((1.0, 2.0, 4.0)):
-        point = learned.coordinates(torch.tensor([[value]], dtype=torch.float64))
-        overlap = (coordinates @ point.T / learned.length**2).numpy()[:, 0]
-        alike.plot(grid, overlap, color=PALETTE[k], label=f"{value:g}")
-    alike.axhline(0.0, color=GREY, linewidth=0.7)
-    alike.set(xlabel="malic acid", ylabel="overlap")
-    alike.set_ylim(top=1.5)
-    alike.legend(title="overlap with the value", ncols=3, loc="upper center", fontsize=9)
-    alike.set_title("values near in rank are alike")
-    return figure
-
-
-@figure_style()
 def objectives() -> Figure:
     """As many memories where the rows are, and where the classes meet."""
     figure = new_figure(9.4, 4.0)
@@ -168,45 +121,7 @@ def objectives() -> Figure:
     return figure
 
 
-@figure_style()
-def search_path() -> Figure:
-    """The search of two data sets: held-out log-loss against memories, by geometry."""
-    figure = new_figure(10.0, 3.9)
-    names = {"breast cancer": load_breast_cancer, "digits": load_digits}
-    panels = figure.subplots(1, 2)
-    colors: dict[str, str] = {}
-    for ax, (name, load) in zip(panels, names.items(), strict=True):
-        model = DAMClassifier(random_state=0).fit(*load(return_X_y=True))
-        trials = sorted(model.search_, key=lambda t: t["n_memories"])
-        for key in dict.fromkeys((t["geometry"], t["objective"], t["noise"]) for t in trials):
-            own = [t for t in trials if (t["geometry"], t["objective"], t["noise"]) == key]
-            color = colors.setdefault(key[0], PALETTE[len(colors) % len(PALETTE)])
-            ax.plot(
-                [t["n_memories"] for t in own], [t["log_loss"] for t in own], color=color,
-                linestyle="-" if key[1] == "conditional" else ":",
-                marker=MARKERS[0] if not key[2] else MARKERS[1],
-            )  # fmt: skip
-        chosen = next(t for t in trials if t["chosen"])
-        ax.plot(chosen["n_memories"], chosen["log_loss"], "o", markersize=15,
-                markerfacecolor="none", markeredgecolor=BLACK)  # fmt: skip
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        plain_log(ax.xaxis)
-        plain_log(ax.yaxis)
-        ax.set(xlabel="memories")
-        ax.set_title(name)
-    panels[0].set_ylabel("log-loss of held-out rows")
-    for geometry, color in colors.items():
-        panels[1].plot([], [], color=color, label=geometry)
-    panels[1].plot([], [], color=GREY, linestyle=":", label="joint objective")
-    panels[1].plot([], [], color=GREY, marker=MARKERS[1], linestyle="", label="noise on rows")
-    figure.legend(loc="outside right center", fontsize=9)
-    return figure
-
-
 PICTURES = {
     "idea-memory": memory,
-    "idea-circles": circles,
     "idea-objectives": objectives,
-    "idea-search": search_path,
 }
