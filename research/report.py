@@ -12,7 +12,6 @@ import json
 import platform
 import shlex
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -203,20 +202,6 @@ class Parts:
     def load(self, key: str) -> Arrays:
         """The arrays of a finished part."""
         return read_arrays(self.folder / f"{key}.npz")
-
-
-class WorkTime:
-    """Seconds of work, over interruptions."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._began = path, time.perf_counter()
-        self._before = float(read_json(path, "delete it")) if path.exists() else 0.0
-
-    def stop(self) -> float:
-        """Seconds in all, kept for a run that goes on."""
-        total = self._before + time.perf_counter() - self._began
-        write_atomically(self._path, to_json(total))
-        return total
 
 
 # --- comparisons

@@ -28,7 +28,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seeds", type=int, help="seeds 0 to N−1; by default its own for each")
     made.add_argument("--out", "-o", type=Path, default=Path("runs/paper"), help="folder")
     made.add_argument("--data", type=Path, help="folder with the IDX files of both data sets")
-    made.add_argument("--workers", type=int, default=1, help="processes, if there are parts")
     return made
 
 
@@ -45,7 +44,7 @@ def main(argv: list[str]) -> int:
     wanted = {OWNER[name].name for name in args.names if name != ALL}
     chosen = [e for e in paper.REGISTRY.values() if ALL in args.names or e.name in wanted]
     options = {"out": args.out, "quick": args.quick, "device": args.device, "seeds": args.seeds,
-               "directory": args.data, "workers": args.workers}  # fmt: skip
+               "directory": args.data}  # fmt: skip
     # What is asked for by name must be there; of everything, what can be done is done.
     done = [_run(e, ALL in args.names, options) for e in chosen]
     return 0 if any(done) else 2

@@ -12,6 +12,7 @@ import hashlib
 import json
 import shutil
 import sys
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from mnemosphere.rows.named import NamedData
 from research import report as reports
 from research.data import load_data
 from research.fits import on_sphere
-from research.report import Arrays, Comparison, Json, Parts, WorkTime, read_json
+from research.report import Arrays, Comparison, Json, Parts, read_json
 
 RESULT, ARRAYS, PARTS = "result.json", "arrays.npz", "parts"
 # What a quick run has instead: nothing that needs a file or a network. It does without the rest.
@@ -77,7 +78,6 @@ class Run:
     quick: bool
     folder: Path
     loaded: dict[str, NamedData]
-    workers: int = 1  # processes for parts that may run side by side
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -134,7 +134,6 @@ def reproduce(
     device: str = "auto",
     seeds: int | None = None,
     directory: Path | None = None,
-    workers: int = 1,
 ) -> FinishedRun:
     """Run an experiment, or go on with it, or find that it is finished."""
     for module in experiment.needs:
@@ -161,7 +160,7 @@ def reproduce(
 
     (folder / PARTS).mkdir(parents=True, exist_ok=True)
     seeds_used = list(range(n_seeds))
-    run = Run(experiment.name, settings, seeds_used, chosen, quick, folder, loaded, workers)
+    run = Run(experiment.name, settings, seeds_used, chosen, quick, folder, loaded)
     if quick:
         run.remark(
             "quick run: small data and few passes, to see that everything works; "
@@ -169,22 +168,18 @@ def reproduce(
         )
         for name, small in loaded.items():
             run.remark(f"{small.name} in the place of {name}")
-    spent = WorkTime(folder / PARTS / "seconds.json")
-    try:
-        measured = json.loads(reports.to_json(experiment.run(run)))
-    except BaseException:
-        spent.stop()
-        raise
+    began = time.perf_counter()
+    measured = json.loads(reports.to_json(experiment.run(run)))
     result: Json = {
         "name": experiment.name,
         "title": experiment.title,
         "quick": quick,
         **reports.head(
-            _command(experiment, quick, chosen.type, seeds, workers), device=chosen, seeds=run.seeds
+            _command(experiment, quick, chosen.type, seeds), device=chosen, seeds=run.seeds
         ),
         "settings": settings,
         "data": {name: f"{d.name}, {_rows_of(d)}" for name, d in loaded.items()},
-        "seconds": round(spent.stop(), 1),
+        "seconds": round(time.perf_counter() - began, 1),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "measured": measured,
         "paper": [c.as_dict(quick=quick) for c in experiment.compare(measured)],
@@ -257,14 +252,11 @@ def _rows_of(d: NamedData) -> str:
     return f"{len(d.x_train)} + {len(d.x_test)} rows"
 
 
-def _command(
-    experiment: Experiment, quick: bool, device: str, seeds: int | None, workers: int
-) -> str:
+def _command(experiment: Experiment, quick: bool, device: str, seeds: int | None) -> str:
     """What was run, less the places of files on one machine."""
     words = ["reproduce", experiment.name]
     words += ["--quick"] if quick else []
     words += ["--device", device]
     words += [] if seeds is None else ["--seeds", str(seeds)]
-    words += [] if workers == 1 else ["--workers", str(workers)]
     words += ["--data", "DIR"] if experiment.datasets and not quick else []
     return reports.command_line(words)

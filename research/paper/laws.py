@@ -64,8 +64,7 @@ def sweeps(rows: Sequence[Json]) -> Json:
                 "p_max": sorted(at),
                 **{
                     f"{what}{suffix}": [
-                        float(statistic([r[what] for r in at[p] if r[what] is not None]))
-                        for p in sorted(at)
+                        float(statistic([r[what] for r in at[p]])) for p in sorted(at)
                     ]
                     for what in ("accuracy", "seconds", "work", "passes", "splits")
                     for suffix, statistic in (("", np.mean), ("_std", np.std))

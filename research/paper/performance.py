@@ -12,19 +12,16 @@ the authors' start at rest while the original keeps its own. δ is halved where 
 the loss; the smallest of a run is recorded.
 
 A part is one (data set, method, P_max, seed); means and deviations are those over seeds. Times hold
-everything from the first memories to the last pass, validation and curvature included; on a GPU
-they are those of the first few seeds, trained one at a time, while the others are trained side by
-side (`--workers`). Next to seconds stands `work`, the products of a row with a memory in millions:
-what a machine that is not busy with small things would need.
+everything from the first memories to the last pass, validation and curvature included. Next to
+seconds stands `work`, the products of a row with a memory in millions: what a machine that is not
+busy with small things would need.
 """
 
 from __future__ import annotations
 
 import math
-import multiprocessing
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -55,23 +52,22 @@ _FEW = [1000, 1250, 1500, 1600, 1625, 2000]
 def _settings(quick: bool) -> Json:
     rate = {"learning_rate": 1.0, "momentum": 0.9} if quick else {"learning_rate": 0.1**2}
     return {
-        # P_max for each method, how many of the seeds it runs with at most, and of how many the
-        # seconds count. The fifth doubling comes after 1600. A processor does less; the paper has
-        # one, too, but days.
-        "sizes": {"mnist": {method: [[20, 44, 80], 1, 1] for method in METHODS}}
+        # P_max for each method, and how many of the seeds it runs with at most. The fifth doubling
+        # comes after 1600. A processor does less; the paper has one, too, but days.
+        "sizes": {"mnist": {method: [[20, 44, 80], 1] for method in METHODS}}
         if quick
         else {
             "mnist": {
-                "sgd": [_WIDTHS, 10, 3],
-                "sgd-split": [_WIDTHS, 10, 3],
-                "fixed-point": [_FEW[::2], 1, 1],
-                "fixed-point-split": [_FEW[::2], 1, 1],
+                "sgd": [_WIDTHS, 10],
+                "sgd-split": [_WIDTHS, 10],
+                "fixed-point": [_FEW[::2], 1],
+                "fixed-point-split": [_FEW[::2], 1],
             },
-            "fashion-mnist": {"sgd": [_WIDTHS, 10, 1], "sgd-split": [_WIDTHS, 10, 1]},
+            "fashion-mnist": {"sgd": [_WIDTHS, 10], "sgd-split": [_WIDTHS, 10]},
         },
         "sizes_on_cpu": None
         if quick
-        else {"mnist": {"sgd": [[1000, 1250], 1, 1], "sgd-split": [_FEW, 1, 1]}},
+        else {"mnist": {"sgd": [[1000, 1250], 1], "sgd-split": [_FEW, 1]}},
         "rows": 1200 if quick else None,
         "varsigma": 0.25,
         "smoothing": 0.1,
@@ -101,11 +97,8 @@ def _settings(quick: bool) -> Json:
 class _Part:
     """One (data set, method, P_max, seed)."""
 
-    def __init__(
-        self, run: Run, data: str, method: str, p_max: int, seed: int, timed: bool = True
-    ) -> None:
+    def __init__(self, run: Run, data: str, method: str, p_max: int, seed: int) -> None:
         self.run, self.data, self.method, self.p_max, self.seed = run, data, method, p_max, seed
-        self.timed = timed
         self.sgd, self.split = method.startswith("sgd"), method.endswith("split")
         self.key = f"{data}-{method}-{p_max}-{seed}"
 
@@ -134,7 +127,7 @@ class _Part:
             ),
             "beta": round(float(params.beta), 3),
             "status": status,
-            "seconds": seconds if self.timed else None,
+            "seconds": seconds,
         }
 
     def _train(
@@ -188,17 +181,7 @@ class _Part:
         )
 
 
-_RUN: list[Run] = []  # of a worker
 _DATA: dict[tuple[Path, str], tuple[Batch, Batch, Batch]] = {}
-
-
-def _start_worker(run: Run, threads: int) -> None:
-    torch.set_num_threads(threads)
-    _RUN.append(run)
-
-
-def _in_worker(key: tuple[str, str, int, int, bool]) -> Json:
-    return _Part(_RUN[0], *key).stored()
 
 
 def _warm_up(run: Run, parts: Sequence[_Part]) -> None:
@@ -231,44 +214,15 @@ def _run(run: Run) -> Json:
     if run.device.type == "cpu" and chosen["sizes_on_cpu"] is not None:
         sizes = chosen["sizes_on_cpu"]
         run.remark(f"on a processor: {', '.join(sizes)} alone, and fewer values of P_max")
-        if run.workers > 1:
-            run.remark(
-                f"{run.workers} trainings side by side, {torch.get_num_threads()} threads each"
-            )
     parts = [
-        _Part(run, name, method, width, seed, seed < n_timed)
+        _Part(run, name, method, width, seed)
         for name, methods in sizes.items()
-        for method, (widths, n_seeds, n_timed) in methods.items()
+        for method, (widths, n_seeds) in methods.items()
         for width in widths
         for seed in run.seeds[:n_seeds]
     ]
-    # A processor has threads for all; on a GPU what is timed is alone.
-    alone = [p for p in parts if run.workers == 1 or (p.timed and run.device.type == "cuda")]
-    if run.device.type == "cuda":
-        _warm_up(run, alone)
-        run.remark(
-            "seconds are those of seeds that were trained one at a time: "
-            + "; ".join(
-                f"{name}, {', '.join(f'{NAMES[m]} {size[2]}' for m, size in methods.items())}"
-                for name, methods in sizes.items()
-            )
-        )
-    found = {part.key: part.stored() for part in alone}
-    # Seed by seed: a run that is stopped has whole seeds.
-    aside = sorted((p for p in parts if p.key not in found), key=lambda part: part.seed)
-    if aside:
-        run.progress(f"{len(aside)} trainings in {run.workers} processes")
-        with ProcessPoolExecutor(
-            run.workers,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
-            initargs=(run, torch.get_num_threads()),
-        ) as pool:
-            keys = [(p.data, p.method, p.p_max, p.seed, p.timed) for p in aside]
-            found |= {
-                part.key: row for part, row in zip(aside, pool.map(_in_worker, keys), strict=True)
-            }
-    rows = [found[part.key] for part in parts]
+    _warm_up(run, parts)
+    rows = [part.stored() for part in parts]
     tolerance = chosen["sgd"]["tolerance"]["sgd-split"]
     descent = chosen["sgd"]["eigenvectors"]
     method = "one pass of the authors' descent" if descent else "Rayleigh–Ritz on the nearest rows"
