@@ -36,11 +36,6 @@ def reunions(snapshots: list[Floats], overlap: float) -> float:
     return float(np.triu(parted & together, 1).sum() / n_parted) if n_parted else 0.0
 
 
-def trunk_size(near: NDArray[Any], each: NDArray[Any] | float = 1.0) -> float:
-    """Σ over passes of the memories in the trunk, times what a pass costs per memory."""
-    return float((near * each).sum())
-
-
 @dataclass
 class Recorder(Callback):
     """What a run leaves: numbers after every pass, memories whenever they have moved by `step`.
@@ -64,22 +59,10 @@ class Recorder(Callback):
 
     def on_pass(self, run: Run) -> None:
         """After a pass."""
-        params, record = run.params, run.history[-1]
+        params = run.params
         overlap = params.w @ self.mean  # (P,)
-        label = params.p[1:, :-1].argmax(1)
-        self.passes.append(
-            (
-                float((overlap > self.trunk).sum()),
-                float(overlap.mean()),
-                _spread(params.w, torch.zeros_like(label)),
-                _spread(params.w, label),
-                float((torch.bincount(label) > 0).sum()),
-                float(params.n_memories),
-                record.seconds,
-                record.loss,
-                record.beta,
-            )
-        )
+        near = float((overlap > self.trunk).sum())
+        self.passes.append((near, float(overlap.mean()), float(params.n_memories)))
         moved = float((params.w - self._last).norm(dim=1).mean())
         if moved > self.step or run.n_iter == run.max_iter:
             self._keep(params)
@@ -115,17 +98,6 @@ class Recorder(Callback):
             "before": np.concatenate(before).astype(np.int32),
             "passes": np.array(self.passes, dtype=np.float32),
         }
-
-
-def _spread(w: torch.Tensor, label: torch.Tensor) -> float:
-    """1 − ‖mean‖² of the memories of a class, averaged over memories."""
-    total = 0.0
-    for k in range(int(label.max()) + 1):
-        mine = w[label == k]
-        if mine.shape[0] == 0:
-            continue
-        total += float((1 - mine.mean(0).square().sum()) * mine.shape[0])
-    return total / w.shape[0]
 
 
 def sources(lineage: Lineage) -> list[list[int]]:

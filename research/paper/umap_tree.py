@@ -11,8 +11,8 @@ rotated to their leading principal axes. Quick runs use the two leading principa
 of UMAP, which compiles for longer than they run.
 
 What the picture shows is measured too, on all passes: memories still in the trunk (overlap with the
-mean direction above `trunk`), summed over passes (the paper's P × T, near the root) and in seconds;
-the number of clusters; and whether it is a tree: how many pairs that parted are together again.
+mean direction above `trunk`), summed over passes (the paper's P × T, near the root); the
+number of clusters; and whether it is a tree: how many pairs that parted are together again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from research.paper.experiment import (
     load_arrays,
     save_picture,
 )
-from research.paper.recorder import Floats, Recorder, clusters, reunions, sources, trunk_size
+from research.paper.recorder import Floats, Recorder, clusters, reunions, sources
 from research.plots.trees import LearningRun, learning_trees
 from research.report import Comparison, Json
 
@@ -124,7 +124,7 @@ def _train(run: Run, name: str, data: Batch) -> Json:
         result = fits.train_from(
             start,
             data,
-            FixedPoint() if exact else SGD(**chosen["sgd"]),
+            FixedPoint(None) if exact else SGD(**chosen["sgd"]),
             passes=chosen["fixed_point_steps" if exact else "epochs"],
             **common,
         )
@@ -135,27 +135,11 @@ def _train(run: Run, name: str, data: Batch) -> Json:
 
 
 def _summary(recorder: Recorder, chosen: Json) -> Json:
-    passes = np.array(recorder.passes)
-    near, overlap, spread, within, classes, width, seconds, loss, beta = passes.T
-    left = np.flatnonzero(overlap < chosen["trunk"])
+    near, _, width = np.array(recorder.passes).T
     return {
-        "passes": len(passes),
         "widths": [int(p) for p in dict.fromkeys(width)],
-        "memories": int(width[-1]),
-        "trunk_memory_passes": trunk_size(near),
-        "trunk_seconds": round(trunk_size(near, seconds / width), 4),
+        "trunk_memory_passes": float(near.sum()),
         "memory_passes": float(width.sum()),
-        "seconds": round(float(seconds.sum()), 3),
-        "leaves_the_trunk": int(left[0]) + 1 if len(left) else None,
-        "overlap_first": float(overlap[0]),
-        "overlap_last": float(overlap[-1]),
-        "spread_first": float(spread[0]),
-        "spread_last": float(spread[-1]),
-        "within_class_spread_last": float(within[-1]),
-        "classes_first": int(classes[0]),
-        "classes_last": int(classes[-1]),
-        "loss": float(loss[-1]),
-        "beta": float(beta[-1]),
         "kept_times": recorder.times,
         "clusters": [clusters(w, chosen["cluster"]) for w in recorder.w],
         "reunions": reunions(_last_phase(recorder), chosen["cluster"]),
@@ -222,7 +206,7 @@ def _run(run: Run) -> Json:
         part = run.parts.load(name)
         arrays[f"{name} place"] = places[name].astype(np.float16)
         arrays |= {f"{name} {k}": part[k] for k in ("label", "time", "before")}
-        arrays[f"{name} passes"] = part["passes"][:, :4]
+        arrays[f"{name} passes"] = part["passes"][:, :2]
     run.save_arrays(**arrays)
     if run.settings["embedding"] == "umap":
         run.remark(
@@ -240,12 +224,7 @@ def _run(run: Run) -> Json:
         "curvature is not below the threshold are not split, which may cost a phase more"
     )
     ratio = without["trunk_memory_passes"] / split["trunk_memory_passes"]
-    return {
-        "runs": summaries,
-        "embedding": embedding,
-        "trunk_ratio": ratio,
-        "trunk_seconds_ratio": without["trunk_seconds"] / split["trunk_seconds"],
-    }
+    return {"runs": summaries, "embedding": embedding, "trunk_ratio": ratio}
 
 
 def _compare(measured: Json) -> list[Comparison]:
