@@ -148,7 +148,7 @@ def test_a_rate_is_about_right_straight_after_a_fit_of_few_rows(objective):
         clf.fit(x[:89], y[:89])
         limit = interpret.rejection_threshold(clf.model_.calibration.novelty, 0.1)
         found.append(np.mean(clf.novelty_score(x[89:]) > limit))
-    assert 0.05 < np.mean(found) < 0.12
+    assert 0.05 < np.mean(found) < 0.13  # three standard errors above .1
 
 
 # Edits

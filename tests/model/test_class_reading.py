@@ -135,7 +135,7 @@ def test_at_a_high_temperature_every_row_gets_the_class_frequencies(problem):
     assert_close(there_and_back, log_joint(params, case.x).softmax(1), rtol=1e-9, atol=1e-12)
     # Losses at several temperatures are those of the votes there.
     rows = Batch(case.x, case.targets)
-    losses = tempered_losses(votes, rows)
+    losses, odd = tempered_losses(votes, rows)
     for k in (0, 9):
         log_p = log_joint(votes.at(math.exp(LOG_T[k])), case.x)[:, :-1].log_softmax(1)
         assert_close(
@@ -217,7 +217,7 @@ def test_losses_of_problems_side_by_side(problem, classes):
     pairs = [case_of(problem, 19 + k, **sizes) for k in range(2)]
     params, rows, index = pairs[1]  # the other's classes belong to other memories
     pairs[1] = params.replace(p=torch.cat([params.p[:1], params.p[1:].roll(7, 0)])), rows, index
-    losses = tempered_losses(
+    losses, _ = tempered_losses(
         Mixture.stack([params for params, *_ in pairs]),
         Batch.stack([rows for _, rows, _ in pairs]),
     )

@@ -89,7 +89,7 @@ def fit_conditional(
         result = fit(
             params, dataset.with_targets(partial(class_targets, cycle=cycle)), solver,
             rule=objectives.conditional, max_iter=passes, generator=generator, callbacks=callbacks,
-            stage=f"cycle{cycle}", phase=cycle, noise=SphereNoise(noise) if noise > 0 else None,
+            stage=f"cycle {cycle + 1}" if cycles > 1 else "", phase=cycle, noise=SphereNoise(noise) if noise > 0 else None,
         )  # fmt: skip
         params, history = result.params, (*history, *result.history)
         if result.status != "max_iter":
