@@ -4,8 +4,7 @@
     python -m research passes --device cpu
 
 A pass counts (4·features + 6·classes)·rows·memories operations: the products with rows, forward and
-backward, and three with soft labels. On a processor one thread. On a GPU also the default fit of 60,000
-rows like images, with and without recorded steps.
+backward, and three with soft labels. On a processor one thread.
 """
 
 from __future__ import annotations
@@ -13,20 +12,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
 
-import mnemosphere as mn
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.mixture import Mixture, from_memories
 from mnemosphere.model.one_pass import accumulate, operands
-from mnemosphere.training import stacked, steps
+from mnemosphere.training import stacked
 from research import report
 from research.benchmarks._options import add_device, parser
 from research.report import Json
@@ -67,9 +62,6 @@ def main(arguments: list[str]) -> None:
         "peak": peak,
     }
     found["cases"] = cases
-    if on_gpu:
-        found["fit_seconds"] = default_fits(device)
-        print(found["fit_seconds"], flush=True)
     report.write(args.out, found)
 
 
@@ -184,36 +176,3 @@ def errors(m: Mixture, batch: Batch, rule: objectives.LabelRule) -> Json:
         "largest_error": float(error.max()), "median_error": float(error.median()),
         "loss_error": abs(float(found.loss / exact.loss) - 1),
     }  # fmt: skip
-
-
-@contextmanager
-def plain_steps() -> Any:
-    """Inside, no step is recorded."""
-    places = (import_module("mnemosphere.training.fit"), stacked)
-    with ExitStack() as stack:
-        for place in places:
-            stack.enter_context(mock.patch.object(place, "steps_for", return_value=steps.Steps))
-        yield
-
-
-def default_fits(device: torch.device) -> Json:
-    """Seconds of the default fit of 60,000 rows like images, with recorded steps and without."""
-    generator = torch.Generator().manual_seed(0)
-    styles = torch.rand(200, 784, generator=generator).square()
-    style = torch.randint(200, (60_000,), generator=generator)
-    x = (styles[style] + 0.3 * torch.randn(60_000, 784, generator=generator)).clamp(0, 1).numpy()
-    y = (style % 10).numpy()
-    model = mn.DAMClassifier(device=str(device), random_state=0)
-    model.fit(x[:3000], y[:3000])  # libraries are loaded
-    seconds: Json = {}
-    for name in ("recorded", "plain"):
-        began = time.perf_counter()
-        if name == "plain":
-            with plain_steps():
-                model.fit(x, y)
-        else:
-            model.fit(x, y)
-        torch.cuda.synchronize(device)
-        seconds[name] = time.perf_counter() - began
-        seconds[f"{name}_memories"] = model.n_memories_
-    return seconds
