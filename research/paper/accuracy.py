@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from research.paper.classification import (
     cost,
     deviation,
@@ -16,8 +14,7 @@ from research.paper.classification import (
     train_all,
     values,
 )
-from research.paper.curves import draw_curves
-from research.paper.experiment import Experiment, Run, save_picture
+from research.paper.experiment import Experiment, Run
 from research.report import Comparison, Json
 
 PAPER = {"beta=6": 79, "beta=10": 85, "beta=14": 89, "beta=18": 91, "varsigma=0.25": 96}
@@ -59,19 +56,13 @@ def _compare(measured: Json) -> list[Comparison]:
     return found
 
 
-def _draw(result: Json, folder: Path) -> list[Path]:
-    figure = draw_curves(result, folder, paper=PAPER)
-    return [save_picture(figure, folder, "table1", result)]
-
-
 EXPERIMENTS = (
     Experiment(
         "table1",
         "Table (accuracy_table): accuracy at fixed β and with β trained at ς = 0.25",
         _settings,
         _run,
-        _draw,
-        _compare,
+        compare=_compare,
         seeds=5,
     ),
 )

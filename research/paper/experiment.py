@@ -59,7 +59,7 @@ class Experiment:
     title: str
     settings: Callable[[bool], Json]
     run: Callable[[Run], Json]
-    draw: Callable[[Json, Path], list[Path]]
+    draw: Callable[[Json, Path], list[Path]] = lambda result, folder: []
     compare: Callable[[Json], Sequence[Comparison]] = lambda measured: ()
     datasets: tuple[str, ...] = ("mnist",)  # by their full-size names
     needs: tuple[str, ...] = ()  # optional modules

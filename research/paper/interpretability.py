@@ -16,7 +16,6 @@ from research.paper.classification import (
     settings,
     train_and_gather,
 )
-from research.paper.curves import draw_curves
 from research.paper.experiment import Experiment, load_arrays, save_picture
 from research.plots.gallery import memory_gallery
 from research.report import Comparison, Json
@@ -55,7 +54,6 @@ def _draw(result: Json, folder: Path) -> list[Path]:
         p = np.concatenate([soft[:1], soft])
         figure = memory_gallery(w, p, classes=_DIGITS, image_shape=_SIDE)
         found.append(save_picture(figure, folder, name, result))
-    found.append(save_picture(draw_curves(result, folder), folder, "fig3-passes", result))
     return found
 
 

@@ -21,7 +21,6 @@ from research.paper.classification import (
     settings,
     train_and_gather,
 )
-from research.paper.curves import draw_curves
 from research.paper.experiment import Experiment, load_arrays, save_picture
 from research.report import Comparison, Json
 
@@ -90,11 +89,7 @@ def _panels(result: Json, folder: Path, cases: list[str], solvers: tuple[str, ..
 
 def _draw_first(result: Json, folder: Path) -> list[Path]:
     figure = _panels(result, folder, ["beta=16"], SOLVERS)
-    curves = draw_curves(result, folder)
-    return [
-        save_picture(figure, folder, "fig1", result),
-        save_picture(curves, folder, "fig1-passes", result),
-    ]
+    return [save_picture(figure, folder, "fig1", result)]
 
 
 def _draw_suboptimal(result: Json, folder: Path) -> list[Path]:

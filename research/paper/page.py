@@ -23,15 +23,10 @@ SUMMARY = "summary"
 _ON_CPU = "-cpu"
 _CAPTIONS = {
     "fig1.png": "All memories: SGD on the left, the fixed point on the right.",
-    "fig1-passes.png": "Accuracy by passes.",
     "fig2.png": "Memories at four values of β: SGD above, the fixed point below.",
     "capacity.png": "Left: patterns found, by load. Right: the largest number of patterns found, by features.",
-    "table1.png": "Accuracy by passes. Triangles on the right: the paper.",
-    "regularizer.png": "Accuracy by passes, with and without the regularizer.",
-    "prior.png": "Accuracy by passes, for three sets of weights.",
     "fig3.png": "SGD: some of the memories, and the soft labels of all that are shown.",
     "fig3-fixed-point.png": "The fixed point: some of the memories, and their soft labels.",
-    "fig3-passes.png": "Accuracy by passes.",
     "fig4.png": "Some memories of patches, and their soft labels over latent classes.",
     **{
         f"fig{k}.png": f"Figure {k} of the appendix: more memories of patches, and their soft labels."

@@ -7,8 +7,6 @@ such halves and beside weights that fall as 1/rank.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from research.paper.classification import (
     SOLVERS,
     compared,
@@ -20,8 +18,7 @@ from research.paper.classification import (
     train_and_gather,
     values,
 )
-from research.paper.curves import draw_curves
-from research.paper.experiment import Experiment, save_picture
+from research.paper.experiment import Experiment
 from research.report import Comparison, Json
 
 SHARES = {"equal": "equal weights", "halved": "half of them halved", "falling": "weights by rank"}
@@ -56,18 +53,13 @@ def _compare(measured: Json) -> list[Comparison]:
     return found
 
 
-def _draw(result: Json, folder: Path) -> list[Path]:
-    return [save_picture(draw_curves(result, folder), folder, "prior", result)]
-
-
 EXPERIMENTS = (
     Experiment(
         "prior",
         "Sec. (DAM_model): weights of hidden units other than equal",
         _settings,
         train_and_gather,
-        _draw,
-        _compare,
+        compare=_compare,
         seeds=3,
     ),
 )

@@ -6,8 +6,6 @@ states", and with ς < 1 it predicts by the effective density, exponent ςβ, in
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from research.paper.classification import (
     NAMES,
     SOLVERS,
@@ -18,8 +16,7 @@ from research.paper.classification import (
     settings,
     train_and_gather,
 )
-from research.paper.curves import draw_curves
-from research.paper.experiment import Experiment, save_picture
+from research.paper.experiment import Experiment
 from research.report import Comparison, Json
 
 _CASES = ("varsigma=1", "varsigma=0.25")
@@ -53,18 +50,13 @@ def _compare(measured: Json) -> list[Comparison]:
     return found
 
 
-def _draw(result: Json, folder: Path) -> list[Path]:
-    return [save_picture(draw_curves(result, folder), folder, "regularizer", result)]
-
-
 EXPERIMENTS = (
     Experiment(
         "regularizer",
         f"Sec. (learning_eff_loss): β learned at ς = 1 and ς = 0.25, {NAMES['sgd']}",
         _settings,
         train_and_gather,
-        _draw,
-        _compare,
+        compare=_compare,
         seeds=2,
     ),
 )

@@ -75,7 +75,6 @@ def test_results_are_complete_say_that_they_are_quick_and_show_the_papers_law(ru
     }  # fmt: skip
     assert all(path.stat().st_size < 1_000_000 for path in folder.iterdir())
     json.dumps(result, allow_nan=False)
-    assert result["pictures"]
     for picture in result["pictures"]:
         pixels = imread(folder / picture)[..., :3]
         assert (folder / picture).stat().st_size < 300_000
