@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from research.report import Arrays, Comparison, Json, Parts, read_json
 RESULT, ARRAYS, PARTS = "result.json", "arrays.npz", "parts"
 # What a quick run has instead: nothing that needs a file or a network. It does without the rest.
 EMBEDDED = {"mnist": "mnist-small"}
-_INSTALL = {"umap": "umap-learn, pip install '.[umap]'"}
 
 
 class MissingPackageError(ValueError):
@@ -62,7 +60,6 @@ class Experiment:
     draw: Callable[[Json, Path], list[Path]] = lambda result, folder: []
     compare: Callable[[Json], Sequence[Comparison]] = lambda measured: ()
     datasets: tuple[str, ...] = ("mnist",)  # by their full-size names
-    needs: tuple[str, ...] = ()  # optional modules
     seeds: int = 1  # by default; a quick run takes one
     also: tuple[str, ...] = ()  # other names: figures that come with it
 
@@ -136,11 +133,6 @@ def reproduce(
     directory: Path | None = None,
 ) -> FinishedRun:
     """Run an experiment, or go on with it, or find that it is finished."""
-    for module in experiment.needs:
-        if find_spec(module) is None:
-            raise MissingPackageError(
-                f"{experiment.name} needs {_INSTALL.get(module, module)}: install it and run again"
-            )
     n_seeds = (1 if quick else experiment.seeds) if seeds is None else seeds
     if n_seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {n_seeds}")

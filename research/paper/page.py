@@ -32,11 +32,8 @@ _CAPTIONS = {
         f"fig{k}.png": f"Figure {k} of the appendix: more memories of patches, and their soft labels."
         for k in (7, 8, 9, 10)
     },
-    "fig4-classes.png": "All memories by latent class, for four ways of training.",
-    "fig4-starts.png": "All memories by latent class, for each start.",
     "fig5.png": "Above: paths of memories by UMAP. Below: how they leave the trunk, by passes.",
     "fig6.png": "Accuracy and training time by number of memories.",
-    "fig6-work.png": "Accuracy and work (rows × memories) by number of memories.",
     "hierarchy.png": "Left: each memory above the two that it split into. Right: the loss on the way.",
 }
 _WORDS = {None: "", True: "yes", False: "**no**"}

@@ -345,22 +345,14 @@ def _compare(measured: Json) -> list[Comparison]:
 
 def _draw(result: Json, folder: Path) -> list[Path]:
     measured, chosen = result["measured"], result["settings"]
-    pictures = []
-    for what, name, words in (
-        ("seconds", "fig6", "training time"),
-        ("work", "fig6-work", "rows × memories"),
-    ):
-        figure = performance(
-            measured["sweeps"],
-            measured["fits"],
-            what=what,
-            words=words,
-            initial={name: _own(chosen, name)["initial"] for name in METHODS},
-            names=NAMES,
-            titles=result["data"],
-        )
-        pictures.append(save_picture(figure, folder, name, result))
-    return pictures
+    figure = performance(
+        measured["sweeps"],
+        measured["fits"],
+        initial={name: _own(chosen, name)["initial"] for name in METHODS},
+        names=NAMES,
+        titles=result["data"],
+    )
+    return [save_picture(figure, folder, "fig6", result)]
 
 
 EXPERIMENTS = (

@@ -22,17 +22,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 from mnemosphere.model import Mixture, evaluate, initialize, objectives
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.plots.style import figure_style, new_figure
 from mnemosphere.training import SGD, FixedPoint, PassRecord, Solver, latent
 from research import fits
 from research.fits import group_classes, unlabeled
 from research.paper.experiment import Experiment, Run, load_arrays, save_picture
 from research.plots.gallery import memory_gallery, soft_labels
-from research.plots.latent import latent_classes
 from research.report import Comparison, Json, synchronize
 
 _PRIOR = (110, 132, 121, 101, 105, 108, 104, 102, 112, 125)
@@ -40,8 +37,6 @@ _TITLES = {
     "authors": "the authors' start, ε = 0.01",
     "symmetric": "SGD from symmetric classes",
     "symmetric, ε = 0.01": "SGD from symmetric classes, ε = 0.01",
-    "grouped": "SGD from groups of memories",
-    "fixed-point": "fixed point, classes by SGD",
 }
 _SHOWN = 25
 
@@ -308,7 +303,7 @@ def _compare(measured: Json) -> list[Comparison]:
 
 
 def _draw(result: Json, folder: Path) -> list[Path]:
-    """The paper's five figures, and all ways to train beside each other."""
+    """The paper's five figures."""
     arrays, side = load_arrays(folder), (result["settings"]["size"],) * 2
     classes, shown = range(len(result["settings"]["prior"])), result["settings"]["shown"]
     w, p = (arrays[f"{name} {shown}"].astype(np.float64) for name in ("w", "p"))
@@ -321,29 +316,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
     for name, indices in pages.items():
         figure = memory_gallery(w, p, classes=classes, image_shape=side, indices=indices)
         found.append(save_picture(figure, folder, name, result, dpi=110))
-    found.append(save_picture(_ways(result, arrays, side), folder, "fig4-classes", result, dpi=110))
     return found
-
-
-@figure_style()
-def _ways(result: Json, arrays: dict[str, Any], side: tuple[int, ...]) -> Figure:
-    """All memories of every case, one row per latent class."""
-    first = [row for row in result["measured"]["rows"] if row["seed"] == result["seeds"][0]]
-    figure = new_figure(3.6 * min(2, len(first)), 3.6 * -(-len(first) // 2))
-    panels = figure.subplots(-(-len(first) // 2), min(2, len(first)), squeeze=False).ravel()
-    for ax, row in zip(panels, first, strict=False):
-        w, p = (arrays[f"{name} {row['case']}"] for name in ("w", "p"))
-        # Memories of one corner have the largest entries of all and would make strokes pale.
-        scale = float(np.quantile(np.abs(w.astype(np.float64)), 0.99))
-        latent_classes(ax, w, p, image_shape=side, vmax=scale)
-        within, shuffled = (round(row[name] or 0.0, 2) + 0.0 for name in ("within", "shuffled"))
-        ax.set_title(
-            f"{_TITLES[row['case']]}\noverlap within a class {within:.2f}, shuffled {shuffled:.2f}",
-            fontsize=8,
-        )
-    for ax in panels[len(first) :]:
-        ax.set_axis_off()
-    return figure
 
 
 def _compare_starts(measured: Json) -> list[Comparison]:
@@ -369,12 +342,6 @@ def _compare_starts(measured: Json) -> list[Comparison]:
     return found
 
 
-def _draw_starts(result: Json, folder: Path) -> list[Path]:
-    arrays, side = load_arrays(folder), (result["settings"]["size"],) * 2
-    figure = _ways(result, arrays, side)
-    return [save_picture(figure, folder, "fig4-starts", result, dpi=110)]
-
-
 EXPERIMENTS = (
     Experiment(
         "fig4",
@@ -390,8 +357,7 @@ EXPERIMENTS = (
         "Fig. (unsupervised_DAM_memories): the authors' start and ε, several seeds",
         _start_settings,
         _run,
-        _draw_starts,
-        _compare_starts,
+        compare=_compare_starts,
         seeds=3,
     ),
 )

@@ -18,23 +18,21 @@ def performance(
     sweeps: Mapping[str, Mapping[str, Mapping[str, Any]]],
     fits: Mapping[str, Mapping[str, Mapping[str, Any]]],
     *,
-    what: str,
-    words: str,
     initial: Mapping[str, int],
     names: Mapping[str, str],
     titles: Mapping[str, str],
 ) -> Figure:
-    """One row per data set: accuracy left, cost right, in units of the first sweep's first point.
+    """One row per data set: accuracy left, time right, in units of the first sweep's first point.
 
-    sweeps[data][method] holds p_max, accuracy in percent, `what` and their deviations ("_std");
-    fits[data][method][what] a line in P_max and perhaps a staircase in the number of doublings from
+    sweeps[data][method] holds p_max, accuracy in percent, seconds and their deviations ("_std");
+    fits[data][method]["seconds"] a line in P_max and perhaps a staircase in the number of doublings from
     initial[method], each with a, b and r2. The staircase is drawn for methods whose names end in
     "split", the line for the others.
     """
     figure = new_figure(8.0, 3.3 * len(sweeps))
     rows = np.atleast_1d(np.asarray(figure.subfigures(len(sweeps), 1), dtype=object))
     for row, (data, methods) in zip(rows, sweeps.items(), strict=True):
-        _draw_row(row, methods, fits[data], what, words, initial, names)
+        _draw_row(row, methods, fits[data], initial, names)
         row.suptitle(plain(titles.get(data, data), 60), x=0.01, ha="left", fontsize=10)
     return figure
 
@@ -43,13 +41,11 @@ def _draw_row(
     row: SubFigure,
     methods: Mapping[str, Mapping[str, Any]],
     fits: Mapping[str, Mapping[str, Any]],
-    what: str,
-    words: str,
     initial: Mapping[str, int],
     names: Mapping[str, str],
 ) -> None:
     left, right = row.subplots(1, 2)
-    unit = next(iter(methods.values()))[what][0]
+    unit = next(iter(methods.values()))["seconds"][0]
     for k, (method, sweep) in enumerate(methods.items()):
         color = PALETTE[k % len(PALETTE)]
         look: dict[str, Any] = {
@@ -58,9 +54,9 @@ def _draw_row(
         }  # fmt: skip
         shares = (np.array(sweep[f"accuracy{s}"]) / 100 for s in ("", "_std"))
         left.errorbar(sweep["p_max"], *shares, **look)
-        costs = (np.array(sweep[f"{what}{s}"]) / unit for s in ("", "_std"))
+        costs = (np.array(sweep[f"seconds{s}"]) / unit for s in ("", "_std"))
         right.errorbar(sweep["p_max"], *costs, **look)
-        found = fits[method][what]
+        found = fits[method]["seconds"]
         split = method.endswith("split")
         if split and "staircase" in found:
             _draw_stairs(right, sweep["p_max"], found["staircase"], unit, initial[method], color)
@@ -75,7 +71,7 @@ def _draw_row(
         ax.grid(color="#E5E5E5", linewidth=0.6)
     left.yaxis.set_major_formatter(PercentFormatter(1.0))
     left.set_ylabel("test accuracy")
-    right.set_ylabel(f"{words}, relative")
+    right.set_ylabel("training time, relative")
     right.set_ylim(bottom=0)
     first = next(iter(methods.values()))["p_max"][0]
     right.annotate(
