@@ -18,7 +18,7 @@ BUDGET = {
 }  # fmt: skip
 MOST = 16_500
 RESEARCH = ROOT.parents[1] / "research"
-MOST_OF_RESEARCH = 8_700  # 8,000 are wanted
+MOST_OF_RESEARCH = 8_000
 
 
 def lines_of_code(path: Path) -> int:

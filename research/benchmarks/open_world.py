@@ -265,13 +265,12 @@ def main(argv: list[str]) -> None:
     made = parser(__doc__, "open_world")
     add_vectors(made, SETS, 10)
     made.add_argument("--texts", type=Path, help="folder with banking/ and oos/, tsv files")
-    made.add_argument("--shares", nargs="+", type=float, default=list(SHARES), choices=SHARES)
     args = made.parse_args(argv)
     for name in args.sets:
         if not (args.vectors / f"{name}.npz").exists():
             make_vectors(args.texts, args.vectors, name)
     # With all classes known a seed draws no classes: three are enough.
-    seeds = {share: range(args.seeds if share < 1 else min(3, args.seeds)) for share in args.shares}
+    seeds = {share: range(args.seeds if share < 1 else min(3, args.seeds)) for share in SHARES}
     parts = [(n, s, k) for s in sorted(seeds, reverse=True) for n in args.sets for k in seeds[s]]
     runs = dict(zip(parts, all_parts(measure, args, parts), strict=True))
     sets = []
@@ -279,7 +278,7 @@ def main(argv: list[str]) -> None:
         sizes = {k: len(v) for k, v in load(args.vectors / f"{name}.npz").items() if k[0] == "y"}
         results = {
             f"{share:g}": _gathered([runs[name, share, k] for k in seeds[share]])
-            for share in args.shares
+            for share in SHARES
         }
         sets.append({"name": name, **sizes, "results": results})
     command = report.command_line(["open_world", *argv])

@@ -33,11 +33,6 @@ class Relaxation:
     losses: list[float]  # before each step, and at the end
     residual: float  # of the last step
 
-    @property
-    def steps(self) -> int:
-        """How many were taken."""
-        return len(self.losses) - 1
-
 
 def descend(params: Mixture, data: Batch, *, tol: float, max_steps: int) -> Relaxation:
     """Step until no memory, class weight or β moves by more than `tol`."""

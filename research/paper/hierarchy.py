@@ -81,14 +81,11 @@ def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvatur
         "memories": params.n_memories,
         "loss": loss,
         "residual": descent.residual,
-        "steps": descent.steps,
-        "beta": float(params.beta),
         "beta_eff": float(params.slope),
         "lambda_min": curvature.lambda_min.tolist(),
         "beta_split": curvature.beta_split.tolist(),
         "finite_difference": probe.tolist(),
         "dense_lambda_min": [float(s[0]) for s in spectra],
-        "unstable_directions": [int((s < 0).sum()) for s in spectra],
         "kinds": list(certificate.kinds),
         "duplicated": {
             "loss_change": mean_loss(twins, data) - loss,
@@ -136,26 +133,21 @@ def _nodes(lineage: Lineage, levels: list[Json]) -> Json:
     """Every memory that ever was, as it was at the last level it lived to see."""
     n = lineage.n_nodes
     w = np.zeros((n, lineage.models[0].n_features))
-    label, weight = [0] * n, [0.0] * n
-    beta_split, lambda_min, unstable = [0.0] * n, [0.0] * n, [0] * n
+    label, beta_split, lambda_min = [0] * n, [0.0] * n, [0.0] * n
     for k, (members, params) in enumerate(zip(lineage.members, lineage.models, strict=True)):
         soft = params.p[1:] / params.p_h[1:, None]
         for memory, node in enumerate(members.tolist()):
             w[node] = params.w[memory].cpu().numpy()
             label[node] = int(soft[memory, :-1].argmax())
-            weight[node] = float(soft[memory, :-1].amax())
             beta_split[node] = levels[k]["beta_split"][memory]
             lambda_min[node] = levels[k]["lambda_min"][memory]
-            unstable[node] = levels[k]["unstable_directions"][memory]
     return {
         "w": w,
         "level": lineage.level.tolist(),
         "parent": lineage.parent.tolist(),
         "label": label,
-        "weight": weight,
         "beta_split": beta_split,
         "lambda_min": lambda_min,
-        "unstable_directions": unstable,
     }
 
 
