@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from mnemosphere.base.colors import category_colors
 from mnemosphere.fitted import pulls
 from mnemosphere.fitted.model import FittedModel
 from mnemosphere.plots.panels import draw_column, name_curves, panels
-from mnemosphere.plots.style import BLUE, category_colors, figure_style, new_axes, plain
+from mnemosphere.plots.style import BLUE, figure_style, new_axes, plain
 
 _COLUMNS = 12  # panels
 _CLASSES = 8  # curves in a panel

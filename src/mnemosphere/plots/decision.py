@@ -10,9 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from mnemosphere.base.colors import category_colors
 from mnemosphere.base.text import percent
 from mnemosphere.plots.checks import Array
-from mnemosphere.plots.style import category_colors, plain
+from mnemosphere.plots.style import plain
 
 _MAX_BARS = 12  # classes in the prediction
 _LEAST_LINES = 4  # so that the bars of two classes are not thick
@@ -51,8 +52,8 @@ class Decision:
     @property
     def class_colors(self) -> dict[int, str]:
         """Colors of the classes that these memories stand for, by the place of the class."""
-        own = list(dict.fromkeys(self.memory_class))
-        return dict(zip(own, category_colors(len(own)), strict=True))
+        colors = category_colors(self.soft_labels.shape[1])
+        return {place: colors[place] for place in dict.fromkeys(self.memory_class)}
 
     def memory(self, k: int, letters: int = 9) -> str:
         """A memory's name, label and how clear that is, in two lines."""

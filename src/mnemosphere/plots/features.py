@@ -10,10 +10,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from mnemosphere.base.colors import category_colors
 from mnemosphere.base.text import percent
 from mnemosphere.plots.checks import Array
 from mnemosphere.plots.decision import Decision, draw_classes
-from mnemosphere.plots.style import GREEN, GREY, VERMILLION, figure_style, new_figure, plain
+from mnemosphere.plots.style import GREY, figure_style, new_figure, plain
 
 _SHOWN, _SHORT = 12, 16  # columns, letters of a value
 _LEAST = 0.01  # share of a memory that is named
@@ -35,7 +36,9 @@ def feature_figure(
     figure = figure or new_figure(9.0, float(np.clip(1.6 + 0.3 * len(shown), 3.0, 6.4)))
     axes: Any = figure.subplots(1, 2, width_ratios=[2.4, 1.0])
     ax, values = axes[0], [own.pull for own in shown]
-    ax.barh(range(len(shown)), values, 0.7, color=[GREEN if v > 0 else VERMILLION for v in values])
+    colors = category_colors(len(decision.classes))
+    by_class = {place: colors[place] for place in order[:2]}
+    ax.barh(range(len(shown)), values, 0.7, color=[colors[order[v <= 0]] for v in values])
     ax.axvline(0.0, color=GREY, linewidth=0.5)
     names = [f"{plain(own.column, 30)}  {plain(own.value, _SHORT)}" for own in shown]
     ax.set_yticks(range(len(shown)), names)
@@ -49,7 +52,6 @@ def feature_figure(
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.locator_params(axis="x", nbins=5)
     ax.set_xlabel(f"← for {runner}     pull     for {predicted} →")
-    by_class = {order[0]: GREEN, order[1]: VERMILLION}
     draw_classes(axes[1], decision, by_class)
     own = zip(decision.names, decision.shares, strict=True)
     listed = [f"{name} {percent(float(share))}" for name, share in own if share >= _LEAST]

@@ -8,11 +8,12 @@ import numpy as np
 from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
+from mnemosphere.base.colors import category_colors
 from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.model.mixture import memory_name
 from mnemosphere.plots.checks import as_indices
 from mnemosphere.plots.panels import draw_column, name_curves, panels
-from mnemosphere.plots.style import category_colors, figure_style, plain
+from mnemosphere.plots.style import figure_style, plain
 from mnemosphere.rows.features import UserColumn
 
 _PANELS = 12  # of functions in one picture

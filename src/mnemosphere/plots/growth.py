@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
 
+from mnemosphere.base.colors import category_colors
 from mnemosphere.plots.checks import Array
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
-from mnemosphere.plots.style import category_colors, figure_style, new_axes, plain
+from mnemosphere.plots.style import figure_style, new_axes, plain
 
 _MAX_PICTURED = 32  # leaves of a tree that are still drawn as memories
 _NODE = 0.84  # width of a memory in a tree, where leaves are 1 apart

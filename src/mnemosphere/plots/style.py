@@ -7,21 +7,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
 
+from mnemosphere.base.colors import BASIC
 from mnemosphere.base.text import middle_cut
 
-# Okabe and Ito's palette, distinct with any common color vision; brown for yellow, which is faint on white.
-BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
-PURPLE, SKY, BLACK, BROWN = "#CC79A7", "#56B4E9", "#000000", "#7F4F1E"
-PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, BROWN)
+BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, BROWN = PALETTE = BASIC
 GREY = "#7A7A7A"
 MARKERS = "osD^vP"
-_CATEGORIES = (*PALETTE, "#882255", "#999933", "#332288")  # wine, olive, indigo
 
 # Lightness falls in a straight line (CIELAB) from paper white through the palette's two blues.
 SEQUENTIAL = LinearSegmentedColormap.from_list(
@@ -108,13 +104,6 @@ def root_figure(picture: Figure | SubFigure | Axes) -> Figure:
             raise ValueError("these axes were removed from their figure: draw them again")
         picture = owner
     return picture
-
-
-def category_colors(n: int) -> list[str]:
-    """Colors of n categories, no two alike."""
-    if n <= len(_CATEGORIES):
-        return list(_CATEGORIES[:n])
-    return [to_hex(color) for color in mpl.colormaps["turbo"](np.linspace(0.0, 1.0, n))]
 
 
 def plain(value: object, limit: int = 18) -> str:
