@@ -5,7 +5,7 @@ from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.duplicate import duplicate
+from mnemosphere.model.copies import duplicate
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import accumulate

@@ -29,9 +29,6 @@ class Descent:
     learning_rate: float = 0.1
     decay: float = 0.9
 
-    def rows_wanted(self, n_memories: int) -> None:
-        """All there are."""
-
     def __call__(
         self, params: Mixture, batch: Batch, rule: LabelRule = objectives.joint, *,
         generator: torch.Generator | None = None,

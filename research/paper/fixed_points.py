@@ -16,7 +16,7 @@ from mnemosphere.model import (
     maximize_bound,
     objectives,
 )
-from mnemosphere.model.duplicate import split
+from mnemosphere.model.copies import split
 from mnemosphere.model.one_pass import memory_shares
 from mnemosphere.numerics import sphere
 from research.fits import mean_loss

@@ -10,17 +10,16 @@ differences of the loss and from dense splitting matrices, and the way back by m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from mnemosphere.model import Batch, Curvature, Krylov, accumulate, objectives
+from mnemosphere.model import Batch, Curvature, accumulate, krylov, objectives
 from mnemosphere.model.certificates import certify, residual
-from mnemosphere.model.duplicate import duplicate, split
-from mnemosphere.model.merge import merge_duplicates
+from mnemosphere.model.copies import duplicate, merge_duplicates, split
 from mnemosphere.numerics import sphere
 from mnemosphere.training import Lineage
 from research import fits
@@ -36,7 +35,7 @@ from research.plots.hierarchy import saddle_hierarchy
 from research.report import Comparison, Json
 
 # The curvature decides what is a saddle: to more digits than the default.
-_CURVATURE = Krylov(tol=1e-6, max_cycles=60)
+_find_curvature = partial(krylov, tol=1e-6, max_cycles=60)
 
 
 def _settings(quick: bool) -> Json:
@@ -51,26 +50,12 @@ def _settings(quick: bool) -> Json:
     }
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A method that returns what another one found."""
-
-    found: Curvature
-
-    def rows_wanted(self, n_memories: int) -> None:
-        """All there are."""
-
-    def __call__(self, *_: object, **__: object) -> Curvature:
-        """What was found."""
-        return self.found
-
-
 def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvature]:
     """Everything the principle says of one fixed point, measured."""
     params = descent.params
     loss = mean_loss(params, data)
-    curvature = _CURVATURE(params, data)
-    certificate = certify(params, data, tol=10 * tol, method=_Known(curvature))
+    curvature = _find_curvature(params, data)
+    certificate = certify(params, data, tol=10 * tol, method=lambda *_, **__: curvature)
     everyone = torch.arange(params.n_memories, device=params.w.device)
     twins = duplicate(params, everyone)
     rest = residual(twins, accumulate(twins, data, objectives.joint))

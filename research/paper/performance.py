@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.model import Batch, Mixture, Nearest
+from mnemosphere.model import Batch, Mixture, nearest
 from mnemosphere.training import SGD, FixedPoint, PassRecord, Solver, SplitRecord, Splitting
 from research import fits
 from research.paper.descent import Descent
@@ -155,12 +155,13 @@ class _Part:
                 limit = round(limit[0] + limit[1] * self.p_max)
             result = fits.train_from(start, rows, solver, passes=limit, **options)
             return result.params, result.history, (), result.status
-        splitting = Splitting(curvature=Nearest())
+        splitting = Splitting()
         if self.sgd:
             splitting = Splitting(
                 threshold=math.inf if own["threshold"] is None else own["threshold"],
                 delta=own["delta"],
-                curvature=Descent(**own["eigenvectors"]) if own["eigenvectors"] else Nearest(),
+                curvature=Descent(**own["eigenvectors"]) if own["eigenvectors"] else nearest,
+                rows_per_memory=None if own["eigenvectors"] else 64,
             )
         grown = fits.grow_from(
             start,

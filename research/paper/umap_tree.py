@@ -112,6 +112,7 @@ def _train(run: Run, name: str, data: Batch) -> Json:
                 threshold=chosen["threshold"],
                 delta=chosen["delta"],
                 curvature=Descent(**chosen["eigenvectors"]),
+                rows_per_memory=None,
             ),
             passes=chosen["phase_epochs"],
             final_passes=chosen["phase_epochs"],

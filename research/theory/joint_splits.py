@@ -47,7 +47,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import Pass
 from mnemosphere.model.one_pass import chunks as row_chunks
 from mnemosphere.numerics import sphere
-from mnemosphere.numerics.rayleigh_ritz import restarted
+from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz
 from research.report import Json
 
 SplitKind = Literal["minimum", "saddle", "label saddle", "undecided"]
@@ -198,15 +198,13 @@ def _alone(form: SplitForm) -> SplitForm:
 
 def _lowest(form: SplitForm, start: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Lowest eigenpairs z (M, K) and values (M,) of the form, and their residuals (M,)."""
-
-    def error(value: Tensor, residual: Tensor) -> Tensor:
-        return residual * value.abs().clamp_min(torch.finfo(value.dtype).tiny)
-
-    z, value, residual, _ = restarted(
-        form.product, form.tangent, start, steps=_STEPS, cycles=_CYCLES,
-        enough=lambda value, residual: error(value, residual) <= _ACCURACY * scale,
-    )  # fmt: skip
-    return z, -value, error(value, residual)
+    z = start
+    for _ in range(_CYCLES):
+        z, value, residual = rayleigh_ritz(form.product, form.tangent, z, _STEPS)
+        error = residual * value.abs().clamp_min(torch.finfo(value.dtype).tiny)
+        if bool((error <= _ACCURACY * scale).all()):
+            break
+    return z, -value, error
 
 
 def study_joint_splits(memories: int, betas: Sequence[float], tol: float = 1e-4) -> list[Json]:

@@ -25,7 +25,7 @@ def with_prior(model, prior, **more):
     return mn.as_estimator(mn.interpret.with_class_prior(model.model_, prior, **more))
 
 
-# Temperature, against SciPy in model/test_class_reading
+# Temperature, against SciPy in model/test_soft_labels
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import scipy.optimize
@@ -12,15 +12,15 @@ import torch
 from draws import generator
 from mnemosphere.model import certificates, objectives
 from mnemosphere.model.certificates import certify
-from mnemosphere.model.curvature import Curvature, Krylov
-from mnemosphere.model.duplicate import split
+from mnemosphere.model.copies import split
+from mnemosphere.model.curvature import Curvature, krylov
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import accumulate, evaluate
 from mnemosphere.numerics import sphere
 from problems import plain_log_joint
 from small_models import B, C, N, P, dense_splitting_matrix, make_data, make_params, tangent_basis
 
-EXACT = Krylov(tol=1e-11)
+EXACT = partial(krylov, tol=1e-11)
 
 
 def residual(params, batch, rule=objectives.joint, **options):

@@ -1,6 +1,7 @@
 """Curvature along a split, against dense eigendecompositions of autograd's Hessian and Jacobian."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -8,8 +9,8 @@ from torch import Tensor
 
 from draws import generator
 from mnemosphere.model import objectives
-from mnemosphere.model.curvature import Krylov, Nearest
-from mnemosphere.model.duplicate import duplicate
+from mnemosphere.model.copies import duplicate
+from mnemosphere.model.curvature import krylov, nearest
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import log_joint
 from mnemosphere.numerics import sphere
@@ -27,12 +28,12 @@ from small_models import (
     tangent_basis,
 )  # fmt: skip
 
-EVERY_ROW = Nearest(rows_per_memory=B, strongest=B, steps=N)
-METHODS = [EVERY_ROW, Krylov(tol=1e-11)]
+EVERY_ROW = partial(nearest, steps=N)
+METHODS = {"nearest": EVERY_ROW, "krylov": partial(krylov, tol=1e-11)}
 
 
 @pytest.mark.parametrize("rule", PROPER, ids=repr)
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_lambda_min_and_direction_are_those_of_the_dense_hessian(method, rule, weighted):
     weight = None
@@ -54,7 +55,7 @@ def test_value_belongs_to_the_direction_returned():
     """The quotient is exact even for a poor direction: one Krylov step, or a short descent."""
     batch = make_data(2)
     params = make_params(2)
-    for method in (Nearest(B, B, steps=1), Descent(batch_size=13)):
+    for method in (partial(nearest, steps=1), Descent(batch_size=13)):
         found = method(params, batch)
         for memory in range(P):
             dense = dense_splitting_matrix(params, memory, batch, objectives.joint)
@@ -67,7 +68,7 @@ def test_a_sample_of_rows_is_the_problem_of_those_rows():
     """Rows that are not among the strongest do not enter, neither in T nor in the overlap."""
     batch = make_data(4)
     params = make_params(4)
-    found = Nearest(rows_per_memory=B, strongest=11, steps=N)(params, batch)
+    found = nearest(params, batch, strongest=11, steps=N)
     beta = params.slope
     shares = torch.zeros(B, P, dtype=torch.float64)
     joint = log_joint(params, batch.x)
@@ -92,7 +93,7 @@ def test_antisymmetric_eigenvalue_of_the_fixed_point_map(seed):
     """It equals β_eff/β_split(μ): the autograd Jacobian of the duplicated network's map."""
     batch = make_data(seed)
     params = converge_memories(make_params(seed), batch)
-    beta_split = Krylov(tol=1e-12)(params, batch).beta_split
+    beta_split = krylov(params, batch, tol=1e-12).beta_split
     for memory in range(P):
         grown = duplicate(params, torch.tensor([memory]))
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mnemosphere.model.duplicate import duplicate
+from mnemosphere.model.copies import duplicate
 from mnemosphere.model.one_pass import evaluate, log_joint
 from small_models import PROPER, P, make_data, make_params
 

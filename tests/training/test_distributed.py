@@ -1,12 +1,13 @@
 """Several processes: the model of one, bitwise identical on all; an error of one ends all."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
 from mnemosphere.model import from_memories, initialize, objectives
-from mnemosphere.model.curvature import Krylov, Nearest
+from mnemosphere.model.curvature import krylov, nearest
 from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint, distributed, fit, grow
 from mnemosphere.training.adam import Adam
@@ -45,8 +46,8 @@ CASES: dict[str, Any] = {
     "more processes than rows": (FixedPoint(None), {"rows": 3}),
 }
 GROWTH = {
-    "nearest": Nearest(rows_per_memory=20, strongest=17, steps=4),
-    "krylov": Krylov(max_cycles=1),
+    "nearest": Splitting(curvature=partial(nearest, strongest=17, steps=4), rows_per_memory=20),
+    "krylov": Splitting(curvature=partial(krylov, max_cycles=1), rows_per_memory=None),
 }
 
 
@@ -56,7 +57,7 @@ def train(name: str) -> dict[str, Any]:
     if name in GROWTH:
         grown = grow(
             PARAMS, DATASET, FixedPoint(None), max_memories=7, phase_iter=1, max_iter=1,
-            generator=generator, splitting=Splitting(curvature=GROWTH[name]),
+            generator=generator, splitting=GROWTH[name],
         )  # fmt: skip
         losses = torch.tensor([record.loss for record in grown.history], dtype=torch.float64)
         return {**grown.params.to_tensors(), **grown.state, "losses": losses}

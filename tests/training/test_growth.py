@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -11,8 +12,8 @@ from draws import generator as seeded
 from mnemosphere.export.files import to_plain
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.curvature import Nearest
-from mnemosphere.model.duplicate import duplicate, parents, split
+from mnemosphere.model.copies import duplicate, parents, split
+from mnemosphere.model.curvature import nearest
 from mnemosphere.model.mixture import Mixture, from_memories
 from mnemosphere.model.one_pass import accumulate, evaluate
 from mnemosphere.numerics import sphere
@@ -78,7 +79,7 @@ def test_stops_by_itself_where_no_memory_is_a_saddle():
     x = sphere.project(place[which] + 0.02 * noise)
     rows = Batch(x, objectives.soft_labels(which, C, 0.1, dtype=torch.float64))
     params = from_memories(place, rows.targets.mean(0), beta=20.0, uniform_weight=3 / 50)
-    splitting = Splitting(curvature=Nearest(B, B))
+    splitting = Splitting(rows_per_memory=B)
     options = {"max_memories": 50, "splitting": splitting, "phase_iter": 5, "max_iter": 3}
     result = growth(params, rows, HELD_BETA, **options)
     assert result.status == "stable"
@@ -129,7 +130,7 @@ def test_running_statistics_are_expanded_along_the_lineage():
     stats = accumulate(params, rows, objectives.joint)
     params, state = solver.step(params, solver.start(params), stats, rows, 1.0)
     which = torch.tensor([2, 1])
-    u = Nearest(B, B)(params, rows).direction
+    u = nearest(params, rows).direction
     grown = split(params, which, u, 0.2)
     expanded = solver.expand_state(state, grown, parents(3, which))
     assert_close(sphere.project(expanded["w_bar"]), grown.w)
@@ -166,21 +167,19 @@ def test_where_no_delta_lowers_the_loss_there_is_no_split():
     # Directions of negative curvature on some rows, none on the held-out ones: growth is stable.
     rows = make_data()
 
-    class Wrong(Nearest):
-        def __call__(self, params, batch, rule, **options):
-            found = super().__call__(params, batch, rule, **options)
-            # Where rows vary least a split of hot memories costs.
-            least = torch.linalg.eigh(batch.x.T @ batch.x).eigenvectors[:, :1].T
-            least = sphere.project(sphere.to_tangent(params.w, least.expand_as(params.w)))
-            return dataclasses.replace(
-                found, lambda_min=torch.full_like(found.lambda_min, -1.0), direction=least
-            )
+    def wrong(params, batch, rule, **options):
+        found = nearest(params, batch, rule, **options)
+        # Where rows vary least a split of hot memories costs.
+        least = torch.linalg.eigh(batch.x.T @ batch.x).eigenvectors[:, :1].T
+        least = sphere.project(sphere.to_tangent(params.w, least.expand_as(params.w)))
+        below = torch.full_like(found.lambda_min, -1.0)
+        return dataclasses.replace(found, lambda_min=below, direction=least)
 
     start = make_params(rows, 2, 2, beta=1.0)
     start = growth(start, rows, HELD_BETA, max_memories=2, max_iter=60).params
 
     def run(threshold):
-        splitting = Splitting(curvature=Wrong(B, B), threshold=threshold)
+        splitting = Splitting(curvature=wrong, rows_per_memory=B, threshold=threshold)
         options = {"splitting": splitting, "phase_iter": 1, "max_iter": 1}
         return growth(start, rows, HELD_BETA, max_memories=4, **options)
 
@@ -204,7 +203,7 @@ def broken_growth(solver, *callbacks, **settings):
         learn,
         solver,
         max_memories=7,
-        splitting=Splitting(curvature=Nearest(rows_per_memory=13, strongest=17)),
+        splitting=Splitting(curvature=partial(nearest, strongest=17), rows_per_memory=13),
         phase_iter=2,
         max_iter=2,
         validation=held,

@@ -34,7 +34,10 @@ from mnemosphere.geometry import Center, Circles, Geometry, Product, Unit
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import (
+from mnemosphere.model.initialize import Start
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import log_joint
+from mnemosphere.model.soft_labels import (
     LOG_T,
     label_frequencies,
     label_shares,
@@ -43,9 +46,6 @@ from mnemosphere.model.class_reading import (
     posterior_temperature,
     tempered_losses,
 )
-from mnemosphere.model.initialize import Start
-from mnemosphere.model.mixture import Mixture
-from mnemosphere.model.one_pass import log_joint
 from mnemosphere.rows import odds
 from mnemosphere.rows.stored import StoredRows
 from mnemosphere.training import few_labels, stacked

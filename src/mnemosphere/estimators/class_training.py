@@ -28,7 +28,11 @@ from mnemosphere.fitted.model import FittedModel, HeldOut
 from mnemosphere.geometry import Geometry
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import (
+from mnemosphere.model.copies import merge_duplicates
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import log_joint
+from mnemosphere.model.retrieval import novelty_score
+from mnemosphere.model.soft_labels import (
     MEAN_OF,
     best_temperature,
     label_frequencies,
@@ -37,10 +41,6 @@ from mnemosphere.model.class_reading import (
     net_class_weights,
     training_temperature,
 )
-from mnemosphere.model.merge import merge_duplicates
-from mnemosphere.model.mixture import Mixture
-from mnemosphere.model.one_pass import log_joint
-from mnemosphere.model.retrieval import novelty_score
 from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam

@@ -17,8 +17,8 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import Ready
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.objectives import soft_labels
+from mnemosphere.model.soft_labels import label_shares
 from mnemosphere.rows import odds
 from mnemosphere.rows.batches import Dataset, Piece
 from mnemosphere.rows.features import Features

@@ -23,8 +23,8 @@ from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import warn_set_aside
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model import one_pass
-from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.soft_labels import label_shares
 from mnemosphere.rows import odds
 from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.encoding import Encoding

@@ -20,11 +20,10 @@ from mnemosphere.fitted.model import FittedModel, Record, Stream, as_numpy, draw
 from mnemosphere.interpret.classes import extend
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import label_frequencies, net_class_weights
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import accumulate
-from mnemosphere.model.prior import with_class_prior
+from mnemosphere.model.soft_labels import label_frequencies, net_class_weights, reweighted
 from mnemosphere.rows.encoding import listed
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded, Labels
@@ -132,7 +131,7 @@ def with_new_classes(
     if model.stream is not None:  # memories of few rows count less in what follows
         assert model.label_mass is not None
         p_q = _class_prior(model.label_mass, model.smoothing).to(model.density.p)
-        density = with_class_prior(model.density, p_q)
+        density = model.density.with_classes(reweighted(model.density.p, p_q))
         model = model.replace(density=density, stream=Stream(FixedPoint().resume(density)))
     return model, rest
 
@@ -180,9 +179,9 @@ def take_in_labeled(model: FittedModel, batch: Batch) -> FittedModel:
     mass = model.label_mass + batch.label_mass().double().cpu()
     p_q = _class_prior(mass, model.smoothing).to(params.p)
     try:
-        params = with_class_prior(params, p_q, hold=True)
+        params = params.with_classes(reweighted(params.p, p_q, hold=True))
     except RuntimeError:  # memories of one class each leave no way to hold their weights
-        params = with_class_prior(params, p_q)
+        params = params.with_classes(reweighted(params.p, p_q))
     state = FixedPoint().resume(params) if state is None else state
     model = model.replace(density=params, label_mass=mass, stream=Stream(state))
     return take_in(model, batch, objectives.joint)

@@ -28,11 +28,11 @@ from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.model import objectives, one_pass, retrieval
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import without_floor
+from mnemosphere.model.copies import alike
 from mnemosphere.model.gaps import has_gaps, overlaps
-from mnemosphere.model.merge import alike
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.soft_labels import without_floor
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_area
 from mnemosphere.rows.features import Features

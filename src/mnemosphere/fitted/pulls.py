@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from mnemosphere.fitted.exemplars import middle
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
-from mnemosphere.model.class_reading import prior_share
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.one_pass import scores
+from mnemosphere.model.soft_labels import prior_share
 from mnemosphere.rows.stored import StoredRows
 
 NUMBERS = 1 << 21  # of changed rows that are held at a time

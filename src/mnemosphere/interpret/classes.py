@@ -22,9 +22,9 @@ from mnemosphere.fitted.model import FittedModel, Floats, HeldOut, as_numpy
 from mnemosphere.interpret.editing import directed, rows_of, with_weights
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import retrieval
-from mnemosphere.model.class_reading import label_frequencies
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.one_pass import log_joint
+from mnemosphere.model.soft_labels import label_frequencies
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels
 

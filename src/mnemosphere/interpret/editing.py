@@ -19,9 +19,7 @@ from torch import Tensor
 from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import renewed
-from mnemosphere.model.class_reading import with_floor
-from mnemosphere.model.prior import reweighted
-from mnemosphere.model.prior import with_class_prior as change_prior
+from mnemosphere.model.soft_labels import reweighted, with_floor
 from mnemosphere.numerics import polytope
 
 
@@ -119,7 +117,7 @@ def with_class_prior(model: FittedModel, prior: Mapping[Any, float] | ArrayLike)
     ratio = torch.where(old > 0, new / old.clamp_min(1e-300), 1.0)
     own = torch.where((old > 0) | (new == 0), votes.p.double().sum(0) * ratio, new)
     p = reweighted(votes.p, own)
-    density = change_prior(density, density.p.double().sum(0) * ratio)
+    density = density.with_classes(reweighted(density.p, density.p.double().sum(0) * ratio))
     share = votes.p_h * (p.sum(1).to(votes.p) / votes.weights).nan_to_num(0.0)
     votes = votes.with_classes(p, new, share)
     return model.changed(votes, density)

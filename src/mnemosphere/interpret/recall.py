@@ -15,10 +15,10 @@ from mnemosphere.base.machine import import_extra
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, check_whole, draw_seed, like
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import retrieval
-from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
+from mnemosphere.model.soft_labels import net_class_weights
 from mnemosphere.rows.encoding import is_frame
 from mnemosphere.rows.stored import StoredRows
 

@@ -36,7 +36,7 @@ from mnemosphere.fitted.model import (
     like,
 )
 from mnemosphere.interpret.recall import draw
-from mnemosphere.model.class_reading import best_temperature
+from mnemosphere.model.soft_labels import best_temperature
 from mnemosphere.rows.labels import Encoded, row_weights, sample_weights
 from mnemosphere.rows.stored import StoredRows, share_known
 

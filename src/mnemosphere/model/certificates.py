@@ -9,6 +9,7 @@ steps from there first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -18,7 +19,7 @@ from torch import Tensor
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.curvature import CurvatureMethod, Krylov
+from mnemosphere.model.curvature import Curvature, krylov
 from mnemosphere.model.m_step import Residual, displacement, maximize_bound
 from mnemosphere.model.mixture import Mixture, memory_name
 from mnemosphere.model.objectives import LabelRule
@@ -171,14 +172,14 @@ def certify(
     max_iter: int = 0,
     learn_beta: bool = True,
     hold_weights: bool = True,
-    method: CurvatureMethod | None = None,
+    method: Callable[..., Curvature] = krylov,
 ) -> Certificate:
     """Say of every memory whether it is a minimum, a saddle, or not at rest on these rows.
 
     Use the rows, targets and rule that the model was trained with. tol: the largest residual that
     counts as converged. max_iter: exact passes that may bring a copy of the parameters there first,
     if the rule has such a step. learn_beta, hold_weights: whether training learned β, and held the
-    weights of memories. method: how to find the curvature; by default on all rows (Krylov).
+    weights of memories. method: how to find the curvature; by default on all rows.
     """
     if not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
@@ -187,7 +188,7 @@ def certify(
     params, n_iter = run_exact_steps(params, batch, rule, tol=tol, max_iter=max_iter, **learned)
     stats = accumulate(params, batch, rule)
     moved = residual(params, stats, rule, **learned)
-    found = (method or Krylov())(params, batch.filled(), rule)
+    found = method(params, batch.filled(), rule)
     signed = not rule.supports_fixed_point  # then the weights of a row add up to 0
     shared = accumulate(params, batch, objectives.marginal) if signed else stats
     rests = torch.maximum(moved.w, moved.p[1:]).clamp_min(float(moved.beta)) <= tol

@@ -12,8 +12,8 @@ so λ_min(S_μ) on the tangent space is β_eff·o_μ − β_eff²·λ_max(T_μ),
 
 At a fixed point n·o_μ = ‖w_bar^μ‖. This holds for every label rule, with r of either sign.
 
-S_μ is never formed. λ_max(T_μ) is found for all memories at once from products T_μ u^μ, in one
-of two ways: `Nearest` (cheap, the default of growth) and `Krylov` (all rows, to a tolerance).
+S_μ is never formed. λ_max(T_μ) is found for all memories at once by Rayleigh–Ritz from products T_μ u^μ:
+`nearest` takes a few rows of each memory (cheap, for growth), `krylov` all rows, to a tolerance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -33,7 +32,7 @@ from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import memory_shares
 from mnemosphere.numerics import sphere
-from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz, restarted
+from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz
 
 # Elements of one block of gathered rows (memories × rows × N): in cache on a CPU.
 _BLOCK_ELEMENTS, _BLOCK_ON_GPU = 1 << 22, 1 << 28
@@ -54,146 +53,85 @@ class Curvature:
     passes: float  # arithmetic spent, in training passes over all rows at this width
 
 
-class CurvatureMethod(Protocol):
-    """A way to find the curvature of every memory."""
+def nearest(
+    params: Mixture,
+    batch: Batch,
+    rule: LabelRule = objectives.joint,
+    *,
+    generator: torch.Generator | None = None,
+    strongest: int = 192,
+    steps: int = 8,
+) -> Curvature:
+    """Curvature on the rows that matter to each memory.
 
-    def rows_wanted(self, n_memories: int) -> int | None:
-        """How many random rows are enough for so many memories; None: all there are."""
-        ...
-
-    def __call__(
-        self,
-        params: Mixture,
-        batch: Batch,
-        rule: LabelRule = objectives.joint,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Curvature:
-        """Curvature at `params` on these rows."""
-        ...
-
-
-@dataclass(frozen=True)
-class Nearest:
-    """Rayleigh–Ritz on the rows that matter to each memory.
-
-    Few memories answer for each row, so few rows make up T_μ. `rows_per_memory`·P rows are drawn
-    at random (all, if there are no more); in half a pass over them each memory keeps the
-    `strongest` ones by |r|, and `steps` products with those alone build its Krylov space. The
-    rows used, in T_μ and in o_μ alike, are these strongest ones.
+    Few memories answer for each row, so few rows make up T_μ. In half a pass each memory keeps the
+    `strongest` ones by |r|, and `steps` products with those alone build its Krylov space. They are the
+    rows used, in T_μ and in o_μ alike.
 
     With few rows per memory the direction is fitted to their noise, and λ_min comes out too low:
-    raise `rows_per_memory`, or use `Krylov`, where its sign decides.
+    give more rows, or use `krylov`, where its sign decides.
     """
+    x, shares = batch.x, params.w.new_zeros(params.n_memories, 0)
+    rows = torch.zeros_like(shares, dtype=torch.long)
+    for part, r in memory_shares(params, batch, rule):
+        new = torch.arange(part.start, part.stop, device=r.device).expand(params.n_memories, -1)
+        shares, rows = torch.cat([shares, r.T], 1), torch.cat([rows, new], 1)
+        keep = shares.abs().topk(min(strongest, shares.shape[1]), dim=1, sorted=False).indices
+        shares, rows = shares.gather(1, keep), rows.gather(1, keep)
+    m = shares.shape[1]
+    n_block = max(1, (_BLOCK_ON_GPU if on_gpu(x) else _BLOCK_ELEMENTS) // (m * x.shape[1]))
+    start, found = random_tangent(params.w, generator), []
+    for first in range(0, params.n_memories, n_block):
+        block = slice(first, first + n_block)
+        near, r, w = x[rows[block]], shares[block, :, None], params.w[block]  # (M, m, N), (M, m, 1)
 
-    rows_per_memory: int = 64
-    strongest: int = 192
-    steps: int = 8
+        def product(u: Tensor, near: Tensor = near, r: Tensor = r) -> Tensor:
+            return torch.bmm(near.mT, r * torch.bmm(near, u[:, :, None]))[:, :, 0]  # (M, N)
 
-    def rows_wanted(self, n_memories: int) -> int:
-        """`rows_per_memory` for each."""
-        return self.rows_per_memory * n_memories
-
-    def __call__(
-        self,
-        params: Mixture,
-        batch: Batch,
-        rule: LabelRule = objectives.joint,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Curvature:
-        """Curvature at `params` on the strongest rows of each memory."""
-        n_rows, n_memories = batch.n_rows, params.n_memories
-        n_drawn = min(n_rows, self.rows_wanted(n_memories))
-        if n_drawn < n_rows:
-            batch = batch.take(_permutation(n_rows, generator, batch.x.device)[:n_drawn])
-        n, x = batch.total_weight, batch.x
-        shares, rows = self._select(params, batch, rule)  # (P, m)
-        start = random_tangent(params.w, generator)
-
-        direction = torch.empty_like(params.w)
-        spread, overlap, residual = (torch.empty_like(params.w[:, 0]) for _ in range(3))
-        m = min(self.strongest, n_drawn)
-        elements = _BLOCK_ON_GPU if on_gpu(x) else _BLOCK_ELEMENTS
-        n_block = max(1, elements // (m * x.shape[1]))
-        for first in range(0, n_memories, n_block):
-            block = slice(first, first + n_block)
-            near = x[rows[block]]  # (M, m, N)
-            share = shares[block]  # (M, m)
-            w = params.w[block]
-
-            def product(u: Tensor, near: Tensor = near, share: Tensor = share) -> Tensor:
-                a = share[:, :, None] * torch.bmm(near, u[:, :, None])  # (M, m, 1)
-                return torch.bmm(near.transpose(1, 2), a)[:, :, 0]  # (M, N)
-
-            tangent = partial(sphere.to_tangent, w)
-            ritz = rayleigh_ritz(product, tangent, start[block], self.steps)
-            direction[block], spread[block], residual[block] = ritz
-            overlap[block] = (share * torch.bmm(near, w[:, :, None])[:, :, 0]).sum(1)
-        # Forward half of a pass over the rows drawn; two products per step with the strongest.
-        passes = 0.5 * n_drawn / n_rows + m * (self.steps + 0.5) / n_rows
-        return curvature_along(params, direction, spread / n, overlap / n, residual, passes)
-
-    def _select(self, params: Mixture, batch: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
-        """The largest responsibilities by modulus of each memory, (P, m), and their rows."""
-        shares = params.w.new_zeros(params.n_memories, 0)
-        rows = torch.zeros_like(shares, dtype=torch.long)
-        for part, r in memory_shares(params, batch, rule):
-            new = torch.arange(part.start, part.stop, device=r.device)
-            shares = torch.cat([shares, r.T], dim=1)
-            rows = torch.cat([rows, new.expand(params.n_memories, -1)], dim=1)
-            if shares.shape[1] > self.strongest:
-                keep = shares.abs().topk(self.strongest, dim=1, sorted=False).indices
-                shares, rows = shares.gather(1, keep), rows.gather(1, keep)
-        return shares, rows
+        ritz = rayleigh_ritz(product, partial(sphere.to_tangent, w), start[block], steps)
+        found.append((*ritz, (r * torch.bmm(near, w[:, :, None])).sum((1, 2))))
+    direction, spread, residual, overlap = map(torch.cat, zip(*found, strict=True))
+    # Forward half of a pass over the rows; two products per step with the strongest.
+    passes = 0.5 + m * (steps + 0.5) / batch.n_rows
+    n = batch.total_weight
+    return curvature_along(params, direction, spread / n, overlap / n, residual, passes)
 
 
-@dataclass(frozen=True)
-class Krylov:
-    """Rayleigh–Ritz on all rows, restarted until every residual is below `tol` relative.
+def krylov(
+    params: Mixture,
+    batch: Batch,
+    rule: LabelRule = objectives.joint,
+    *,
+    generator: torch.Generator | None = None,
+    steps: int = 6,
+    tol: float = 1e-3,
+    max_cycles: int = 20,
+) -> Curvature:
+    """Curvature on all rows, restarted until every residual is below `tol` relative.
 
-    Starts from the directions of `Nearest`. One product is three matrix products over all rows,
+    Starts from the directions of `nearest`. One product is three matrix products over all rows,
     one and a half training passes.
     """
+    first = nearest(params, batch, rule, generator=generator)
+    direction, passes, n = first.direction, first.passes, batch.total_weight
 
-    steps: int = 6
-    tol: float = 1e-3
-    max_cycles: int = 20
-
-    def rows_wanted(self, n_memories: int) -> None:
-        """All there are."""
-
-    def __call__(
-        self,
-        params: Mixture,
-        batch: Batch,
-        rule: LabelRule = objectives.joint,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Curvature:
-        """Curvature at `params` on all rows."""
-        start = Nearest()(params, batch, rule, generator=generator)
-        n = batch.total_weight
-        product = partial(_split_products, params, batch, rule)
-        tangent = partial(sphere.to_tangent, params.w)
-        direction, spread, residual, taken = restarted(
-            product, tangent, start.direction, steps=self.steps, cycles=self.max_cycles,
-            enough=lambda _, residual: residual <= self.tol,
-        )  # fmt: skip
-        passes = start.passes + 1.5 * self.steps * taken
-        overlap = torch.zeros_like(spread)  # n·o_μ
+    def product(u: Tensor) -> Tensor:
+        """n·T_μ u^μ for every memory; three matrix products, (P, N)."""
+        out = torch.zeros_like(u)
         for rows, r in memory_shares(params, batch, rule):
-            overlap += r.mul_(batch.x[rows] @ params.w.T).sum(0)
-        return curvature_along(params, direction, spread / n, overlap / n, residual, passes + 1.5)
+            out.addmm_(r.mul_(batch.x[rows] @ u.T).T, batch.x[rows])  # (P, B) (B, N)
+        return out
 
-
-def _split_products(params: Mixture, batch: Batch, rule: LabelRule, u: Tensor) -> Tensor:
-    """n·T_μ u^μ for every memory and tangent vectors u (P, N); three matrix products, (P, N)."""
-    out = torch.zeros_like(u)
+    for _ in range(max_cycles):
+        tangent = partial(sphere.to_tangent, params.w)
+        direction, spread, residual = rayleigh_ritz(product, tangent, direction, steps)
+        passes += 1.5 * steps
+        if bool((residual <= tol).all()):
+            break
+    overlap = torch.zeros_like(spread)  # n·o_μ
     for rows, r in memory_shares(params, batch, rule):
-        x = batch.x[rows]
-        out.addmm_(r.mul_(x @ u.T).T, x)  # (P, B) (B, N)
-    return sphere.to_tangent(params.w, out)
+        overlap += r.mul_(batch.x[rows] @ params.w.T).sum(0)
+    return curvature_along(params, direction, spread / n, overlap / n, residual, passes + 1.5)
 
 
 def curvature_along(
@@ -210,11 +148,6 @@ def curvature_along(
     never = torch.where(overlap < 0, 0.0, math.inf)
     beta_split = torch.where(spread > 0, (overlap / spread).clamp_min(0.0), never)
     return Curvature(beta * overlap - beta**2 * spread, direction, beta_split, residual, passes)
-
-
-def _permutation(n: int, generator: torch.Generator | None, device: torch.device) -> Tensor:
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
-    return torch.randperm(n, generator=generator, device=generator.device).to(device)
 
 
 def random_tangent(w: Tensor, generator: torch.Generator | None) -> Tensor:

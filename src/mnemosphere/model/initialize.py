@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.kmeans import directions, step
+from mnemosphere.model.soft_labels import label_shares
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant
 

@@ -28,19 +28,17 @@ def rayleigh_ritz(
     v = start
     for j in range(steps):
         basis[j] = v
-        images[j] = tangent(product(v))
-        v = images[j]
+        v = images[j] = tangent(product(v))
         size = v.norm(dim=1, keepdim=True)
         for _ in range(2):  # once is not enough in floating point
-            coefficients = torch.einsum("jpn,pn->jp", basis[: j + 1], v)
-            v = v - torch.einsum("jp,jpn->pn", coefficients, basis[: j + 1])
-            v = tangent(v)
+            along = torch.einsum("jpn,pn->jp", basis[: j + 1], v)
+            v = tangent(v - torch.einsum("jp,jpn->pn", along, basis[: j + 1]))
         norm = v.norm(dim=1, keepdim=True)
         # An invariant space is exhausted: nothing is left but rounding.
         exhausted = norm <= 100 * eps * size
         v = torch.where(exhausted, 0.0, v / norm.masked_fill(exhausted, 1.0))
     h = torch.einsum("ipn,jpn->pij", basis, images).double()  # (M, steps, steps)
-    h = (h + h.transpose(1, 2)) / 2
+    h = (h + h.mT) / 2
     # An empty basis vector must not win with its eigenvalue 0.
     empty = (basis.square().sum(2) < 0.5).T  # (M, steps)
     floor = -(1 + h.abs().sum((1, 2)))
@@ -53,27 +51,6 @@ def rayleigh_ritz(
     u, image = u / norm, image / norm
     spread = (u * image).sum(1)
     return u, spread, relative_residual(u, image, spread)
-
-
-def restarted(
-    product: Callable[[Tensor], Tensor],
-    tangent: Callable[[Tensor], Tensor],
-    start: Tensor,
-    *,
-    steps: int,
-    cycles: int,
-    enough: Callable[[Tensor, Tensor], Tensor],
-) -> tuple[Tensor, Tensor, Tensor, int]:
-    """The same again and again from the vectors found, and how many times.
-
-    Until quotients and residuals are `enough` for every memory, `cycles` times at most.
-    """
-    u, taken = start, 0
-    while True:
-        u, value, residual = rayleigh_ritz(product, tangent, u, steps)
-        taken += 1
-        if taken == cycles or bool(enough(value, residual).all()):
-            return u, value, residual, taken
 
 
 def relative_residual(u: Tensor, image: Tensor, spread: Tensor) -> Tensor:

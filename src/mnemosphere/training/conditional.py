@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import initialize, objectives
-from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.initialize import Start
 from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.soft_labels import label_shares
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.dataset import TrainingSet

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.curvature import Curvature, CurvatureMethod, Nearest
-from mnemosphere.model.duplicate import parents, split
+from mnemosphere.model.copies import parents, split
+from mnemosphere.model.curvature import Curvature, nearest
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import evaluate
@@ -32,7 +32,6 @@ from mnemosphere.training.solver import Solver, SolverState
 
 _SEARCH_ROWS = 8192  # on which a step of a split is tried
 _MAX_HALVINGS = 12  # of that step, until it is given up
-_ALL_ROWS = 1 << 40  # a sample of so many rows is all there are
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,8 @@ class Splitting:
     fraction: float = 1.0  # τ_thres in (0, 1]
     threshold: float = 0.0  # λ_thres <= 0; infinity splits whatever the sign
     delta: float = 0.25
-    curvature: CurvatureMethod = field(default_factory=Nearest)
+    curvature: Callable[..., Curvature] = nearest
+    rows_per_memory: int | None = 64  # random ones, on which curvature is found; None: all rows
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
@@ -156,8 +156,9 @@ def _split(
     Several processes all do it, on the same rows, and take the result of rank 0.
     """
     began = time.perf_counter()
-    wanted = splitting.curvature.rows_wanted(params.n_memories)
-    rows = dataset.sample(_ALL_ROWS if wanted is None else wanted, generator=generator)
+    each = splitting.rows_per_memory
+    n_rows = dataset.n_rows if each is None else each * params.n_memories
+    rows = dataset.sample(n_rows, generator=generator)
     curvature = splitting.curvature(params, rows.filled(), rule, generator=generator)
     which = splitting.choose(curvature.lambda_min, max_memories)
     part = rows.n_rows / dataset.n_rows

@@ -9,7 +9,10 @@ from torch.testing import assert_close
 
 from class_formula import FLOOR, log_omega, log_probabilities, log_shares, net_of_smoothing
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import (
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.objectives import soft_labels
+from mnemosphere.model.one_pass import log_joint
+from mnemosphere.model.soft_labels import (
     LOG_T,
     best_temperature,
     label_frequencies,
@@ -18,9 +21,6 @@ from mnemosphere.model.class_reading import (
     net_class_weights,
     tempered_losses,
 )
-from mnemosphere.model.mixture import Mixture
-from mnemosphere.model.objectives import soft_labels
-from mnemosphere.model.one_pass import log_joint
 
 EPSILON = 0.1
 

@@ -1,4 +1,4 @@
-"""Memories that repeat another: which they are, and the model without copies."""
+"""Copies of memories: duplicates, of which growth is made, and memories that repeat another."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.mixture import Mixture
+from mnemosphere.numerics import sphere
 
 _BLOCK, _PAIRS = 1024, 1 << 24  # memories compared with all at once, and most pairs of that
 _WIDE = 1 << 14
@@ -16,6 +17,43 @@ _ALIKE, _SAME_LABELS = math.sqrt(2 * (1 - 0.999)), 0.01
 _DIRECTIONS = 16  # in which most pairs turn out to be far apart
 _CDIST_ERROR = 2e-3  # of distances near 0 in single precision
 _ROUNDING = 64  # units of rounding by which copies of one memory may differ
+
+
+def parents(n_memories: int, which: Tensor) -> Tensor:
+    """The old index of each memory after `which` were duplicated, (P+R,): copies come last."""
+    return torch.cat([torch.arange(n_memories, device=which.device), which])
+
+
+def duplicate(params: Mixture, which: Tensor) -> Mixture:
+    """Append a copy of each memory in `which` (R,), halving p and p_h of original and copy.
+
+    The density, the loss and the uniform component stay as they are, and the gradient of the loss
+    vanishes where it did: Eq. (fixed_point). `which` holds distinct indices of memories.
+    """
+    source = parents(params.n_memories, which)
+    share = 1 / source.bincount().to(params.p.dtype)[source]  # (P+R,)
+    return params.replace(
+        w=params.w[source],
+        p=torch.cat([params.p[:1], params.p[1:][source] * share[:, None]]),
+        p_h=torch.cat([params.p_h[:1], params.p_h[1:][source] * share]),
+    )
+
+
+def split(
+    params: Mixture,
+    which: Tensor,
+    direction: Tensor,
+    delta: float,
+) -> Mixture:
+    """Duplicate the memories in `which` and move the pair to w ± δu on the sphere.
+
+    direction (P, N): u, a tangent vector for every memory of `params` (App. splitting).
+    """
+    grown = duplicate(params, which)
+    move = torch.zeros_like(grown.w)
+    move[which] = delta * direction[which]
+    move[params.n_memories :] = -delta * direction[which]
+    return grown.replace(w=sphere.retract(grown.w, move))
 
 
 def alike(params: Mixture, distance: float = _ALIKE, labels: float = _SAME_LABELS) -> Tensor:

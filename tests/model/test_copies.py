@@ -6,8 +6,7 @@ from torch.testing import assert_close
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.merge import alike, merge_duplicates
+from mnemosphere.model.copies import alike, duplicate, merge_duplicates
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import log_joint
 from mnemosphere.numerics import sphere
