@@ -31,7 +31,7 @@ ax.figure.savefig("memories.png")
 # %%
 # The digit on which the model is least sure, and the memories that vote on it:
 k = clf.predict_proba(data.x_test).max(1).argmin()
-why = clf.explain(data.x_test[k : k + 1], n_nearest=4)
+why = clf.explain(data.x_test[k : k + 1], n_memories=4)
 why.plot(image_shape=data.image_shape, truth=data.y_test[k]).savefig("doubt.png")
 # Figure: The digit in doubt, the memories with the largest shares, and the probabilities.
 

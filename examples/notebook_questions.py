@@ -17,7 +17,7 @@ print(f"accuracy on 100 held-out questions: {clf.score(bank.x_test, bank.y_test)
 
 # %%
 # A decision rests on a few memories. A memory is known by the training texts most like it.
-why = clf.explain(["I can't find my wallet, my card was in it"], n_nearest=3)
+why = clf.explain(["I can't find my wallet, my card was in it"], n_memories=3)
 print(why)
 why.plot().savefig("why.png")
 # Figure: Shares of memories and the questions typical of them; on the right, the classes.

@@ -39,7 +39,7 @@ for text, answer in zip(asked, clf.predict_or_reject(asked, rate=0.05), strict=T
 
 # %%
 # A new route is a new class, from a few utterances and without training. The utterances behind an answer:
-print(clf.explain(asked[:1], n_nearest=2))
+print(clf.explain(asked[:1], n_memories=2))
 
 # %%
 # Limits: the answer is the name of a route, so metadata stay with semantic-router. A route's own

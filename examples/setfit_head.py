@@ -56,7 +56,7 @@ asked = [
 answers = head.predict_or_reject(model.encode(asked), rate=0.05)
 for text, answer in zip(asked, answers, strict=True):
     print(f"{text:35s} {answer}")
-print(head.explain(model.encode(asked[:1]), n_nearest=2))
+print(head.explain(model.encode(asked[:1]), n_memories=2))
 
 # %%
 # Limits: the head is fitted after the encoder, as scikit-learn's are. `end_to_end=True` needs a

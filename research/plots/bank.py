@@ -69,7 +69,7 @@ def picture() -> Figure:
     figure = new_figure(12.6, 3.9)
     panels = figure.subplots(2, 2, width_ratios=[4.1, 1.0], height_ratios=[1.5, 1.0])
     for (ax, bars), question in zip(panels, (KNOWN, UNKNOWN), strict=True):
-        why = model.explain([question], n_nearest=2)
+        why = model.explain([question], n_memories=2)
         answer = model.predict_or_reject([question], rate=0.05)[0]
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1)

@@ -18,7 +18,7 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
         model = mn.as_estimator(model.model_).calibrate(fresh.x, fresh.y)
         assert model.temperature_ != 1.0
     shares, soft, proba = class_formula.of_model(model, x.numpy())
-    found = model.explain(fresh.x, n_nearest=7)
+    found = model.explain(fresh.x, n_memories=7)
     joint, standing = np.zeros_like(shares[:, 1:]), model.model_.standing.numpy()
     for m, leader in enumerate(standing):  # memories that cannot be distinguished are shown as one
         joint[:, leader] += shares[:, 1 + m]
@@ -52,7 +52,7 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
 
 
 def test_explanation_as_table_and_picture(grown, images):
-    found = grown.explain(images.x_test[:3], n_nearest=4)
+    found = grown.explain(images.x_test[:3], n_memories=4)
     assert [len(reasons) for reasons in found] == [4, 4, 4]
     assert f"row 0: class {found.predicted[0]}" in str(found)
     assert "pull" not in str(found)  # hundreds of pixels are no features to read

@@ -14,7 +14,7 @@ def test_the_table_reads_as_the_attributes_do(data, fitted):
     shown, n_alike = np.unique(standing, return_counts=True)
     assert table["name"].tolist() == [f"#{m}" for m in shown]
     assert table["n_alike"].tolist() == n_alike.tolist()
-    explained = fitted.explain(data.x[:1], n_nearest=7)
+    explained = fitted.explain(data.x[:1], n_memories=7)
     net = np.empty((7, 4))
     net[explained.memory[0]] = explained.soft_label[0]
     names = [*fitted.classes_.tolist(), None]

@@ -48,20 +48,20 @@ def by_hand(model, x):
 def test_votes_are_shares_at_the_temperature_of_the_classes(name, objective):
     model, x = fitted(name, objective)
     uniform, decide = by_hand(model, x)
-    shown = model.explain(x, n_nearest=3)
+    shown = model.explain(x, n_memories=3)
     np.testing.assert_allclose(shown.uniform_share, uniform, rtol=1e-9, atol=1e-14)
     np.testing.assert_array_equal(shown.frequencies_decide, decide)
 
 
 def test_copies_split_the_vote_and_are_shown_as_one():
     model, x = fitted("wine", "joint")
-    before, n = model.explain(x[:20], n_nearest=3), model.n_memories_
+    before, n = model.explain(x[:20], n_memories=3), model.n_memories_
     votes = model.model_.votes
     p = torch.cat([votes.p[:1], votes.p[1:] / 2, votes.p[1:] / 2])
     share = torch.cat([votes.p_h[:1], votes.p_h[1:] / 2, votes.p_h[1:] / 2])
     votes = votes.replace(w=torch.cat([votes.w, votes.w]), p=p, p_h=share)
     twice = model.model_.replace(votes=votes, exemplars=None)
-    after = mn.interpret.explain(twice, x[:20], n_nearest=3)
+    after = mn.interpret.explain(twice, x[:20], n_memories=3)
     np.testing.assert_array_equal(after.memory, before.memory)
     np.testing.assert_allclose(after.share, before.share, rtol=1e-9, atol=1e-14)
     np.testing.assert_allclose(after.soft_label, before.soft_label, rtol=1e-9, atol=1e-12)

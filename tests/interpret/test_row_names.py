@@ -27,7 +27,7 @@ def test_typical_rows_are_found_in_the_frame_by_their_names(by_name, tmp_path):
         why = clf.explain(x[:3])
         assert why.names == [*map(str, x.index[:3])]
         assert set(why[0][0].typical_rows) <= set(x.index)
-        assert str(why[0][0].typical_rows[0]) in str(why)
+        assert str(why.similar_rows(0)[0].name) == str(x.index[0]) in str(why)
         assert clf.counterfactual(x[:3]).names == why.names
         assert payload(clf.model_, x, y)["rows"]["number"] == [*map(str, x.index)]
 

@@ -84,7 +84,7 @@ def test_the_prediction_stacks_the_memories_and_all_others(case):
 
 def test_bars_of_columns_are_their_pulls(case):
     x, y = load_wine(return_X_y=True, as_frame=True)
-    pulls = small(geometry="standard").fit(x, y).explain(x[:1], n_nearest=3).pulls()
+    pulls = small(geometry="standard").fit(x, y).explain(x[:1], n_memories=3).pulls()
     figure = features.feature_figure(pulls, Decision(*(case[k] for k in KEYS)))
     bars = figure.axes[0]
     widths = [bar.get_width() for bar in bars.containers[0]]

@@ -97,7 +97,7 @@ def check_command_line(f):
 
 
 def check_reasons(f):
-    why = f.model.explain(f.x_test, n_nearest=f.model.n_memories_)
+    why = f.model.explain(f.x_test, n_memories=f.model.n_memories_)
     prior = f.model.model_.votes.p[0].double().cpu().numpy()
     parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
     parts = (parts + why.uniform_share[:, None] * prior / max(prior.sum(), 1e-300))[:, :-1]
@@ -115,7 +115,7 @@ def as_array(values):
 
 def check_shares(f):
     """`transform` has the shares that `explain` shows; memories that are alike are shown as one."""
-    model, why = f.model, f.model.explain(f.x_test, n_nearest=f.model.n_memories_)
+    model, why = f.model, f.model.explain(f.x_test, n_memories=f.model.n_memories_)
     share = as_array(model.transform(f.x_test))
     shown, standing = np.zeros_like(share), model.model_.standing.cpu().numpy()
     np.add.at(shown.T, standing, share.T)

@@ -496,14 +496,14 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
     # Reasons.
 
-    def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
+    def explain(self, X: ArrayLike, n_memories: int = 5) -> Explanation:
         """Explain each prediction by the memories that decided it.
 
         Parameters
         ----------
         X : array-like of shape (n, N)
             Rows.
-        n_nearest : int, default 5
+        n_memories : int, default 5
             Memories to show, those with the largest share first.
 
         Returns
@@ -514,11 +514,11 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> why = clf.explain(X_test[:1], n_nearest=2)
+        >>> why = clf.explain(X_test[:1], n_memories=2)
         >>> why.predicted, why[0][0].label
         (array([0]), 0)
         """
-        return interpret.explain(self.model_, X, n_nearest)
+        return interpret.explain(self.model_, X, n_memories)
 
     def counterfactual(
         self,

@@ -93,7 +93,7 @@ def train(ready: Ready[Choice]) -> FittedModel:
     settings, dataset = ready.settings, ready.dataset
     candidate, temperature = ready.choice.candidate, ready.choice.temperature
     generator = torch.Generator().manual_seed(ready.seed)
-    held: TrainingSet | None = None
+    held: ArrayDataset | None = None
     if dataset.n_rows > HELD_OUT_FROM and not dataset.has_unlabeled():
         dataset, held = dataset.split(choice.HELD / dataset.n_rows, generator=generator)
     given: dict[str, Any] = {
@@ -143,14 +143,16 @@ def train(ready: Ready[Choice]) -> FittedModel:
         pass
     elif held is not None:
         (found,) = held.batches(HELD_OUT_FROM)
-        kept = _held_out(votes, found)
+        number = None if held.number is None else held.number[held.index]
+        kept = _held_out(votes, found, number)
     elif sample is not None and said is not None:
         found, lost = replace(sample, dtype=density.w.dtype).on_sphere(ready.geometry)
         own = votes.at(1.0) if joint else density
         strange = torch.cat([
             _novelty(other, fold.placed) for other, fold in zip(others, folds, strict=True)
         ])  # fmt: skip
-        kept = _held_out(votes, found.take(~lost), own, said[~lost], strange[~lost])
+        number = torch.tensor(sample.rows.row_ids((~lost).nonzero()[:, 0]))
+        kept = _held_out(votes, found.take(~lost), number, own, said[~lost], strange[~lost])
     if ready.choice.interrupted:
         result = replace(result, status="interrupted")
     return as_model(
@@ -165,13 +167,13 @@ def _sample(dataset: TrainingSet, generator: torch.Generator) -> Batch:
 
 
 def _held_out(
-    votes: Mixture, rows: Batch, density: Mixture | None = None, said: Tensor | None = None,
-    strange: Tensor | None = None,
+    votes: Mixture, rows: Batch, number: Tensor | None, density: Mixture | None = None,
+    said: Tensor | None = None, strange: Tensor | None = None,
 ) -> HeldOut:  # fmt: skip
     """Rows, and what votes and density would say of them, had they not seen them.
 
     said (n, C+1): the log of votes that have not seen them; strange (n,): novelty scores by densities that have
-    not. None: nor have these votes and this density.
+    not. None: nor have these votes and this density. number (n,): what the rows are called.
     """
     most = min(rows.n_rows, _MOST_KEPT, max(1, _MOST_NUMBERS // rows.x.shape[1]))
     some = torch.linspace(0, rows.n_rows - 1, most, device=rows.x.device).long()
@@ -183,7 +185,10 @@ def _held_out(
         shift = HeldOut.difference(said[some], own)
         novelty = strange[some] - _novelty(density, rows)
     x, shift, novelty = (part.float().cpu() for part in (rows.x, shift, novelty))
-    return HeldOut(x, _drawn_labels(rows.targets).cpu(), shift, novelty, votes.temperature)
+    row = torch.full((most,), -1) if number is None else number.cpu()[some.cpu()]
+    scored = torch.ones(most, dtype=torch.bool)
+    column = _drawn_labels(rows.targets).cpu()
+    return HeldOut(x, column, shift, novelty, votes.temperature, row, row.numpy(), scored)
 
 
 def _drawn_labels(targets: Tensor) -> Tensor:

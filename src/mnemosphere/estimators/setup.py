@@ -17,7 +17,7 @@ from mnemosphere.base.machine import pick_device
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.choice import Sample, Settings
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.fitted.exemplars import find_exemplars, named
+from mnemosphere.fitted.exemplars import called_rows, find_exemplars
 from mnemosphere.fitted.model import FittedModel, Record, draw_seed
 from mnemosphere.geometry import Geometry
 from mnemosphere.geometry.base import warn_set_aside
@@ -154,7 +154,8 @@ def place(
         warn_set_aside(geometry, given, weight)
         aside, rows = rows.take(lost).label_mass().double(), rows.take(~lost)
     dataset = ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
-    return replace(dataset, mass_set_aside=aside), geometry
+    number = torch.tensor(sample.rows.row_ids((~lost).nonzero()[:, 0]))
+    return replace(dataset, mass_set_aside=aside, number=number), geometry
 
 
 def begin(
@@ -218,7 +219,11 @@ def finished(model: FittedModel, ready: Ready[Any], X: Any) -> FittedModel:
     if ready.settings.beta is not None:
         _warn_if_too_cold(ready, float(exemplars.support.sum()))
     record = replace(model.record, trained_rows=row_sketch(ready.stored))
-    return model.replace(exemplars=named(exemplars, features, X), record=record)
+    held, texts = model.held, features.texts(X)
+    exemplars = replace(exemplars, names=called_rows(exemplars.typical, texts, X))
+    if held is not None:
+        held = replace(held, names=called_rows(held.names, texts, X))
+    return model.replace(exemplars=exemplars, held=held, record=record)
 
 
 def _warn_if_too_cold(ready: Ready[Any], claimed: float) -> None:

@@ -181,7 +181,7 @@ def _rows(
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
     stored = StoredRows.of(packed, model.device)
-    why = explain(model, stored, n_nearest=1)
+    why = explain(model, stored, n_memories=1)
     tables = misled = columns = None
     shown = texts is None and why.shows_features
     if shown and model.features.n_numbers <= _TOLD:

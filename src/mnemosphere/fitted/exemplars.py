@@ -133,9 +133,9 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
     """
     if model.exemplars is None:
         raise ValueError("no rows stand behind the memories of this model: fit it first")
-    typical = model.exemplars.typical
+    typical, held = model.exemplars.typical, model.held
     if isinstance(names, Mapping):
-        found = _names_of(typical, names)
+        named = names
     else:
         given = np.array([str(name)[:_LETTERS] for name in as_numpy(names)], dtype=object)
         if given.ndim != 1 or len(given) <= typical.max():
@@ -143,22 +143,26 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
                 f"names has {len(given)} entries, but row {typical.max()} was trained on: pass "
                 "one per row of X, as it was given to fit"
             )
-        found = np.where(typical < 0, "", given[typical])
-    return model.replace(exemplars=replace(model.exemplars, names=found))
+        named = dict(enumerate(given))
+    if held is not None:
+        rows = held.row.numpy()
+        own = np.isin(rows, list(named))
+        held = replace(held, names=np.where(own, _names_of(rows, named), held.names.astype(object)))
+    exemplars = replace(model.exemplars, names=_names_of(typical, named))
+    return model.replace(exemplars=exemplars, held=held)
 
 
-def named(behind: Exemplars, features: Features, X: Any) -> Exemplars:
-    """Typical rows by their texts, or by the index of the frame X that they were found in."""
-    texts = features.texts(X)
+def called_rows(rows: NDArray[np.int64], texts: list[str | None] | None, X: Any) -> NDArray[Any]:
+    """What rows of X are called: by their texts, by the index of a frame, or by number; −1: none."""
     if texts is not None:
-        return replace(behind, names=row_texts(texts, behind.typical))
+        return row_texts(texts, rows)
     labels = row_labels(X, len(X)) if hasattr(X, "iloc") else []
     if labels == list(range(len(labels))):
-        return behind
-    names = [labels[k] if k >= 0 else "" for k in behind.typical.ravel().tolist()]
+        return rows
+    names = [labels[k] if k >= 0 else "" for k in rows.ravel().tolist()]
     numbers = all(isinstance(name, int) for name in names)
     kept = np.array(names if numbers else [*map(str, names)], dtype=int if numbers else object)
-    return replace(behind, names=kept.reshape(behind.typical.shape))
+    return kept.reshape(rows.shape)
 
 
 def row_texts(texts: list[str | None], rows: NDArray[np.int64]) -> NDArray[Any]:

@@ -55,13 +55,16 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Some training rows, and what votes and density would say had they not seen them."""
+    """Some known rows, and what votes and density would say had they not seen them."""
 
     x: Tensor  # unit rows; 0: without direction
     column: Tensor  # of their classes; C: of none
     votes: Tensor  # to be added to the log of votes
     novelty: Tensor  # to be added to novelty scores
     temperature: float  # at which that is so
+    row: Tensor  # (n,) their numbers in the rows of fit, −1 for none
+    names: NDArray[Any]  # (n,) what they are called: numbers, −1 for none, or names
+    scored: Tensor  # (n,) whether rates hold by them; the others are shown alone
 
     @staticmethod
     def difference(said: Tensor, own: Tensor) -> Tensor:
@@ -76,16 +79,17 @@ class HeldOut:
     def take(self, rows: Tensor) -> HeldOut:
         """Some of them."""
         some: dict[str, Any] = {name: getattr(self, name)[rows] for name in _OF_ROWS}
-        return replace(self, **some)
+        return replace(self, **some, names=self.names[as_numpy(rows)])
 
     def joined(self, others: HeldOut) -> HeldOut:
         """These and others."""
         both = ((name, [getattr(own, name) for own in (self, others)]) for name in _OF_ROWS)
         every: dict[str, Any] = {name: torch.cat(parts) for name, parts in both}
-        return replace(self, **every)
+        names = [own.names.astype(object) for own in (self, others)]
+        return replace(self, **every, names=np.concatenate(names))
 
 
-_OF_ROWS = ("x", "column", "votes", "novelty")
+_OF_ROWS = ("x", "column", "votes", "novelty", "row", "scored")
 
 
 @dataclass(frozen=True)
@@ -371,6 +375,11 @@ class FittedModel:
     def standing(self) -> Tensor:
         """(P,) the memory that stands for each where a reader cannot distinguish them."""
         return alike(self.precise_votes)
+
+    @cached_property
+    def known_owners(self) -> Tensor:
+        """The memory with the largest share in each known row, (n,)."""
+        return self.standing[self.shares(self.held).argmax(1)]
 
     @property
     def distinct(self) -> Tensor:

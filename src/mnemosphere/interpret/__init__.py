@@ -15,7 +15,7 @@ from mnemosphere.interpret.editing import (
     with_class_prior,
     without_memories,
 )
-from mnemosphere.interpret.explanation import Explanation, Reason, explain
+from mnemosphere.interpret.explanation import Explanation, Reason, SimilarRow, explain
 from mnemosphere.interpret.memory_table import memory_table
 from mnemosphere.interpret.radius import CertifiedRadius, certified_radius
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, sample, score_samples
@@ -33,7 +33,7 @@ from mnemosphere.interpret.rejection import (
 __all__ = [
     "Certificate", "CertifiedRadius", "ColumnChange", "Counterfactual",
     "Drift", "Explanation", "ProposedClass", "Pull", "Reason", "RecallPath",
-    "Rejections", "accuracy_threshold", "add_class", "add_examples", "calibrate",
+    "Rejections", "SimilarRow", "accuracy_threshold", "add_class", "add_examples", "calibrate",
     "certified_radius", "certify", "compare", "counterfactual",
     "decode", "discover", "encode", "explain", "map_classes",
     "memory_table", "name_features", "name_rows", "predict_set", "recall",

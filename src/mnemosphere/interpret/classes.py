@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
-from mnemosphere.fitted.exemplars import row_texts
+from mnemosphere.fitted.exemplars import called_rows, row_texts
 from mnemosphere.fitted.model import FittedModel, Floats, HeldOut, as_numpy
 from mnemosphere.interpret.editing import directed, rows_of, with_weights
 from mnemosphere.interpret.rejection import renewed
@@ -94,21 +95,32 @@ def extend(
     def without(fold: Tensor) -> FittedModel:
         return _imprint(wide, column, x[~fold], None, weight, part)
 
-    return renewed(_with_held(found, x, column, without))
+    own = _known(found, x, column, called_rows(np.arange(len(x)), texts, X))
+    return renewed(_with_known(found, own, x, without if len(x) > 1 else None))
 
 
-def _with_held(
-    model: FittedModel, x: Tensor, column: int, without: Callable[[Tensor], FittedModel]
-) -> FittedModel:
-    """The model that also holds rows x (n, N) of a new class, each as it looks without its fold."""
-    held = model.held
-    if held is None or len(x) < 2:
-        return model
-    zeros = torch.zeros(len(x), len(model.classes) + 2)
-    own = HeldOut(
+def _known(model: FittedModel, x: Tensor, column: int, names: NDArray[Any]) -> HeldOut:
+    """Unit rows x (n, N) of a class, to be shown, which no rate holds by."""
+    names = names if names.dtype == object else np.array([f"added {own}" for own in names], object)
+    zeros, held = torch.zeros(len(x), len(model.classes) + 2), model.held
+    return HeldOut(
         x.float().cpu(), torch.full((len(x),), column), zeros[:, 1:], zeros[:, 0],
-        held.temperature,
+        model.votes.temperature if held is None else held.temperature,
+        torch.full((len(x),), -1), names, zeros[:, 0] > 0,
     )  # fmt: skip
+
+
+def _with_known(
+    model: FittedModel, own: HeldOut, x: Tensor,
+    without: Callable[[Tensor], FittedModel] | None = None,
+) -> FittedModel:  # fmt: skip
+    """The model that also holds these rows x (n, N); rates hold by them as each looks without its fold."""
+    held = model.held
+    if held is None:
+        return model.replace(held=own)
+    if without is None:
+        return model.replace(held=held.joined(own))
+    own = replace(own, scored=~own.scored)
     fold = torch.arange(len(x)) % _FOLDS
     for k in range(min(_FOLDS, len(x))):
         apart, part = without((fold == k).to(x.device)), own.take(fold == k)
@@ -161,7 +173,9 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
         named = None if texts is None else [texts[k] for k in own]
         weight = _likeliest_weight(found, some, column)
         part = 0.0 if mass is None else len(own) / float(mass.sum())  # as many rows of training
+        names = called_rows(own, texts, X)
         found = _imprint(found, column, some, named, weight, part)
+        found = _with_known(found, _known(found, some, column, names), some)
     return renewed(found)
 
 
@@ -376,7 +390,5 @@ def _held_of_classes(model: FittedModel, table: Tensor) -> HeldOut | None:
         for part in (one, one + held.votes.to(joint))
     )
     to = table.cpu()[held.column]
-    found = HeldOut(
-        held.x, to.argmax(1), (said - own).float().cpu(), held.novelty, held.temperature
-    )
+    found = replace(held, column=to.argmax(1), votes=(said - own).float().cpu())
     return found.take(to.any(1))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ _CLOSE = 2.0  # odds of a close call
 _PURE = 0.95  # of a soft label: a memory of one class
 _LITTLE = 1.5  # by which memories may change the odds of a class where its frequency decides
 _FEW = 0.1  # share of known rows that are further out, below which a row is unusual
+_SIMILAR = 3  # known rows that are shown
+_DECIDES = 0.1  # share of the vote with which a memory takes part in the choice of these
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,29 @@ class Reason:
         return self.name if self.n_alike == 1 else f"{self.name} (×{self.n_alike})"
 
 
+class SimilarRow(NamedTuple):
+    """A known row that is like an explained one.
+
+    Attributes
+    ----------
+    name : int or str
+        What it is called: its number in the rows of `fit`, its index, name or text.
+    label : object
+        Its label; None for "none of them".
+    similarity : float
+        The cosine between both rows on the sphere, at most 1.
+
+    Examples
+    --------
+    >>> clf.explain(X_test[:1]).similar_rows(0)[0].label
+    0
+    """
+
+    name: Any
+    label: Any
+    similarity: float
+
+
 @dataclass(frozen=True)
 class Explanation(Shown):
     """Explanations of n rows by the k memories with the largest share of each decision.
@@ -129,12 +154,16 @@ class Explanation(Shown):
         The model that decided.
     given : tensor of shape (n, N)
         The rows as numbers, NaN where missing.
+    similar : ndarray of int of shape (n, k)
+        Places of the most similar known rows in `model.held`, −1 for none; k is at most 3.
+    similarity : ndarray of shape (n, k)
+        Their cosines with the rows.
     texts : list of n str, or None
         The rows, if they are texts or have a column of texts.
 
     Examples
     --------
-    >>> why = clf.explain(X_test[:2], n_nearest=3)
+    >>> why = clf.explain(X_test[:2], n_memories=3)
     >>> why
     Explanation of 2 rows by 3 memories each
     >>> why[0][0].label
@@ -156,6 +185,8 @@ class Explanation(Shown):
     names: list[str] = field(repr=False)
     model: FittedModel = field(repr=False)
     given: Any = field(repr=False)
+    similar: NDArray[np.int64] = field(repr=False)
+    similarity: NDArray[np.float64] = field(repr=False)
     texts: list[str | None] | None = field(default=None, kw_only=True)
 
     @property
@@ -225,6 +256,38 @@ class Explanation(Shown):
 
     def __iter__(self) -> Iterator[list[Reason]]:
         return (self[row] for row in range(len(self)))
+
+    def similar_rows(self, row: int = 0) -> list[SimilarRow]:
+        """List the known rows most like one row, among those that the same memories hold.
+
+        Known rows are those that the model keeps: training rows, evenly spaced, at most 2,000, and
+        all that were added by `add_class` and `add_examples`. A memory holds the known rows in which it
+        has the largest share. Those of the row's memories with a tenth of the vote or more are compared,
+        by the cosine ⟨x, x'⟩/‖x‖ of unit rows; what is missing in x or x' counts 0.
+
+        Parameters
+        ----------
+        row : int, default 0
+            Place of the row.
+
+        Returns
+        -------
+        list of SimilarRow
+            At most three, the most similar first; none if the model keeps no rows.
+
+        Examples
+        --------
+        >>> [own.name for own in clf.explain(X_test[:1]).similar_rows(0)]
+        [47, 42, 9]
+        """
+        held, names = self.model.held, [*self.classes.tolist(), None]
+        if held is None:
+            return []
+        return [
+            SimilarRow(plain(held.names[k]), names[held.column[k]], float(alike))
+            for k, alike in zip(self.similar[row].tolist(), self.similarity[row], strict=True)
+            if k >= 0
+        ]
 
     def pulls(self, row: int = 0) -> list[Pull]:
         """Compute how much each column pulls the decision about one row to a class, the most first.
@@ -412,7 +475,7 @@ class Explanation(Shown):
         return f"One column would do to put {self._called(other)} ahead: {told}{more}."
 
     def memory_line(self, row: int) -> str:
-        """The memories that decided: what they say, their shares, known rows like them."""
+        """The memories that decided: what they say, their shares, how often they were right."""
         told: list[str] = []
         rest = 1.0
         for reason, column in zip(self[row], self.soft_label[row].argmax(1).tolist(), strict=True):
@@ -420,25 +483,31 @@ class Explanation(Shown):
                 continue
             label = ("" if reason.label_weight >= _PURE else "mostly ") + self._called(column)
             vote = "" if told else " of the vote"
-            rows = "" if self._rows_are_long(row) else ", ".join(map(str, reason.typical_rows))
-            known = [*self._record(reason), *[f"typical rows {rows}"] * bool(rows)]
-            behind = f" ({'; '.join(known)})" if known else ""
-            told.append(f"{reason.shown_name} says {label}, {percent(reason.share)}{vote}{behind}")
+            told.append(
+                f"{reason.shown_name} says {label}, {percent(reason.share)}{vote}{self._record(reason)}"
+            )
             rest -= reason.share
         told += [f"others {percent(rest)}"] * (rest >= _TOLD)
         return f"memories: {'; '.join(told)}"
 
-    def _record(self, reason: Reason) -> list[str]:
+    def _record(self, reason: Reason) -> str:
         """How often a memory was right on held-out rows in which it had the largest share."""
         held = self.model.calibration
         if held is None or reason.n_alike > 1 or not held.record[reason.memory, 0]:
-            return []
+            return ""
         n, right, _ = held.record[reason.memory].tolist()
-        return [f"right on {right} of {n} held-out row{'s' * (n > 1)}"]
+        return f" (right on {right} of {n} held-out row{'s' * (n > 1)})"
 
-    def _rows_are_long(self, row: int) -> bool:
-        """Whether typical rows are texts, or other names that need lines of their own."""
-        return any(len(str(name)) > _SHORT for r in self[row] for name in r.typical_rows)
+    def similar_lines(self, row: int, width: int = 100) -> list[str | Table]:
+        """The known rows most like a row, for people: in a sentence, or texts, cut, in a table."""
+        column = {label: k for k, label in enumerate([*self.classes.tolist(), None])}
+        told = [(" ".join(str(own.name).split()), self._called(column[own.label]),
+                 f"{own.similarity:.2f}") for own in self.similar_rows(row)]  # fmt: skip
+        if all(len(name) <= _SHORT for name, *_ in told):
+            rows = ", ".join(f"{name} ({label}, {alike})" for name, label, alike in told)
+            return [f"known rows like it (label, similarity): {rows}"] if told else []
+        heads = ("similarity", "label", "known row like it")
+        return [_cut([dict(zip(heads, own[::-1], strict=True)) for own in told], width)]
 
     def tables(self, row: int, width: int) -> list[str | Table]:
         """What there is to say about a row after its title, for people; texts are cut."""
@@ -452,14 +521,7 @@ class Explanation(Shown):
             more = f" and {left} other{'s' * (left > 1)}" if left > 0 else ""
             missing = [f"Missing: {', '.join(gone[:_FIRST])}{more}."] * bool(gone)
             found += [columns, *missing, self.turning(row)]
-        found.append(self.memory_line(row))
-        if self._rows_are_long(row):
-            named = [
-                (r.name, str(n)) for r in self[row] if r.share >= _TOLD for n in r.typical_rows
-            ]
-            texts = [{"memory": m, "a typical row of it": " ".join(n.split())} for m, n in named]
-            found.append(_cut(texts, width))
-        return found
+        return [*found, *self.similar_lines(row, width), self.memory_line(row)]
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
         """For each row what it is taken for, and why."""
@@ -535,7 +597,7 @@ def _cut(lines: Table, width: int) -> Table:
     return [r | {last: text} for r, text in zip(lines, short, strict=True)]
 
 
-def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
+def explain(model: FittedModel, X: Any, n_memories: int = 5) -> Explanation:
     """Explain each prediction by the memories with the largest share P(memory | x).
 
     For a row with missing values, probabilities and shares are averages over them, as in
@@ -547,7 +609,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         A fitted classifier or clusterer.
     X : array-like of shape (n, N)
         Rows.
-    n_nearest : int, default 5
+    n_memories : int, default 5
         Memories to show.
 
     Returns
@@ -557,7 +619,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
 
     Examples
     --------
-    >>> print(mn.interpret.explain(model, X_test[:1], n_nearest=2))
+    >>> print(mn.interpret.explain(model, X_test[:1], n_memories=2))
     row 54: class 0 99.5%, class 1 0.4%, … – familiar (7 of 10 known rows are more unusual)
     column             this row  typical of class 0  typical of class 1   pull
     ──────────────────────────────────────────────────────────────────────────────────────
@@ -568,15 +630,17 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
       hue                  0.92                1.07                1.23  +0.89  █
     <BLANKLINE>
     One column would do to put class 1 ahead: alcohol.
-    memories: #3 says class 0, 99% of the vote (right on 17 of 18 held-out rows; typical rows 14, 52,
-    49); #2 says mostly class 0, 1.0% (right on 4 of 6 held-out rows; typical rows 27, 72, 62)
+    known rows like it (label, similarity): 47 (class 0, 0.99), 42 (class 0, 0.97), 9 (class 0, 0.96)
+    memories: #3 says class 0, 99% of the vote (right on 17 of 18 held-out rows); #2 says mostly class
+    0, 1.0% (right on 4 of 6 held-out rows)
     """
-    check_whole(n_nearest, "n_nearest", 1)
+    check_whole(n_memories, "n_memories", 1)
     votes, given = model.precise_votes, model.stored(X)
     seen = Placed(*on_sphere(given, model.geometry, votes.w.dtype))
     shares, (log_proba, rejected, further_out) = model.shares(seen), familiarity(model, seen)
-    nearest, share = _largest(model, shares, n_nearest)
+    nearest, share = _largest(model, shares, n_memories)
     memory, proba = as_numpy(nearest), log_proba.exp()
+    similar, similarity = _similar(model, seen, shares)
     return Explanation(
         classes=model.classes,
         proba=as_numpy(proba),
@@ -593,8 +657,27 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         names=row_names(X, given.n_rows),
         model=model,
         given=given.values,
+        similar=similar,
+        similarity=similarity,
         texts=model.features.texts(X),
     )  # fmt: skip
+
+
+def _similar(
+    model: FittedModel, seen: Placed, shares: Tensor
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """(places (n, k) in `model.held`, cosines) of the known rows most like each row: see `similar_rows`."""
+    held = model.held
+    named = np.zeros(0) if held is None else (held.names != -1) & (held.names != "")
+    if held is None or not named.any():
+        return np.zeros((shares.shape[0], 0), np.int64), np.zeros((shares.shape[0], 0))
+    distinct = torch.zeros_like(shares).index_add_(1, model.standing, shares)
+    deciding = distinct >= distinct.amax(1, keepdim=True).clamp_max(_DECIDES)  # (n, P)
+    x, known = (part.nan_to_num(0.0).to(shares) for part in (seen.x, held.x.to(shares.device)))
+    shown = deciding[:, model.known_owners] & torch.from_numpy(named).to(shares.device)
+    overlap = x @ known.T / x.norm(dim=1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+    best, place = overlap.masked_fill(~shown, -torch.inf).topk(min(_SIMILAR, len(known)), dim=1)
+    return as_numpy(torch.where(best.isinf(), -1, place)), as_numpy(best.double())
 
 
 def _frequencies_decide(model: FittedModel, proba: Tensor) -> NDArray[np.bool_]:

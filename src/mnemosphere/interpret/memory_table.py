@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.machine import import_extra
-from mnemosphere.fitted.exemplars import TYPICAL, find_exemplars, named
+from mnemosphere.fitted.exemplars import TYPICAL, called_rows, find_exemplars
 from mnemosphere.fitted.model import Exemplars, FittedModel, as_numpy
 from mnemosphere.interpret.certify import certify
 from mnemosphere.interpret.records import records
@@ -55,7 +56,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     behind, beta_split = model.exemplars, np.full(n_memories, np.nan)
     if X is not None:
         behind = find_exemplars(model.votes, model.geometry, model.completed(X))
-        behind = named(behind, model.features, X)
+        behind = replace(behind, names=called_rows(behind.typical, model.features.texts(X), X))
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
         behind = Exemplars(np.full((n_memories, TYPICAL), -1), np.full(n_memories, np.nan))

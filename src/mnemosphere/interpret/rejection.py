@@ -121,12 +121,13 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
 def renewed(model: FittedModel) -> FittedModel:
     """The model, calibrated by training rows that it holds; not at all if it holds none."""
     held = model.held
-    inside = None if held is None else held.column < len(model.classes)
-    if held is None or inside is None or not bool(inside.any()):
+    if held is None or not bool((held.scored & (held.column < len(model.classes))).any()):
         return model.replace(calibration=None)
     held = _seen(held)
     model = model.replace(held=held)
-    own, out = held.take(inside), held.take(~inside)
+    scored = held.take(held.scored)
+    inside = scored.column < len(model.classes)
+    own, out = scored.take(inside), scored.take(~inside)
     found = _calibrated(model, held.temperature, own, as_numpy(own.column), out).calibration
     return model.replace(calibration=None if found is None else replace(found, fresh=False))
 
@@ -194,9 +195,11 @@ def owners(model: FittedModel, X: Any) -> NDArray[np.int64]:
 
 
 def known_rows(model: FittedModel) -> HeldOut | None:
-    """The rows of classes that a model holds."""
-    held = model.held
-    return None if held is None else held.take(held.column < len(model.classes))
+    """The rows of classes by which rates hold; None if a model has none."""
+    if model.held is None:
+        return None
+    inside = model.held.scored & (model.held.column < len(model.classes))
+    return model.held.take(inside) if bool(inside.any()) else None
 
 
 def _with_temperature(

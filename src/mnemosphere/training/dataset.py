@@ -80,6 +80,7 @@ class ArrayDataset(TrainingSet):
     whole: Batch
     index: Tensor | None = None  # (n,) the rows that it has of these, in order; None: all
     mass_set_aside: Tensor | float = 0.0
+    number: Tensor | None = None  # (n,) what the rows of `whole` are called
 
     @classmethod
     def of(cls, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> Self:
