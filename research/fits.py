@@ -16,12 +16,12 @@ from torch import Tensor
 from mnemosphere.geometry import Center, base
 from mnemosphere.images.windows import Windows
 from mnemosphere.model import Batch, Mixture, from_memories, initialize, memory_graph, objectives
+from mnemosphere.model.one_pass import evaluate, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.named import NamedData
 from mnemosphere.rows.stored import StoredRows
-from mnemosphere.training import FitResult, Solver, fit, grow, latent
+from mnemosphere.training import Run, Solver, fit, grow, latent
 from mnemosphere.training.dataset import ArrayDataset
-from mnemosphere.training.fit import validate
 
 SMOOTHING = 0.1
 VARSIGMA = 0.25
@@ -163,7 +163,7 @@ def continue_training(
     passes: int,
     validation: Batch | None = None,
     **options: Any,
-) -> FitResult:
+) -> Run:
     """At most so many passes; `options` are those of `fit`."""
     return fit(
         params,
@@ -184,7 +184,7 @@ def train_from(
     varsigma: float = VARSIGMA,
     shares: Tensor | None = None,
     **options: Any,
-) -> FitResult:
+) -> Run:
     """Train memories from their start."""
     params = begin(start, rows.targets.mean(0), varsigma=varsigma, shares=shares)
     return continue_training(params, rows, solver, passes=passes, **options)
@@ -201,7 +201,7 @@ def grow_from(
     varsigma: float = VARSIGMA,
     validation: Batch | None = None,
     **options: Any,
-) -> FitResult:
+) -> Run:
     """Train and split memories from their start until there are `max_memories`.
 
     passes: at most, in all phases but the last, which has `final_passes`. `options` are those of
@@ -222,11 +222,11 @@ def grow_from(
 
 def accuracy(params: Mixture, rows: Batch) -> float:
     """Share of labeled rows whose class is right."""
-    found = validate(params, ArrayDataset(rows), objectives.joint)[1]
-    assert found is not None  # the rows have labels
-    return found
+    labeled = (rows.targets.sum(1) > 0) & (rows.targets.argmax(1) < params.n_columns - 1)
+    best = log_joint(params, rows.x[labeled])[:, :-1].argmax(1)
+    return float((best == rows.targets[labeled, :-1].argmax(1)).double().mean())
 
 
 def mean_loss(params: Mixture, rows: Batch) -> float:
     """Of the joint likelihood."""
-    return validate(params, ArrayDataset(rows), objectives.joint)[0]
+    return evaluate(params, rows, objectives.joint)

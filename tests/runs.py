@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.mixture import Mixture
-from mnemosphere.training.callbacks import Callback, PassRecord, Run, SplitRecord
+from mnemosphere.training.callbacks import Callback, PassRecord, Run
 
 
 class Log(Callback):
@@ -23,12 +23,6 @@ class Log(Callback):
 
     def on_pass(self, run: Run) -> None:
         self.calls.append(("pass", run.history[-1], run.params))
-
-    def on_split(self, split: SplitRecord, params: Mixture) -> None:
-        self.calls.append(("split", split, params))
-
-    def on_end(self, run: Run) -> None:
-        self.calls.append(("end", run.status))
 
     def of(self, kind: str) -> list[tuple]:
         """What came with the calls of one kind."""
@@ -52,9 +46,6 @@ class Break(Callback):
     def on_pass(self, run: Run) -> None:
         self._count("pass")
 
-    def on_split(self, split: SplitRecord, params: Mixture) -> None:
-        self._count("split")
-
 
 def assert_same_params(a: Mixture, b: Mixture) -> None:
     """To the bit."""
@@ -74,6 +65,6 @@ def assert_same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
         assert torch.equal(value, b[name]), name
 
 
-def timeless(history: tuple[PassRecord, ...]) -> list[PassRecord]:
+def timeless(history: list[PassRecord]) -> list[PassRecord]:
     """Records without what a clock said."""
     return [dataclasses.replace(record, seconds=0.0) for record in history]

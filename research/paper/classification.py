@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from mnemosphere.model import Batch, Mixture, log_joint
-from mnemosphere.training import SGD, Callback, FitResult, FixedPoint, Solver
+from mnemosphere.training import SGD, Callback, FixedPoint, Solver
 from mnemosphere.training import Run as Fit
 from research import fits
 from research.paper.experiment import Run
@@ -151,23 +151,21 @@ class _Training:
         kinds = {"halved": 1 - 0.5 * (ranks % 2), "falling": 1 / (1 + ranks)}
         return kinds.get(self.case.get("shares", "equal"))
 
-    def _fit(
-        self, rows: Batch, validation: Batch, generator: torch.Generator, curve: Curve
-    ) -> FitResult:
+    def _fit(self, rows: Batch, validation: Batch, generator: torch.Generator, curve: Curve) -> Fit:
         chosen, case = self.run.settings, self.case
         fixed, size = case["beta"] is not None, chosen["memories"]
         solver: Solver
         if self.solver == "sgd":
             beta = case["beta"] if fixed else case["start"]
             start = fits.uniform_start(rows, size, beta=beta, generator=generator)
-            solver = SGD(**chosen["sgd"], learn_beta=not fixed)
-            own = {"passes": chosen["max_epochs"], "validation": validation,
-                   "patience": chosen["patience"]}  # fmt: skip
+            patience = chosen["patience"] or chosen["max_epochs"]
+            solver = SGD(**chosen["sgd"], learn_beta=not fixed, patience=patience, tol=0)
+            own = {"passes": chosen["max_epochs"], "validation": validation}
         else:
             start = fits.data_start(
                 rows, size, varsigma=case["varsigma"], beta=case["beta"], generator=generator
             )
-            solver = FixedPoint(chosen["fixed_point"]["batch_size"], not fixed)
+            solver = FixedPoint(chosen["fixed_point"]["batch_size"], not fixed, tol=0)
             own = {"passes": chosen["fixed_point"]["max_epochs"]}
         return fits.train_from(
             start, rows, solver, varsigma=case["varsigma"], shares=self._shares(),
@@ -195,7 +193,7 @@ class Curve(Callback):
         self.last = run.params
         self._accuracy.append(fits.accuracy(run.params, self._test))
 
-    def finish(self, result: FitResult) -> tuple[NDArray[Any], NDArray[Any]]:
+    def finish(self, result: Fit) -> tuple[NDArray[Any], NDArray[Any]]:
         """(accuracy, seconds of work so far) at 0, 1, … passes."""
         seconds = np.cumsum([0.0, *(record.seconds for record in result.history)])
         return np.array(self._accuracy[: len(seconds)]), seconds

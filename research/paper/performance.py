@@ -139,15 +139,14 @@ class _Part:
         n_first = min(own["initial"], self.p_max) if self.split else self.p_max
         solver: Solver
         if self.sgd:
-            solver = SGD(**own["solver"])
+            patience, tol = own["patience"], own["tolerance"][self.method]
+            solver = SGD(**own["solver"], tol=tol, patience=patience or 1)
             start = fits.uniform_start(rows, n_first, beta=own["beta"], generator=generator)
         else:
-            solver = FixedPoint(batch_size=own["batch_size"])
+            solver = FixedPoint(batch_size=own["batch_size"], tol=0)
             start = fits.data_start(rows, n_first, varsigma=chosen["varsigma"], generator=generator)
         options: Json = {"varsigma": chosen["varsigma"], "generator": generator}
         if self.sgd:
-            patience = own["patience"]
-            options |= {"tol": own["tolerance"][self.method], "patience": patience}
             options["validation"] = None if patience is None else validation
         if not self.split:
             limit = own["epochs"]

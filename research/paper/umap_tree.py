@@ -106,7 +106,7 @@ def _train(run: Run, name: str, data: Batch) -> Json:
         grown = fits.grow_from(
             start,
             data,
-            SGD(**chosen["sgd"]),
+            SGD(**chosen["sgd"], tol=0),
             max_memories=chosen["memories"],
             splitting=Splitting(
                 threshold=chosen["threshold"],
@@ -125,7 +125,7 @@ def _train(run: Run, name: str, data: Batch) -> Json:
         result = fits.train_from(
             start,
             data,
-            FixedPoint(None) if exact else SGD(**chosen["sgd"]),
+            FixedPoint(None, tol=0) if exact else SGD(**chosen["sgd"], tol=0),
             passes=chosen["fixed_point_steps" if exact else "epochs"],
             **common,
         )

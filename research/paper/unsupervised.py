@@ -135,7 +135,7 @@ class _Training:
             w = sphere.sample_uniform(size, x.shape[1], generator=generator, device=x.device)
         else:
             w = initialize.from_data(x, size, generator=generator)
-        first: tuple[PassRecord, ...] = ()
+        first: list[PassRecord] = []
         if case["start"] == "grouped":
             params, first = self._grouped(x, w, generator)
         else:
@@ -171,14 +171,14 @@ class _Training:
 
     def _grouped(
         self, x: torch.Tensor, w: torch.Tensor, generator: torch.Generator
-    ) -> tuple[Mixture, tuple[PassRecord, ...]]:
+    ) -> tuple[Mixture, list[PassRecord]]:
         chosen = self.run.settings
         rows = unlabeled(x, 1)
         size = -(-len(x) // chosen["fixed_point"]["steps_per_pass"])
         result = fits.continue_training(
             fits.begin(fits.Start(w, chosen["beta"]), w.new_ones(1), varsigma=chosen["varsigma"]),
             rows,
-            FixedPoint(batch_size=size),
+            FixedPoint(batch_size=size, tol=0),
             rule=objectives.marginal,
             passes=chosen["fixed_point"]["epochs"],
             generator=generator,
@@ -191,16 +191,16 @@ class _Training:
 
     def _descend(
         self, x: torch.Tensor, params: Mixture, generator: torch.Generator
-    ) -> tuple[Mixture, tuple[PassRecord, ...]]:
+    ) -> tuple[Mixture, list[PassRecord]]:
         """SGD of Eq. (unsupervised_loss), of everything or of the class weights alone."""
         run, case = self.run, self.case
         run.progress(f"{case['name']}, seed {self.seed}")
-        solver: Solver = SGD(**run.settings["sgd"])
+        solver: Solver = SGD(**run.settings["sgd"], tol=0)
         passes = run.settings["epochs"]
         if case["solver"] == "classes":
             chosen = run.settings["classes"]
             size = max(len(x) // 20, min(len(x), 4096))
-            solver = latent.ClassWeightSGD(chosen["learning_rate"], chosen["momentum"], size)
+            solver = latent.ClassWeightSGD(chosen["learning_rate"], chosen["momentum"], size, tol=0)
             passes = -(-chosen["steps"] * size // len(x))
         result = fits.continue_training(
             params,

@@ -15,7 +15,7 @@ def case(problem):
 
 
 def record(n_iter, loss=1.0, validation_loss=None, residual=None):
-    return PassRecord(n_iter, loss, validation_loss, None, 4.0, residual, 5, 0.25)
+    return PassRecord(n_iter, loss, validation_loss, 4.0, residual, 5, 0.25)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def run(case):
 def add_losses(run, losses, residuals=None):
     for n, loss in enumerate(losses):
         residual = None if residuals is None else residuals[n]
-        run.add(record(n + 1, loss=loss, residual=residual), run.params, run.state)
+        run.history.append(record(n + 1, loss=loss, residual=residual))
 
 
 # When to stop
@@ -73,7 +73,7 @@ def test_the_first_reason_counts(case):
         case.params, case.dataset, SGD(batch_size=20), callbacks=[Reason("one"), Reason("two")]
     )
     assert result.status == "one"
-    assert result.history == ()
+    assert result.history == []
     assert_same_params(result.params, case.params)
 
 
@@ -87,10 +87,9 @@ def test_callbacks_are_called_in_order(case):
     result = fit(case.params, case.dataset, SGD(batch_size=20), max_iter=2, callbacks=logs)
     kinds = [call[0] for call in shared]
     one_pass = ["batch"] * 6 + ["pass"] * 2
-    assert kinds == ["start"] * 2 + one_pass * 2 + ["end"] * 2
+    assert kinds == ["start"] * 2 + one_pass * 2
     assert shared[0][1:] == (case.params, 2)
     shares = [call[2] for call in shared if call[0] == "batch"]
     assert shares[:6:2] == pytest.approx([20 / 53, 40 / 53, 1.0])
     assert [call[1] for call in shared if call[0] == "batch"] == [0] * 6 + [1] * 6
-    assert [call[1] for call in shared if call[0] == "pass"][::2] == list(result.history)
-    assert shared[-1] == ("end", "max_iter")
+    assert [call[1] for call in shared if call[0] == "pass"][::2] == result.history

@@ -7,14 +7,13 @@ from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 from runs import Break, Log, assert_same_params, assert_same_state, timeless
 
 SOLVERS = {
-    "fixed point in batches": FixedPoint(20),
-    "sgd": SGD(learning_rate=0.1, batch_size=20),
-    "adam": Adam(steps=18, batch_size=20),
+    "fixed point in batches": FixedPoint(20, tol=0),
+    "sgd": SGD(learning_rate=0.1, batch_size=20, tol=0),
+    "adam": Adam(steps=18, batch_size=20, noise=0.2),
 }
 
 
@@ -50,7 +49,7 @@ def assert_same(a, b):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_broken_run_goes_on_after_its_last_pass(problem, path, solver):
     case = problem(51, rows=53, varsigma=0.5, clustered=True, weighted=True)
-    settings = {"noise": SphereNoise(0.2), "validation": case.dataset}
+    settings = {"validation": case.dataset}
     straight = run(case, SOLVERS[solver], 2, **settings)
     for k in range(1, 6):  # of six batches in two passes
         file = path.with_suffix(f".{k}")
@@ -63,8 +62,8 @@ def test_a_broken_run_goes_on_after_its_last_pass(problem, path, solver):
 
 def test_the_best_and_the_patience_are_resumed(case, path):
     opposite = ArrayDataset.of(-case.x, case.targets)
-    solver = SGD(learning_rate=0.3, momentum=0.9, batch_size=20)
-    settings = {"validation": opposite, "patience": 3}
+    solver = SGD(learning_rate=0.3, momentum=0.9, batch_size=20, tol=0)
+    settings = {"validation": opposite}
     straight = run(case, solver, 40, **settings)
     assert straight.status == "stopped early"
     # Stop in the middle of the wait.

@@ -31,19 +31,19 @@ def problem() -> tuple[Any, ArrayDataset]:
     mass = dataset.label_mass()
     params = from_memories(w, mass / mass.sum(), beta=5.0, varsigma=0.9)
     # Where classes differ: the conditional gradient at the start is rounding, which Adam follows.
-    return fit(params, dataset, FixedPoint(None), max_iter=1).params, dataset
+    return fit(params, dataset, FixedPoint(None, tol=0), max_iter=1).params, dataset
 
 
 PARAMS, DATASET = problem()
 CASES: dict[str, Any] = {
-    "full": (FixedPoint(None), {}),
-    "batches": (FixedPoint(50), {}),
-    "sgd": (SGD(batch_size=B), {}),
+    "full": (FixedPoint(None, tol=0), {}),
+    "batches": (FixedPoint(50, tol=0), {}),
+    "sgd": (SGD(batch_size=B, tol=0), {}),
     "adam batches": (
         Adam(steps=60, batch_size=50),
         {"rule": CONDITIONAL},
     ),
-    "more processes than rows": (FixedPoint(None), {"rows": 3}),
+    "more processes than rows": (FixedPoint(None, tol=0), {"rows": 3}),
 }
 GROWTH = {
     "nearest": Splitting(curvature=partial(nearest, strongest=17, steps=4), rows_per_memory=20),
@@ -56,7 +56,7 @@ def train(name: str) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(1)
     if name in GROWTH:
         grown = grow(
-            PARAMS, DATASET, FixedPoint(None), max_memories=7, phase_iter=1, max_iter=1,
+            PARAMS, DATASET, FixedPoint(None, tol=0), max_memories=7, phase_iter=1, max_iter=1,
             generator=generator, splitting=GROWTH[name],
         )  # fmt: skip
         losses = torch.tensor([record.loss for record in grown.history], dtype=torch.float64)
@@ -118,7 +118,7 @@ def test_one_process_watches_and_decides():
 
     def work(rank: int) -> Any:
         watch = Watch()
-        result = fit(PARAMS, DATASET, FixedPoint(None), max_iter=9, callbacks=[watch])
+        result = fit(PARAMS, DATASET, FixedPoint(None, tol=0), max_iter=9, callbacks=[watch])
         return watch.seen, result.status, len(result.history)
 
     assert run_group(2, work) == [(2, "enough", 2), (0, "enough", 2)]
@@ -127,14 +127,16 @@ def test_one_process_watches_and_decides():
 class Bad(ArrayDataset):
     """Rows that one process cannot read."""
 
-    def batches(self, size, *, group, **how):
-        if group.rank == 1:
+    def batches(self, size, *, group=None, **how):
+        if group is not None and group.rank == 1:
             raise ValueError("rows.csv: row 17 is no number")
-        return super().batches(size, group=group, **how)
+        return super().batches(size, **({} if group is None else {"group": group}), **how)
 
 
 def test_a_process_that_fails_ends_all():
-    found = run_group(3, lambda _: fit(PARAMS, Bad(DATASET.rows), FixedPoint(None), max_iter=2))
+    found = run_group(
+        3, lambda _: fit(PARAMS, Bad(DATASET.rows), FixedPoint(None, tol=0), max_iter=2)
+    )
     assert repr(found[1]) == "ValueError('rows.csv: row 17 is no number')"
     for other in (found[0], found[2]):
         assert isinstance(other, distributed.DistributedError)

@@ -17,7 +17,7 @@ from mnemosphere.model.one_pass import accumulate, log_joint
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
-from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
+from mnemosphere.training.fixed_point import FixedPoint
 
 
 def statistics(case, params, rule=joint):
@@ -68,7 +68,9 @@ def test_the_loss_never_increases_in_float32(problem):
     )
     losses = [
         record.loss
-        for record in fit(single.params, single.dataset, FixedPoint(None), max_iter=20).history
+        for record in fit(
+            single.params, single.dataset, FixedPoint(None, tol=0), max_iter=20
+        ).history
     ]
     assert all(b <= a + 1e-5 for a, b in itertools.pairwise(losses))
     assert losses[-1] < losses[0] - 0.1
@@ -80,7 +82,7 @@ def test_the_loss_never_increases_in_float32(problem):
 def test_a_converged_run_is_stationary(problem, oracle):
     """What the solver converges to is a stationary point of the plain loss on the manifold."""
     case = problem(7, rows=101, memories=3, labels="full", clustered=True, contrast=1.0)
-    result = fit(case.params, case.dataset, FixedPoint(None), max_iter=50, tol=1e-13)
+    result = fit(case.params, case.dataset, FixedPoint(None, tol=1e-13), max_iter=50)
     assert result.status == "converged"
     params = result.params
     gw, gp, gb = oracle.gradient("joint", params, case.x, case.targets)
@@ -139,10 +141,12 @@ def test_dead_memories_without_labels_get_the_prior():
 # Batches
 
 
-@pytest.mark.parametrize("solver", [FixedPoint(batch_size=1000), PassFixedPoint(None)])
+@pytest.mark.parametrize(
+    "solver", [FixedPoint(batch_size=1000, tol=0), FixedPoint(None, tol=0, by_pass=True)]
+)
 def test_one_batch_of_all_rows_is_the_exact_step(problem, solver):
     case = problem(9)
-    exact = fit(case.params, case.dataset, FixedPoint(None), max_iter=4)
+    exact = fit(case.params, case.dataset, FixedPoint(None, tol=0), max_iter=4)
     large = fit(case.params, case.dataset, solver, max_iter=4)
     assert torch.equal(exact.params.w, large.params.w)
     assert torch.equal(exact.params.p, large.params.p)
@@ -153,8 +157,8 @@ def test_batches_reach_the_loss_of_exact_steps(problem, weighted):
     case = problem(
         10, rows=1009, memories=11, features=13, varsigma=0.5, clustered=True, weighted=weighted
     )
-    exact = fit(case.params, case.dataset, FixedPoint(None), max_iter=20)
-    steps = fit(case.params, case.dataset, FixedPoint(batch_size=101), max_iter=5)
+    exact = fit(case.params, case.dataset, FixedPoint(None, tol=0), max_iter=20)
+    steps = fit(case.params, case.dataset, FixedPoint(batch_size=101, tol=0), max_iter=5)
     assert_feasible(steps.params)
     reached = float(statistics(case, steps.params).mean_loss)
     assert reached == pytest.approx(exact.history[-1].loss, abs=0.03)
@@ -211,7 +215,7 @@ def test_permutation_of_memories_and_classes(problem):
 def test_no_uniform_component(problem):
     case = problem(14, rows=43)
     params = from_memories(case.params.w, case.params.p_q, beta=3.0, uniform_weight=0.0)
-    result = fit(params, case.dataset, FixedPoint(None), max_iter=5)
+    result = fit(params, case.dataset, FixedPoint(None, tol=0), max_iter=5)
     assert_feasible(result.params)
     assert (result.params.p[0] == 0).all()
     assert_close(result.params.p_h, params.p_h)
@@ -232,8 +236,8 @@ def test_auto_takes_twenty_steps_per_pass_of_large_data(n_rows, size):
 def test_a_fitted_model_resumes_as_if_a_pass_had_been_taken_in(problem):
     """At the fixed point the running mean that it stands for gives the model back."""
     case = problem(15, rows=101, memories=3, labels="full", clustered=True, contrast=1.0)
-    solver = FixedPoint(None)
-    params = fit(case.params, case.dataset, solver, max_iter=300, tol=1e-13).params
+    solver = FixedPoint(None, tol=1e-13)
+    params = fit(case.params, case.dataset, solver, max_iter=300).params
     state = solver.resume(params)
     again = maximize_bound(params, state["w_bar"], state["p_bar"])
     assert float(displacement(params, again).largest) < 1e-9

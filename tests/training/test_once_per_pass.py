@@ -10,13 +10,13 @@ from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.objectives import joint
 from mnemosphere.model.one_pass import accumulate, log_joint
 from mnemosphere.numerics import sphere
-from mnemosphere.training.fixed_point import PassFixedPoint
+from mnemosphere.training.fixed_point import FixedPoint
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_class_weights_wait_for_the_end_of_a_pass(problem, weighted):
     case = problem(41, rows=97, memories=5, varsigma=0.6, clustered=True, weighted=weighted)
-    solver = PassFixedPoint(17)
+    solver = FixedPoint(17, by_pass=True)
     params, state = case.params, solver.start(case.params)
     means = {"w": torch.zeros_like(params.w), "p": torch.zeros_like(params.p)}
     done = 0.0
@@ -41,7 +41,7 @@ def test_class_weights_wait_for_the_end_of_a_pass(problem, weighted):
 
 def test_a_dead_memory_is_found_at_the_end_of_a_pass(problem):
     case = problem(42, rows=97, memories=7, clustered=True)
-    solver = PassFixedPoint(17)
+    solver = FixedPoint(17, by_pass=True)
     params, state = case.params, solver.start(case.params)
     for batch in case.dataset.batches(17):
         stats = accumulate(params, batch, joint)

@@ -129,7 +129,7 @@ def test_beta_pushed_down_stays_positive(problem, dtype):
 
 def test_a_fixed_point_is_stationary(problem):
     case = problem(29, rows=101, memories=3, labels="full", clustered=True, contrast=0.5)
-    exact = fit(case.params, case.dataset, FixedPoint(None), max_iter=30, tol=1e-14).params
+    exact = fit(case.params, case.dataset, FixedPoint(None, tol=1e-14), max_iter=30).params
     (start,) = run(SGD(), case, 1)
     (end,) = run(SGD(), case._replace(params=exact), 1)
     assert float(displacement(case.params, start).largest) > 1e-3

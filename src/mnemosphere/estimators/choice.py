@@ -746,7 +746,7 @@ def _train(
             params, data, learn_beta=learn_beta, generator=generator
         )
         steps = FixedPoint(None, learn_beta=learn_beta, learn_weights=False)
-        result = fit(settled.params, data, steps, max_iter=EXACT_STEPS, tol=steps.tol)
+        result = fit(settled.params, data, steps, max_iter=EXACT_STEPS)
         params, counts = result.params, steps.label_counts(result.state, n_rows)
     else:
         params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=EXACT_STEPS)

@@ -45,7 +45,7 @@ from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import fit_conditional
-from mnemosphere.training.dataset import ArrayDataset, TrainingSet
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.distributed import current
 from mnemosphere.training.joint import fit_joint
 from mnemosphere.training.sgd import SGD
@@ -161,7 +161,7 @@ def train(ready: Ready[Choice]) -> FittedModel:
     )  # fmt: skip
 
 
-def _sample(dataset: TrainingSet, generator: torch.Generator) -> Batch:
+def _sample(dataset: ArrayDataset, generator: torch.Generator) -> Batch:
     """As many rows as a density needs."""
     return dataset.sample(stacked.ROWS_OF_DENSITY, generator=generator)
 

@@ -30,9 +30,10 @@ from mnemosphere.model.one_pass import log_joint
 from mnemosphere.model.silhouette import MOST_ROWS, REAL, ROWS_OF_A_GROUP, Groupings
 from mnemosphere.rows.stored import StoredRows, in_order
 from mnemosphere.training import latent
+from mnemosphere.training.callbacks import Run
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.distributed import current
-from mnemosphere.training.fit import FitResult, fit, validate
+from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.joint import start_joint
@@ -148,9 +149,7 @@ def train(ready: Ready[Clusters]) -> FittedModel:
     return as_model("clusterer", ready, votes, result.params, result)
 
 
-def _memories(
-    ready: Ready[Clusters], solver: FixedPoint | SGD, generator: torch.Generator
-) -> FitResult:
+def _memories(ready: Ready[Clusters], solver: FixedPoint | SGD, generator: torch.Generator) -> Run:
     """Memories of highest likelihood, with one class for all of them."""
     settings, dataset, width = ready.settings, ready.dataset, ready.choice.n_memories
     growth = settings.growth
@@ -170,7 +169,7 @@ def _memories(
     passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
     passes = _SGD_PASSES if isinstance(solver, SGD) else passes
     given: dict[str, Any] = {
-        "rule": objectives.marginal, "max_iter": settings.max_iter or passes, "tol": solver.tol,
+        "rule": objectives.marginal, "max_iter": settings.max_iter or passes,
         "generator": generator, "callbacks": ready.callbacks,
     }  # fmt: skip
     if growth is None:
@@ -180,9 +179,9 @@ def _memories(
 
 
 def _classes(
-    ready: Ready[Clusters], trained: FitResult, given: FixedPoint | SGD,
+    ready: Ready[Clusters], trained: Run, given: FixedPoint | SGD,
     generator: torch.Generator,
-) -> FitResult:  # fmt: skip
+) -> Run:  # fmt: skip
     """Latent classes: from groups of memories, then down Eq. (unsupervised_loss)."""
     settings, dataset, n_clusters = ready.settings, ready.dataset, ready.choice.n_clusters
     params, history, smoothing = trained.params, trained.history, settings.smoothing
@@ -202,21 +201,20 @@ def _classes(
         passes = _SGD_PASSES
     else:
         size = min(max(dataset.n_rows // 20, _CLASS_ROWS), dataset.n_rows)
-        solver = latent.ClassWeightSGD(_CLASS_RATE, _CLASS_MOMENTUM, size)
+        solver = latent.ClassWeightSGD(_CLASS_RATE, _CLASS_MOMENTUM, size, tol=given.tol)
         passes = math.ceil(_CLASS_STEPS * size / dataset.n_rows)
     rule = objectives.Unsupervised(smoothing)
     result = fit(
-        params, rows, solver, rule=rule, max_iter=settings.max_iter or passes, tol=given.tol,
-        generator=generator, callbacks=ready.callbacks, stage="classes",
-        phase=history[-1].phase + 1 if history else 1,
+        params, rows, solver, rule=rule, max_iter=settings.max_iter or passes,
+        generator=generator, callbacks=ready.callbacks,
     )  # fmt: skip
     # Never worse than the start, nor with fewer clusters: rows are surest where there is one.
     ends = (result.params, params)
-    loss, start = (validate(p, rows, rule)[0] for p in ends)
+    loss, start = (validate(p, rows, rule) for p in ends)
     counts = (log_joint(p, some.x)[:, :-1].argmax(1).bincount() for p in ends)
     used, before = (int((count > 0).sum()) for count in counts)
     better = current().broadcast(loss <= start and used >= before)
     return replace(
         trained, params=result.params if better else params,
-        history=(*history, *result.history), status=result.status,
+        history=[*history, *result.in_phase(history[-1].phase + 1)], status=result.status,
     )  # fmt: skip

@@ -167,6 +167,7 @@ def over_files(
 
     _, distinct = in_order(sample, targets, ready.weight)
     batch, keys = unit_rows(*distinct)
-    return ready._replace(
-        dataset=FileDataset(source, place, ArrayDataset(batch), keys, mass.to(device), keys[:0])
+    dataset = FileDataset(
+        batch, files=source, place=place, keys=keys, held=keys[:0], mass=mass.to(device)
     )
+    return ready._replace(dataset=dataset)

@@ -52,13 +52,17 @@ class Progress(Callback, AbstractContextManager["Progress"]):
 
     def on_batch(self, run: Run, share_done: float) -> None:
         """Part of a pass is done."""
-        stage = f"training {run.params.n_memories} memories{run.stage and f', {run.stage}'}"
-        self.show(stage, run.n_iter + share_done, run.max_iter, self._figures)
+        self.show(
+            f"training {run.params.n_memories} memories",
+            run.n_iter + share_done,
+            run.max_iter,
+            self._figures,
+        )
 
     def on_pass(self, run: Run) -> None:
         """Show the figures of the pass."""
         record = run.history[-1]
         self._figures = f"loss {record.loss:.3f}  β {record.beta:.3g}"
-        if record.validation_accuracy is not None:
-            self._figures += f"  {record.validation_accuracy:.1%}"
+        if record.validation_loss is not None:
+            self._figures += f"  validation {record.validation_loss:.3f}"
         self.on_batch(run, 0.0)

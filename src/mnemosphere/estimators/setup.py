@@ -31,11 +31,10 @@ from mnemosphere.rows.encoding import Encoding
 from mnemosphere.rows.features import Features
 from mnemosphere.rows.labels import Encoded
 from mnemosphere.rows.stored import StoredRows, row_sketch
-from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.checkpoint import Checkpoint
-from mnemosphere.training.dataset import ArrayDataset, TrainingSet
+from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.distributed import current
-from mnemosphere.training.fit import FitResult
 
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is None
 _ENDED = ("converged", "stopped early", "grown", "stable")
@@ -63,7 +62,7 @@ class Ready(NamedTuple, Generic[Chosen]):
     classes: NDArray[Any]
     seed: int
     callbacks: list[Callback]
-    dataset: TrainingSet
+    dataset: ArrayDataset
     geometry: Geometry
     choice: Chosen
 
@@ -177,7 +176,7 @@ def begin(
 
 def as_model(
     kind: Literal["classifier", "clusterer"], ready: Ready[Any], votes: Mixture, density: Mixture,
-    result: FitResult, **more: Any,
+    result: Run, **more: Any,
 ) -> FittedModel:  # fmt: skip
     """The result of a training as a model."""
     settings, status = ready.settings, result.status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -146,10 +146,10 @@ def take_in(model: FittedModel, batch: Batch, rule: LabelRule) -> FittedModel:
     params, state = step.step(model.density, state, stats, batch, SHARE)
     seen = batch.n_rows if model.label_mass is None else float(model.label_mass.sum())
     record = PassRecord(
-        len(model.record.history) + 1, float(stats.mean_loss), None, None, float(params.beta), None,
+        len(model.record.history) + 1, float(stats.mean_loss), None, float(params.beta), None,
         params.n_memories, time.perf_counter() - began,
     )  # fmt: skip
-    history = [*model.record.history, record.as_dict()]
+    history = [*model.record.history, asdict(record)]
     return model.changed(
         _votes(model, params, step.label_counts(state, seen)), params, lineage=model.lineage,
         stream=Stream(state), objective="joint",

@@ -22,8 +22,9 @@ from mnemosphere.images.windows import Windows, draw_patches
 from mnemosphere.model import from_memories, initialize, objectives
 from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.training import FixedPoint
+from mnemosphere.training.callbacks import Run
 from mnemosphere.training.dataset import ArrayDataset
-from mnemosphere.training.fit import FitResult, fit
+from mnemosphere.training.fit import fit
 
 _LEAST_IMAGE = 64  # numbers per row; fewer are a signal unless they are said to be an image
 _PASSES = 10  # over the patches, as many as the fixed point takes on the digits of the paper
@@ -183,7 +184,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = sum(len(result.history) for result in results)
         return self
 
-    def _learn(self, patches: ArrayDataset, generator: torch.Generator) -> FitResult:
+    def _learn(self, patches: ArrayDataset, generator: torch.Generator) -> Run:
         """Patch memories of highest likelihood; none weighs more than another."""
         width = min(self.n_memories, patches.n_rows)
         x = patches.sample(max(width, initialize.PROBE_ROWS), generator=generator).x
@@ -192,7 +193,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         solver = FixedPoint().resolve(patches.n_rows, learn_beta=learn, device=patches.device)
         return fit(
             from_memories(w, w.new_ones(1), beta=beta), patches, solver,
-            rule=objectives.marginal, max_iter=self.max_iter, tol=solver.tol, generator=generator,
+            rule=objectives.marginal, max_iter=self.max_iter, generator=generator,
         )  # fmt: skip
 
     def transform(self, X: ArrayLike) -> Floats:

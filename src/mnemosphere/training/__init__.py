@@ -9,11 +9,10 @@ from mnemosphere.training.callbacks import (
 )
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.distributed import DistributedError, no_group
-from mnemosphere.training.fit import FitResult, fit
+from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import Splitting, grow
 from mnemosphere.training.lineage import Lineage
-from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver, SolverState
 
@@ -23,14 +22,12 @@ __all__ = [
     "Callback",
     "Checkpoint",
     "DistributedError",
-    "FitResult",
     "FixedPoint",
     "Lineage",
     "PassRecord",
     "Run",
     "Solver",
     "SolverState",
-    "SphereNoise",
     "SplitRecord",
     "Splitting",
     "fit",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from mnemosphere.model.mixture import Mixture
+from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 
@@ -19,16 +18,11 @@ class PassRecord:
     n_iter: int  # counted from 1, across resumptions
     loss: float  # mean training loss, each batch at the parameters it met
     validation_loss: float | None
-    validation_accuracy: float | None
     beta: float  # after the pass
     residual: float | None  # of stationarity before the pass (exact fixed-point steps only)
     n_memories: int
     seconds: float  # wall time of the pass, validation included
-    phase: int = 0  # of growth or of latent classes; 0 if there is one phase
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
+    phase: int = 0  # of growth, of cycles or of latent classes; 0 if there is one phase
 
 
 @dataclass(frozen=True)
@@ -43,41 +37,46 @@ class SplitRecord:
     passes: float  # arithmetic of curvature and line search, in training passes at n_memories
     seconds: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
 
 @dataclass
 class Run:
-    """A fit in progress: all that changes on the way."""
+    """A training in progress, and its result."""
 
-    params: Mixture  # after the last pass
-    state: SolverState
-    generator: torch.Generator
-    max_iter: int
-    stage: str = ""  # names a part of a longer training, such as a phase of growth
-    best: Mixture | None = None  # by validation loss
-    best_loss: float = math.inf
-    waited: int = 0  # passes since the best
+    params: Mixture  # after the last pass; of a result the best by validation loss, if there is validation
+    state: SolverState  # the solver's, after the last step
+    generator: torch.Generator | None = None
+    max_iter: int = 0
     history: list[PassRecord] = field(default_factory=list)
+    # 'converged', 'stopped early', 'max_iter', 'interrupted' or a callback's reason; of growth 'grown' or 'stable'
     status: str = "running"
+    best: Mixture | None = None  # by validation loss
+    lineage: Lineage | None = None  # the tree of splits
+    splits: tuple[SplitRecord, ...] = ()
+    learns_weights: bool = False  # whether the weights of memories were learned, or held
 
     @property
     def n_iter(self) -> int:
         """Passes done."""
         return len(self.history)
 
-    def add(self, record: PassRecord, params: Mixture, state: SolverState) -> None:
-        """Take in a finished pass."""
-        self.params, self.state = params, state
-        self.history.append(record)
-        if record.validation_loss is None:
-            return
-        if record.validation_loss < self.best_loss:
-            self.best, self.best_loss, self.waited = params, record.validation_loss, 0
-        else:
-            self.waited += 1
+    @property
+    def waited(self) -> int:
+        """Passes since that with the lowest validation loss."""
+        losses = [own.validation_loss for own in self.history if own.validation_loss is not None]
+        return len(losses) - 1 - losses.index(min(losses)) if losses else 0
+
+    @property
+    def message(self) -> str:
+        """The status in a sentence, with what to try."""
+        passes, width = f"{self.n_iter} passes", f"{self.params.n_memories} memories"
+        return {
+            "grown": f"grown to {width} after {passes}",
+            "stable": f"stopped at {width}: no memory is a saddle any more",
+            "converged": f"converged after {passes}",
+            "stopped early": f"validation loss stopped improving after {passes}",
+            "max_iter": f"not converged in {passes}: raise max_iter or loosen tol",
+            "interrupted": f"interrupted after {passes}: the model is usable as it is",
+        }.get(self.status, f"{self.status} after {passes}")
 
     def converged(self, tol: float) -> bool:
         """Whether the last pass changed the mean loss by less than `tol` relative.
@@ -89,6 +88,10 @@ class Run:
         last, before = self.history[-1], self.history[-2]
         small_step = last.residual is not None and last.residual < tol
         return small_step or abs(before.loss - last.loss) < tol * abs(last.loss)
+
+    def in_phase(self, phase: int) -> list[PassRecord]:
+        """The history, as that of one phase of a longer training."""
+        return [replace(own, phase=phase) for own in self.history]
 
 
 class Callback:
@@ -187,41 +190,3 @@ class Callback:
         'one pass is enough'
         """
         return None
-
-    def on_split(self, split: SplitRecord, params: Mixture) -> None:
-        """Receive the grown network between two phases of training, with `growth` only.
-
-        Parameters
-        ----------
-        split : SplitRecord
-            How many memories were split, and by how much curvature.
-        params : Mixture
-            The network after the split.
-
-        Examples
-        --------
-        >>> class Watch(mn.Callback):
-        ...     def on_split(self, split, params):
-        ...         sizes.append((split.n_memories, params.n_memories))
-        >>> sizes = []
-        >>> _ = clf.set_params(callbacks=[Watch()], growth=3).fit(X_train, y_train)
-        >>> sizes[0]
-        (3, 6)
-        """
-
-    def on_end(self, run: Run) -> None:
-        """Receive the run after the last pass.
-
-        Parameters
-        ----------
-        run : Run
-            The run; `run.status` says how it ended.
-
-        Examples
-        --------
-        >>> class Report(mn.Callback):
-        ...     def on_end(self, run):
-        ...         print(run.n_iter <= run.max_iter)
-        >>> _ = clf.set_params(callbacks=[Report()]).fit(X_train, y_train)
-        True
-        """

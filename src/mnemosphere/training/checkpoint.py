@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from glob import escape
 from os import PathLike
 from pathlib import Path
@@ -15,7 +16,7 @@ from mnemosphere.base.files import read_tensors, write_tensors
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.training.callbacks import Callback, PassRecord, Run
 
-FORMAT, VERSION = "mnemosphere-checkpoint", 8
+FORMAT, VERSION = "mnemosphere-checkpoint", 9
 _TRY = "delete it, or choose another path"
 
 
@@ -42,6 +43,7 @@ class Checkpoint(Callback):
         self.path = Path(path)
         self._header: dict[str, Any] = {}
         self._tensors: dict[str, Tensor] = {}
+        self._stage = 0  # trainings that have begun, of those that a fit takes one after the other
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r})"
@@ -68,8 +70,9 @@ class Checkpoint(Callback):
         """
         if not self.path.parent.is_dir():
             raise ValueError(f"no folder {self.path.parent} for the checkpoint: create it first")
-        self._header = {"format": FORMAT, "version": VERSION, "seed": seed, "stages": {}}
-        self._header["settings"], self._tensors = dict(settings), {}
+        self._stage, self._tensors = 0, {}
+        self._header = {"format": FORMAT, "version": VERSION, "seed": seed, "histories": []}
+        self._header["settings"] = dict(settings)
         if not self.path.exists():
             return seed
         header, tensors = read_tensors(self.path, FORMAT, VERSION)
@@ -93,59 +96,46 @@ class Checkpoint(Callback):
         >>> saved.path.exists()
         False
         """
-        unfinished = self.path.parent.glob(
-            f".{escape(self.path.name)}.*"
-        )  # of fits that were killed
-        for path in (self.path, *unfinished):
+        for path in (self.path, *self.path.parent.glob(f".{escape(self.path.name)}.*")):
             path.unlink(missing_ok=True)
-        self._header, self._tensors = {}, {}
+        self._header = {}
 
     def on_start(self, run: Run) -> None:
         """Fill the run from the file, if it has this stage of the training."""
         if not self._header:
             self.begin({}, 0)
-        about = self._header["stages"].get(run.stage)
-        if about is None:
+        self._stage += 1
+        if self._stage > len(self._header["histories"]):
             return
-        own = _strip_prefix(self._tensors, f"stage {run.stage}")
-        state, device = _strip_prefix(own, "state"), run.params.w.device
-        alike = (
-            own["params.w"].shape[1] == run.params.n_features and state.keys() == run.state.keys()
-        )
-        if not alike or any(state[k].shape != old.shape for k, old in run.state.items()):
+        parts: dict[str, dict[str, Any]] = {}
+        for name, tensor in self._tensors.items():
+            stage, part, own = name.split(".")
+            if stage == str(self._stage):
+                parts.setdefault(part, {})[own] = tensor.to(run.params.w.device)
+        shapes = [
+            {name: t.shape for name, t in state.items()} for state in (run.state, parts["state"])
+        ]
+        if shapes[0] != shapes[1] or parts["params"]["w"].shape[1] != run.params.n_features:
             raise ValueError(f"checkpoint {self.path} is of a model of another size: {_TRY}")
-
-        def stored(name: str) -> Mixture:
-            found: dict[str, Any] = _strip_prefix(own, name)
-            return Mixture(**found | {"varsigma": float(found["varsigma"])}).to(device=device)
-
-        run.params = stored("params")
-        if about["best_loss"] is not None:
-            run.best, run.best_loss = stored("best"), about["best_loss"]
-        run.state = {name: state[name].to(old.device) for name, old in run.state.items()}
-        run.generator.set_state(own["generator"])
-        run.waited = about["waited"]
-        run.history = [PassRecord(**record) for record in about["history"]]
+        for part in parts.keys() & {"params", "best"}:
+            varsigma = float(parts[part]["varsigma"])
+            setattr(run, part, Mixture(**parts[part] | {"varsigma": varsigma}))
+        run.state = parts["state"]
+        if run.generator is not None:
+            run.generator.set_state(parts["generator"]["state"].cpu())
+        run.history = [PassRecord(**own) for own in self._header["histories"][self._stage - 1]]
 
     def on_pass(self, run: Run) -> None:
         """Write the file."""
         parts = {"params": run.params.to_tensors(), "state": run.state}
-        parts |= {} if run.best is None else {"best": run.best.to_tensors()}
-        own = {"generator": run.generator.get_state(), **_join_prefixes(parts)}
-        self._tensors |= _join_prefixes({f"stage {run.stage}": own})
-        self._header["stages"][run.stage] = {
-            "best_loss": run.best_loss if run.best is not None else None, "waited": run.waited,
-            "history": [record.as_dict() for record in run.history],
+        if run.best is not None:
+            parts["best"] = run.best.to_tensors()
+        if run.generator is not None:
+            parts["generator"] = {"state": run.generator.get_state()}
+        self._tensors |= {
+            f"{self._stage}.{part}.{name}": tensor
+            for part, tensors in parts.items() for name, tensor in tensors.items()
         }  # fmt: skip
+        history = [asdict(own) for own in run.history]
+        self._header["histories"][self._stage - 1 :] = [history]
         write_tensors(self.path, self._tensors, self._header)
-
-
-def _strip_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors named `prefix.*`, without that prefix."""
-    start = prefix + "."
-    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
-
-
-def _join_prefixes(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Tensors of several parts, each named `part.name`: what `_strip_prefix` takes apart."""
-    return {f"{part}.{name}": t for part, tensors in parts.items() for name, t in tensors.items()}

@@ -20,10 +20,9 @@ from mnemosphere.model.initialize import Start
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.soft_labels import label_shares
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.callbacks import Callback, PassRecord
-from mnemosphere.training.dataset import TrainingSet
-from mnemosphere.training.fit import FitResult, fit
-from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.callbacks import Callback, PassRecord, Run
+from mnemosphere.training.dataset import ArrayDataset
+from mnemosphere.training.fit import fit
 
 START_BETA = 20.0  # moderately soft votes on the unit sphere, whatever its dimension
 SMOOTHING = 0.02  # of labels among the C classes: keeps weights of separable rows finite
@@ -60,7 +59,7 @@ def class_targets(targets: Tensor, cycle: int = 0) -> Tensor:
 
 
 def fit_conditional(
-    dataset: TrainingSet,
+    dataset: ArrayDataset,
     n_memories: int,
     *,
     solver: Adam | None = None,
@@ -70,7 +69,7 @@ def fit_conditional(
     max_iter: int | None = None,
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
-) -> FitResult:
+) -> Run:
     """Memories, weights and slope of highest conditional likelihood.
 
     noise: its length on rows, relative to them. max_iter: passes of the first cycle, in place of the usual
@@ -83,17 +82,16 @@ def fit_conditional(
     n_rows = dataset.n_rows
     adam = (solver or Adam()).resolve(n_rows, learn_beta=beta is None, device=dataset.device)
     params = start_conditional(start, dataset.label_mass().to(start.w), beta=beta)
-    history: tuple[PassRecord, ...] = ()
+    history: list[PassRecord] = []
     for cycle in range(cycles):
         solver, passes = adam.scheduled(n_rows, cycle, max_iter)
-        result = fit(
-            params, dataset.with_targets(partial(class_targets, cycle=cycle)), solver,
+        run = fit(
+            params, dataset.with_targets(partial(class_targets, cycle=cycle)), replace(solver, noise=noise),
             rule=objectives.conditional, max_iter=passes, generator=generator, callbacks=callbacks,
-            stage=f"cycle {cycle + 1}" if cycles > 1 else "", phase=cycle, noise=SphereNoise(noise) if noise > 0 else None,
         )  # fmt: skip
-        params, history = result.params, (*history, *result.history)
-        if result.status != "max_iter":
+        params, history = run.params, [*history, *run.in_phase(cycle)]
+        if run.status != "max_iter":
             break
     # Steps have faded out.
-    status = "converged" if result.status == "max_iter" else result.status
-    return replace(result, history=history, status=status)
+    status = "converged" if run.status == "max_iter" else run.status
+    return replace(run, history=history, status=status)

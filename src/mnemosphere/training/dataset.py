@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
@@ -20,65 +19,13 @@ _TAKEN_NUMBERS = 1 << 26  # that are copied at a time, of rows that are a part o
 ALONE = Group()
 
 
-class TrainingSet(ABC):
-    """Unit rows with label weights, in batches."""
-
-    # label weights (C+1,) of rows without direction, if they are left out of `label_mass`
-    mass_set_aside: Tensor | float = 0.0
-
-    @property
-    @abstractmethod
-    def n_rows(self) -> int:
-        """Number of rows, int."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Where batches come out."""
-
-    @abstractmethod
-    def batches(
-        self, size: int | None, *, generator: torch.Generator | None = None, group: Group = ALONE
-    ) -> Iterator[Batch]:
-        """One pass in batches of `size` rows (None: as few as memory allows).
-
-        In random order, drawn from `generator`; in the stored order where that is None. Each process
-        of a `group` has a part of each batch, which may have no rows.
-        """
-
-    @abstractmethod
-    def sample(self, n: int, *, generator: torch.Generator) -> Batch:
-        """Random rows, n of them or all: for starts, pilots and curvature."""
-
-    @abstractmethod
-    def split(
-        self, fraction: float, *, generator: torch.Generator
-    ) -> tuple[TrainingSet, ArrayDataset | None]:
-        """(rows to learn from, held-out rows): see `held_out`; None if it holds none."""
-
-    @abstractmethod
-    def with_targets(self, change: Callable[[Tensor], Tensor]) -> TrainingSet:
-        """The same rows with other label weights: `change` of those that they have, (B, C+1)."""
-
-    def without_labels(self, n_columns: int) -> TrainingSet:
-        """The same rows with label weights of zero in so many columns."""
-        return self.with_targets(lambda q: q.new_zeros(1, n_columns).expand(len(q), -1))
-
-    @abstractmethod
-    def has_unlabeled(self) -> bool:
-        """Whether some rows have no label at all."""
-
-    @abstractmethod
-    def label_mass(self) -> Tensor:
-        """Label weights summed over all rows, by class, (C+1,) float64."""
-
-
 @dataclass(frozen=True)
-class ArrayDataset(TrainingSet):
-    """Rows on the sphere, held on one device; every process has all of them."""
+class ArrayDataset:
+    """Unit rows with label weights, held on one device; every process has all of them."""
 
     whole: Batch
     index: Tensor | None = None  # (n,) the rows that it has of these, in order; None: all
+    # Label weights (C+1,) of rows without direction, if they are left out of `label_mass`.
     mass_set_aside: Tensor | float = 0.0
     number: Tensor | None = None  # (n,) what the rows of `whole` are called
 
@@ -126,8 +73,10 @@ class ArrayDataset(TrainingSet):
         fill: bool = False,
         into: Callable[[], Batch | None] = lambda: None,
     ) -> Iterator[Batch]:
-        """One pass; with `size` None all rows as one batch, but large parts of others in a few.
+        """One pass in batches of `size` rows; None: all rows as one, but large parts of others in a few.
 
+        In random order, drawn from `generator`; in the stored order if that is None. Each process of a `group`
+        has a part of each batch, which may have no rows.
         fill: in random order, a last batch of at least half the size is filled up with rows of the
         one before. into: what a batch of that size is taken into, asked for each time.
         """
@@ -152,7 +101,9 @@ class ArrayDataset(TrainingSet):
             return self.rows
         return self.take(random_order(self.n_rows, self.device, generator)[:n])
 
-    def split(self, fraction: float, *, generator: torch.Generator) -> tuple[Self, Self | None]:
+    def split(
+        self, fraction: float, *, generator: torch.Generator
+    ) -> tuple[Self, ArrayDataset | None]:
         """(rows to learn from, held-out rows), no row copied."""
         held = held_out(self._targets, fraction, generator=generator)
         if not bool(held.any()):
@@ -163,9 +114,13 @@ class ArrayDataset(TrainingSet):
         )
         return learned, apart
 
-    def with_targets(self, change: Callable[[Tensor], Tensor]) -> ArrayDataset:
-        """The same rows with other label weights."""
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same rows with other label weights: `change` of those that they have, (B, C+1)."""
         return replace(self, whole=replace(self.whole, targets=change(self.whole.targets)))
+
+    def without_labels(self, n_columns: int) -> Self:
+        """The same rows with label weights of zero in so many columns."""
+        return self.with_targets(lambda q: q.new_zeros(1, n_columns).expand(len(q), -1))
 
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
@@ -184,39 +139,32 @@ class ArrayDataset(TrainingSet):
         return self.whole.targets if self.index is None else self.whole.targets[self.index]
 
 
-@dataclass(frozen=True, eq=False)
-class FileDataset(TrainingSet):
-    """Rows in files, put on the sphere batch by batch.
+@dataclass(frozen=True, kw_only=True)
+class FileDataset(ArrayDataset):
+    """A random sample of the rows in files, with passes over all of them, put on the sphere batch by batch.
 
-    `sampled` are random rows: samples are drawn and rows are held out among those, and none that is
-    like a held-out one is trained on.
+    Starts and curvature look at the sample, and rows are held out of it; none that is like a held-out one is
+    trained on.
     """
 
     files: Dataset
-    # From rows as stored to unit rows, and what tells rows apart (n,).
+    # From rows as stored to unit rows, and numbers (n,) that are the same for like rows.
     place: Callable[[Piece], tuple[Batch, NDArray[np.int64]]]
-    sampled: ArrayDataset
-    keys: NDArray[np.int64]  # of `sampled.whole`
-    mass: Tensor  # (C+1,) label weights of all rows
+    keys: NDArray[np.int64]  # of `whole`
     held: NDArray[np.int64]  # keys of rows that are held out
+    mass: Tensor  # (C+1,) label weights of all rows
 
     @property
     def n_rows(self) -> int:
         """How many rows."""
         return self.files.n_rows - len(self.held)
 
-    @property
-    def device(self) -> torch.device:
-        """Where batches come out."""
-        return self.sampled.device
-
     def batches(
-        self, size: int | None, *, generator: torch.Generator | None = None, group: Group = ALONE
-    ) -> Iterator[Batch]:
+        self, size: int | None, *, generator: torch.Generator | None = None, group: Group = ALONE,
+        **more: object,
+    ) -> Iterator[Batch]:  # fmt: skip
         """One pass, in batches of at most `size` rows and of what memory holds."""
-        seed = None
-        if generator is not None:
-            seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+        seed = None if generator is None else next_seed(generator)
         most = self.files.batch_rows
         each = most if size is None else min(most, -(-size // group.size))
         own, largest = (group.part(self.files.n_rows, rank) for rank in (group.rank, 0))
@@ -229,41 +177,40 @@ class FileDataset(TrainingSet):
             if batch.n_rows or group.many:
                 yield batch
         for _ in range(left if group.many else 0):  # others have rows left
-            yield self.sampled.take(slice(0, 0))
+            yield self.whole.take(slice(0, 0))
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or as many as were sampled."""
-        return self.sampled.sample(n, generator=generator)
+        return self._sampled.sample(n, generator=generator)
 
     def split(
         self, fraction: float, *, generator: torch.Generator
-    ) -> tuple[TrainingSet, ArrayDataset | None]:
+    ) -> tuple[Self, ArrayDataset | None]:
         """(rows to learn from, held-out rows): half of those sampled at most."""
-        share = min(0.5, fraction * self.n_rows / self.sampled.n_rows)
-        kept, apart = self.sampled.split(share, generator=generator)
+        share = min(0.5, fraction * self.n_rows / self._sampled.n_rows)
+        kept, apart = self._sampled.split(share, generator=generator)
         if apart is None or apart.index is None:
             return self, None
         held = np.union1d(self.held, self.keys[apart.index.cpu().numpy()])
         mass = self.mass - apart.label_mass().to(self.mass)
-        return replace(self, sampled=kept, held=held, mass=mass), apart
+        return replace(self, index=kept.index, held=held, mass=mass), apart
 
-    def with_targets(self, change: Callable[[Tensor], Tensor]) -> TrainingSet:
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The same rows with other label weights."""
 
         def place(piece: Piece) -> tuple[Batch, NDArray[np.int64]]:
             batch, keys = self.place(piece)
             return replace(batch, targets=change(batch.targets)), keys
 
-        mass, sampled = change(self.mass[None])[0], self.sampled.with_targets(change)
-        return replace(self, place=place, mass=mass, sampled=sampled)
+        return replace(super().with_targets(change), place=place, mass=change(self.mass[None])[0])
 
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
         return self.mass
 
-    def has_unlabeled(self) -> bool:
-        """Whether some rows have no label at all."""
-        return self.sampled.has_unlabeled()
+    @property
+    def _sampled(self) -> ArrayDataset:
+        return ArrayDataset(self.whole, self.index)
 
 
 def held_out(targets: Tensor, fraction: float, *, generator: torch.Generator) -> Tensor:
@@ -292,7 +239,10 @@ def random_order(n: int, device: torch.device, generator: torch.Generator) -> Te
     """A permutation of n rows, (n,), drawn on the device that they are on."""
     if device.type == "cpu":
         return torch.randperm(n, generator=generator)
-    # One number from the run's generator seeds another there.
-    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
-    there = torch.Generator(device).manual_seed(int(seed))
+    there = torch.Generator(device).manual_seed(next_seed(generator))
     return torch.randperm(n, generator=there, device=device)
+
+
+def next_seed(generator: torch.Generator) -> int:
+    """A number from the run's generator, which seeds another."""
+    return int(torch.randint(2**62, (), generator=generator, device=generator.device))

@@ -18,9 +18,9 @@ from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import share_graph, spread_labels
 from mnemosphere.model.mixture import Mixture
-from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.dataset import TrainingSet
-from mnemosphere.training.fit import FitResult, fit
+from mnemosphere.training.callbacks import Callback, Run
+from mnemosphere.training.dataset import ArrayDataset
+from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 
 PHASE = -1  # of the passes in which labels are unseen
@@ -31,29 +31,20 @@ _PASSES = (20, 3)  # for memories to settle: exact full steps, incremental steps
 
 def fit_unlabeled_start(
     params: Mixture,
-    dataset: TrainingSet,
+    dataset: ArrayDataset,
     *,
     learn_beta: bool,
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
-    stage: str = "",
-) -> FitResult:
+) -> Run:
     """Train the memories of `params` on all rows, labels unseen; then label them."""
     solver = FixedPoint().resolve(dataset.n_rows, learn_beta=learn_beta, device=dataset.device)
     settled = fit(
-        params,
-        dataset,
-        solver,
-        rule=objectives.marginal,
-        max_iter=_PASSES[solver.rows_per_step is not None],
-        tol=1e-4,
-        generator=generator,
-        callbacks=callbacks,
-        stage=f"{stage}settle",
-        phase=PHASE,
-    )
+        params, dataset, solver, rule=objectives.marginal,
+        max_iter=_PASSES[solver.rows_per_step is not None], generator=generator, callbacks=callbacks,
+    )  # fmt: skip
     labeled = label_memories(settled.params, dataset.sample(_GRAPH_ROWS, generator=generator))
-    return replace(settled, params=labeled)
+    return replace(settled, params=labeled, history=settled.in_phase(PHASE))
 
 
 def label_memories(params: Mixture, batch: Batch) -> Mixture:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -61,6 +61,10 @@ class FixedPoint(Solver):
         every row that it uses has a label and steps are exact; all else holds them.
     tol : float >= 0, default 1e-4
         Stop if a pass changes the loss by less than this, relative; 0 switches it off.
+    by_pass : bool, default False
+        Whether class weights are learned, and dead memories put on rows, at the end of a pass alone; `fit` decides:
+        weights of memories that start with the labels of their rows hardly change within a pass, and the exact
+        maximizer takes longer than the rest of a step.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class FixedPoint(Solver):
     learn_beta: bool = True
     learn_weights: bool | None = None
     tol: float = 1e-4
+    by_pass: bool = False
 
     def __post_init__(self) -> None:
         check_tol(self.tol)
@@ -100,6 +105,10 @@ class FixedPoint(Solver):
             size = None if n_rows < _FEW_ROWS else max(-(-n_rows // steps), 256)
         return replace(self, batch_size=size, learn_beta=learn_beta)
 
+    def can_capture(self, params: Mixture) -> bool:
+        """Whether no step within a pass needs a device-to-host synchronization."""
+        return on_gpu(params.w) and self.by_pass and self.rows_per_step is not None
+
     def start(self, params: Mixture) -> SolverState:
         """Nothing seen yet."""
         return _means(params, torch.zeros_like(params.w), torch.zeros_like(params.p), 0.0)
@@ -118,21 +127,30 @@ class FixedPoint(Solver):
     ) -> tuple[Mixture, SolverState]:
         """One step from the statistics of one batch, taken at `params`."""
         state = self._average(state, stats, share)
+        if self.by_pass and share < 1.0:
+            w_bar, p_bar = state["w_bar"], state["p_bar"]
+            return approach_memories(params, w_bar, p_bar, learn_beta=self.learn_beta), state
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
         n_rows = float(stats.count) * batch.n_rows / (batch.total_weight * share)
         return self._maximize(params, state, batch, n_rows, exact=share == 1.0)
 
-    def _average(
-        self, state: SolverState, stats: Statistics, share: float, of_weights: float = _SHORTEST
-    ) -> SolverState:
+    def end_pass(
+        self, params: Mixture, state: SolverState, batch: Batch, n_rows: int
+    ) -> tuple[Mixture, SolverState]:
+        """Learn what waits for the end of a pass."""
+        if not self.by_pass or self.rows_per_step is None:
+            return params, state
+        return self._maximize(params, state, batch, n_rows, exact=False)
+
+    def _average(self, state: SolverState, stats: Statistics, share: float) -> SolverState:
         """The running means with a batch taken in, without a device-to-host synchronization.
 
-        A batch that holds all rows forgets everything before it: the exact step. of_weights: the
-        shortest window of the class weights.
+        A batch that holds all rows forgets everything before it: the exact step.
         """
         passes, count = state["passes"] + share, stats.count.to(stats.w_bar.dtype)
         w_bar, p_bar = stats.w_bar / count, stats.p_bar / count
         if share < 1.0:
+            of_weights = _SHORTEST_OF_WEIGHTS if self.by_pass else _SHORTEST
             windows = [_window(passes, least) for least in (_SHORTEST, of_weights)]
             rates = [share / torch.minimum(passes, window) for window in windows]
             rate, rate_p = (rate.clamp_max(1.0).to(w_bar) for rate in rates)
@@ -187,42 +205,6 @@ class FixedPoint(Solver):
         norm = sphere.norms(state["w_bar"])[source] / torch.bincount(source)[source]
         p_bar = torch.cat([p_bar[:1], p_bar[1:][source] * share])
         return _means(params, norm[:, None] * params.w, p_bar, _SHORTEST)
-
-
-@dataclass(frozen=True)
-class PassFixedPoint(FixedPoint):
-    """Learns class weights at the end of a pass, and reseeds dead memories there.
-
-    For memories that start with the labels of their rows: their class weights hardly change within
-    a pass, and the exact maximizer takes longer than the rest of a step.
-    """
-
-    @classmethod
-    def of(cls, solver: FixedPoint) -> Self:
-        """The same settings."""
-        return cls(**{f.name: getattr(solver, f.name) for f in fields(solver)})
-
-    def can_capture(self, params: Mixture) -> bool:
-        """No step within a pass needs a device-to-host synchronization."""
-        return on_gpu(params.w) and self.rows_per_step is not None
-
-    def step(
-        self, params: Mixture, state: SolverState, stats: Statistics, batch: Batch, share: float
-    ) -> tuple[Mixture, SolverState]:
-        """One step of memories and β; a step on all rows is that of `FixedPoint`."""
-        if share == 1.0:
-            return super().step(params, state, stats, batch, share)
-        state = self._average(state, stats, share, _SHORTEST_OF_WEIGHTS)
-        w_bar, p_bar = state["w_bar"], state["p_bar"]
-        return approach_memories(params, w_bar, p_bar, learn_beta=self.learn_beta), state
-
-    def end_pass(
-        self, params: Mixture, state: SolverState, batch: Batch, n_rows: int
-    ) -> tuple[Mixture, SolverState]:
-        """Learn the class weights, and put dead memories on rows."""
-        if self.rows_per_step is None:
-            return params, state
-        return self._maximize(params, state, batch, n_rows, exact=False)
 
 
 def _means(params: Mixture, w_bar: Tensor, p_bar: Tensor, passes: float) -> SolverState:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,12 +24,12 @@ from mnemosphere.model.curvature import Curvature, nearest
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import evaluate
-from mnemosphere.training.callbacks import Callback, PassRecord, SplitRecord
-from mnemosphere.training.dataset import TrainingSet
-from mnemosphere.training.distributed import current, process_group
-from mnemosphere.training.fit import FitResult, fit
+from mnemosphere.training.callbacks import PassRecord, Run, SplitRecord
+from mnemosphere.training.dataset import ArrayDataset
+from mnemosphere.training.distributed import current
+from mnemosphere.training.fit import fit
 from mnemosphere.training.lineage import Lineage
-from mnemosphere.training.solver import Solver, SolverState
+from mnemosphere.training.solver import Solver
 
 _SEARCH_ROWS = 8192  # on which a step of a split is tried
 _MAX_HALVINGS = 12  # of that step, until it is given up
@@ -65,30 +66,24 @@ class Splitting:
         return order[lambda_min[order] < self.threshold]
 
 
-@process_group()
 def grow(
     params: Mixture,
-    dataset: TrainingSet,
+    dataset: ArrayDataset,
     solver: Solver,
     *,
     max_memories: int,
     splitting: Splitting | None = None,
-    rule: LabelRule = objectives.joint,
     phase_iter: int = 2,
     max_iter: int = 5,
-    tol: float = 0.0,
-    validation: TrainingSet | None = None,
-    patience: int | None = None,
+    rule: LabelRule = objectives.joint,
     generator: torch.Generator | None = None,
-    callbacks: Sequence[Callback] = (),
-    stage: str = "",
-) -> FitResult:
+    **how: Any,
+) -> Run:
     """Train `params`, splitting memories between phases, until there are max_memories.
 
-    A phase is a `fit` of at most phase_iter passes, the last one of max_iter; tol, validation and
-    patience act within each phase. Growth ends early where no memory is a saddle any more. The
-    solver's state is expanded with the memories. Ctrl-C returns what there is. With a `Checkpoint`
-    among the callbacks a resumed run reads the finished phases back, and ends bitwise identical.
+    A phase is a `fit` of at most phase_iter passes, the last one of max_iter; how: more of its settings, which act
+    within each phase. Growth ends early where no memory is a saddle any more. The solver's state is expanded
+    with the memories. Ctrl-C returns what there is.
     """
     if max_memories < params.n_memories:
         raise ValueError(
@@ -97,54 +92,38 @@ def grow(
         )
     splitting = Splitting() if splitting is None else splitting
     generator = torch.Generator().manual_seed(0) if generator is None else generator
-    lineage = Lineage.root(params.n_memories)
-    history: tuple[PassRecord, ...] = ()
+    start: Mixture | Run = params
+    lineage, history = Lineage.root(params.n_memories), list[PassRecord]()
     splits: tuple[SplitRecord, ...] = ()
-    state: SolverState | None = None
     while True:
         stable = bool(splits) and splits[-1].n_split == 0
         last = stable or params.n_memories == max_memories
-        phase = len(splits)
-        result = fit(
-            params,
-            dataset,
-            solver,
-            rule=rule,
-            max_iter=max_iter if last else phase_iter,
-            tol=tol,
-            validation=validation,
-            patience=patience,
-            generator=generator,
-            callbacks=callbacks,
-            stage=f"{stage}phase{phase}",
-            phase=phase,
-            state=state,
-        )
-        params, state = result.params, result.state
-        lineage = lineage.with_model(params)
-        history = (*history, *result.history)
-        status = "stable" if stable else "grown"
-        if result.status == "interrupted":
+        run = fit(
+            start, dataset, solver, rule=rule, max_iter=max_iter if last else phase_iter,
+            generator=generator, **how,
+        )  # fmt: skip
+        lineage, status = lineage.with_model(run.params), "stable" if stable else "grown"
+        history += run.in_phase(len(splits))
+        if run.status == "interrupted":
             status = "interrupted"
         elif not last:
             try:
-                grown, which, curvature, record = _split(
-                    params, dataset, rule, splitting, max_memories, generator, phase
+                params, which, curvature, record = _split(
+                    run.params, dataset, rule, splitting, max_memories, generator, len(splits)
                 )
-                expanded = solver.expand_state(state, grown, parents(params.n_memories, which))
-                for callback in callbacks:
-                    callback.on_split(record, grown)
-                params, state, lineage = grown, expanded, lineage.split(which, curvature)
+                source = parents(run.params.n_memories, which)
+                state = solver.expand_state(run.state, params, source)
+                start, lineage = Run(params, state), lineage.split(which, curvature)
                 splits = (*splits, record)
                 continue
             except KeyboardInterrupt:
                 status = "interrupted"
-        return FitResult(params, state, history, status, lineage, splits)
+        return replace(run, history=history, status=status, lineage=lineage, splits=splits)
 
 
 def _split(
     params: Mixture,
-    dataset: TrainingSet,
+    dataset: ArrayDataset,
     rule: LabelRule,
     splitting: Splitting,
     max_memories: int,

@@ -25,10 +25,10 @@ from mnemosphere.model.mixture import Mixture, from_memories
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training import few_labels
-from mnemosphere.training.callbacks import Callback, PassRecord
-from mnemosphere.training.dataset import TrainingSet
-from mnemosphere.training.fit import FitResult, fit
-from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
+from mnemosphere.training.callbacks import Callback, PassRecord, Run
+from mnemosphere.training.dataset import ArrayDataset
+from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.sgd import SGD
 
@@ -46,7 +46,7 @@ _NO_VARSIGMA = 1e-9  # below, no β makes up for it
 
 
 def fit_joint(
-    dataset: TrainingSet,
+    dataset: ArrayDataset,
     n_memories: int,
     *,
     solver: FixedPoint | SGD | None = None,
@@ -59,7 +59,7 @@ def fit_joint(
     max_iter: int | None = None,
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
-) -> tuple[FitResult, Tensor | None]:
+) -> tuple[Run, Tensor | None]:
     """(the result, label weights (P+1, C+1) of the rows that each component answers for, in rows).
 
     The second is None if the solver does not know. solver None: exact fixed-point steps on few rows,
@@ -73,8 +73,7 @@ def fit_joint(
     own_labels = growth is None and isinstance(steps, FixedPoint) and not unlabeled
     if isinstance(steps, FixedPoint):
         learned = own_labels and exact if steps.learn_weights is None else steps.learn_weights
-        steps = replace(steps, learn_weights=learned)
-        steps = PassFixedPoint.of(steps) if own_labels and not learned else steps
+        steps = replace(steps, learn_weights=learned, by_pass=own_labels and not learned)
 
     first = n_memories if growth is None else min(growth, n_memories)
     uniform = usual_uniform_weight(n_memories) if uniform_weight is None else uniform_weight
@@ -85,7 +84,7 @@ def fit_joint(
         uniform_weight=uniform * first / n_memories,  # splitting leaves it alone: right at the end
         learned_weights=learned, mass=dataset.label_mass(),
     )  # fmt: skip
-    history: tuple[PassRecord, ...] = ()
+    history: list[PassRecord] = []
     if unlabeled and dataset.has_unlabeled():
         settled = few_labels.fit_unlabeled_start(
             params, dataset, learn_beta=learn_beta, generator=generator, callbacks=callbacks
@@ -94,27 +93,25 @@ def fit_joint(
         if settled.status == "interrupted":
             return settled, params.p * dataset.n_rows
 
-    validation, patience = None, None
-    passes, phase_iter = (EXACT_STEPS if exact else _PASSES), 2
+    passes, phase_iter, validation = (EXACT_STEPS if exact else _PASSES), 2, None
     if isinstance(steps, SGD):
         passes, phase_iter = _SGD_PASSES, 100
         if steps.validation_fraction * dataset.n_rows >= _LEAST_HELD:
             dataset, validation = dataset.split(steps.validation_fraction, generator=generator)
-            patience = None if validation is None else steps.patience
     options: dict[str, Any] = {
-        "rule": rule, "max_iter": max_iter or passes, "tol": steps.tol, "validation": validation,
-        "patience": patience, "generator": generator, "callbacks": callbacks,
+        "rule": rule, "max_iter": max_iter or passes, "validation": validation,
+        "generator": generator, "callbacks": callbacks,
     }  # fmt: skip
     if growth is None:
-        result = fit(params, dataset, steps, **options)
-        if exact and max_iter is None and result.status == "max_iter":
-            result = replace(result, status="stopped early")  # as is meant
+        run = fit(params, dataset, steps, **options)
+        if exact and max_iter is None and run.status == "max_iter":
+            run = replace(run, status="stopped early")  # as is meant
     else:
-        options |= {"max_memories": n_memories, "phase_iter": phase_iter}
-        result = grow(params, dataset, steps, **options)
-    counts = steps.label_counts(result.state, dataset.n_rows)
-    history = (*history, *result.history)
-    return replace(result, history=history, learns_weights=learned), counts
+        run = grow(
+            params, dataset, steps, max_memories=n_memories, phase_iter=phase_iter, **options
+        )
+    counts = steps.label_counts(run.state, dataset.n_rows)
+    return replace(run, history=[*history, *run.history], learns_weights=learned), counts
 
 
 def usual_uniform_weight(n_memories: int) -> float:

@@ -31,6 +31,9 @@ class Solver(ABC):
     # weights that are not negative.
     exact: ClassVar[bool] = False
     batch_size: Any  # a field of every solver
+    tol: float = 0.0  # a smaller relative change of the loss ends training
+    patience: int | None = None  # passes without a lower validation loss that end it
+    noise: float | str = 0.0  # on the rows of every batch; "auto": none, unless a search chooses
 
     @property
     def rows_per_step(self) -> int | None:

@@ -17,7 +17,6 @@ from mnemosphere.model.one_pass import accumulate
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
-from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.steps import steps_for
 
 # Few memories, trained to distinguish classes, do not describe the rows: a density has one for so
@@ -85,9 +84,9 @@ def conditional(
 ) -> Mixture:
     """The steps of `solver`, as scheduled, by the conditional likelihood, on all problems at once."""
     dataset = ArrayDataset(rows.filled())
-    laid = SphereNoise(noise) if noise > 0 else None
+    solver = replace(solver, noise=noise)
     kind = steps_for(params, dataset, solver)
-    steps = kind(params, solver.start(params), solver, objectives.conditional, laid)
+    steps = kind(params, solver.start(params), solver, objectives.conditional)
     for _ in range(passes):
         for _ in steps.one_pass(dataset, generator):
             pass

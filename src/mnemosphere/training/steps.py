@@ -15,96 +15,76 @@ from mnemosphere.model.m_step import displacement
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import Statistics, accumulate
-from mnemosphere.training.dataset import ArrayDataset, TrainingSet
+from mnemosphere.training.dataset import ArrayDataset, FileDataset, next_seed
 from mnemosphere.training.distributed import current
-from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.noise import noisy
 from mnemosphere.training.solver import Solver, SolverState
 
 CHANGING = ("w", "p", "beta", "p_h", "p_q")  # of the parameters
 
 
 class Steps:
-    """Mixture and state as they go from batch to batch, and the loss met on the way."""
+    """Mixture and state as they go from batch to batch, and the loss met on the way.
+
+    Several processes sum over rows of their own. Rank 0 takes the step, with its rows as `batch`.
+    """
 
     def __init__(
-        self,
-        params: Mixture,
-        state: SolverState,
-        solver: Solver,
-        rule: LabelRule,
-        noise: SphereNoise | None = None,
+        self, params: Mixture, state: SolverState, solver: Solver, rule: LabelRule
     ) -> None:
-        self._params, self._state = params, state
-        self._solver, self._rule, self._noise = solver, rule, noise
+        self._params, self._state, self._solver, self._rule = params, state, solver, rule
+        self._noise = 0.0 if isinstance(solver.noise, str) else solver.noise
         self._group = current()
         self._last: Batch  # with rows, that this process had
         self._loss = torch.zeros_like(params.beta, dtype=torch.float64)
         self._count = torch.zeros_like(self._loss)
-        self.residual: Tensor | None = None  # of stationarity, if a step was exact
+        self.residual: float | None = None  # of stationarity, if a step was exact
 
-    # A pass
-
-    def one_pass(
-        self, dataset: TrainingSet, generator: torch.Generator
-    ) -> Iterator[tuple[int, bool]]:
-        """The steps of a pass: (rows taken, whether more come) of each.
-
-        Several processes sum over rows of their own. Rank 0 takes the step, with its rows as `batch`.
-        """
-        size = self._rows_per_step(dataset)
-        batches = self._batches(dataset, size, None if size is None else generator)
-        batch: Batch | None = (first := next(batches))
-        self._last = first if first.n_rows else next(dataset.batches(None))
-        sums: Statistics | None = None  # for one step
-        while batch is not None:
+    def one_pass(self, dataset: ArrayDataset, generator: torch.Generator) -> Iterator[float]:
+        """The steps of a pass: the share of the rows that is taken, after each batch."""
+        n_rows, size, done = dataset.n_rows, self._solver.rows_per_step, 0
+        is_one = size is None or size >= n_rows  # one step, from the sums over all batches
+        size, order = (None, None) if is_one else (size, generator)
+        first, sums, self._last = None, None, dataset.take(slice(0, 1))
+        for batch in self._batches(dataset, size, order):
             self._last = batch if batch.n_rows else self._last
+            first = self._last if first is None else first
             with torch.inference_mode():
-                if size is None:
+                if is_one:
                     stats = accumulate(self._params, self._noisy(batch, generator), self._rule)
                     sums = stats if sums is None else sums + stats
                 else:
-                    self(batch, batch.n_rows / dataset.n_rows, generator)
-            n_rows, batch = batch.n_rows, next(batches, None)
-            yield n_rows * self._group.size, batch is not None
+                    self(batch, batch.n_rows / n_rows, generator)
+            done += batch.n_rows * self._group.size
+            yield min(done / n_rows, 1.0)
         with torch.inference_mode():
-            if sums is not None:
-                self.step_on_all(sums, next(dataset.batches(None)))
-            else:
-                self.end_pass(self._last, dataset.n_rows)
-
-    def _rows_per_step(self, dataset: TrainingSet) -> int | None:
-        """None for one step, from the sums over all batches."""
-        size = self._solver.rows_per_step
-        return None if size is None or size >= dataset.n_rows else size
+            if sums is None or first is None:
+                self.end_pass(self._last, n_rows)
+                return
+            before = self._params
+            self._take_step(sums, first, float(self._group.first))  # the shares of all sum to 1
+            if self._solver.exact:
+                self.residual = float(displacement(before, self._params).largest)
 
     def _batches(
-        self, dataset: TrainingSet, size: int | None, order: torch.Generator | None
+        self, dataset: ArrayDataset, size: int | None, order: torch.Generator | None
     ) -> Iterator[Batch]:
         return dataset.batches(size, generator=order, group=self._group)
-
-    # Steps
 
     def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
         """One step on a batch that is this share of all rows."""
         self._step(self._noisy(batch, generator), share)
-
-    def step_on_all(self, stats: Statistics, first: Batch) -> None:
-        """One step from the statistics of all rows; `first`: some of them."""
-        before = self._params
-        self._take_step(stats, first, float(self._group.first))  # the shares of all sum to 1
-        if self._solver.exact:
-            self.residual = displacement(before, self._params).largest
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
         self._act(lambda: self._solver.end_pass(self._params, self._state, batch, n_rows))
 
     def _noisy(self, batch: Batch, generator: torch.Generator) -> Batch:
-        if self._noise is None:
+        if not self._noise:
             return batch
-        seed = self._noise.seed(generator) + (self._group.rank << 40)
-        drawn = self._noise.generators(batch.x, seed)
-        return replace(batch, x=self._noise.apply(batch.x, drawn))
+        there, seed = torch.Generator(batch.x.device), next_seed(generator)
+        there.manual_seed(seed + (self._group.rank << 40))
+        return replace(batch, x=noisy(batch.x, self._noise, there))
 
     def _step(self, batch: Batch, share: float) -> None:
         self._take_step(accumulate(self._params, batch, self._rule), batch, share)
@@ -128,8 +108,6 @@ class Steps:
             found = self._group.broadcast_tensors(*(getattr(self._params, k) for k in CHANGING))
             self._params = self._params.replace(**dict(zip(CHANGING, found, strict=True)))
 
-    # Results
-
     def read(self) -> tuple[Mixture, SolverState]:
         """Copies of the parameters and the state as they are now."""
         return self._params.clone(), _copy_state(self._state)
@@ -152,33 +130,28 @@ class CapturedSteps(Steps):
     def __init__(self, params: Mixture, state: SolverState, *how: Any) -> None:
         super().__init__(params.clone(), _copy_state(state), *how)
         self._own = self._params, self._state
-        self._generators: list[torch.Generator] = []  # of the noise
+        self._drawn = torch.Generator(params.w.device)  # of the noise
         self._batch: Batch | None = None
         self._replay: Captured | None = None
 
     def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
         """One step on a batch that is this share of all rows."""
-        seed = 0 if self._noise is None else self._noise.seed(generator)
         if self._batch is None or self._replay is None:
             self._batch, self._replay = self._record(batch, share)
         if batch.n_rows != self._batch.n_rows:  # the last rows of a pass
-            if self._noise is not None:
-                x = self._noise.apply(batch.x, self._noise.generators(batch.x, seed))
-                batch = replace(batch, x=x)
-            self._step(batch, share)
+            super().__call__(batch, share, generator)
             self._write()
             return
-        for block, there in enumerate(self._generators):
-            there.manual_seed(seed + block)
+        if self._noise:
+            self._drawn.manual_seed(next_seed(generator))
         if batch is not self._batch:
             torch._foreach_copy_(_tensors(self._batch), _tensors(batch))
         self._replay()
 
     def _batches(
-        self, dataset: TrainingSet, size: int | None, order: torch.Generator | None
+        self, dataset: ArrayDataset, size: int | None, order: torch.Generator | None
     ) -> Iterator[Batch]:
         """Batches that are taken to where they are read; the last is filled up, if it can be."""
-        assert isinstance(dataset, ArrayDataset)
         return dataset.batches(size, generator=order, fill=True, into=lambda: self._batch)
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
@@ -190,18 +163,14 @@ class CapturedSteps(Steps):
         with torch.inference_mode(False):  # batches are taken to it outside of steps
             # Targets made dense: a copy into an expanded view would go wrong.
             here = Batch(*(t.clone(memory_format=torch.contiguous_format) for t in _tensors(batch)))
-        if self._noise is not None:
-            self._generators = self._noise.generators(here.x, 0)
 
         def act() -> None:
-            rows = here
-            if self._noise is not None:
-                rows = replace(here, x=self._noise.apply(here.x, self._generators))
-            self._step(rows, share)
+            x = noisy(here.x, self._noise, self._drawn) if self._noise else here.x
+            self._step(replace(here, x=x), share)
             self._write()
 
         changed = [*_changing(*self._own), self._loss, self._count]
-        return here, Captured(act, changed, self._generators)
+        return here, Captured(act, changed, [self._drawn] if self._noise else [])
 
     def _write(self) -> None:
         """Put what a step has made where the next one reads it."""
@@ -212,7 +181,7 @@ class CapturedSteps(Steps):
             torch._foreach_copy_([own for own, _ in others], [new for _, new in others])
 
 
-def steps_for(params: Mixture, dataset: TrainingSet, solver: Solver) -> type[Steps]:
+def steps_for(params: Mixture, dataset: ArrayDataset, solver: Solver) -> type[Steps]:
     """Replayed steps if all is on a GPU and no step needs a device-to-host synchronization.
 
     Gaps are found on the host. A pass over files takes as long as reading them.
@@ -220,7 +189,7 @@ def steps_for(params: Mixture, dataset: TrainingSet, solver: Solver) -> type[Ste
     size = solver.rows_per_step
     if size is None or size >= dataset.n_rows or not solver.can_capture(params):
         return Steps
-    if current().many or not isinstance(dataset, ArrayDataset) or dataset.whole.has_gaps:
+    if current().many or isinstance(dataset, FileDataset) or dataset.whole.has_gaps:
         return Steps
     return CapturedSteps
 
