@@ -13,14 +13,12 @@ from sklearn.metrics import confusion_matrix
 from mnemosphere.base.files import plain
 from mnemosphere.base.machine import versions
 from mnemosphere.fitted.model import FittedModel, as_numpy
-from mnemosphere.interpret.records import weak_spots
 from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.stored import StoredRows
 
 _BINS = 15  # of the largest probability, equally wide
 _LEAST_LOG = -690.0  # of a probability that is 0 in double precision
-_WEAKEST = 5  # memories whose records are told
 
 
 def show(value: object) -> str:
@@ -50,13 +48,10 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kind": model.kind,
         "n_columns": model.features.n_columns,
-        "encoder": None if model.features.encoder is None else model.features.encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],
         "choices": choices,
         "settings": {name: _short(value) for name, value in settings.items()},
     }
-    spots = weak_spots(model) if model.is_classifier else []
-    found["records"] = [own for own in spots if own["held_out"]][:_WEAKEST]
     if X is not None:
         X = model.stored(X)
         y = None if y is None else Labels.of(y, X.n_rows)

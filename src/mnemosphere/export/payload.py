@@ -11,27 +11,28 @@ import torch
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
+from mnemosphere.base.colors import category_colors
 from mnemosphere.export.facts import facts, show
-from mnemosphere.export.pack import EXACT, pack, pack_memories, pack_rows
+from mnemosphere.export.pack import pack, pack_rows
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
-from mnemosphere.fitted.pulls import column_curves, column_pulls
-from mnemosphere.interpret.explanation import Explanation, explain
-from mnemosphere.interpret.rejection import novelty_threshold
+from mnemosphere.fitted.pulls import column_curves
+from mnemosphere.geometry.base import on_sphere
+from mnemosphere.interpret.rejection import rejections
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import least_density
 from mnemosphere.numerics import sphere
+from mnemosphere.rows.features import readable
 from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.texts import PACKAGED, packaged_tokens
 
 _LEAST_PIXELS = 36
-_STRONG, _TOLD = 5000, 100  # features that get a slider; up to which rows are explained
-_LETTERS = 400  # of a text
-_KNOWN = 1000  # novelty scores of known rows, about
-_NAMED, _MISLED, _CURVES = 5, 3, 12  # classes in a title, columns that misled, curves
-_MISTAKES = 60  # that the page shows
+_LETTERS = 2000  # of a text
+_NAMED, _CURVES = 5, 12  # classes in a title, columns with curves
+_BINS = 30  # of the values of a column
 _CHECKED = 3  # rows by which the page checks itself
-# By how much probabilities and scores may be off, with memories as they are or rounded.
-_ALMOST, _ROUNDED, _ROUNDED_SCORE = 1e-5, 5e-3, 0.05
+TABLE_BYTES = 2_000_000  # of the vectors of tokens, before compression
+_BYTES = 259  # tokens of a vocabulary that stand for marks and single bytes
 
 
 def payload(
@@ -61,42 +62,43 @@ def payload(
         y = None if y is None else Labels.of(y, X.n_rows)
         chosen = _choose_rows(model, X.n_rows, y, max_rows)
         packed = as_numpy(X.take(torch.from_numpy(chosen)).values).astype(np.float64)
-    names = model.features.names
+    features, names = model.features, model.features.names
     shape = _image_shape(model, image_shape, packed)
-    votes, density = _mixture(model.precise_votes), _mixture(model.precise_density)
+    votes, density = model.precise_votes, _mixture(model.density)
     geometry, mixing = model.geometry, model.geometry.mixing
-    known, held = facts(model, X, None if y is None else y.tolist()), model.calibration
+    known = facts(model, X, None if y is None else y.tolist())
+    is_table = shape is None and features.encoder is None
     return {
         **known,
         "title": title or _title(known["classes"], model),
+        "colors": category_colors(len(known["classes"])),
         "features": None if names is None else [show(name) for name in names],
-        "n_features": model.features.n_numbers,
+        "n_features": features.n_numbers,
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
         "geometry": {
             "kind": geometry.name,
             "learned": {name: pack(as_numpy(t)) for name, t in geometry.tensors().items()},
             "inverse": None if mixing is None else pack(as_numpy(torch.linalg.pinv(mixing))),
-            "categories": [[place.start, place.stop] for place in model.features.categories],
+            "categories": [[place.start, place.stop] for place in features.categories],
         },
-        "threshold": novelty_threshold(model),
-        "floor": least_density(model.votes.p.dtype),
-        "votes": votes
+        "calibration": _calibration(model),
+        "floor": least_density(votes.p.dtype),
+        "votes": _mixture(model.votes)
         | {
-            "prior": model.votes.p_q.tolist(),
-            "share": model.votes.p_h.tolist(),
-            "temperature": model.votes.temperature,
+            "prior": votes.p_q.tolist(),
+            "share": votes.p_h.tolist(),
+            "temperature": votes.temperature,
         },
         "density": density | ({"w": None} if model.is_joint else {}),  # those of the votes
         "standing": model.standing.tolist(),
-        "xy": map_memories(as_numpy(model.votes.w.double())).round(4).tolist(),
+        "map": _map(model, packed),
+        "columns": [] if shape is not None else _columns(model),
+        "curves": _curves(model, packed) if packed is not None and is_table else [],
         "rows": None if packed is None else _rows(model, texts, packed, chosen, y, named),
-        "strong": _strong_features(model)[:_STRONG],
-        "known": None
-        if held is None
-        else held.novelty[:: max(1, len(held.novelty) // _KNOWN)].tolist(),
-        "record": None if held is None else held.record[:, :2].tolist(),
+        "strong": _strong_features(model),
         "typical": None if model.exemplars is None else model.exemplars.as_lists(),
+        "encoder": _encoder(model),
         "checks": _checks(model, packed),
     }
 
@@ -131,13 +133,104 @@ def _least(table: NDArray[Any]) -> float:
     return float(known.min()) if known.size else 0.0
 
 
-def map_memories(w: NDArray[Any]) -> NDArray[np.float64]:
-    """Points (P, 2) in [−1, 1] for memories (P, N): two principal components, each fills its axis."""
-    points, axes = np.zeros((len(w), 2)), min(2, *w.shape)
-    points[:, :axes] = PCA(axes, svd_solver="full").fit_transform(w)
-    middle = (points.max(axis=0) + points.min(axis=0)) / 2
-    found: NDArray[np.float64] = (points - middle) / np.maximum(np.ptp(points, axis=0) / 2, 1e-12)
+def _map(model: FittedModel, table: NDArray[Any] | None) -> dict[str, Any]:
+    """Two axes (2, M) and where their middle lies, (2,): principal components of the rows.
+
+    Of the memories, if there are no rows. Rows and memories fill each axis from −1 to 1.
+    """
+    w = as_numpy(model.precise_votes.w.double())
+    x = np.zeros((0, w.shape[1]))
+    if table is not None:
+        placed, lost = on_sphere(StoredRows.of(table, model.device), model.geometry, torch.float64)
+        x = np.nan_to_num(as_numpy(placed[~lost]))
+    axes, shown = principal_axes(x if len(x) > 1 else w), np.concatenate([x, w])
+    places = shown @ axes.T
+    low, high = places.min(0), places.max(0)
+    half = np.maximum(high - low, 1e-12) / 2
+    return {"axes": pack(axes / half[:, None]), "middle": ((low + high) / 2 / half).tolist()}
+
+
+def principal_axes(x: NDArray[Any]) -> NDArray[np.float64]:
+    """The directions (2, M) in which points (n, M) vary most; zeros beyond what there is."""
+    found, n = np.zeros((2, x.shape[1])), min(2, *x.shape)
+    found[:n] = PCA(n, svd_solver="full").fit(x).components_
     return found
+
+
+def _calibration(model: FittedModel) -> dict[str, Any] | None:
+    """By what the page rejects rows; None if it cannot."""
+    held = model.calibration
+    if held is None or not held.inside.size:
+        return None
+    return {
+        "values": held.tails.values, "level": held.tails.level, "mean": held.tails.mean,
+        "novelty": pack(held.novelty), "scores": pack(held.inside),
+        "temperature": held.temperature, "record": held.record[:, :2],
+    }  # fmt: skip
+
+
+def _columns(model: FittedModel) -> list[dict[str, Any]]:
+    """The columns as a user has them: their names, kinds, places, and the numbers of each level."""
+    features = model.features
+    if features.encoder is not None:
+        name, end = features.text_column or "text", features.n_numbers
+        return [{"name": name, "kind": "text", "first": 0, "end": end}]
+    found = []
+    for own in features.user_columns:
+        levels, table = [], []
+        if own.column is not None:
+            levels = ["missing" if not level else level for level in own.column.levels]
+            table = own.column.table.tolist()
+        elif own.kind == "boolean":
+            levels, table = ["False", "True"], [[0.0], [1.0]]
+        kind = "list" if own.kind == "text" and own.name != features.text_column else own.kind
+        found.append({"name": own.name, "kind": kind, "first": own.place.start,
+                      "end": own.place.stop, "levels": levels, "table": table})  # fmt: skip
+    return found
+
+
+def _curves(model: FittedModel, table: NDArray[Any]) -> list[dict[str, Any]]:
+    """What the values of the columns that pull most say for each class, and how many rows have them."""
+    found, lines = [], model.features.user_columns
+    if len(model.classes) < 2 or not readable(model.features.shown_names):
+        return []
+    for own in column_curves(model, StoredRows.of(table, model.device), _CURVES):
+        (place,) = (k for k, line in enumerate(lines) if line.name == own.name)
+        column, values = table[:, lines[place].place], None
+        column = column[~np.isnan(column).any(1)]
+        if own.names is None:
+            counts, _ = np.histogram(column[:, 0], _BINS, (own.at[0], own.at[-1]))
+        else:
+            told = [lines[place].written(row) for row in table]
+            counts = np.array([told.count(name) for name in own.names])
+            values = [table[told.index(name), lines[place].place] for name in own.names]
+        found.append({
+            "column": place, "size": own.size, "at": own.at, "names": own.names,
+            "said": own.said.round(4), "counts": counts, "values": values,
+        })  # fmt: skip
+    return found
+
+
+def _encoder(model: FittedModel) -> dict[str, Any] | None:
+    """What typed texts are read by, as far as it fits; or why they cannot be."""
+    encoder = model.features.text_encoder
+    if encoder is None:
+        return None
+    if encoder.name != PACKAGED:
+        return {"name": encoder.name}
+    tokens, vectors, cut = packaged_tokens()
+    used = {k for line in ([] if model.exemplars is None else model.exemplars.as_lists())
+            for name in map(str, line) for k in cut(name)}  # fmt: skip
+    bare = [token.replace("▁", "") for token in tokens]
+    # Those of the typical rows, single signs, other texts in ASCII; each in the order of how frequent they are.
+    rank = [0 if k in used or k < _BYTES else 1 + (not t.isascii()) * 2 + (len(t) > 1)
+            for k, t in enumerate(bare)]  # fmt: skip
+    kept = np.sort(np.argsort(rank, kind="stable")[: TABLE_BYTES // vectors.shape[1]])
+    scale = np.maximum(np.abs(vectors[kept]).max(1, keepdims=True) / 127, 1e-12)
+    table = np.rint(vectors[kept] / scale).astype(np.int8)
+    text = np.frombuffer("\0".join(tokens).encode(), np.uint8)
+    return {"name": encoder.name, "tokens": pack(text), "kept": pack(kept.astype(np.int32)),
+            "table": pack(table), "scale": pack(scale[:, 0].astype(np.float64))}  # fmt: skip
 
 
 def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
@@ -148,13 +241,10 @@ def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
     some[:, ::2] = np.nan
     x = np.concatenate([x, some, np.full_like(some, np.nan)])
     rows = StoredRows.of(x, model.device)
-    exact = all(p.w.numel() <= EXACT for p in (model.votes, model.density))
-    return {
-        "x": pack(x),
-        "proba": as_numpy(model.log_proba(rows).exp()).tolist(),
-        "score": as_numpy(model.novelty_score(rows)).tolist(),
-        "tolerance": [_ALMOST, _ALMOST] if exact else [_ROUNDED, _ROUNDED_SCORE],
-    }
+    said = {"proba": model.log_proba(rows).exp()[:, :], "score": model.novelty_score(rows)[:, None]}
+    if _calibration(model) is not None:
+        said["rejection"] = torch.from_numpy(rejections(model, rows).tails)
+    return {"x": pack(x), **{name: as_numpy(own) for name, own in said.items()}}
 
 
 def _choose_rows(model: FittedModel, n_rows: int, y: Labels | None, most: int) -> NDArray[np.int64]:
@@ -165,14 +255,15 @@ def _choose_rows(model: FittedModel, n_rows: int, y: Labels | None, most: int) -
     order = rng.permutation(n_rows)
     if y is not None:
         order = order[np.argsort(y.among(model.classes, unknown=True)[order], kind="stable")]
-    # Every so-manieth of the rows sorted by class, from a random order within each.
+    # Every k-th of the rows sorted by class, from a random order within each.
     return np.sort(order[np.floor((np.arange(most) + 0.5) * n_rows / most).astype(int)])
 
 
 def _mixture(mixture: Mixture) -> dict[str, Any]:
-    w, p = as_numpy(mixture.w.double()), as_numpy(mixture.p).astype(np.float32)
-    numbers = {name: float(getattr(mixture, name)) for name in ("slope", "offset", "varsigma")}
-    return {"w": pack_memories(w), "p": pack(p), **numbers}
+    numbers = {
+        name: float(getattr(mixture.precise, name)) for name in ("slope", "offset", "varsigma")
+    }
+    return {"w": pack(as_numpy(mixture.w)), "p": pack(as_numpy(mixture.p)), **numbers}
 
 
 def _rows(
@@ -180,45 +271,18 @@ def _rows(
     chosen: NDArray[np.int64] | None, y: Labels | None, names: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
-    stored = StoredRows.of(packed, model.device)
-    why = explain(model, stored, n_memories=1)
-    tables = misled = columns = None
-    shown = texts is None and why.shows_features
-    if shown and model.features.n_numbers <= _TOLD:
-        tables = [[[*line.values()][:5] for line in why.column_table(k)] for k in range(len(why))]
-    if shown:
-        columns = [
-            {
-                "name": own.name, "size": own.size, "at": own.at.tolist(), "names": own.names,
-                "said": own.said.round(4).tolist(),
-            }
-            for own in column_curves(model, stored, _CURVES)
-        ]  # fmt: skip
     labels = None
     if y is not None and model.is_classifier:
         labels = y.among(model.classes, unknown=True)[chosen].tolist()
-        misled = _misled(model, why, labels) if shown else None
     elif y is not None:  # of a clusterer: names to show, not to score
         labels = [show(v) for v in y.take(chosen).tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
-    return {"x": pack_rows(packed), "y": labels, "number": [names[k] for k in chosen.tolist()], "text": told,
-            "rejected": why.rejected, "why": tables, "misled": misled,
-            "columns": columns}  # fmt: skip
-
-
-def _misled(model: FittedModel, why: Explanation, labels: list[int]) -> dict[str, list[str]]:
-    """The columns that pulled the surest of the wrong rows from their class, by the place of the row."""
-    best, found, lines = why.proba.argmax(1), {}, model.features.user_columns
-    wrong = [k for k, own in enumerate(labels) if own >= 0 and own != best[k]]
-    for k in sorted(wrong, key=lambda k: -why.proba[k].max())[:_MISTAKES]:
-        stored = StoredRows(why.given[k : k + 1], model.device)
-        pulls = column_pulls(model, stored, np.array([[best[k], labels[k]]]))
-        found[str(k)] = [
-            f"{lines[j].name} {lines[j].written(as_numpy(why.given[k]))} "
-            f"(typical: {lines[j].written(pulls.typical[0, 1])})"
-            for j in [j for j in pulls.order(0) if pulls.pull[0, j] > 0][:_MISLED]
-        ]
-    return found
+    return {
+        "x": pack_rows(packed),
+        "y": labels,
+        "number": [names[k] for k in chosen.tolist()],
+        "text": told,
+    }
 
 
 def _title(classes: list[str], model: FittedModel) -> str:

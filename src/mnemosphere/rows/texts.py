@@ -144,6 +144,21 @@ def _packaged() -> Encode:
     return found
 
 
+def packaged_tokens() -> tuple[list[str], NDArray[Any], Callable[[str], list[int]]]:
+    """(tokens of the packaged encoder by number, their vectors, what cuts a text into numbers).
+
+    The vector of a text is the mean of those of its tokens.
+    """
+    own = getattr(_packaged(), "__self__")  # noqa: B009
+    number = own.tokenizer.get_vocab()
+    tokens = sorted(number, key=number.__getitem__)
+    return (
+        tokens,
+        own.embedding,
+        lambda text: own.tokenizer.encode(text, add_special_tokens=False).ids,
+    )
+
+
 def _vectors(encode: Encode, texts: list[str]) -> NDArray[Any]:
     """(n, N) numbers."""
     found = encode(texts)

@@ -14,7 +14,7 @@ function randomNumbers(seed) {
   };
 }
 
-const KINDS = { u1: Uint8Array, i4: Int32Array, i2: Int16Array, f4: Float32Array, f8: Float64Array, i8: BigInt64Array };
+const KINDS = { u1: Uint8Array, i1: Int8Array, i4: Int32Array, i2: Int16Array, f4: Float32Array, f8: Float64Array, i8: BigInt64Array };
 
 /** An array as `export/pack.py` stored it: base64 of deflated bytes, low bytes first. */
 async function unpack(stored) {
@@ -37,22 +37,9 @@ async function unpack(stored) {
   return new kind(bytes.buffer);
 }
 
-/** Memories (P·N); stored as whole numbers they carry one scale each. */
-async function unpackMemories(stored) {
-  const values = await unpack(stored);
-  if (!stored.scale) return values;
-  const scale = await unpack(stored.scale);
-  const width = values.length / scale.length;
-  const out = new Float32Array(values.length);
-  for (let m = 0; m < scale.length; m++) {
-    for (let j = m * width; j < (m + 1) * width; j++) out[j] = values[j] * scale[m];
-  }
-  return out;
-}
-
 /** Votes or a density, its memories null if they are those of the other. */
 async function unpackMixture(stored) {
-  return { ...stored, w: stored.w && (await unpackMemories(stored.w)), p: await unpack(stored.p) };
+  return { ...stored, w: stored.w && (await unpack(stored.w)), p: await unpack(stored.p) };
 }
 
 /** Columns on circles, as geometry/circles.py has them. */
@@ -485,46 +472,97 @@ function tempered(p, share, ratio, C) {
   return out.map((v) => v / total);
 }
 
-/** One set of memories: votes, which decide, and the density; and the knobs that a page can turn. */
 const logit = (p) => Math.log(p) - Math.log1p(-p);
 
+/** Scores of held-out rows, by which rows are rejected: see interpret/rejection.py. */
+class Calibration {
+  /** values: of each reason (novelty, doubt, lead) those that a share of known rows reaches; level: −log of the last share;
+      mean: of the rows beyond; novelty, scores: of the held-out rows, ascending. */
+  constructor({ values, level, mean, novelty, scores, temperature, record }) {
+    Object.assign(this, { values, level, mean, novelty, scores, temperature, record });
+  }
+
+  /** How far rounding may move a score, among known ones in order. */
+  margin(known, at) {
+    this.middle ??= new Map([this.novelty, this.scores].map((own) => {
+      const size = Float64Array.from(own, Math.abs).sort();
+      return [own, (size[(own.length - 1) >> 1] + size[own.length >> 1]) / 2];
+    }));
+    return 2e-6 * Math.max(Math.abs(at), 1, this.middle.get(known));
+  }
+
+  /** The rate of rejected rows unless another one is asked for. */
+  get rate() {
+    return Math.max(0.05, 1 / (this.scores.length + 1));
+  }
+
+  /** The score above which at most this share of rows like the held-out ones lies. */
+  limit(rate) {
+    const n = this.scores.length;
+    const at = this.scores[n - Math.max(Math.floor(rate * (n + 1) * (1 + 1e-12)), 1)];
+    return at + this.margin(this.scores, at);
+  }
+
+  /** −log of the share of known rows for which a reason is as large. */
+  tail(k, reason) {
+    const knots = this.values[k];
+    const last = knots.length - 1;
+    let filled = 0;
+    for (let i = 0; i < last; i++) filled += Math.min(Math.max((reason - knots[i]) / Math.max(knots[i + 1] - knots[i], 2.3e-308), 0), 1);
+    return (this.level * filled) / last + Math.max((reason - knots[last]) / this.mean[k], 0);
+  }
+
+  /** log: log P(y|x) of all C+1 columns at the temperature of the calibration. */
+  read(novelty, log, rate = this.rate) {
+    log = log.map((v) => Math.max(v, -700));
+    const classes = log.subarray(0, -1);
+    const best = largest(classes, 1)[0];
+    const against = logSumExp(log.map((v, y) => (y === best ? -700 : v)));
+    const reasons = [novelty, against - log[best], classes.reduce((a, b) => a + b, 0) / classes.length - log[best]];
+    const tails = reasons.map((v, k) => this.tail(k, v));
+    const rejection = Math.hypot(...tails);
+    const limit = this.limit(rate);
+    const rejected = rejection > limit;
+    const near = novelty - this.margin(this.novelty, novelty);
+    const further = this.novelty.reduce((n, v) => n + (v >= near ? 1 : 0), 0) / this.novelty.length;
+    return { tails, rejection, limit, rejected, undecided: rejected && tails[0] <= Math.max(limit, -Math.log(0.05)), further };
+  }
+}
+
+/** One set of memories: votes, which decide, and the density. */
 class Model {
   /** stored: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, varsigma, prior (C+1), share (P+1), temperature }; density { w
-      (Q·N), or null for those of the votes, p, slope, offset, varsigma }; standing; floor. */
+      (Q·N), or null for those of the votes, p, slope, offset, varsigma }; floor; calibration, or null. */
   constructor(stored, nClasses) {
     this.own = stored.votes;
     this.w = stored.votes.w;
-    this.varsigma = stored.votes.varsigma;
     this.nColumns = nClasses + 1;
     this.nMemories = stored.votes.p.length / this.nColumns - 1;
     this.nFeatures = this.w.length / this.nMemories;
-    this.standing = stored.standing; // the memory that stands for each where nobody could distinguish them
     this.floor = stored.floor;
     this.density = { ...stored.density, w: stored.density.w ?? this.w, weight: weights(stored.density.p, this.nColumns) };
-    this.sharesMemories = this.density.w === this.w;
-    this.turn({});
+    this.calibration = stored.calibration && new Calibration(stored.calibration);
+    this.votes = this.saved = this.votesAt(this.own.temperature);
+    this.calibrated = this.calibration === null ? this.saved : this.votesAt(this.calibration.temperature);
   }
 
-  /** Another temperature, or weights of the classes relative to those trained (C numbers). */
-  turn({ temperature, odds }) {
-    this.temperature = temperature ?? this.own.temperature;
-    const ratio = this.own.temperature / this.temperature;
-    this.slope = this.own.slope * ratio;
-    this.offset = this.own.offset * ratio;
-    this.p = reweighted(tempered(this.own.p, this.own.share, ratio, this.nColumns), this.nColumns, odds);
-    this.weight = weights(this.p, this.nColumns);
-    this.prior = reweighted(this.own.prior, this.nColumns, odds);
-    return this;
+  /** Votes at a temperature, with weights of the classes relative to those trained (C numbers). */
+  votesAt(temperature, odds = null) {
+    const { own, nColumns: C } = this;
+    const ratio = own.temperature / temperature;
+    const p = reweighted(tempered(own.p, own.share, ratio, C), C, odds);
+    return { slope: own.slope * ratio, offset: own.offset * ratio, varsigma: own.varsigma, p, weight: weights(p, C), prior: reweighted(own.prior, C, odds) };
   }
 
   memory(m) {
     return this.w.subarray(m * this.nFeatures, (m + 1) * this.nFeatures);
   }
 
-  /** ⟨w^μ, x⟩ for all memories; `density`: for those of the density. */
+  /** ⟨w^μ, x⟩ for all memories; `density`: for those of the density. Null: a row without direction. */
   overlaps(x) {
+    if (x === null) return null;
     const out = overlapsWith(this.w, x, new Float64Array(this.nMemories));
-    out.density = this.sharesMemories ? out : this.densityOverlaps(x);
+    out.density = this.density.w === this.w ? out : this.densityOverlaps(x);
     return out;
   }
 
@@ -532,62 +570,48 @@ class Model {
     return overlapsWith(this.density.w, x, new Float64Array(this.density.weight.length - 1));
   }
 
-  /** The memories' part of the density as a novelty score, and the share of no memory in it. */
-  readDensity(overlaps) {
+  /** Minus the log of the memories' part of the density. */
+  novelty(overlaps) {
     const { weight, slope, offset } = this.density;
-    let total = 0;
-    for (let m = 1; m < weight.length; m++) total += weight[m];
-    if (overlaps === null) return { score: slope + offset - Math.log(total), novelty: 1 };
-    const h = exponents(overlaps.density, this.density);
-    const score = -logSumExp(h.map((v, m) => v + Math.log(weight[m + 1])));
-    return { score, novelty: weight[0] > 0 ? 1 / (1 + Math.exp(-score) / weight[0]) : 0 };
+    const memories = weight.subarray(1);
+    if (overlaps === null) return slope + offset - Math.log(memories.reduce((a, b) => a + b, 0));
+    return -logSumExp(exponents(overlaps.density, this.density).map((v, m) => v + Math.log(memories[m])));
   }
 
-  /** All that is read from the overlaps of one row; null: a row without direction.
+  /** What votes say: log P(y|x) of all C+1 columns, and the share of each memory; `shares` of model/one_pass.py. */
+  vote(votes, overlaps) {
+    const { nColumns: C, nMemories: P } = this;
+    if (overlaps === null) return { log: logSoftmax(votes.prior.map((v) => Math.log(Math.max(v, 2.3e-308)))), share: new Float64Array(P) };
+    const score = new Float64Array(P + 1);
+    score.set(exponents(overlaps, votes), 1);
+    const share = softmax(score.map((h, m) => h + Math.log(votes.weight[m])));
+    const classes = new Float64Array(C);
+    for (let m = 0; m <= P; m++) {
+      const part = share[m] > 0 ? share[m] / votes.weight[m] : 0;
+      for (let y = 0; y < C; y++) classes[y] += part * votes.p[m * C + y];
+    }
+    return { log: logSoftmax(classes.map((v) => Math.log(Math.max(v, this.floor)))), share: share.subarray(1) };
+  }
 
-      Votes: proba, predicted and the share of each memory in them, P(y|x) = Σ_γ share_γ · soft
-      label. Density: novelty score, share of no memory. */
-  read(overlaps) {
-    const { nColumns: C, nMemories: P, p, weight } = this;
-    const joint = new Float64Array(C);
-    const share = new Float64Array(P);
-    let uniform = 1;
-    if (overlaps === null) joint.set(this.prior);
-    else {
-      const h = exponents(overlaps, this);
-      // The largest exponent, the uniform component's 0 included if it has weight.
-      const top = h.reduce((a, b) => Math.max(a, b), weight[0] > 0 ? 0 : -Infinity);
-      const below0 = weight[0] > 0 ? Math.exp(-top) : 0;
-      let total = below0 * weight[0];
-      for (let y = 0; y < C; y++) joint[y] = below0 * p[y];
-      uniform = total;
-      for (let m = 0; m < P; m++) {
-        const e = Math.exp(h[m] - top);
-        if (e < 1e-40) continue;
-        share[m] = e * weight[m + 1];
-        total += share[m];
-        const row = (m + 1) * C;
-        for (let y = 0; y < C; y++) joint[y] += e * p[row + y];
-      }
-      for (let m = 0; m < P; m++) share[m] /= total;
-      uniform /= total;
-    }
-    const proba = new Float64Array(C - 1);
-    let predicted = 0;
-    let sum = 0;
-    for (let y = 0; y < C - 1; y++) {
-      sum += proba[y] = Math.max(joint[y], this.floor);
-      if (joint[y] > joint[predicted]) predicted = y;
-    }
-    for (let y = 0; y < C - 1; y++) proba[y] /= sum;
-    return { proba, predicted, share, uniform, ...this.readDensity(overlaps) };
+  /** All that is read from the overlaps of one row. Votes: proba, predicted, share of each memory and of none.
+      Score of novelty. Whether the model as it was saved rejects it at a rate. */
+  read(overlaps, rate) {
+    const { log, share } = this.vote(this.votes, overlaps);
+    const proba = logSoftmax(log.subarray(0, -1)).map(Math.exp);
+    const score = this.novelty(overlaps);
+    const found = { log, proba, predicted: largest(proba, 1)[0], share, uniform: 1 - share.reduce((a, b) => a + b, 0), score, rejected: false, out: false, undecided: false, further: NaN };
+    const asked = this.vote(this.calibrated, overlaps).log;
+    if (this.calibration !== null) Object.assign(found, this.calibration.read(score, asked, rate));
+    found.out = overlaps !== null && asked.at(-1) > asked.subarray(0, -1).reduce((a, b) => Math.max(a, b));
+    if (found.out) Object.assign(found, { rejected: true, undecided: false });
+    return found;
   }
 
   /** Whether the class is the most frequent one, no odds more than 1.5 times off a frequency. */
   frequenciesDecide({ proba, predicted }) {
-    const total = this.prior.slice(0, -1).reduce((a, b) => a + b, 0);
-    const most = Math.max(...this.prior.subarray(0, proba.length));
-    return this.prior[predicted] >= most - 1e-9 && proba.every((v, y) => Math.abs(logit(v) - logit(this.prior[y] / total)) <= Math.log(1.5));
+    const prior = this.votes.prior.subarray(0, proba.length);
+    const total = prior.reduce((a, b) => a + b, 0);
+    return prior[predicted] >= Math.max(...prior) - 1e-9 && proba.every((v, y) => Math.abs(logit(v) - logit(prior[y] / total)) <= Math.log(1.5));
   }
 
   /** log c_γ of the density's components: for a class (a column of p), or any class (null). */
@@ -605,7 +629,7 @@ class Model {
 
   /** Σ_μ r_μ w^μ, r the softmax of the scores of the memories alone. */
   meanMemory(scores) {
-    const r = softmax(scores.subarray(1), 1);
+    const r = softmax(scores.subarray(1));
     const g = new Float64Array(this.nFeatures);
     for (let m = 0; m < r.length; m++) {
       if (!(r[m] > 1e-18)) continue;
@@ -692,15 +716,14 @@ function logSumExp(a) {
   return top + Math.log(sum);
 }
 
-function softmax(a, temperature) {
-  let top = -Infinity;
-  for (const v of a) top = Math.max(top, v);
-  const out = new Float64Array(a.length);
-  if (top === -Infinity) return out;
-  let sum = 0;
-  for (let i = 0; i < a.length; i++) sum += out[i] = Math.exp((a[i] - top) / temperature);
-  for (let i = 0; i < a.length; i++) out[i] /= sum;
-  return out;
+function softmax(a) {
+  const total = logSumExp(a);
+  return a.map((v) => (total === -Infinity ? 0 : Math.exp(v - total)));
+}
+
+function logSoftmax(a) {
+  const total = logSumExp(a);
+  return a.map((v) => v - total);
 }
 
 /** The k indices of the largest values, largest first. */
@@ -720,4 +743,56 @@ function largest(values, k) {
   const order = Array.from(values.keys());
   order.sort((a, b) => values[b] - values[a] || a - b);
   return order.slice(0, k);
+}
+
+/** Texts as vectors, as the packaged encoder has them: the mean of the vectors of its tokens. */
+class Encoder {
+  /** tokens: all of the vocabulary, by number; kept: those with a vector (K·D) of whole numbers, with a scale each. */
+  constructor({ tokens, kept, table, scale }) {
+    this.tokens = tokens;
+    this.number = new Map(tokens.map((token, k) => [token, k]));
+    this.place = new Map(Array.from(kept, (number, k) => [number, k]));
+    Object.assign(this, { table, scale, size: table.length / scale.length });
+  }
+
+  /** Numbers of the tokens of a text: byte pairs are merged, those of the least number first, two spaces last. */
+  cut(text) {
+    const rank = (a, b) => (a + b === "▁▁" ? Infinity : this.number.get(a + b));
+    const parts = Array.from(`▁${text.replaceAll(" ", "▁")}`).flatMap((sign) => (this.number.has(sign) ? [sign]
+      : Array.from(new TextEncoder().encode(sign), (byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`)));
+    const ranks = parts.slice(1).map((part, k) => rank(parts[k], part));
+    for (;;) {
+      let at = -1;
+      ranks.forEach((r, k) => { if (r !== undefined && (at < 0 || r < ranks[at])) at = k; });
+      if (at < 0) return parts.map((part) => this.number.get(part));
+      parts.splice(at, 2, parts[at] + parts[at + 1]);
+      ranks.splice(at, 1);
+      if (at > 0) ranks[at - 1] = rank(parts[at - 1], parts[at]);
+      if (at < ranks.length) ranks[at] = rank(parts[at], parts[at + 1]);
+    }
+  }
+
+  /** The tokens with a vector that stand for one: itself, or the parts of which it was merged. */
+  known(number) {
+    if (this.place.has(number)) return [number];
+    const token = this.tokens[number];
+    let best = null;
+    for (let k = 1; k < token.length; k++) {
+      const [a, b] = [this.number.get(token.slice(0, k)), this.number.get(token.slice(k))];
+      if (a !== undefined && b !== undefined && (best === null || Math.max(a, b) < Math.max(...best))) best = [a, b];
+    }
+    return best === null ? [] : best.flatMap((part) => this.known(part));
+  }
+
+  /** { values, parts: tokens that are read in parts or not at all }; NaN where nothing is known of the text. */
+  encode(text) {
+    const cut = text.trim() ? this.cut(text) : [];
+    const read = cut.flatMap((number) => this.known(number));
+    const values = new Float64Array(this.size).fill(read.length ? 0 : NaN);
+    for (const number of read) {
+      const k = this.place.get(number);
+      for (let j = 0; j < this.size; j++) values[j] += (this.scale[k] * this.table[k * this.size + j]) / read.length;
+    }
+    return { values, parts: cut.filter((number) => !this.place.has(number)).map((number) => this.tokens[number].replaceAll("▁", "")) };
+  }
 }

@@ -1,20 +1,22 @@
 "use strict";
-/* The page: what is shown, and what pens, sliders and keys do. All text of the user's (names of
-   classes, features and files) goes in as text nodes; nothing is ever parsed as HTML. */
+/* The page: an input, the answer, and why. All text of the user's (names of classes, columns and files)
+   goes in as text nodes; nothing is ever parsed as HTML. */
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("payload").textContent);
 const nClasses = data.classes.length;
 const isImage = data.image !== null;
-const isText = data.encoder !== null;
+const textColumn = data.columns.find(({ kind }) => kind === "text") ?? null;
+const isText = textColumn !== null && data.columns.length === 1;
+const isClassifier = data.kind === "classifier";
 const [height, width, channels] = isImage ? [data.image[0], data.image[1], data.image[2] ?? 1] : [0, 0, 0];
-const groupWord = data.kind === "classifier" ? "class" : "cluster";
+const groupWord = isClassifier ? "class" : "cluster";
 const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 const state = {
-  values: null, row: null, drawn: false, memory: null, tab: "play",
-  odds: null, temperature: null,
+  values: null, base: null, row: null, drawn: false, text: "", // the input; base: the row before it was changed
+  answer: null, memory: 0, tab: "play", odds: null, rate: null,
 };
-let geometry, model, rows; // filled by `start`
+let geometry, model, encoder, rows; // filled by `start`
 
 /* ---- small helpers ---- */
 
@@ -27,7 +29,7 @@ function make(tag, attributes = {}, ...children) {
     else if (name === "style") Object.assign(element.style, value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
   return element;
 }
 
@@ -37,6 +39,10 @@ function drawing(tag, attributes, ...children) {
   element.append(...children);
   return element;
 }
+
+const button = (label, action, more = {}) => make("button", { type: "button", onclick: action, ...more }, label);
+const muted = (...children) => make("p", { class: "muted" }, ...children);
+const select = (id, label, options, changed) => make("label", {}, label, make("select", { id, onchange: changed }, options.map(([value, text]) => make("option", { value }, text))));
 
 /** A name of any length on one line; names often differ at their ends. */
 function short(name, limit = 28) {
@@ -50,8 +56,7 @@ function short(name, limit = 28) {
   return /[\u0590-\u08ff]/.test(text) ? `\u2068${text}\u2069` : text;
 }
 
-const className = (y, limit = 28) => (y === nClasses ? "none of them" : data.kind === "clusterer" ? `cluster ${data.classes[y]}` : short(data.classes[y], limit));
-const featureName = (j, limit = 30) => (data.features ? short(data.features[j], limit) : j >= data.n_features ? "length" : `feature ${j}`);
+const className = (y, limit = 28) => (y === nClasses ? "none of them" : isClassifier ? short(data.classes[y], limit) : `cluster ${data.classes[y]}`);
 const memoryName = (m) => `#${m}`;
 
 /** 59%, 99.6%, 0.4%: what is not all or nothing is not called so, as in base/text.py. */
@@ -69,15 +74,23 @@ function number(v, digits = 3) {
   if (!Number.isFinite(v)) return v > 0 ? "∞" : "−∞";
   const size = Math.abs(v);
   if (size < 1e-9) return "0"; // rounding of sums
-  const text = size !== 0 && (size >= 1e5 || size < 1e-3) ? v.toExponential(2) : String(Number(v.toPrecision(digits)));
+  const text = size >= 1e4 && size < 1e15 ? v.toFixed(0) : size >= 1e15 || size < 1e-3 ? v.toExponential(2) : String(Number(v.toPrecision(digits)));
   return text.replace("-", "−");
 }
 
-/** Colors of classes: hues by the golden angle, which differ in lightness as well. */
-function classColor(y) {
-  if (y === nClasses) return cssValue("--soft");
-  const light = Number(cssValue("--class-light")) + 0.075 * ((y % 3) - 1);
-  return `oklch(${light.toFixed(3)} ${cssValue("--class-chroma")} ${((25 + 137.508 * y) % 360).toFixed(1)})`;
+/** What a row has in a column, for people. */
+function written({ kind, first, end, levels, table }, values) {
+  const own = Array.from(values.slice(first, end));
+  if (own.some(Number.isNaN)) return "missing";
+  if (levels?.length) return levels[nearest(table, own)] ?? "another one";
+  if (kind === "date") return new Date(own[0] * 864e5).toISOString().slice(0, 10);
+  return own.length > 1 ? (kind === "text" ? "a text" : `${own.length} numbers`) : number(own[0], 4);
+}
+
+/** The place of the list of numbers that is nearest to some. */
+function nearest(table, own) {
+  const far = table.map((line) => line.reduce((sum, v, k) => sum + (v - own[k]) ** 2, 0));
+  return far.indexOf(Math.min(...far));
 }
 
 let cssCache = {};
@@ -86,16 +99,19 @@ function cssValue(name) {
   return cssCache[name];
 }
 
-function colorNumbers(name) {
-  const text = cssValue(name);
-  return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+const rgbOf = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+
+/** The color of a class, the same as in plots; a dark one is lighter on a dark page. */
+function classColor(y) {
+  if (y === nClasses) return cssValue("--soft");
+  const rgb = rgbOf(data.colors[y]);
+  const light = (0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]) / 255;
+  const white = Math.max(Number(cssValue("--least-light")) - light, 0) / (1 - light);
+  return `rgb(${rgb.map((v) => Math.round(v + white * (255 - v))).join(" ")})`;
 }
 
-function swatch(y) {
-  return make("i", { class: "swatch", style: { background: classColor(y) }, "aria-hidden": "true" });
-}
+const swatch = (y) => make("i", { class: "swatch", style: { background: classColor(y) }, "aria-hidden": "true" });
 
-const written = (v) => (Number.isNaN(v) ? "missing" : number(v));
 const later = {};
 /** Do something once in the next frame, however often it is asked for. */
 function soon(name, action) {
@@ -110,34 +126,27 @@ function say(text) {
   saying = setTimeout(() => { $("live").textContent = text; }, 400);
 }
 
-/* ---- pictures of rows and memories ---- */
+/* ---- pictures ---- */
 
-/** Raw values as a picture; `own`: on the scale of the picture itself (points of the sphere),
-    from `floor` up where that is given. */
-function paint(canvas, values, own, floor = null) {
-  if (!isImage) return sketch(canvas, own ? values : geometry.toSphere(values));
+/** Raw values as a picture; `own`: on the scale of the picture itself (points of the sphere), from `floor` up. */
+function paint(canvas, values, own = false, floor = null) {
   canvas.width = width;
   canvas.height = height;
   let [low, high] = data.range;
   if (own) {
     [low, high] = [Infinity, -Infinity];
-    for (let j = 0; j < values.length; j++) {
-      low = Math.min(low, values[j]);
-      high = Math.max(high, values[j]);
-    }
+    for (const v of values) [low, high] = [Math.min(low, v), Math.max(high, v)];
     if (floor !== null && floor < (low + high) / 2) low = floor;
   }
   const span = high > low ? high - low : 1;
-  const paper = colorNumbers("--card");
-  const ink = colorNumbers("--ink");
+  const [paper, ink] = [rgbOf(cssValue("--card")), rgbOf(cssValue("--ink"))];
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
   for (let i = 0; i < width * height; i++) {
     for (let c = 0; c < 3; c++) {
       const given = values[channels === 3 ? 3 * i + c : i];
-      const value = Number.isNaN(given) ? rows.background : given;
-      let t = Math.min(Math.max((value - low) / span, 0), 1);
-      if (rows.background > rows.pen) t = 1 - t;
+      let t = Math.min(Math.max(((Number.isNaN(given) ? rows.background : given) - low) / span, 0), 1);
+      if (channels !== 3 && rows.background > rows.pen) t = 1 - t; // ink on paper; colors stay as they are
       image.data[4 * i + c] = channels === 3 ? 255 * t : paper[c] + t * (ink[c] - paper[c]);
     }
     image.data[4 * i + 3] = 255;
@@ -146,40 +155,23 @@ function paint(canvas, values, own, floor = null) {
   return canvas;
 }
 
-/** A table's row as bars: the strongest features, by how far they are from the mean memory. */
-function sketch(canvas, point) {
-  const unitRow = geometry.shown(point);
-  const shown = data.strong.slice(0, 16);
-  const [w, h] = [320, 200];
-  canvas.width = w;
-  canvas.height = h;
-  const context = canvas.getContext("2d");
-  context.clearRect(0, 0, w, h);
-  context.fillStyle = cssValue("--line");
-  context.fillRect(0, h / 2 - 1, w, 2);
-  const step = w / shown.length;
-  shown.forEach((j, k) => {
-    const away = unitRow === null ? 0 : (unitRow[j] - rows.meanMemory[j]) / rows.largestAway;
-    const size = Math.min(Math.abs(away), 1) * (h / 2 - 4);
-    context.fillStyle = cssValue(away > 0 ? "--accent" : "--bad");
-    context.fillRect(k * step + 3, away > 0 ? h / 2 - size : h / 2, Math.max(step - 6, 2), size);
-  });
-  return canvas;
-}
-
 /** A small picture: `what` says it to a screen reader. */
-function thumb(values, own, what, floor = null) {
-  const canvas = make("canvas", { class: isImage ? "pixels" : "", role: "img", "aria-label": what });
-  return paint(canvas, values, own, floor);
-}
+const thumb = (values, own, what, floor = null) => paint(make("canvas", { class: "pixels", role: "img", "aria-label": what }), values, own, floor);
 
 /** A text on its own, cut; `none` where there is none. */
 const quote = (text, limit = 160, none = "no text") => make("q", { class: "text", title: text }, text ? short(text, limit) : none);
-/** Texts of the training rows most typical of a memory. */
-const textsOf = (m) => data.typical?.[m] ?? [];
+/** Names of the training rows most typical of a memory. */
+const typicalOf = (m) => data.typical?.[m] ?? [];
+/** A memory as people can see it: a picture, or the texts of training rows. */
+const memoryPicture = (m) => (isImage ? thumb(geometry.restore(model.memory(m)), true, `memory ${memoryName(m)}`) : textColumn ? quote(typicalOf(m)[0], 80, memoryName(m)) : null);
 
-const memoryPicture = (m) => isText ? quote(textsOf(m)[0], 60, `memory ${memoryName(m)}`) : thumb(isImage ? geometry.restore(model.memory(m)) : model.memory(m), true, `memory ${memoryName(m)}`);
-const rowPicture = (r) => isText ? quote(rows.text[r], 60) : thumb(rows.values(r), false, `row ${rows.number[r]}`);
+/** A row as people can see it: a picture, its text, or the columns that matter most. */
+function rowPicture(r) {
+  if (isImage) return thumb(rows.values(r), false, `row ${rows.number[r]}`);
+  if (textColumn && rows.text) return quote(rows.text[r]);
+  const values = rows.values(r);
+  return make("span", { class: "text" }, rows.strong.slice(0, 4).map((k) => `${short(data.columns[k].name, 20)} ${short(written(data.columns[k], values), 14)}`).join(" · "));
+}
 
 /** Horizontal bars with names: [{name, title, value, text, color, best}], largest value 1. */
 function bars(items, { named = false, both = false } = {}) {
@@ -195,241 +187,224 @@ function bars(items, { named = false, both = false } = {}) {
 }
 
 /** Probabilities of classes: all of a few in their order, the largest of many, or those chosen. */
-function classBars(proba, chosen = null) {
-  const many = chosen !== null || proba.length > 12;
-  const order = chosen ?? (many ? largest(proba, 10) : Array.from(proba.keys()));
+function classBars(proba, { chosen = null, grey = false } = {}) {
+  const many = chosen !== null || proba.length > 10;
+  const order = chosen ?? (many ? largest(proba, 6) : Array.from(proba.keys()));
   const best = largest(proba, 1)[0];
   const items = order.map((y) => ({
     name: className(y), title: className(y, 300), value: proba[y], text: percent(proba[y]),
-    color: classColor(y), best: y === best,
+    color: grey ? cssValue("--soft") : classColor(y), best: y === best && !grey,
   }));
   const left = proba.length - order.length;
   const rest = Math.max(0, 1 - order.reduce((sum, y) => sum + proba[y], 0));
-  if (left > 0 && (chosen === null || rest > 0.005)) {
-    items.push({ name: `${left} others`, value: rest, text: percent(rest), color: cssValue("--soft") });
-  }
-  return bars(items, { named: many || data.classes.some((c) => c.length > 3) || data.kind === "clusterer" });
+  if (left > 0 && (chosen === null || rest > 0.005)) items.push({ name: `${left} others`, value: rest, text: percent(rest), color: cssValue("--soft") });
+  return bars(items, { named: many || !isClassifier || data.classes.some((c) => c.length > 3) });
 }
 
-/** The strongest features of a point of the sphere, with their values in the features' units. */
-function featureBars(point, count = 12) {
-  const unitRow = geometry.shown(point);
-  const away = Array.from(unitRow.slice(0, data.n_features), (v, j) => (v - rows.meanMemory[j]) / rows.largestAway);
-  const restored = geometry.restore(point);
-  const order = largest(away.map(Math.abs), count);
-  return bars(order.map((j) => ({
-    name: featureName(j), title: featureName(j, 300), value: away[j], text: number(restored[j]),
-    color: cssValue(away[j] > 0 ? "--accent" : "--bad"),
-  })), { named: true, both: true });
-}
-
-/* ---- knobs: the temperature, the class prior ---- */
+/* ---- settings: how many rows to reject, how frequent classes are ---- */
 
 function buildKnobs() {
-  const own = model.own;
-  const body = $("knobs-body");
-  const slider = (id, label, low, high, value, step, changed) => {
-    const input = make("input", { type: "range", id, min: low, max: high, step, value, oninput: (e) => { changed(Number(e.target.value)); turned(); } });
-    return make("div", { class: "knob" }, make("label", { for: id }, label, make("output", { id: `${id}-out`, for: id })), input);
-  };
-  body.replaceChildren(
-    slider("knob-temperature", "temperature, how many memories decide", Math.log(own.temperature / 8), Math.log(own.temperature * 8), Math.log(own.temperature), 0.001, (v) => { state.temperature = Math.exp(v); }),
-  );
-  body.append(make("div", { class: "knob" }, make("div", { class: "top" }, "as it was trained"),
-    make("button", { type: "button", onclick: resetKnobs }, "Reset the settings")));
-  if (nClasses > 1) body.append(priorKnobs());
+  const parts = [];
+  if (model.calibration !== null) {
+    const least = 1 / (model.calibration.scores.length + 1);
+    parts.push(make("div", { class: "knob" }, make("label", { for: "knob-rate" }, "rejected rows among those like the known ones", make("output", { id: "knob-rate-out", for: "knob-rate" })),
+      make("input", { type: "range", id: "knob-rate", min: Math.log(least), max: Math.log(0.6), step: 0.001, value: Math.log(state.rate), oninput: (e) => { state.rate = Math.min(Math.max(Math.exp(Number(e.target.value)), least), 0.6); turned(); } })));
+  }
+  if (nClasses > 1) parts.push(priorKnobs());
+  parts.push(make("div", { class: "knob" }, button("Reset the settings", () => { Object.assign(state, { odds: null, rate: model.calibration?.rate ?? null }); buildKnobs(); turned(); })));
+  $("knobs-body").replaceChildren(...parts);
 }
 
 function priorKnobs() {
-  const slide = (y, id) => make("input", {
-    type: "range", id, min: -4, max: 4, step: 0.05, value: state.odds ? Math.log2(state.odds[y]) : 0,
-    "aria-label": `weight of ${className(y, 60)}`,
+  const slide = (y) => [make("input", {
+    type: "range", id: `prior-${y}`, min: -4, max: 4, step: 0.05, value: state.odds ? Math.log2(state.odds[y]) : 0, "aria-label": `weight of ${className(y, 60)}`,
     oninput: (e) => {
       state.odds ??= new Float64Array(nClasses).fill(1);
       state.odds[y] = 2 ** Number(e.target.value);
       turned();
     },
-  });
+  }), make("output", { id: `prior-out-${y}` })];
   const box = make("div", { class: "knob wide" }, make("div", { class: "top" }, `how frequent each ${groupWord} is`, make("small", {}, "1/16 to 16 times as in training")));
   if (nClasses <= 12) {
-    box.append(make("div", { class: "knob-grid" }, data.classes.map((_, y) =>
-      make("div", { class: "slider-row" }, make("label", { for: `prior-${y}`, title: className(y, 300) }, swatch(y), className(y)), slide(y, `prior-${y}`), make("output", { id: `prior-out-${y}` })))));
+    box.append(make("div", { class: "knob-grid" }, data.classes.map((_, y) => make("div", { class: "slider-row" }, make("label", { for: `prior-${y}`, title: className(y, 300) }, swatch(y), className(y)), slide(y)))));
     return box;
   }
   const place = make("div", { class: "slider-row" });
-  const choose = make("select", { "aria-label": `${groupWord} whose weight to change`, onchange: () => show() },
-    data.classes.map((_, y) => make("option", { value: y }, className(y, 60))));
-  const show = () => {
-    const y = Number(choose.value);
-    place.replaceChildren(choose, slide(y, `prior-${y}`), make("output", { id: `prior-out-${y}` }));
-    showKnobs();
-  };
+  const choose = make("select", { "aria-label": `${groupWord} whose weight to change`, onchange: () => show() }, data.classes.map((_, y) => make("option", { value: y }, className(y, 60))));
+  const show = () => { place.replaceChildren(choose, ...slide(Number(choose.value))); soon("knobs", showKnobs); };
+  show();
   box.append(place);
-  queueMicrotask(show);
   return box;
 }
 
-function resetKnobs() {
-  Object.assign(state, { temperature: null, odds: null });
-  buildKnobs();
-  turned();
-}
-
 function turned() {
-  model.turn({ temperature: state.temperature, odds: state.odds });
-  showKnobs();
-  soon("answer", showAnswer);
-  soon("tally", tally);
-}
-
-function showKnobs(text) {
-  const set = (id, value) => { const out = $(id); if (out) out.textContent = value; };
-  set("knob-temperature-out", number(model.temperature));
-  for (let y = 0; y < nClasses; y++) set(`prior-out-${y}`, percent(model.prior[y]));
-  const chips = [["temperature", number(model.temperature)]];
-  chips.push(["prior", state.odds ? "changed" : "as trained"]);
-  const spans = chips.map(([name, value]) => make("span", {}, `${name} `, make("b", {}, value)));
-  if (rows.n > 0) spans.push(make("span", { id: "tally" }, ...(text ?? rows.tallyText())));
-  $("knobs-summary").replaceChildren(make("b", {}, "Settings"), ...spans);
-}
-
-/** Predictions on the packed rows with the knobs as they are. */
-function tally() {
-  if (!rows.said()) return;
+  model.votes = state.odds === null ? model.saved : model.votesAt(model.own.temperature, state.odds);
   rows.evaluate();
   showKnobs();
-  if (state.tab === "mistakes") showMistakes();
-  if (state.tab === "memories") showMemory();
+  soon("answer", showAnswer);
+  soon("rows", () => { rows.fill?.(); showTab(); });
+}
+
+function showKnobs() {
+  const set = (id, value) => { const out = $(id); if (out) out.textContent = value; };
+  if (model.calibration !== null) set("knob-rate-out", tenth(state.rate));
+  for (let y = 0; y < nClasses; y++) set(`prior-out-${y}`, percent(model.votes.prior[y]));
+  const chips = rows.tally().map(([name, value]) => make("span", {}, `${name} `, make("b", {}, value)));
+  $("knobs-summary").replaceChildren(make("b", {}, "Settings"), make("span", { id: "tally" }, ...chips));
 }
 
 /* ---- the packed rows ---- */
 
 /** Rows, their overlaps with the memories, and what the model says of them. */
-function packedRows(x, { number = [], y = null, text = null, rejected = null, why = null, misled = null } = {}) {
-  const n = number.length;
-  const N = data.n_features;
-  const unitRows = [];
-  const overlaps = [];
-  let said = null;
+function packedRows(x, { number = [], y = null, text = null } = {}) {
+  const [n, N] = [number.length, data.n_features];
+  const [points, overlaps] = [[], []];
   const values = (r) => Float64Array.from(x.subarray(r * N, (r + 1) * N));
-  for (let r = 0; r < n; r++) unitRows.push(geometry.toSphere(values(r)));
+  for (let r = 0; r < n; r++) points.push(geometry.toSphere(values(r)));
+  // The features that matter most, as columns.
   const found = {
-    n, number, y, text, rejected, why, misled, values, unit: (r) => unitRows[r], overlaps: (r) => overlaps[r], said: () => said,
+    n, number, y, text, values, unit: (r) => points[r], overlaps: (r) => overlaps[r], said: null,
+    strong: [...new Set(data.strong.map((j) => data.columns.findIndex(({ first, end }) => first <= j && j < end)))].filter((k) => k >= 0),
     /** All overlaps, a slice of time at a time, so that the page stays live. */
-    prepare() {
-      if (n === 0) return Promise.resolve();
-      return new Promise((resolve) => {
-        const work = () => {
-          const until = performance.now() + 25;
-          while (overlaps.length < n && performance.now() < until) {
-            const u = unitRows[overlaps.length];
-            overlaps.push(u === null ? null : model.overlaps(u));
-          }
-          if (overlaps.length < n) { setTimeout(work, 0); return; }
-          found.evaluate();
-          afterTally();
-          resolve();
-        };
-        work();
-      });
+    async prepare() {
+      while (overlaps.length < n) {
+        const until = performance.now() + 25;
+        while (overlaps.length < n && performance.now() < until) overlaps.push(model.overlaps(points[overlaps.length]));
+        await new Promise((go) => { setTimeout(go, 0); });
+      }
+      found.evaluate();
     },
     evaluate() {
+      if (overlaps.length < n || n === 0) return;
       const mass = new Float64Array(model.nMemories);
-      said = overlaps.map((o) => {
-        const answer = model.read(o);
-        for (let m = 0; m < mass.length; m++) mass[m] += answer.share[m];
-        const top = largest(answer.share, 3);
-        return { predicted: answer.predicted, sure: answer.proba[answer.predicted], score: answer.score, top, share: top.map((m) => answer.share[m]) };
+      const said = overlaps.map((o) => {
+        const { share, ...answer } = model.read(o, state.rate);
+        share.forEach((part, m) => { mass[m] += part; });
+        return { ...answer, sure: answer.proba[answer.predicted], leader: largest(share, 1)[0] };
       });
-      said.mass = mass;
+      Object.assign(found, { said, mass });
       found.first ??= said.map((s) => s.predicted);
     },
-    /** How many of the rows each memory answers for; without rows, its weight in the model. */
-    use: () => said?.mass ?? model.weight.slice(1),
-    /** The ends of the novelty gauge: what is usual among the rows, with room for what is not. */
-    scores() {
-      const known = (said ?? []).map((s) => s.score).filter(Number.isFinite).sort((a, b) => a - b);
-      if (known.length < 2) return [model.density.offset - model.density.slope, model.density.offset + 8];
-      const at = (share) => known[Math.min(Math.floor(share * known.length), known.length - 1)];
-      const span = at(0.99) - at(0.01) || 1;
-      return [at(0.01) - 0.15 * span, Math.max(at(0.99) + 0.6 * span, (data.threshold ?? -Infinity) + 0.3 * span)];
+    isWrong: (r) => isClassifier && y !== null && y[r] >= 0 && y[r] !== found.said[r].predicted,
+    isLabeled: (r) => isClassifier && y !== null && y[r] >= 0,
+    /** [name, value] of what the rows say of the settings. */
+    tally() {
+      if (n === 0) return [];
+      if (!found.said) return [["evaluating rows", "…"]];
+      const all = Array.from({ length: n }, (_, r) => r);
+      const answered = all.filter((r) => !found.said[r].rejected);
+      const right = (some) => some.filter((r) => found.isLabeled(r) && !found.isWrong(r)).length / Math.max(some.filter(found.isLabeled).length, 1);
+      const chips = [];
+      if (all.some(found.isLabeled)) {
+        const whole = data.measured && state.odds === null; // on all rows, of which the page holds some
+        chips.push([`accuracy on ${whole ? data.measured.n : all.filter(found.isLabeled).length} rows`, tenth(whole ? data.measured.accuracy : right(all))]);
+      } else chips.push(["same answer as before", tenth(all.filter((r) => found.said[r].predicted === found.first[r]).length / n)]);
+      if (model.calibration !== null) {
+        chips.push([`answered of ${n} rows here`, tenth(answered.length / n)]);
+        if (answered.some(found.isLabeled)) chips.push(["right among answers", tenth(right(answered))]);
+      }
+      return chips;
     },
     /** Least and largest value of a feature, of the memories where there are no rows. */
     span(j) {
-      let [low, high] = [Infinity, -Infinity];
-      const take = (v) => { if (!Number.isNaN(v)) { low = Math.min(low, v); high = Math.max(high, v); } };
-      for (let r = 0; r < n; r++) take(x[r * N + j]);
-      for (let m = 0; n === 0 && m < model.nMemories; m++) take(geometry.restore(model.memory(m))[j]);
-      return low <= high ? [low, high] : [0, 1];
+      const all = n > 0 ? Array.from({ length: n }, (_, r) => x[r * N + j]) : Array.from({ length: model.nMemories }, (_, m) => geometry.restore(model.memory(m))[j]);
+      const known = all.filter((v) => !Number.isNaN(v));
+      return known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
     },
-    right() {
-      return said.reduce((sum, s, r) => sum + (s.predicted === y[r] ? 1 : 0), 0);
-    },
-    tallyText() {
-      if (!said) return ["evaluating rows …"];
-      if (data.kind === "classifier" && y) {
-        const labeled = y.filter((v) => v >= 0).length;
-        const measured = data.measured; // on all rows, of which the page holds some
-        if (measured && asSaved()) return ["accuracy ", make("b", {}, tenth(measured.accuracy)), ` on ${measured.n} rows`];
-        return ["accuracy ", make("b", {}, tenth(found.right() / labeled)), ` on ${labeled} rows here, with these knobs`];
-      }
-      if (isText && !y) return [make("b", {}, String(n)), ` rows here${rejected ? `, ${rejected.filter(Boolean).length} rejected` : ""}`];
-      const same = said.filter((s, r) => s.predicted === found.first[r]).length;
-      return ["same answer as before for ", make("b", {}, tenth(same / n)), ` of ${n} rows`];
+    /** Four rows to start with: [what it is, which]. */
+    starters() {
+      const { said } = found;
+      const best = (fits, key) => Array.from({ length: n }, (_, r) => r).filter(fits).sort((a, b) => key(b) - key(a));
+      const answered = (r) => !said[r].rejected;
+      const labeled = isClassifier && y !== null;
+      const wanted = [
+        [labeled ? "right" : "clear", best((r) => answered(r) && !found.isWrong(r), (r) => said[r].sure)],
+        ["doubtful", best(answered, (r) => -said[r].sure)],
+        ["wrong", best((r) => found.isWrong(r) && answered(r), (r) => said[r].sure).concat(best(found.isWrong, (r) => said[r].sure))],
+        ["rejected", best((r) => said[r].rejected, (r) => said[r].rejection ?? 0)],
+      ];
+      const taken = new Set();
+      return wanted.map(([what, order]) => [what, order.find((r) => !taken.has(r) && taken.add(r))]).filter(([, r]) => r !== undefined);
     },
   };
-  // Mean memory: what bars of features are measured from.
-  const memories = Array.from({ length: model.nMemories }, (_, m) => geometry.shown(model.memory(m)));
-  found.meanMemory = new Float64Array(memories[0].length);
-  for (const w of memories) w.forEach((v, j) => { found.meanMemory[j] += v / memories.length; });
-  found.largestAway = 1e-12;
-  for (const w of memories) w.forEach((v, j) => { found.largestAway = Math.max(found.largestAway, Math.abs(v - found.meanMemory[j])); });
   // Most pixels are background; the pen writes the other end of the range.
   const [low, high] = data.range;
   let bright = 0;
-  for (let i = 0; i < x.length; i++) bright += x[i] > (low + high) / 2 ? 1 : 0;
-  const onDark = bright <= x.length / 2;
-  [found.background, found.pen] = onDark ? [low, high] : [high, low];
+  for (const v of x) bright += v > (low + high) / 2 ? 1 : 0;
+  [found.background, found.pen] = bright <= x.length / 2 ? [low, high] : [high, low];
   return found;
 }
 
-function afterTally() {
-  showKnobs();
-  rows.fillTexts?.();
-  if (state.tab === "mistakes") showMistakes();
-  if (state.tab === "memories") showMemories();
+/** ", truly 3": the label of a packed row, where there is one. */
+function truth(r) {
+  if (!rows.y) return "";
+  if (!isClassifier) return `, ${short(rows.y[r])}`;
+  return rows.y[r] < 0 ? "" : `, truly ${className(rows.y[r])}`;
+}
+
+/** A row to pick: what it is, and what the model says of it. */
+function rowTile(r, what = "") {
+  const said = rows.said?.[r];
+  return make("button", { type: "button", class: isImage ? "tile" : "text-row", "data-row": r, "aria-current": String(state.row === r), "aria-label": `row ${rows.number[r]}${truth(r)}`, onclick: () => { pickRow(r); openTab("play"); } },
+    make("small", {}, what ? make("b", {}, what) : "", isImage && what ? "" : `${what ? ": " : ""}row ${short(rows.number[r], 16)}`), rowPicture(r),
+    said ? make("span", { class: "said" }, said.rejected ? make("b", {}, "No answer") : [swatch(said.predicted), className(said.predicted, 20)], rows.isWrong(r) ? make("span", { class: "to" }, `${truth(r)}`) : "") : "");
+}
+
+/** The rows behind a search box and a list of kinds. */
+function rowPicker() {
+  const few = 60;
+  const count = make("span", { class: "muted", id: "rows-count" });
+  const list = make("div", { class: isImage ? "tiles" : "texts", id: "rows" });
+  const words = make("input", { type: "search", id: "search", class: "grow", placeholder: "search rows", "aria-label": "search the rows", oninput: () => soon("fill", rows.fill) });
+  const kinds = { start: "four to start with", all: "all rows", wrong: "wrong", doubtful: "doubtful", rejected: "rejected" };
+  if (!rows.y || !isClassifier) delete kinds.wrong;
+  if (model.calibration === null) delete kinds.rejected;
+  const kind = make("select", { id: "rows-kind", "aria-label": "which rows", onchange: () => rows.fill() }, Object.entries(kinds).map(([value, name]) => make("option", { value }, name)));
+  rows.fill = () => {
+    const { said } = rows;
+    if (!said) return;
+    const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    if (wanted.length && kind.value === "start") kind.value = "all";
+    let shown = Array.from({ length: rows.n }, (_, r) => [r, ""]);
+    if (kind.value === "start") shown = rows.starters().map(([what, r]) => [r, what]);
+    if (kind.value === "wrong") shown = shown.filter(([r]) => rows.isWrong(r)).sort(([a], [b]) => said[b].sure - said[a].sure);
+    if (kind.value === "doubtful") shown.sort(([a], [b]) => said[a].sure - said[b].sure);
+    if (kind.value === "rejected") shown = shown.filter(([r]) => said[r].rejected).sort(([a], [b]) => said[b].rejection - said[a].rejection);
+    const fits = (r) => { const all = `${rows.number[r]} ${rows.text?.[r] ?? ""}${truth(r)} ${className(said[r].predicted, 300)}`.toLowerCase(); return wanted.every((word) => all.includes(word)); };
+    shown = shown.filter(([r]) => fits(r));
+    count.textContent = kind.value === "start" ? "" : `${shown.length} of ${rows.n}${shown.length > few ? `, the first ${few} are shown` : ""}`;
+    list.replaceChildren(...shown.slice(0, few).map(([r, what]) => rowTile(r, what)));
+  };
+  return make("div", { class: "card" }, make("div", { class: "tools between", style: { marginTop: 0, marginBottom: "10px" } }, make("h2", {}, "Pick a row"), make("div", { class: "tools", style: { marginTop: 0 } }, count, kind, words)), list);
+}
+
+function pickRow(r) {
+  Object.assign(state, { row: r, values: rows.values(r), base: rows.values(r), drawn: false, text: rows.text?.[r] ?? "" });
+  for (const tile of document.querySelectorAll("[data-row]")) tile.setAttribute("aria-current", String(Number(tile.dataset.row) === r));
+  if (!isImage) buildControls();
   soon("answer", showAnswer);
 }
 
-/* ---- play: an input, the answer, the memories that decide ---- */
+/* ---- the input: a drawing, a text, or columns ---- */
 
-const FEW = 20; // sliders that are shown without a search
 let pad; // the canvas to draw on
-const pen = { erase: false, size: 1, center: true, cursor: null };
+const pen = { erase: false, size: 1, center: true, cursor: null, down: false };
 
 function buildPlay() {
-  const input = make("div", { class: "card" }, make("h2", {}, isText ? "Pick a text" : isImage ? "Draw, or pick a row" : "Move a feature, or pick a row"));
-  if (isImage) input.append(drawingPad());
-  if (isText) input.append(rows.text ? textPicker() : make("p", { class: "muted" }, "No texts are packed here: pass X. The answer is that of memory #0."));
-  else if (rows.n > 0) input.append(rowPicker());
-  if (!isImage && !isText) input.append(data.n_features > FEW ? make("input", { type: "search", id: "feature-search", placeholder: "search the columns", "aria-label": "search the columns", oninput: () => buildSliders() }) : "", make("div", { id: "features", class: "bars" }));
-  $("panel-play").replaceChildren(make("div", { class: "columns three" }, input,
-    make("div", { class: "card", id: "answer" }), make("div", { class: "card", id: "deciders" })),
-  make("p", { id: "quick", "aria-hidden": "true" }));
+  const title = isText ? "Type a text" : isImage ? "Draw" : "Change a column";
+  const input = make("div", { class: "card", id: "input" }, make("h2", {}, title), isImage ? drawingPad() : make("div", { id: "controls" }));
+  $("panel-play").replaceChildren(rows.n > 0 ? rowPicker() : "", make("div", { class: "columns three" }, input, make("div", { class: "card", id: "answer" }), make("div", { class: "card", id: "why" })));
 }
 
 function drawingPad() {
   pad = make("canvas", {
-    class: "pixels pad", id: "pad", width, height, tabindex: 0, role: "application",
-    style: { aspectRatio: `${width} / ${height}` },
+    class: "pixels pad", id: "pad", width, height, tabindex: 0, role: "application", style: { aspectRatio: `${width} / ${height}` },
     "aria-label": "drawing pad: drag to draw; with keys, arrows move the pen and space draws",
   });
-  pen.size = Math.max(0.62, Math.min(width, height) / 24);
+  const least = Math.max(0.62, Math.min(width, height) / 24);
+  pen.size = least;
   let last = null;
-  const at = (e) => {
-    const box = pad.getBoundingClientRect();
-    return [((e.clientX - box.left) / box.width) * width, ((e.clientY - box.top) / box.height) * height];
-  };
+  const at = (e) => { const box = pad.getBoundingClientRect(); return [((e.clientX - box.left) / box.width) * width, ((e.clientY - box.top) / box.height) * height]; };
   pad.addEventListener("pointerdown", (e) => {
     e.preventDefault();
     pad.focus({ preventScroll: true });
@@ -446,51 +421,39 @@ function drawingPad() {
   for (const name of ["pointerup", "pointercancel"]) pad.addEventListener(name, () => { last = null; });
   pad.addEventListener("contextmenu", (e) => e.preventDefault());
   pad.addEventListener("keydown", padKey);
-  const toggle = (label, on, set) => {
-    const button = make("button", { type: "button", "aria-pressed": String(on), onclick: () => { on = !on; button.setAttribute("aria-pressed", String(on)); set(on); } }, label);
-    return button;
+  const toggle = (label, name) => {
+    const own = button(label, () => { pen[name] = !pen[name]; own.setAttribute("aria-pressed", String(pen[name])); soon("answer", showAnswer); }, { "aria-pressed": String(pen[name]) });
+    return own;
   };
-  return [pad, make("div", { class: "tools" },
-    make("button", { type: "button", id: "clear", onclick: clearPad }, "Clear"),
-    toggle("Erase", false, (on) => { pen.erase = on; }),
-    toggle("Center it", pen.center, (on) => { pen.center = on; soon("answer", showAnswer); }),
-    make("label", { class: "grow" }, "pen", make("input", { type: "range", "aria-label": "size of the pen", min: 0.5, max: 3, step: 0.05, value: 1, oninput: (e) => { pen.size = Math.max(0.62, Math.min(width, height) / 24) * Number(e.target.value); } }))),
-  ].reduce((box, part) => (box.append(part), box), make("div", { style: { marginTop: "12px" } }));
+  return make("div", { style: { marginTop: "12px" } }, pad, make("div", { class: "tools" }, button("Clear", clearPad, { id: "clear" }), toggle("Erase", "erase"), toggle("Center it", "center"),
+    make("label", { class: "grow" }, "pen", make("input", { type: "range", "aria-label": "size of the pen", min: 0.5, max: 3, step: 0.05, value: 1, oninput: (e) => { pen.size = least * Number(e.target.value); } }))));
 }
+
+const freshValues = () => new Float64Array(data.n_features).fill(rows.background);
+const deepest = (a, b) => (Math.abs(a - rows.background) > Math.abs(b - rows.background) ? a : b);
 
 /** Ink, or none, along a line from a to b; soft at the edge. */
 function stroke(a, b, erase = false) {
-  if (state.row !== null) {
-    // The pen starts afresh where a row was picked; the eraser works on the row itself.
-    if (!erase) Object.assign(state, { values: freshValues(), drawn: true });
-    state.row = null;
-  }
-  const radius = pen.size;
+  // The pen starts afresh where a row was picked; the eraser works on the row itself.
+  if (!state.drawn && !erase) state.values = freshValues();
+  Object.assign(state, { drawn: true, row: null, base: null });
   const [dx, dy] = [b[0] - a[0], b[1] - a[1]];
   const length2 = dx * dx + dy * dy;
-  for (let i = 0; i < height; i++) {
-    for (let j = 0; j < width; j++) {
-      const [px, py] = [j + 0.5 - a[0], i + 0.5 - a[1]];
-      const t = length2 > 0 ? Math.min(Math.max((px * dx + py * dy) / length2, 0), 1) : 0;
-      const far = Math.hypot(px - t * dx, py - t * dy);
-      const cover = Math.min(Math.max(1.5 * (1.25 - far / radius), 0), 1);
-      if (cover === 0) continue;
-      for (let c = 0; c < channels; c++) {
-        const place = (i * width + j) * channels + c;
-        const now = state.values[place];
-        if (erase) state.values[place] = now + cover * (rows.background - now);
-        else state.values[place] = deepest(now, rows.background + cover * (rows.pen - rows.background));
-      }
+  for (let k = 0; k < width * height; k++) {
+    const [px, py] = [(k % width) + 0.5 - a[0], Math.floor(k / width) + 0.5 - a[1]];
+    const t = length2 > 0 ? Math.min(Math.max((px * dx + py * dy) / length2, 0), 1) : 0;
+    const cover = Math.min(Math.max(1.5 * (1.25 - Math.hypot(px - t * dx, py - t * dy) / pen.size), 0), 1);
+    if (cover === 0) continue;
+    for (let place = k * channels; place < (k + 1) * channels; place++) {
+      const now = state.values[place];
+      state.values[place] = erase ? now + cover * (rows.background - now) : deepest(now, rows.background + cover * (rows.pen - rows.background));
     }
   }
   soon("answer", showAnswer);
 }
 
-const deepest = (a, b) => (Math.abs(a - rows.background) > Math.abs(b - rows.background) ? a : b);
-const freshValues = () => new Float64Array(data.n_features).fill(rows.background);
-
 function clearPad() {
-  Object.assign(state, { values: freshValues(), row: null, drawn: true });
+  Object.assign(state, { values: freshValues(), row: null, base: null, drawn: true });
   soon("answer", showAnswer);
 }
 
@@ -534,202 +497,209 @@ function seen() {
   return out;
 }
 
-function rowPicker() {
-  const go = (r) => pickRow((r + rows.n) % rows.n);
-  const random = randomNumbers(7);
-  const find = (name) => rows.number.indexOf(name.trim());
-  const choose = make("input", { type: "search", id: "row-number", list: "row-names", style: { width: "130px" }, "aria-label": "name of a row", onchange: (e) => (find(e.target.value) < 0 ? pickRow(state.row ?? 0) : go(find(e.target.value))) });
-  const names = make("datalist", { id: "row-names" }, rows.number.map((name) => make("option", { value: name })));
-  const strip = make("div", { class: "strip", id: "strip", "aria-label": "some of the rows" });
-  const fill = () => {
-    strip.replaceChildren(...Array.from({ length: Math.min(12, rows.n) }, () => {
-      const r = Math.floor(random() * rows.n);
-      return make("button", { type: "button", class: "tile", onclick: () => pickRow(r), "aria-label": `row ${rows.number[r]}${truth(r)}` }, rowPicture(r), make("span", {}, truth(r).slice(2) || `row ${rows.number[r]}`));
-    }));
-  };
-  fill();
-  return make("div", {}, make("div", { class: "tools" },
-    make("button", { type: "button", "aria-label": "row before", onclick: () => go((state.row ?? 0) - 1) }, "‹"), choose, names,
-    make("button", { type: "button", "aria-label": "next row", onclick: () => go((state.row ?? -1) + 1) }, "›"),
-    make("button", { type: "button", onclick: () => { fill(); go(Math.floor(random() * rows.n)); } }, "Shuffle")),
-  make("div", { style: { marginTop: "10px" } }, strip));
-}
-
-/** Rows of text behind a search box: words of the text, of its label, or of what it is taken for. */
-function textPicker() {
-  const kinds = [["all", "all rows"], ...(data.kind === "classifier" && rows.y ? [["wrong", "wrong"]] : []), ...(rows.rejected ? [["rejected", "rejected"]] : [])];
-  const list = make("div", { class: "texts", id: "texts", role: "list" });
-  const count = make("p", { class: "muted", id: "texts-count" });
-  const words = make("input", { type: "search", id: "search", class: "grow", placeholder: "search", "aria-label": "search the texts", oninput: () => soon("texts", fill) });
-  const kind = make("select", { id: "texts-kind", "aria-label": "which rows", onchange: () => fill() }, kinds.map(([value, name]) => make("option", { value }, name)));
-  const fill = rows.fillTexts = () => {
-    const said = rows.said();
-    const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (r) => {
-      if (kind.value === "wrong" && !(said && rows.y[r] >= 0 && said[r].predicted !== rows.y[r])) return false;
-      if (kind.value === "rejected" && !rows.rejected[r]) return false;
-      const all = `${rows.text[r]}${truth(r)} ${said ? className(said[r].predicted, 300) : ""}`.toLowerCase();
-      return wanted.every((word) => all.includes(word));
-    };
-    const found = Array.from({ length: rows.n }, (_, r) => r).filter(fits);
-    count.textContent = `${found.length} of ${rows.n} rows${found.length > 60 ? ", the first 60 are shown" : ""}`;
-    list.replaceChildren(...found.slice(0, 60).map((r) => textRow(r, said)));
-  };
-  return make("div", {}, make("div", { class: "tools" }, words, kind), count, list);
-}
-
-/** One text with what the model says of it; pick it by a click. */
-function textRow(r, said = rows.said()) {
-  const y = said?.[r].predicted;
-  const wrong = said && rows.y && data.kind === "classifier" && rows.y[r] >= 0 && rows.y[r] !== y;
-  return make("div", { role: "listitem" }, make("button", { type: "button", class: "text-row", "data-row": r, "aria-current": String(state.row === r), onclick: () => { pickRow(r); openTab("play"); } },
-    quote(rows.text[r]),
-    said ? make("span", { class: "muted" }, swatch(y), className(y), wrong ? make("span", { class: "to" }, ` · truly ${className(rows.y[r])}`) : "", rows.rejected?.[r] ? make("span", { class: "badge", title: rows.rejected[r] }, "rejected") : "") : ""));
-}
-
-/** ", truly 3": the label of a packed row, where there is one. */
-function truth(r) {
-  if (!rows.y) return "";
-  const label = rows.y[r];
-  if (data.kind === "clusterer") return `, ${short(label)}`;
-  return label < 0 ? "" : `, ${className(label)}`;
-}
-
-function pickRow(r) {
-  Object.assign(state, { row: r, values: rows.values(r), drawn: false });
-  const box = $("row-number");
-  if (box) box.value = rows.number[r];
-  for (const button of document.querySelectorAll("#texts .text-row")) button.setAttribute("aria-current", String(Number(button.dataset.row) === r));
-  if (!isImage && !isText) buildSliders();
+/** Other numbers in one column of the row. */
+function setColumn({ first }, numbers) {
+  numbers.forEach((v, k) => { state.values[first + k] = v; });
+  state.drawn = true;
   soon("answer", showAnswer);
 }
 
-function buildSliders() {
-  const box = $("features");
-  const wanted = ($("feature-search")?.value ?? "").toLowerCase();
-  const fitting = data.strong.filter((j) => j < data.n_features && featureName(j, 300).toLowerCase().includes(wanted));
-  box.replaceChildren(...fitting.slice(0, FEW).map((j) => {
-    const [low, high] = rows.span(j);
-    const out = make("output", {}, written(state.values[j]));
-    const input = make("input", { type: "range", id: `feature-${j}`, min: low, max: high, step: "any", value: Number.isNaN(state.values[j]) ? (low + high) / 2 : state.values[j], oninput: (e) => {
-      state.values[j] = Number(e.target.value);
-      Object.assign(state, { drawn: true, row: null });
-      out.textContent = number(state.values[j]);
-      soon("answer", showAnswer);
-    } });
-    return make("div", { class: "slider-row" }, make("label", { for: `feature-${j}`, title: featureName(j, 300) }, featureName(j)), input, out);
-  }));
-  if (fitting.length > FEW) box.append(make("p", { class: "muted" }, `${FEW} of ${fitting.length} columns, those that matter most first; search for others.`));
+const FEW = 16; // columns that are shown without a search
+
+function buildControls() {
+  const box = $("controls");
+  const search = $("column-search")?.value ?? "";
+  const fitting = [...(textColumn && !isText ? [data.columns.indexOf(textColumn)] : []), ...(isText ? [0] : rows.strong)].filter((k) => data.columns[k].name.toLowerCase().includes(search.toLowerCase()));
+  const lines = make("div", { class: "bars", id: "features" }, fitting.slice(0, FEW).map((k) => control(data.columns[k], k)));
+  if (fitting.length > FEW) lines.append(muted(`${FEW} of ${fitting.length} columns, those that matter most first; search for others.`));
+  if (search || $("column-search")) { $("features").replaceWith(lines); return; }
+  box.replaceChildren(rows.strong.length > FEW ? make("input", { type: "search", id: "column-search", style: { width: "100%", marginTop: "8px" }, placeholder: "search the columns", "aria-label": "search the columns", oninput: buildControls }) : "", lines,
+    isText ? "" : button("Back to the row", () => { if (state.base) { state.values = state.base.slice(); state.drawn = false; buildControls(); soon("answer", showAnswer); } }, { id: "back" }));
 }
+
+/** What changes one column: a slider, a choice, or a box for a text. */
+function control(column, k) {
+  const { name, kind, first, levels } = column;
+  const label = make("label", { for: `column-${k}`, title: name }, short(name, 30));
+  if (column === textColumn) return textBox(label, column, k);
+  if (levels?.length) {
+    const now = written(column, state.values);
+    const options = [...levels, ...(column.table.length > levels.length ? ["another one"] : []), ...(levels.includes("missing") ? [] : ["missing"])];
+    const choose = make("select", { id: `column-${k}`, onchange: (e) => setColumn(column, column.table[e.target.selectedIndex] ?? new Array(column.end - first).fill(NaN)) }, options.map((text) => make("option", { selected: text === now }, text)));
+    return make("div", { class: "slider-row choice" }, label, choose);
+  }
+  if (column.end - first > 1) return make("div", { class: "slider-row choice" }, label, make("span", { class: "muted" }, written(column, state.values)));
+  const [low, high] = rows.span(first);
+  const value = state.values[first];
+  const out = make("output", {}, written(column, state.values));
+  const input = make("input", { type: "range", id: `column-${k}`, min: Math.min(low, value || low), max: Math.max(high, value || high), step: "any", value: Number.isNaN(value) ? (low + high) / 2 : value, oninput: (e) => {
+    setColumn(column, [kind === "date" ? Math.round(Number(e.target.value)) : Number(e.target.value)]);
+    out.textContent = written(column, state.values);
+  } });
+  return make("div", { class: "slider-row" }, label, input, out);
+}
+
+function textBox(label, column, k) {
+  if (encoder === null) return make("div", {}, label, muted(`Texts cannot be typed here: the model reads them through the encoder “${short(data.encoder.name)}”, which a page cannot hold. The encoder that is installed with the package would fit.`));
+  const note = make("p", { class: "muted", id: "typed" });
+  const box = make("textarea", { id: `column-${k}`, rows: 4, placeholder: "a text", oninput: () => { type(box.value); note.textContent = typedNote(); } });
+  box.value = state.text;
+  note.textContent = typedNote();
+  return make("div", { class: "typing" }, label, box, note);
+}
+
+/** Take a typed text as the input. */
+function type(text) {
+  const { values } = encoder.encode(text);
+  Object.assign(state, { text, row: isText ? null : state.row, base: isText ? null : state.base });
+  setColumn(textColumn, values);
+}
+
+/** How typed texts are read, and what of this one is read in parts. */
+function typedNote() {
+  const { parts } = encoder.encode(state.text);
+  const { read } = rows;
+  return [`Read through ${encoder.place.size.toLocaleString("en")} of ${encoder.tokens.length.toLocaleString("en")} tokens, in 8 bits.`,
+    read ? ` Of the ${read.n} texts here, ${percent(read.same / read.n)} get the same answer; probabilities are off by ${(100 * read.off).toFixed(1)} points on average.` : "",
+    parts.length ? ` Read in parts here: ${[...new Set(parts)].slice(0, 6).map((part) => `“${part}”`).join(", ")}.` : ""].join("");
+}
+
+/** What reading texts through a part of the encoder loses, on the texts of the page. */
+function measureTyping() {
+  if (encoder === null || !rows.text) return;
+  const [some, read] = [rows.text.map((_, r) => r).filter((r) => rows.text[r]).slice(0, 200), { n: 0, same: 0, off: 0 }];
+  for (const r of some) {
+    const values = rows.values(r);
+    values.set(encoder.encode(rows.text[r]).values, textColumn.first);
+    const [one, two] = [answerFor(values).proba, model.read(rows.overlaps(r)).proba];
+    read.n++;
+    read.same += largest(one, 1)[0] === largest(two, 1)[0] ? 1 : 0;
+    read.off += one.reduce((most, v, y) => Math.max(most, Math.abs(v - two[y])), 0) / some.length;
+  }
+  rows.read = read;
+}
+
+/* ---- the answer ---- */
 
 function answerFor(values) {
   const x = geometry.toSphere(values);
-  return { x, ...model.read(x === null ? null : model.overlaps(x)) };
+  return { x, values, ...model.read(model.overlaps(x), state.rate) };
 }
 
+/** Why a row gets no class, as `Rejections.reasons` says it; null: it gets one. */
+function reasonOf({ rejected, out, undecided, proba }) {
+  if (!rejected) return null;
+  if (out) return "like rows out of scope";
+  const [a, b] = largest(proba, 2);
+  return undecided ? `undecided between ${className(a, 60)} and ${className(b ?? a, 60)}` : "unlike all known rows";
+}
+
+/** How familiar an input is among the known rows, as `Explanation.familiarity` says it. */
+function familiarity({ further }) {
+  if (Number.isNaN(further)) return "";
+  if (further === 0) return "more unusual than all known rows";
+  return further >= 0.1 ? `familiar (${(10 * further).toFixed(0)} of 10 known rows are more unusual)` : `unusual (${Math.max(1, Math.round(100 * further))} of 100 known rows are more unusual)`;
+}
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const isChanged = () => !isImage && state.base !== null && state.values.some((v, j) => !Object.is(v, state.base[j]));
+
 function showAnswer() {
-  const given = seen();
+  const answer = answerFor(seen());
+  state.answer = answer;
   if (isImage) {
-    paint(pad, state.values, false);
+    paint(pad, state.values);
     if (pen.cursor && document.activeElement === pad) {
       const context = pad.getContext("2d");
       context.fillStyle = cssValue("--bad");
       context.fillRect(Math.floor(pen.cursor[0]), Math.floor(pen.cursor[1]), 1, 1);
     }
   }
-  const answer = answerFor(given);
-  state.answer = answer;
-  const y = answer.predicted;
-  const empty = answer.x === null;
-  const name = className(y, 60);
-  const source = state.row !== null ? `row ${rows.number[state.row]}${truth(state.row)}` : isImage ? "your drawing" : isText ? "memory #0" : "your row";
-  const familiar = empty ? "" : familiarity(answer);
-  const right = state.row !== null && rows.y && data.kind === "classifier" && rows.y[state.row] >= 0 ? rows.y[state.row] === y : null;
-  $("answer").replaceChildren(
-    make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, "What the model says"), make("small", {}, source)),
-    ...(isText && state.row !== null ? [quote(rows.text[state.row], 400)] : []),
-    familiar === "" ? "" : make("p", { id: "familiar", class: "muted", style: { margin: "6px 0" } }, familiar),
-    make("p", { class: "predicted" },
-      make("strong", { id: "predicted", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
-      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y])} sure`, right === null ? "" : right ? " · right" : " · wrong")),
-    classBars(answer.proba), make("h3", {}, "Familiar?"), gauge(answer));
-  $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
-  showDeciders(answer);
-  if (state.tab === "memories") soon("map", drawMap);
-  say(empty ? "nothing drawn" : `${name}, ${percent(answer.proba[y])}`);
+  const changed = isChanged();
+  const source = state.row !== null ? `${changed ? "changed " : ""}row ${short(rows.number[state.row], 20)}${truth(state.row)}` : isImage ? "your drawing" : isText ? "your text" : "your row";
+  const parts = [make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, changed ? "What if" : "The answer"), make("small", { id: "source" }, source))];
+  if (textColumn && state.text) parts.push(quote(state.text, 400));
+  if (changed) {
+    const before = answerFor(state.base);
+    const moved = data.columns.filter(({ first, end }) => state.values.slice(first, end).some((v, k) => !Object.is(v, state.base[first + k])));
+    parts.push(muted(moved.map((column) => `${short(column.name)}: ${written(column, state.base)} → ${written(column, state.values)}`).join("; ")),
+      make("div", { class: "what-if" }, verdict(before, "before"), verdict(answer, "now")));
+  } else parts.push(verdict(answer));
+  if (model.calibration !== null) parts.push(make("h3", {}, "How familiar"), noveltyPicture(answer), make("p", { id: "familiar", class: "muted" }, `${capital(familiarity(answer))}.`));
+  $("answer").replaceChildren(...parts);
+  showWhy(answer);
+  if (state.tab === "map") soon("map", drawMap);
+  if (state.tab === "columns") soon("columns", showColumns);
+  say(reasonOf(answer) ? `no answer: ${reasonOf(answer)}` : `${className(answer.predicted)}, ${percent(answer.proba[answer.predicted])}`);
 }
 
-/** Whether the knobs are as the model was saved. */
-function asSaved() {
-  return state.temperature === null && state.odds === null;
+/** The class of an input, or why it gets none, and the odds. */
+function verdict(answer, title = "") {
+  const { predicted: y, proba, x } = answer;
+  const why = x === null ? "nothing is known of this input; these are the class frequencies" : reasonOf(answer);
+  const name = why ? "No answer" : className(y, 60);
+  const label = state.row !== null && rows.isLabeled(state.row) && title !== "now" ? rows.y[state.row] : null;
+  const [first, second] = largest(proba, 2).map((c) => proba[c]);
+  const remarks = [why ? "" : `${percent(first)} sure`, why || !(first < 2 * second) ? "" : "a close call", label === null ? "" : why ? `truly ${className(label)}` : label === y ? "right" : `wrong, truly ${className(label)}`];
+  return make("div", { class: "verdict" }, title ? make("h3", {}, title) : "",
+    make("p", { class: "predicted" }, why ? "" : swatch(y), make("strong", { class: name.length > 12 || title ? "long" : "", "data-when": title || "now" }, name)),
+    why ? make("p", { class: "reason" }, `${capital(why)}.`) : "", muted(remarks.filter(Boolean).join(" · ")), classBars(proba, { grey: why !== null }));
 }
 
-/** How familiar an input is among the known rows, as `explain` says it; what is rejected has no answer. */
-function familiarity(answer) {
-  const why = state.row !== null && asSaved() ? rows.rejected?.[state.row] : null;
-  if (why) return why.startsWith("undecided") ? `No answer, too close: ${why}.` : `No answer: ${why}. The nearest guess:`;
-  if (!data.known?.length) return "";
-  const share = data.known.filter((v) => v > answer.score).length / data.known.length;
-  if (share === 0) return "More unusual than all known rows.";
-  return share >= 0.1 ? `Familiar: ${(10 * share).toFixed(0)} of 10 known rows are more unusual.` : `Unusual: ${Math.max(1, Math.round(100 * share))} of 100 known rows are more unusual.`;
+/** Novelty scores of known rows, and where this one lies. */
+function noveltyPicture({ score }) {
+  const known = model.calibration.novelty;
+  const [w, h, bins] = [300, 56, 40];
+  const [low, high] = [known[Math.floor(0.005 * known.length)], known[Math.floor(0.995 * known.length)]];
+  const [first, last] = [low - 0.1 * (high - low || 1), high + 0.5 * (high - low || 1)];
+  const at = (v) => Math.min(Math.max((v - first) / (last - first), 0), 1);
+  const count = new Array(bins).fill(0);
+  for (const v of known) count[Math.min(Math.floor(at(v) * bins), bins - 1)]++;
+  const most = Math.max(...count);
+  const x = 4 + at(score) * (w - 8);
+  return drawing("svg", { viewBox: `0 0 ${w} ${h + 14}`, class: "novelty", role: "img", "aria-label": `novelty score ${number(score)}; known rows lie from ${number(low)} to ${number(high)}` },
+    ...count.map((n, k) => drawing("rect", { x: 4 + (k * (w - 8)) / bins, y: h - (n / most) * (h - 8), width: (w - 8) / bins - 1, height: (n / most) * (h - 8), class: "known" })),
+    drawing("line", { x1: 0, y1: h, x2: w, y2: h, class: "axis" }), drawing("line", { x1: x, y1: 2, x2: x, y2: h, class: "here" }),
+    drawing("text", { x: 2, y: h + 12 }, "typical"), drawing("text", { x: w - 2, y: h + 12, "text-anchor": "end" }, at(score) >= 1 ? "unusual: off this scale →" : "unusual"));
 }
 
-/** What the columns of a row pull to, as `explain` says it, for the model as it was saved. */
-function whyTable() {
-  const lines = state.row !== null && asSaved() ? rows.why?.[state.row] : null;
-  if (!lines?.length) return [];
-  const head = ["column", "this row", "typical of the class", "of the runner-up", "pull"];
-  return [make("h3", {}, "Why"), make("div", { class: "sideways" }, make("table", { class: "why" }, make("thead", {}, make("tr", {}, head.map((name) => make("th", { scope: "col" }, name)))),
-    make("tbody", {}, lines.map((line) => make("tr", { class: line[4] === "" ? "heading" : "" }, line[4] === "" ? make("td", { colspan: 5 }, line[0]) : line.map((cell) => make("td", {}, cell.trim())))))))];
-}
+/* ---- why ---- */
 
 /** Of the held-out rows in which a memory had the largest share, how many were right. */
-const recordOf = (m) => (data.kind === "classifier" && data.record?.[m]?.[0] ? `${data.record[m][1]} of ${data.record[m][0]} right` : "");
-
-function gauge(answer) {
-  const [low, high] = rows.scores();
-  const place = (v) => `${(100 * Math.min(Math.max((v - low) / (high - low || 1), 0), 1)).toFixed(1)}%`;
-  const novel = data.threshold !== null && answer.score > data.threshold;
-  const scale = make("div", { class: "scale", role: "meter", "aria-label": "novelty score", "aria-valuenow": Number.isFinite(answer.score) ? answer.score.toFixed(2) : "", "aria-valuemin": low.toFixed(2), "aria-valuemax": high.toFixed(2), "aria-valuetext": novel ? "novel" : "known" },
-    make("div", { class: "needle", style: { left: place(answer.score) } }));
-  if (data.threshold !== null) scale.append(make("div", { class: "limit", style: { left: place(data.threshold) }, title: "threshold of novelty" }));
-  return make("div", { class: "gauge" }, scale, make("div", { class: "ends" }, make("span", {}, "like a memory"), make("span", {}, "like none")),
-    make("p", { class: "muted" }, `novelty score ${number(answer.score)}`));
+function recordOf(m) {
+  const [n, right] = (isClassifier && data.calibration?.record[m]) || [0, 0];
+  return n ? `right on ${right} of ${n} held-out rows` : "";
 }
 
-function showDeciders(answer) {
-  const share = new Float64Array(answer.share.length); // memories that nobody could distinguish are shown as one
-  model.standing.forEach((leader, m) => { share[leader] += answer.share[m]; });
-  const top = largest(share, Math.min(6, model.nMemories)).filter((m) => share[m] > 5e-4);
-  const box = $("deciders");
-  box.replaceChildren(make("h2", {}, "The memories that decide"));
-  if (top.length === 0) box.append(make("p", { class: "muted" }, "No memory answers for this."));
-  else if (answer.uniform > 0.5 && model.frequenciesDecide(answer)) box.append(make("p", {}, `No memory resembles this: ${groupWord} frequencies decide.`));
-  const tile = isText ? "100%" : "108px";
-  box.append(make("div", { class: "tiles", style: { marginTop: "12px", gridTemplateColumns: `repeat(auto-fill, minmax(${tile}, 1fr))` } }, top.map((m) => {
+function showWhy(answer) {
+  const share = new Float64Array(model.nMemories); // memories that nobody could distinguish are shown as one
+  data.standing.forEach((leader, m) => { share[leader] += answer.share[m]; });
+  const top = largest(share, Math.min(6, model.nMemories)).filter((m) => share[m] > 5e-3);
+  const parts = [make("h2", {}, "Why")];
+  if (answer.x !== null && model.frequenciesDecide(answer)) parts.push(make("p", {}, answer.uniform > 0.5 ? `No memory resembles this: ${groupWord} frequencies decide.` : `The memories that resemble this hold about the same mix as all training rows: ${groupWord} frequencies decide.`));
+  parts.push(make("h3", {}, "The memories that decide"));
+  if (top.length === 0) parts.push(muted("No memory answers for this."));
+  parts.push(make("div", { class: `tiles${isImage ? "" : " wide-tiles"}` }, top.map((m) => {
     const y = labels()[m];
-    return make("button", { type: "button", class: "tile", onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(share[m])} of the decision, labeled ${className(y)}` },
-      ...(isText ? [] : [memoryPicture(m)]), make("div", { class: "share" }, make("i", { style: { width: `${(100 * share[m]).toFixed(2)}%`, background: classColor(y) } })),
-      make("span", {}, make("b", {}, percent(share[m])), ` ${memoryName(m)}`), make("span", {}, swatch(y), className(y)),
-      make("span", { class: "muted" }, recordOf(m)), ...(isText ? textsOf(m).slice(0, 3).map((text) => quote(text)) : []));
+    return make("button", { type: "button", class: "tile", "data-memory": m, onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(share[m])} of the vote, ${className(y)}` },
+      isImage ? memoryPicture(m) : "", make("div", { class: "share" }, make("i", { style: { width: `${(100 * share[m]).toFixed(2)}%`, background: classColor(y) } })),
+      make("span", {}, make("b", {}, percent(share[m])), ` ${memoryName(m)} `, swatch(y), className(y)), make("span", { class: "muted" }, recordOf(m)), textColumn ? typicalOf(m).slice(0, 2).map((text) => quote(text, 100)) : "");
   })));
   const rest = 1 - top.reduce((sum, m) => sum + share[m], 0) - answer.uniform;
-  if (top.length > 0) box.append(make("p", { class: "muted", style: { marginTop: "10px" } }, `${rest > 5e-4 ? `Other memories: ${percent(rest)}. ` : ""}${answer.uniform > 5e-4 ? `No memory: ${percent(answer.uniform)}. ` : ""}A share counts for each ${groupWord} by the memory's soft label.`));
-  box.append(...whyTable());
+  parts.push(muted(`${rest > 5e-4 ? `Other memories: ${percent(rest)}. ` : ""}${answer.uniform > 5e-4 ? `No memory: ${percent(answer.uniform)}.` : ""}`));
+  $("why").replaceChildren(...parts);
 }
 
-/** Soft label of a memory (C+1), net of the smoothing of labels in training. */
+/** Soft label of a memory (C+1). */
 function softLabel(m) {
   const C = nClasses + 1;
-  return model.p.slice((m + 1) * C, (m + 2) * C).map((v) => v / model.weight[m + 1]);
+  return model.votes.p.slice((m + 1) * C, (m + 2) * C).map((v) => v / model.votes.weight[m + 1]);
 }
 
 let labelCache = { p: null, labels: [] };
-/** The most likely class of each memory, with the knobs as they are. */
+/** The most likely class of each memory, with the settings as they are. */
 function labels() {
-  if (labelCache.p !== model.p) {
-    const found = Array.from({ length: model.nMemories }, (_, m) => softLabel(m).reduce((best, v, y, all) => (v > all[best] ? y : best), 0));
-    labelCache = { p: model.p, labels: found };
-  }
+  const { p } = model.votes;
+  if (labelCache.p !== p) labelCache = { p, labels: Array.from({ length: model.nMemories }, (_, m) => largest(softLabel(m), 1)[0]) };
   return labelCache.labels;
 }

@@ -1,35 +1,320 @@
 "use strict";
-/* The other parts of the page: recall, memories, mistakes, report; then the start. */
+/* The other parts of the page: map, columns, recall, report; then the start. */
+
+/* ---- the map: rows and memories, and one memory looked at closely ---- */
+
+const view = { zoom: 1, x: 0, y: 0, shows: "both", by: "class", grid: false, hover: null, points: [] };
+let mapCanvas;
+
+function buildMap() {
+  mapCanvas = make("canvas", { class: "map", id: "map", tabindex: 0, role: "application", "aria-label": "map of rows and memories; arrows go from one to the next, Enter opens it, plus and minus zoom" });
+  const zoom = (factor) => { zoomAt(factor, view.w / 2, view.h / 2); };
+  const shows = rows.n > 0 ? select("map-shows", "show", [["both", "rows and memories"], ["rows", "rows"], ["memories", "memories"]], (e) => { view.shows = e.target.value; soon("map", drawMap); }) : "";
+  const by = model.calibration !== null && rows.n > 0 ? select("map-by", "color", [["class", groupWord], ["rejected", "rejected or not"]], (e) => { view.by = e.target.value; showMap(); }) : "";
+  const grid = isImage ? button("Grid", () => { view.grid = !view.grid; showMap(); }, { id: "swap" }) : "";
+  const head = make("div", { class: "tools between", style: { marginTop: 0, marginBottom: "12px" } }, make("h2", {}, "Rows and memories"),
+    make("div", { class: "tools", style: { marginTop: 0 } }, shows, by, grid, button("+", () => zoom(1.5), { "aria-label": "zoom in" }), button("−", () => zoom(1 / 1.5), { "aria-label": "zoom out" }), button("Fit", () => { Object.assign(view, { zoom: 1, x: 0, y: 0 }); soon("map", drawMap); })));
+  const left = make("div", { class: "card" }, head, make("div", { class: "map-box", id: "map-box" }, mapCanvas, make("div", { id: "hover", class: "hover", hidden: true })), make("div", { class: "gallery", id: "gallery", hidden: true }), make("div", { class: "legend", id: "legend" }),
+    muted(rows.n > 0 ? "Dots are rows, squares memories; near means similar. Point at one to read it, click to open it. The ring is the current input." : "Squares are memories; near means similar. The ring is the current input."));
+  $("panel-map").replaceChildren(make("div", { class: "columns map-and-more" }, left, make("div", { class: "card", id: "memory" })));
+  mapControls();
+}
+
+/** Where a unit row lies on the map, from −1 to 1. */
+function placeOf(x) {
+  const { axes, middle } = data.map;
+  return [0, 1].map((k) => dot(x, axes.subarray(k * x.length, (k + 1) * x.length)) - middle[k]);
+}
+
+const onCanvas = ([x, y]) => [view.w / 2 + (x + view.x) * view.zoom * view.w * 0.45, view.h / 2 - (y + view.y) * view.zoom * view.h * 0.45];
+
+function mapPoints() {
+  const found = [];
+  for (let m = 0; m < model.nMemories; m++) found.push({ kind: "memory", k: m, at: placeOf(model.memory(m)) });
+  for (let r = 0; r < rows.n; r++) if (rows.unit(r) !== null) found.push({ kind: "row", k: r, at: placeOf(rows.unit(r)) });
+  return found;
+}
+
+const isShown = ({ kind }) => view.shows === "both" || view.shows === (kind === "row" ? "rows" : "memories");
+const rowColor = (r) => (view.by === "class" ? classColor(rows.said[r].predicted) : cssValue(rows.said[r].rejected ? "--bad" : "--soft"));
+
+function drawMap() {
+  if (state.tab !== "map" || view.grid || (rows.n > 0 && !rows.said)) return;
+  const ratio = window.devicePixelRatio || 1;
+  view.w = mapCanvas.getBoundingClientRect().width;
+  view.h = Math.max(320, Math.min(view.w * 0.8, window.innerHeight * 0.72));
+  mapCanvas.style.height = `${view.h}px`;
+  mapCanvas.width = view.w * ratio;
+  mapCanvas.height = view.h * ratio;
+  const context = mapCanvas.getContext("2d");
+  context.scale(ratio, ratio);
+  context.imageSmoothingEnabled = false;
+  const grown = Math.sqrt(view.zoom);
+  const size = { memory: Math.min(Math.max(0.2 * Math.sqrt((view.w * view.h) / model.nMemories), 4), isImage ? 14 : 7) * grown, row: 3.2 * Math.min(grown, 2.5) };
+  for (const point of view.points) {
+    if (!isShown(point)) continue;
+    const { kind, k, at } = point;
+    const [x, y] = onCanvas(at);
+    Object.assign(point, { x, y, radius: size[kind] });
+    if (x < -40 || y < -40 || x > view.w + 40 || y > view.h + 40) continue;
+    const r = size[kind];
+    context.globalAlpha = kind === "row" ? 0.85 : 1;
+    context.fillStyle = kind === "row" ? rowColor(k) : classColor(labels()[k]);
+    context.beginPath();
+    if (kind === "row") context.arc(x, y, r, 0, 7);
+    else context.rect(x - r, y - r, 2 * r, 2 * r);
+    context.fill();
+    if (kind === "memory" && isImage) context.drawImage(view.image[k], x - r + 1.5, y - r + 1.5, 2 * r - 3, 2 * r - 3);
+    context.globalAlpha = 1;
+    context.lineWidth = kind === "memory" && k === state.memory ? 2.5 : 0.7;
+    context.strokeStyle = cssValue(kind === "memory" ? "--ink" : "--well");
+    context.stroke();
+  }
+  context.font = "12px system-ui, sans-serif";
+  const taken = [];
+  const name = (text, x, y) => {
+    const wide = context.measureText(text).width;
+    const left = x + 10 + wide > view.w ? x - 10 - wide : x + 10;
+    if (taken.some(([a, b, w]) => Math.abs(b - y) < 14 && a < left + wide && left < a + w)) return;
+    taken.push([left, y, wide]);
+    context.lineWidth = 3;
+    context.strokeStyle = cssValue("--well");
+    context.strokeText(text, left, y + 4);
+    context.fillStyle = cssValue("--ink");
+    context.fillText(text, left, y + 4);
+  };
+  const ring = (x, y, color, r) => { context.lineWidth = 2.5; context.strokeStyle = cssValue(color); context.beginPath(); context.arc(x, y, r, 0, 7); context.stroke(); };
+  if (rows.said && view.shows !== "memories") {
+    for (const [what, r] of rows.starters()) {
+      if (rows.unit(r) === null) continue;
+      const [x, y] = onCanvas(placeOf(rows.unit(r)));
+      ring(x, y, "--ink", 6);
+      name(what, x, y);
+    }
+  }
+  if (model.nMemories <= 60 && view.shows !== "rows") for (const { kind, k, x, y } of view.points) if (kind === "memory") name(className(labels()[k], 22), x, y);
+  if (state.answer?.x) {
+    const [x, y] = onCanvas(placeOf(state.answer.x));
+    ring(x, y, "--card", 12);
+    ring(x, y, "--accent", 10);
+  }
+}
+
+/** The point that is nearest to a place of the canvas, if it is near. */
+function pointAt(x, y) {
+  let [best, least] = [null, 12];
+  for (const point of view.points) {
+    if (!isShown(point)) continue;
+    const far = Math.max(Math.hypot(point.x - x, point.y - y) - point.radius, 0) + (point.kind === "memory" ? 0.5 : 0);
+    if (far < least) [best, least] = [point, far];
+  }
+  return best;
+}
+
+function hover(point) {
+  if (point === view.hover) return;
+  view.hover = point;
+  const box = $("hover");
+  box.hidden = point === null;
+  mapCanvas.style.cursor = point ? "pointer" : "grab";
+  if (point === null) return;
+  const { kind, k } = point;
+  const said = kind === "row" ? rows.said[k] : null;
+  const told = said ? `row ${short(rows.number[k], 24)}: ${reasonOf(said) ?? `${className(said.predicted)} ${percent(said.sure)}`}${truth(k)}` : `memory ${memoryName(k)}: ${className(labels()[k])}`;
+  box.replaceChildren(told, ...(said && rows.text ? [quote(rows.text[k], 90)] : []));
+  box.style.left = `${Math.min(Math.max(point.x - 90, 4), Math.max(view.w - 230, 4))}px`;
+  box.style.top = point.y > 100 ? "" : `${point.y + 14}px`;
+  box.style.bottom = point.y > 100 ? `${view.h - point.y + 12}px` : "";
+  say(told);
+}
+
+function openPoint({ kind, k }) {
+  if (kind === "memory") chooseMemory(k);
+  else { pickRow(k); openTab("play"); }
+}
+
+/** Zoom, and keep what lies at a place of the canvas there. */
+function zoomAt(factor, x, y) {
+  const before = view.zoom;
+  view.zoom = Math.min(Math.max(view.zoom * factor, 0.6), 60);
+  const moved = 1 / view.zoom - 1 / before;
+  view.x += ((x - view.w / 2) / (view.w * 0.45)) * moved;
+  view.y -= ((y - view.h / 2) / (view.h * 0.45)) * moved;
+  hover(null);
+  soon("map", drawMap);
+}
+
+function mapControls() {
+  const points = new Map();
+  let [dragged, gap] = [0, 0];
+  const at = (e) => { const box = mapCanvas.getBoundingClientRect(); return [e.clientX - box.left, e.clientY - box.top]; };
+  const spread = () => { const [a, b] = [...points.values()]; return Math.hypot(a[0] - b[0], a[1] - b[1]); };
+  mapCanvas.addEventListener("pointerdown", (e) => {
+    mapCanvas.setPointerCapture(e.pointerId);
+    points.set(e.pointerId, at(e));
+    dragged = 0;
+    if (points.size === 2) gap = spread();
+  });
+  mapCanvas.addEventListener("pointermove", (e) => {
+    const next = at(e);
+    if (!points.has(e.pointerId)) { hover(pointAt(...next)); return; }
+    const [x, y] = points.get(e.pointerId);
+    points.set(e.pointerId, next);
+    if (points.size === 2) { const wider = spread(); zoomAt(wider / (gap || wider), ...next); gap = wider; dragged = 99; return; }
+    dragged += Math.hypot(next[0] - x, next[1] - y);
+    view.x += (next[0] - x) / (view.zoom * view.w * 0.45);
+    view.y -= (next[1] - y) / (view.zoom * view.h * 0.45);
+    hover(null);
+    soon("map", drawMap);
+  });
+  for (const name of ["pointerup", "pointercancel"]) mapCanvas.addEventListener(name, (e) => {
+    const there = points.get(e.pointerId);
+    points.delete(e.pointerId);
+    const point = e.type === "pointerup" && there && dragged < 5 ? pointAt(...there) : null;
+    if (point) openPoint(point);
+  });
+  mapCanvas.addEventListener("pointerleave", () => hover(null));
+  mapCanvas.addEventListener("wheel", (e) => { e.preventDefault(); zoomAt(Math.exp(-e.deltaY / 400), ...at(e)); }, { passive: false });
+  mapCanvas.addEventListener("keydown", (e) => {
+    const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    if (e.key === "+" || e.key === "=") zoomAt(1.5, view.w / 2, view.h / 2);
+    else if (e.key === "-") zoomAt(1 / 1.5, view.w / 2, view.h / 2);
+    else if (e.key === "Enter" && view.hover) openPoint(view.hover);
+    else if (ways[e.key]) {
+      e.preventDefault();
+      const [dx, dy] = ways[e.key];
+      const from = view.hover ?? view.points[state.memory];
+      const far = (p) => { const along = (p.x - from.x) * dx + (p.y - from.y) * dy; return along > 0.5 ? along + 2 * Math.abs((p.x - from.x) * dy + (p.y - from.y) * dx) : Infinity; };
+      const next = view.points.filter(isShown).reduce((best, p) => (p !== from && far(p) < far(best) ? p : best), from);
+      hover(next);
+    }
+  });
+}
+
+function showMap() {
+  const look = document.documentElement.dataset.theme;
+  if (isImage && view.look !== look) view.image = Array.from({ length: model.nMemories }, (_, m) => paint(document.createElement("canvas"), geometry.restore(model.memory(m)), true));
+  view.look = look;
+  if (view.points.length === 0) view.points = mapPoints();
+  if (isImage) $("swap").textContent = view.grid ? "Map" : "Grid";
+  $("map-box").hidden = view.grid;
+  $("gallery").hidden = !view.grid;
+  const count = new Map();
+  for (const y of labels()) count.set(y, (count.get(y) ?? 0) + 1);
+  const order = [...count.keys()].sort((a, b) => a - b);
+  const rejected = (color, text) => make("span", {}, make("i", { class: "swatch", style: { background: cssValue(color) } }), text);
+  $("legend").replaceChildren(...(view.by === "rejected" ? [rejected("--bad", "rejected"), rejected("--soft", "answered")] : []), ...order.slice(0, 60).map((y) => make("span", { title: className(y, 300) }, swatch(y), `${className(y)} `, make("small", {}, count.get(y)))));
+  if (view.grid) showGallery(order);
+  showMemory();
+  soon("map", drawMap);
+}
+
+function showGallery(order) {
+  const parts = [];
+  for (const y of order) {
+    const own = labels().map((label, m) => [label, m]).filter(([label]) => label === y).map(([, m]) => m).sort((a, b) => softLabel(b)[y] - softLabel(a)[y]);
+    parts.push(make("h3", { title: className(y, 300) }, swatch(y), className(y, 60)));
+    for (const m of own) parts.push(button(memoryPicture(m), () => chooseMemory(m), { style: { borderColor: m === state.memory ? cssValue("--ink") : classColor(y) }, "aria-label": `memory ${memoryName(m)}, ${className(y)} ${percent(softLabel(m)[y])}` }));
+  }
+  $("gallery").replaceChildren(...parts);
+}
+
+function chooseMemory(m) {
+  state.memory = m;
+  showMap();
+}
+
+function openMemory(m) {
+  state.memory = m;
+  openTab("map");
+  if (window.innerWidth < 761) $("memory").scrollIntoView({ behavior: still ? "auto" : "smooth" });
+}
+
+function showMemory() {
+  const m = state.memory;
+  const label = softLabel(m);
+  const y = labels()[m];
+  const parts = [make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, `Memory ${memoryName(m)}`), make("span", {}, swatch(y), className(y)))];
+  if (isImage) parts.push(make("div", { class: "portrait" }, memoryPicture(m)));
+  parts.push(make("h3", {}, `Its ${groupWord} probabilities`), classBars(label, { chosen: largest(label, 6).filter((k) => label[k] > 0.005) }));
+  if (recordOf(m)) parts.push(muted(`Where it decided: ${recordOf(m)}.`));
+  if (typicalOf(m).length) parts.push(make("h3", {}, "Training rows most like it"), textColumn ? make("div", { class: "texts" }, typicalOf(m).map((text) => quote(text, 400))) : muted(typicalOf(m).join(", ")));
+  if (!isImage && !isText) {
+    const values = geometry.restore(model.memory(m));
+    parts.push(make("h3", {}, "Its values"), make("table", {}, make("tbody", {}, rows.strong.slice(0, 10).map((k) => make("tr", {}, make("th", { scope: "row" }, short(data.columns[k].name)), make("td", { class: "number" }, written(data.columns[k], values)))))));
+  }
+  if (rows.said) {
+    const own = rows.said.map((s, r) => r).filter((r) => rows.said[r].leader === m);
+    const wrong = own.filter(rows.isWrong);
+    const told = !rows.y || !isClassifier ? "" : wrong.length === 0 ? ", all right" : `, ${wrong.length} wrong`;
+    parts.push(make("h3", {}, "Rows that it decides"), muted(`${own.length} of ${rows.n} rows${own.length ? told : ""}; in all it has the votes of ≈ ${number(rows.mass[m])} rows.`));
+    const shown = [...wrong, ...own.filter((r) => !rows.isWrong(r)).sort((a, b) => rows.said[b].sure - rows.said[a].sure)].slice(0, 6);
+    parts.push(make("div", { class: isImage ? "tiles" : "texts" }, shown.map((r) => rowTile(r))));
+  }
+  const overlap = model.overlaps(model.memory(m));
+  overlap[m] = -2;
+  parts.push(make("h3", {}, "Most similar memories"), make("div", { class: `tiles${isImage ? "" : " wide-tiles"}` }, largest(overlap, Math.min(4, overlap.length - 1)).map((k) => make("button", { type: "button", class: "tile", "data-similar": k, onclick: () => chooseMemory(k), "aria-label": `memory ${memoryName(k)}, cosine ${overlap[k].toFixed(2)}` }, memoryPicture(k), make("span", {}, swatch(labels()[k]), memoryName(k), make("small", {}, ` cosine ${overlap[k].toFixed(2)}`))))));
+  $("memory").replaceChildren(...parts);
+}
+
+/* ---- columns: how much each pulls, and what its values say ---- */
+
+function showColumns() {
+  const { curves } = data;
+  const most = Math.max(...curves.map((c) => c.size), 1e-12);
+  const shown = nClasses === 2 ? [1] : data.classes.map((_, y) => y).slice(0, 8);
+  const factor = nClasses === 2 ? 2 : 1; // log-odds
+  const all = curves.flatMap((c) => c.said.flatMap((line) => shown.map((y) => factor * line[y])));
+  const range = [Math.min(...all, 0), Math.max(...all, 0)];
+  const name = (c) => data.columns[c.column].name;
+  const told = state.row === null ? "your row" : `row ${short(rows.number[state.row], 20)}`;
+  $("panel-columns").replaceChildren(
+    make("div", { class: "card" }, make("h2", {}, "How much each column pulls"), muted("Mean absolute pull on the log-odds, over the rows here."),
+      bars(curves.map((c) => ({ name: short(name(c), 30), title: name(c), value: c.size / most, text: number(c.size), color: cssValue("--accent") })), { named: true })),
+    make("div", { class: "card", style: { marginTop: "16px" } }, make("h2", {}, "What each value says"), muted(`Log-odds of a class as one column changes, relative to its average value. Below each curve: how many rows have the value. The line marks ${told}.`),
+      make("div", { class: "legend" }, shown.map((y) => make("span", {}, swatch(y), className(y)))),
+      make("div", { class: "curves" }, curves.map((c) => make("figure", { class: "curve" }, make("figcaption", { title: name(c) }, short(name(c), 30)), curve(c, shown, factor, range))))));
+}
+
+function curve({ column, at, names, said, counts, values }, shown, factor, [low, high]) {
+  const [w, h, left, below] = [240, 176, 34, 54];
+  const own = data.columns[column];
+  const [first, last] = [Math.min(...at), Math.max(...at)];
+  const x = (v) => left + 8 + ((w - left - 20) * (Math.min(Math.max(v, first), last) - first)) / (last - first || 1);
+  const y = (v) => 8 + (h - below - 16) * (1 - (v - low) / (high - low || 1));
+  const text = (px, py, value, anchor) => drawing("text", { x: px, y: py, "text-anchor": anchor }, value);
+  const numbers = Array.from(state.values.slice(own.first, own.end));
+  const here = numbers.some(Number.isNaN) ? null : names ? at[nearest(values, numbers)] : numbers[0];
+  const ends = names ? [names[0], names[names.length - 1]] : [first, last].map((v) => written(own, Object.assign(new Float64Array(own.end), { [own.first]: v })));
+  const wide = (w - left - 20) / (names ? Math.max(at.length * 2, 6) : counts.length);
+  const most = Math.max(...counts, 1);
+  const bins = counts.map((n, k) => drawing("rect", { x: names ? x(at[k]) - wide / 2 : left + 8 + k * wide, y: h - 18 - (30 * n) / most, width: Math.max(wide - 1, 1), height: (30 * n) / most, class: "known" }, drawing("title", {}, `${names ? `${names[k]}: ` : ""}${n} rows`)));
+  const parts = shown.flatMap((c) => (names ? at.map((v, k) => drawing("circle", { cx: x(v), cy: y(factor * said[k][c]), r: 3.5, fill: classColor(c) }, drawing("title", {}, `${names[k]}: ${className(c)} ${number(factor * said[k][c])}`)))
+    : [drawing("polyline", { points: at.map((v, k) => `${x(v)},${y(factor * said[k][c])}`).join(" "), fill: "none", stroke: classColor(c), "stroke-width": 2 })]));
+  return drawing("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", role: "img", "aria-label": `what the values of ${own.name} say for each class` },
+    drawing("line", { x1: left, y1: y(0), x2: w - 6, y2: y(0), class: "axis" }), text(left - 4, y(high) + 4, number(high, 2), "end"), text(left - 4, y(low) + 4, number(low, 2), "end"), ...bins,
+    ...(here === null ? [] : [drawing("line", { x1: x(here), y1: 4, x2: x(here), y2: h - 18, class: "here" })]),
+    ...(at.length > 1 ? [text(left + 8, h - 4, short(ends[0], 12), "start"), text(w - 8, h - 4, short(ends[1], 12), "end")] : [text((w + left) / 2, h - 4, short(ends[0], 20), "middle")]), ...parts);
+}
 
 /* ---- recall: hide or disturb, then watch the energy fall ---- */
 
-const recalled = { given: null, known: null, path: null, step: 0, timer: 0, noise: 0, seed: 1 };
+const recalled = { original: null, given: null, known: null, path: null, step: 0, timer: 0, noise: 0, seed: 1 };
 
 function buildRecall() {
-  const half = isImage ? [["right", "right half"], ["left", "left half"], ["top", "top half"], ["bottom", "bottom half"], ["middle", "the middle"], ["random", "half of the pixels"], ["none", "nothing"]]
-    : [["random", "half of the features"], ["strong", "the strongest quarter"], ["none", "nothing"]];
-  const select = (id, label, options, changed) => make("label", {}, label, make("select", { id, onchange: changed }, options.map(([value, text]) => make("option", { value }, text))));
-  const given = make("canvas", { id: "recall-given", class: `${isImage ? "pixels " : ""}pad`, role: "img", "aria-label": "the pattern as given; drag to hide more of it", style: isImage ? { aspectRatio: `${width} / ${height}` } : {} });
+  const ways = isImage ? [["right", "right half"], ["left", "left half"], ["top", "top half"], ["bottom", "bottom half"], ["middle", "the middle"], ["random", "half of the pixels"], ["none", "nothing"]]
+    : [["random", "half of the columns"], ["strong", "the strongest quarter"], ["none", "nothing"]];
+  const canvas = (id, kind, what) => make("canvas", { id, class: `pixels ${kind}`, role: "img", "aria-label": what, style: { aspectRatio: `${width} / ${height}` } });
+  const given = isImage ? canvas("recall-given", "pad", "the picture as given; drag to hide more of it") : make("div", { id: "recall-given" });
   if (isImage) hidingPen(given);
-  const left = make("div", { class: "card" }, make("h2", {}, "What is given"),
-    make("p", { class: "muted", style: { margin: "4px 0 10px" } }, isImage ? "Drag over the picture to hide more of it." : "Hidden features are found; the others are held."), given,
-    make("div", { class: "tools" },
-      select("recall-hide", "hide", half, () => hide($("recall-hide").value)),
-      make("label", { class: "grow" }, "noise", make("input", { id: "recall-noise", type: "range", min: 0, max: 1, step: 0.02, value: 0, "aria-label": "noise added", oninput: (e) => { recalled.noise = Number(e.target.value); disturb(); } }))),
-    make("div", { class: "tools" },
-      make("button", { type: "button", onclick: () => { takeInput(); } }, "Take the input"),
-      rows.n > 0 ? make("button", { type: "button", onclick: () => { recalled.seed++; pickRow(Math.floor(randomNumbers(recalled.seed)() * rows.n)); takeInput(); } }, "Another row") : null));
-  const right = make("div", { class: "card" }, make("h2", {}, "What comes back"),
-    make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fit, minmax(230px, 1fr))", marginTop: "10px" } },
-      make("div", {}, make("canvas", { id: "recall-now", class: `${isImage ? "pixels " : ""}show`, role: "img", "aria-label": "the pattern as it is recalled" }), make("p", { id: "recall-text", class: "muted", style: { marginTop: "8px" } })),
-      make("div", { id: "recall-energy" })),
-    make("div", { class: "tools" },
-      make("button", { type: "button", class: "main", id: "recall-play", onclick: playRecall }, "▶ Play"),
-      make("button", { type: "button", onclick: () => showStep(recalled.step + 1) }, "Step"),
-      make("button", { type: "button", onclick: () => { stopPlaying(); showStep(0); } }, "Back to the start"),
-      select("recall-class", groupWord, [["", "any"], ...data.classes.map((_, y) => [String(y), className(y)])], compute)),
-    make("div", { class: "strip", id: "recall-strip", style: { marginTop: "12px" } }),
-    isImage ? null : make("div", { id: "recall-features" }));
+  const left = make("div", { class: "card" }, make("h2", {}, "Given"), muted(isImage ? "Drag over the picture to hide more of it." : "Hidden values are found by the memories; the others are held."), given,
+    make("div", { class: "tools" }, select("recall-hide", "hide", ways, () => hide($("recall-hide").value)),
+      isImage ? make("label", { class: "grow" }, "noise", make("input", { id: "recall-noise", type: "range", min: 0, max: 1, step: 0.02, value: 0, oninput: (e) => { recalled.noise = Number(e.target.value); disturb(); } })) : ""),
+    make("div", { class: "tools" }, button("Take the input", takeInput), rows.n > 0 ? button("Another row", () => { recalled.seed++; pickRow(Math.floor(randomNumbers(recalled.seed)() * rows.n)); takeInput(); }) : ""));
+  const right = make("div", { class: "card" }, make("h2", {}, "Recalled"),
+    make("div", { class: "columns halves" }, make("div", {}, isImage ? canvas("recall-now", "show", "the picture as it is recalled") : make("div", { id: "recall-now" }), make("p", { id: "recall-text", class: "muted" })), make("div", { id: "recall-energy" })),
+    make("div", { class: "tools" }, button("▶ Play", playRecall, { class: "main", id: "recall-play" }), button("Step", () => showStep(recalled.step + 1)), button("Back to the start", () => { stopPlaying(); showStep(0); }),
+      select("recall-class", groupWord, [["", "any"], ...data.classes.map((_, y) => [String(y), className(y)])], compute)));
   $("panel-recall").replaceChildren(make("div", { class: "columns two" }, left, right));
 }
 
@@ -38,12 +323,9 @@ function hidingPen(canvas) {
   const rub = (e) => {
     const box = canvas.getBoundingClientRect();
     const [x, y] = [((e.clientX - box.left) / box.width) * width, ((e.clientY - box.top) / box.height) * height];
-    const radius = Math.max(width, height) / 14;
-    for (let i = 0; i < height; i++) {
-      for (let j = 0; j < width; j++) {
-        if (Math.hypot(j + 0.5 - x, i + 0.5 - y) > radius) continue;
-        for (let c = 0; c < channels; c++) recalled.known[(i * width + j) * channels + c] = 0;
-      }
+    for (let k = 0; k < width * height; k++) {
+      if (Math.hypot((k % width) + 0.5 - x, Math.floor(k / width) + 0.5 - y) > Math.max(width, height) / 14) continue;
+      recalled.known.fill(0, k * channels, (k + 1) * channels);
     }
     soon("recall", compute);
   };
@@ -58,40 +340,35 @@ function takeInput() {
 }
 
 function hide(what) {
-  const n = data.n_features;
   const random = randomNumbers(recalled.seed);
-  const known = new Uint8Array(n).fill(1);
-  const strong = new Set(data.strong.slice(0, Math.max(1, Math.floor(n / 4))));
-  for (let k = 0; k < n; k++) {
-    const cell = Math.floor(k / (channels || 1));
-    const [i, j] = isImage ? [Math.floor(cell / width), cell % width] : [0, 0];
-    const inside = Math.abs(i + 0.5 - height / 2) < height / 5 && Math.abs(j + 0.5 - width / 2) < width / 5;
-    const gone = Number.isNaN(recalled.original[k]) || { right: j >= width / 2, left: j < width / 2, top: i < height / 2, bottom: i >= height / 2, middle: inside, random: random() < 0.5, strong: strong.has(k), none: false }[what];
-    if (gone) known[k] = 0;
+  recalled.known = new Uint8Array(data.n_features).fill(1);
+  const hideIf = (gone, first, end) => { if (gone) recalled.known.fill(0, first, end); };
+  if (isImage) {
+    for (let k = 0; k < width * height; k++) {
+      const [i, j] = [Math.floor(k / width), k % width];
+      const inside = Math.abs(i + 0.5 - height / 2) < height / 5 && Math.abs(j + 0.5 - width / 2) < width / 5;
+      hideIf({ right: j >= width / 2, left: j < width / 2, top: i < height / 2, bottom: i >= height / 2, middle: inside, random: random() < 0.5, none: false }[what], k * channels, (k + 1) * channels);
+    }
+  } else {
+    const strong = rows.strong.slice(0, Math.max(1, Math.floor(data.columns.length / 4)));
+    data.columns.forEach(({ first, end }, k) => hideIf({ random: random() < 0.5, strong: strong.includes(k), none: false }[what], first, end));
   }
-  recalled.known = known;
+  recalled.original.forEach((v, j) => { if (Number.isNaN(v)) recalled.known[j] = 0; });
   disturb();
 }
 
-/** Noise of the standard deviation chosen, in units of the range (images) or of each feature. */
+/** Noise of the standard deviation chosen, in units of the range of pixels. */
 function disturb() {
   const random = randomNumbers(1000 + recalled.seed);
-  const given = Float64Array.from(recalled.original);
   const [low, high] = data.range;
-  for (let j = 0; j < given.length; j++) {
-    const normal = Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
-    const unitOf = isImage ? high - low : geometry.scale?.[j] ?? rows.deviation(j);
-    given[j] += recalled.noise * normal * unitOf;
-  }
-  recalled.given = given;
+  recalled.given = recalled.original.map((v) => v + recalled.noise * Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random()) * (high - low));
   soon("recall", compute);
 }
 
 /** The path down the energy: what is not hidden is held, unless nothing is hidden. */
 function recallPath(values, known, options) {
   const whole = known === null || known.every(Boolean);
-  const filled = whole ? values : geometry.fill(values, known);
-  let x = geometry.toSphere(filled);
+  let x = geometry.toSphere(whole ? values : geometry.fill(values, known));
   if (x === null) return null;
   if (x.gaps) x = unit(x); // on circles: from what is known alone
   let freePart = null;
@@ -108,73 +385,67 @@ function compute() {
   stopPlaying();
   const column = $("recall-class").value;
   recalled.path = recallPath(recalled.given, recalled.known, { column: column === "" ? null : Number(column) });
-  showGiven();
-  showStep(0);
-  const strip = $("recall-strip");
-  const path = recalled.path;
-  if (path === null) { strip.replaceChildren(); return; }
-  const last = path.rows.length - 1;
-  const count = Math.min(last + 1, 9);
-  const steps = Array.from({ length: count }, (_, k) => Math.round((k * last) / Math.max(count - 1, 1)));
-  strip.replaceChildren(...steps.map((step) => make("button", { type: "button", class: "tile", onclick: () => { stopPlaying(); showStep(step); }, "aria-label": `step ${step}` },
-    thumb(isImage ? geometry.restore(path.rows[step]) : path.rows[step], true, `step ${step}`, backgroundOf(path.rows[step])), make("span", {}, `step ${step}`))));
-}
-
-function showGiven() {
-  const canvas = $("recall-given");
-  if (!isImage) { sketch(canvas, geometry.toSphere(geometry.fill(recalled.given, recalled.known))); return; }
-  paint(canvas, recalled.given, false);
-  const context = canvas.getContext("2d");
-  context.fillStyle = cssValue("--accent-soft");
-  for (let i = 0; i < width * height; i++) if (!recalled.known[i * channels]) context.fillRect(i % width, Math.floor(i / width), 1, 1);
+  if (isImage) {
+    const canvas = paint($("recall-given"), recalled.given);
+    const context = canvas.getContext("2d");
+    context.fillStyle = cssValue("--accent-soft");
+    for (let k = 0; k < width * height; k++) if (!recalled.known[k * channels]) context.fillRect(k % width, Math.floor(k / width), 1, 1);
+  }
+  showStep(recalled.path === null || isImage ? 0 : recalled.path.rows.length - 1);
 }
 
 /** The background of a picture that is partly held: known and found parts have one each. */
 function backgroundOf(x) {
-  if (!isImage || recalled.known.every(Boolean)) return null;
+  if (recalled.known.every(Boolean)) return null;
   const values = geometry.restore(x);
-  const sign = rows.background > rows.pen ? -1 : 1;
-  const quarter = (wanted) => {
-    const part = values.filter((_, j) => recalled.known[j] === wanted).sort();
-    return part[Math.floor(part.length * (sign > 0 ? 0.25 : 0))];
-  };
-  return Math.max(quarter(0), quarter(1));
+  const share = rows.background > rows.pen ? 0 : 0.25;
+  const low = [0, 1].map((wanted) => { const part = values.filter((_, j) => recalled.known[j] === wanted).sort(); return part[Math.floor(part.length * share)]; });
+  return Math.max(...low);
 }
 
 function showStep(step) {
-  const path = recalled.path;
-  if (path === null) { $("recall-text").textContent = "Nothing is known of the pattern: hide less."; return; }
+  const { path } = recalled;
+  if (path === null) { $("recall-text").textContent = "Nothing is known of the row: hide less."; return; }
   const last = path.rows.length - 1;
   recalled.step = Math.min(Math.max(step, 0), last);
   const x = path.rows[recalled.step];
-  paint($("recall-now"), isImage ? geometry.restore(x) : x, true, backgroundOf(x));
+  if (isImage) paint($("recall-now"), geometry.restore(x), true, backgroundOf(x));
+  else showFound(geometry.restore(x));
   const answer = model.read(model.overlaps(x));
   $("recall-text").replaceChildren(`Step ${recalled.step} of ${last}: energy ${number(path.energies[recalled.step], 4)}, `, swatch(answer.predicted), make("b", {}, className(answer.predicted)), ` ${percent(answer.proba[answer.predicted])}`);
   drawEnergy();
-  if (!isImage) $("recall-features").replaceChildren(make("h3", {}, "Where the pattern stands out now"), featureBars(x, 10));
+}
+
+/** A table of what was given, hidden and found, the columns that matter most first. */
+function showFound(values) {
+  const line = (k) => {
+    const column = data.columns[k];
+    const held = recalled.known[column.first] === 1;
+    const own = written(column, recalled.original);
+    return make("tr", { class: held ? "muted" : "" }, make("th", { scope: "row" }, short(column.name)), make("td", {}, held ? own : "hidden"), make("td", {}, held ? "" : make("b", {}, column.kind === "text" ? "–" : written(column, values))), make("td", {}, held ? "" : own));
+  };
+  const head = make("thead", {}, make("tr", {}, ["column", "given", "found", "was"].map((name) => make("th", { scope: "col" }, name))));
+  const order = [...rows.strong].sort((a, b) => recalled.known[data.columns[a].first] - recalled.known[data.columns[b].first]);
+  $("recall-now").replaceChildren(make("div", { class: "sideways" }, make("table", {}, head, make("tbody", {}, order.slice(0, 24).map(line)))));
 }
 
 function drawEnergy() {
   const { energies } = recalled.path;
-  const [w, h, pad] = [300, 190, 30];
+  const [w, h, pad] = [300, 190, 44];
   const [low, high] = [Math.min(...energies), Math.max(...energies)];
-  const x = (k) => pad + 14 + ((w - pad - 24) * k) / Math.max(energies.length - 1, 1);
-  const y = (e) => 14 + (h - pad - 18) * (1 - (e - low) / (high - low || 1));
-  const shown = energies.slice(0, recalled.step + 1);
+  const x = (k) => pad + ((w - pad - 10) * k) / Math.max(energies.length - 1, 1);
+  const y = (e) => 14 + (h - 48) * (1 - (e - low) / (high - low || 1));
   const text = (at, top, value, anchor = "middle") => drawing("text", { x: at, y: top, "text-anchor": anchor }, value);
+  const line = (some, more) => drawing("polyline", { points: some.map((e, k) => `${x(k)},${y(e)}`).join(" "), class: "trace", ...more });
   $("recall-energy").replaceChildren(drawing("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", role: "img", "aria-label": `energy by step, from ${number(high, 4)} down to ${number(low, 4)}` },
-    drawing("line", { x1: pad + 14, y1: h - pad, x2: w - 6, y2: h - pad, class: "axis" }), drawing("line", { x1: pad + 14, y1: 8, x2: pad + 14, y2: h - pad, class: "axis" }),
-    text(pad + 8, y(high) + 4, number(high, 4), "end"), text(pad + 8, y(low) + 4, high > low ? number(low, 4) : "", "end"), text((w + pad) / 2, h - 8, "step"), text(w - 8, 18, "energy", "end"),
-    drawing("polyline", { points: energies.map((e, k) => `${x(k)},${y(e)}`).join(" "), class: "trace", opacity: 0.25 }),
-    drawing("polyline", { points: shown.map((e, k) => `${x(k)},${y(e)}`).join(" "), class: "trace" }),
-    drawing("circle", { cx: x(recalled.step), cy: y(energies[recalled.step]), r: 5, class: "now" })));
+    drawing("line", { x1: pad, y1: h - 30, x2: w - 6, y2: h - 30, class: "axis" }), text(pad - 6, y(high) + 4, number(high, 4), "end"), text(pad - 6, y(low) + 4, high > low ? number(low, 4) : "", "end"), text((w + pad) / 2, h - 8, "step"), text(w - 8, 18, "energy", "end"),
+    line(energies, { opacity: 0.25 }), line(energies.slice(0, recalled.step + 1), {}), drawing("circle", { cx: x(recalled.step), cy: y(energies[recalled.step]), r: 5, class: "now" })));
 }
 
 function stopPlaying() {
   clearTimeout(recalled.timer);
   recalled.timer = 0;
-  const button = $("recall-play");
-  if (button) button.textContent = "▶ Play";
+  $("recall-play").textContent = "▶ Play";
 }
 
 function playRecall() {
@@ -185,347 +456,24 @@ function playRecall() {
   $("recall-play").textContent = "⏸ Pause";
   const next = () => {
     showStep(recalled.step + 1);
-    if (recalled.step >= last) { stopPlaying(); say("recall has come to rest"); return; }
+    if (recalled.step >= last) { stopPlaying(); return; }
     recalled.timer = setTimeout(next, still ? 0 : Math.max(40, Math.min(500, 4000 / last)));
   };
   recalled.timer = setTimeout(next, still ? 0 : 350);
 }
 
-/* ---- memories: a map, a gallery, and one memory looked at closely ---- */
-
-const view = { zoom: 1, x: 0, y: 0, grid: false, pictures: isImage };
-let mapCanvas;
-
-function buildMemories() {
-  mapCanvas = make("canvas", { class: "map", id: "map", tabindex: 0, role: "application", "aria-label": "map of the memories; arrows go from one to the next, plus and minus zoom" });
-  const button = (label, action, id) => make("button", { type: "button", id, onclick: action }, label);
-  const zoom = (factor) => { view.zoom = Math.min(Math.max(view.zoom * factor, 0.6), 40); soon("map", drawMap); };
-  const swap = () => { view.grid = !view.grid; showMemories(); };
-  const head = make("div", { class: "tools between", style: { marginTop: 0, marginBottom: "12px" } }, make("h2", { id: "memories-title" }, "Memories"),
-    make("div", { class: "tools", style: { marginTop: 0 } }, button("Grid", swap, "swap"), isImage ? button("Dots", () => { view.pictures = !view.pictures; $("dots").setAttribute("aria-pressed", String(!view.pictures)); soon("map", drawMap); }, "dots") : null,
-      make("button", { type: "button", "aria-label": "zoom in", onclick: () => zoom(1.4) }, "+"), make("button", { type: "button", "aria-label": "zoom out", onclick: () => zoom(1 / 1.4) }, "−"), button("Fit", () => { Object.assign(view, { zoom: 1, x: 0, y: 0 }); soon("map", drawMap); })));
-  const left = make("div", { class: "card" }, head, make("div", { class: "map-box", id: "map-box" }, mapCanvas), make("div", { class: `gallery${isText ? " of-texts" : ""}`, id: "gallery", hidden: true }), make("div", { class: "legend", id: "legend" }),
-    make("p", { class: "muted", id: "map-note", style: { marginTop: "8px" } }));
-  $("panel-memories").replaceChildren(make("div", { class: "columns map-and-more" }, left, make("div", { class: "card", id: "memory" })));
-  mapControls(zoom);
-}
-
-/** Where a memory lies on the canvas. */
-function placeOf(m) {
-  const [x, y] = data.xy[m];
-  const { w, h } = view;
-  return [w / 2 + (x + view.x) * view.zoom * w * 0.44, h / 2 - (y + view.y) * view.zoom * h * 0.44];
-}
-
-function drawMap() {
-  if (state.tab !== "memories" || view.grid) return;
-  const box = mapCanvas.getBoundingClientRect();
-  const ratio = window.devicePixelRatio || 1;
-  view.w = box.width;
-  view.h = Math.max(320, Math.min(box.width * 0.8, window.innerHeight * 0.72));
-  mapCanvas.style.height = `${view.h}px`;
-  mapCanvas.width = view.w * ratio;
-  mapCanvas.height = view.h * ratio;
-  const context = mapCanvas.getContext("2d");
-  context.scale(ratio, ratio);
-  const use = rows.use();
-  const most = Math.max(...use, 1e-12);
-  const crowd = Math.sqrt((view.w * view.h) / model.nMemories);
-  const base = Math.min(Math.max(crowd * 0.34, 4.5), 30) * Math.sqrt(view.zoom);
-  context.imageSmoothingEnabled = false;
-  view.radius = [];
-  const order = largest(use, model.nMemories).reverse();
-  for (const m of [...order.filter((k) => k !== state.memory), state.memory]) {
-    const [x, y] = placeOf(m);
-    const size = base * (0.45 + 0.75 * Math.sqrt(use[m] / most));
-    view.radius[m] = size;
-    if (x < -size || y < -size || x > view.w + size || y > view.h + size) continue;
-    const color = classColor(labels()[m]);
-    const chosen = m === state.memory;
-    if (view.pictures) {
-      context.fillStyle = color;
-      const edge = Math.max(1.5, size * 0.09) + (chosen ? 2 : 0);
-      context.fillRect(x - size - edge, y - size - edge, 2 * (size + edge), 2 * (size + edge));
-      context.drawImage(view.image[m], x - size, y - size, 2 * size, 2 * size);
-    } else {
-      context.globalAlpha = chosen ? 1 : 0.85;
-      context.fillStyle = color;
-      context.beginPath(); context.arc(x, y, size * 0.6, 0, 7); context.fill();
-      context.globalAlpha = 1;
-    }
-    if (chosen) {
-      context.strokeStyle = cssValue("--ink");
-      context.lineWidth = 2.5;
-      const r = view.pictures ? size + 5 : size * 0.6 + 3;
-      context.beginPath();
-      if (view.pictures) context.rect(x - r, y - r, 2 * r, 2 * r); else context.arc(x, y, r, 0, 7);
-      context.stroke();
-    }
-  }
-  if (isText && model.nMemories <= 60) nameOnMap(context);
-  drawInputOnMap(context);
-}
-
-/** Classes beside the dots, where there is room. */
-function nameOnMap(context) {
-  context.font = "12px system-ui, sans-serif";
-  context.fillStyle = cssValue("--soft");
-  const taken = [];
-  for (let m = 0; m < model.nMemories; m++) {
-    const [x, y] = placeOf(m);
-    const text = className(labels()[m], 22);
-    const side = 0.6 * view.radius[m] + 6;
-    const wide = context.measureText(text).width;
-    const left = x + side + wide > view.w ? x - side - wide : x + side;
-    if (taken.some(([a, b, w]) => Math.abs(b - y) < 14 && a < left + wide && left < a + w)) continue;
-    taken.push([left, y, wide]);
-    context.fillText(text, left, y + 4);
-  }
-}
-
-/** A ring where the current input lies: the mean place of the memories that answer for it. */
-function drawInputOnMap(context) {
-  const answer = state.answer;
-  if (!answer || answer.x === null || answer.novelty > 0.999 || answer.share.length !== model.nMemories) return;
-  let [x, y, total] = [0, 0, 0];
-  answer.share.forEach((share, m) => {
-    const [a, b] = placeOf(m);
-    x += share * a; y += share * b; total += share;
-  });
-  context.lineWidth = 3;
-  for (const [color, r] of [["--card", 12], ["--bad", 9]]) {
-    context.strokeStyle = cssValue(color);
-    context.beginPath(); context.arc(x / total, y / total, r, 0, 7); context.stroke();
-  }
-}
-
-function mapControls(zoom) {
-  const points = new Map();
-  let dragged = 0;
-  let gap = 0;
-  const at = (e) => { const box = mapCanvas.getBoundingClientRect(); return [e.clientX - box.left, e.clientY - box.top]; };
-  const spread = () => { const [a, b] = [...points.values()]; return Math.hypot(a[0] - b[0], a[1] - b[1]); };
-  mapCanvas.addEventListener("pointerdown", (e) => {
-    mapCanvas.setPointerCapture(e.pointerId);
-    points.set(e.pointerId, at(e));
-    dragged = 0;
-    if (points.size === 2) gap = spread();
-  });
-  mapCanvas.addEventListener("pointermove", (e) => {
-    if (!points.has(e.pointerId)) return;
-    const [x, y] = points.get(e.pointerId);
-    const next = at(e);
-    points.set(e.pointerId, next);
-    if (points.size === 2) { const wider = spread(); zoom(wider / (gap || wider)); gap = wider; dragged = 99; return; }
-    dragged += Math.hypot(next[0] - x, next[1] - y);
-    view.x += (next[0] - x) / (view.zoom * view.w * 0.44);
-    view.y -= (next[1] - y) / (view.zoom * view.h * 0.44);
-    soon("map", drawMap);
-  });
-  const up = (e) => {
-    const there = points.get(e.pointerId);
-    points.delete(e.pointerId);
-    if (e.type === "pointerup" && there && dragged < 5) {
-      let [best, least] = [null, 1.4];
-      for (let m = 0; m < model.nMemories; m++) {
-        const [x, y] = placeOf(m);
-        const far = Math.max(Math.abs(x - there[0]), Math.abs(y - there[1])) / Math.max(view.radius[m], 8);
-        if (far < least) [best, least] = [m, far];
-      }
-      if (best !== null) chooseMemory(best);
-    }
-  };
-  for (const name of ["pointerup", "pointercancel"]) mapCanvas.addEventListener(name, up);
-  mapCanvas.addEventListener("wheel", (e) => { e.preventDefault(); zoom(Math.exp(-e.deltaY / 400)); }, { passive: false });
-  mapCanvas.addEventListener("keydown", (e) => {
-    const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-    if (e.key === "+" || e.key === "=") zoom(1.4);
-    else if (e.key === "-") zoom(1 / 1.4);
-    else if (ways[e.key]) {
-      e.preventDefault();
-      const [dx, dy] = ways[e.key];
-      const [x, y] = placeOf(state.memory);
-      let [best, least] = [state.memory, Infinity];
-      for (let m = 0; m < model.nMemories; m++) {
-        const [a, b] = placeOf(m);
-        const along = (a - x) * dx + (b - y) * dy;
-        const across = Math.abs((a - x) * dy) + Math.abs((b - y) * dx);
-        if (m !== state.memory && along > 0.5 && along + 2 * across < least) [best, least] = [m, along + 2 * across];
-      }
-      chooseMemory(best);
-    }
-  });
-}
-
-function showMemories() {
-  const look = document.documentElement.dataset.theme;
-  if (isImage && view.look !== look) view.image = Array.from({ length: model.nMemories }, (_, m) => paint(document.createElement("canvas"), geometry.restore(model.memory(m)), true));
-  view.look = look;
-  $("memories-title").textContent = `${model.nMemories} memories`;
-  $("swap").textContent = view.grid ? "Map" : "Grid";
-  $("map-box").hidden = view.grid;
-  $("gallery").hidden = !view.grid;
-  const count = new Map();
-  for (const y of labels()) count.set(y, (count.get(y) ?? 0) + 1);
-  const order = [...count.keys()].sort((a, b) => (nClasses > 24 ? count.get(b) - count.get(a) || a - b : a - b));
-  $("legend").replaceChildren(...order.slice(0, 60).map((y) => make("span", { title: className(y, 300) }, swatch(y), `${className(y)} `, make("small", {}, count.get(y)))), order.length > 60 ? make("span", { class: "muted" }, `and ${order.length - 60} more`) : "");
-  $("map-note").textContent = `Near on the map: alike. Size: how many rows it answers for. Color: its ${groupWord}. The ring is the current input.`;
-  if (view.grid) showGallery(order);
-  showMemory();
-  soon("map", drawMap);
-}
-
-function showGallery(order) {
-  const sure = (m) => softLabel(m)[labels()[m]];
-  const parts = [];
-  for (const y of order) {
-    const own = labels().map((label, m) => [label, m]).filter(([label]) => label === y).map(([, m]) => m);
-    own.sort((a, b) => sure(b) - sure(a));
-    parts.push(make("h3", { title: className(y, 300) }, swatch(y), className(y, 60)));
-    for (const m of own) parts.push(make("button", { type: "button", id: `tile-${m}`, style: { borderColor: m === state.memory ? cssValue("--ink") : classColor(y) }, onclick: () => { chooseMemory(m); }, "aria-label": `memory ${memoryName(m)}, ${className(y)} ${percent(sure(m))}` }, memoryPicture(m), isText ? "" : make("span", {}, memoryName(m))));
-  }
-  $("gallery").replaceChildren(...parts);
-}
-
-function chooseMemory(m) {
-  const before = $(`tile-${state.memory}`);
-  if (before) before.style.borderColor = classColor(labels()[state.memory]);
-  state.memory = m;
-  if ($(`tile-${m}`)) $(`tile-${m}`).style.borderColor = cssValue("--ink");
-  showMemory();
-  soon("map", drawMap);
-}
-
-function openMemory(m) {
-  state.memory = m;
-  openTab("memories");
-  if (window.innerWidth < 761) $("memory").scrollIntoView({ behavior: still ? "auto" : "smooth" });
-}
-
-function showMemory() {
-  const m = state.memory;
-  const label = softLabel(m);
-  const y = largest(label, 1)[0];
-  const parts = [make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, `Memory ${memoryName(m)}`), make("span", {}, swatch(y), className(y)))];
-  if (isImage) parts.push(make("div", { style: { maxWidth: "190px", margin: "12px 0" } }, Object.assign(memoryPicture(m), { style: "width:100%" })));
-  if (recordOf(m)) parts.push(make("p", { class: "muted" }, `Of the held-out rows in which it had the largest share: ${recordOf(m)}`));
-  parts.push(make("h3", {}, "Its soft label"), classBars(label, largest(label, 6).filter((k) => label[k] > 0.005)));
-  if (isText && textsOf(m).length) parts.push(make("h3", {}, "Training rows most like it"), make("div", { class: "texts" }, textsOf(m).map((text) => quote(text, 400))));
-  if (!isImage && !isText) parts.push(make("h3", {}, "Its strongest features"), featureBars(model.memory(m), 10));
-  const readings = rows.said() ? answersOf(m) : null;
-  if (readings) {
-    parts.push(make("h3", {}, "Rows it answers for"), make("p", { class: "muted" }, `${number(readings.mass)} of the ${rows.n} rows here`),
-      isText ? make("div", { class: "texts", role: "list" }, readings.typical.map((r) => textRow(r))) : make("div", { class: "strip" }, readings.typical.map((r) => make("button", { type: "button", class: "tile", onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}${truth(r)}` }, rowPicture(r), make("span", {}, truth(r).slice(2) || `row ${rows.number[r]}`)))));
-    if (readings.decided > 0 && rows.y && data.kind === "classifier") {
-      const wrong = readings.wrong.map(([c, n]) => `${className(c)} (${n})`).join(", ");
-      parts.push(make("p", { class: "muted" }, `It weighs most for ${readings.decided} of them; ${readings.missed === 0 ? "all are right." : `${readings.missed} wrong, truly ${wrong}.`}`));
-    }
-  }
-  if (!isText && textsOf(m).length) parts.push(make("p", { class: "muted" }, `Most typical rows of the training data: ${textsOf(m).join(", ")}`));
-  parts.push(make("h3", {}, "Nearest relatives"), make("div", { class: isText ? "texts" : "strip" }, relatives(m).map(([k, overlap]) => make("button", { type: "button", class: "tile", onclick: () => chooseMemory(k), "aria-label": `memory ${memoryName(k)}` }, memoryPicture(k), make("span", {}, swatch(labels()[k]), memoryName(k)), make("span", { class: "muted" }, overlap.toFixed(2))))));
-  $("memory").replaceChildren(...parts);
-}
-
-/** Packed rows of a memory: how many it answers for, the most typical, those it got wrong. */
-function answersOf(m) {
-  const share = new Float64Array(rows.n);
-  let mass = 0;
-  for (let r = 0; r < rows.n; r++) {
-    const o = rows.overlaps(r);
-    if (o === null) continue;
-    share[r] = model.read(o).share[m];
-    mass += share[r];
-  }
-  const said = rows.said();
-  const led = said.map((s, r) => r).filter((r) => said[r].top[0] === m);
-  const wrong = new Map();
-  let missed = 0;
-  if (rows.y && data.kind === "classifier") for (const r of led) if (rows.y[r] >= 0 && said[r].predicted !== rows.y[r]) { missed++; wrong.set(rows.y[r], (wrong.get(rows.y[r]) ?? 0) + 1); }
-  return { mass, typical: largest(share, 6).filter((r) => share[r] > 0.05), decided: led.length, missed, wrong: [...wrong].sort((a, b) => b[1] - a[1]) };
-}
-
-function relatives(m) {
-  const overlap = model.overlaps(model.memory(m));
-  overlap[m] = -2;
-  return largest(overlap, Math.min(6, overlap.length - 1)).map((k) => [k, overlap[k]]);
-}
-
-/* ---- columns: how much each pulls, and what its values say ---- */
-
-function showColumns() {
-  const columns = data.rows.columns;
-  const most = Math.max(...columns.map((c) => c.size), 1e-12);
-  const shown = nClasses === 2 ? [1] : data.classes.map((_, y) => y).slice(0, 8);
-  const factor = nClasses === 2 ? 2 : 1; // log-odds
-  const all = columns.flatMap((c) => c.said.flatMap((line) => shown.map((y) => factor * line[y])));
-  const range = [Math.min(...all, 0), Math.max(...all, 0)];
-  $("panel-columns").replaceChildren(
-    make("div", { class: "card" }, make("h2", {}, "How much each column pulls"), make("p", { class: "muted" }, "Mean change of the log-odds if a row were typical of the other class there."),
-      bars(columns.map((c) => ({ name: short(c.name, 30), title: c.name, value: c.size / most, text: number(c.size), color: cssValue("--accent") })), { named: true })),
-    make("div", { class: "card", style: { marginTop: "16px" } }, make("h2", {}, "What its values say"), make("p", { class: "muted" }, "Log-odds of a class, all other columns as they are; 0 is the average value."),
-      make("div", { class: "legend" }, shown.map((y) => make("span", {}, swatch(y), className(y)))),
-      make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fill, minmax(160px, 1fr))" } }, columns.map((c) => make("figure", { class: "curve" }, make("figcaption", { title: c.name }, short(c.name, 30)), curve(c, shown, factor, range))))));
-}
-
-function curve({ name, at, names, said }, shown, factor, [low, high]) {
-  const [w, h, left, below] = [240, 150, 34, 24];
-  const [first, last] = [Math.min(...at), Math.max(...at)];
-  const x = (v) => left + 8 + ((w - left - 20) * (v - first)) / (last - first || 1);
-  const y = (v) => 8 + (h - below - 16) * (1 - (v - low) / (high - low || 1));
-  const text = (px, py, value, anchor) => drawing("text", { x: px, y: py, "text-anchor": anchor }, value);
-  const ends = names ? [names[0], names[names.length - 1]] : [number(first), number(last)];
-  const parts = shown.flatMap((c) => names ? at.map((v, k) => drawing("circle", { cx: x(v), cy: y(factor * said[k][c]), r: 3.5, fill: classColor(c) }, drawing("title", {}, `${names[k]}: ${className(c)} ${number(factor * said[k][c])}`)))
-    : [drawing("polyline", { points: at.map((v, k) => `${x(v)},${y(factor * said[k][c])}`).join(" "), fill: "none", stroke: classColor(c), "stroke-width": 2 })]);
-  return drawing("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", role: "img", "aria-label": `what the values of ${name} say for each class` },
-    drawing("line", { x1: left, y1: y(0), x2: w - 6, y2: y(0), class: "axis" }), text(left - 4, y(high) + 4, number(high, 2), "end"), text(left - 4, y(low) + 4, number(low, 2), "end"),
-    ...(at.length > 1 ? [text(left + 8, h - 6, short(ends[0], 12), "start"), text(w - 8, h - 6, short(ends[1], 12), "end")] : [text((w + left) / 2, h - 6, short(ends[0], 20), "middle")]), ...parts);
-}
-
-/* ---- mistakes: rows the model gets wrong, and why ---- */
-
-function showMistakes() {
-  const panel = $("panel-mistakes");
-  if (!rows.y || rows.n === 0) {
-    panel.replaceChildren(make("p", { class: "card" }, "No labeled rows are packed here: pass X and y to see what the model gets wrong."));
-    return;
-  }
-  if (!rows.said()) { panel.replaceChildren(make("p", { class: "card" }, "Evaluating the rows …")); return; }
-  const said = rows.said();
-  const wrong = said.map((s, r) => r).filter((r) => rows.y[r] >= 0 && said[r].predicted !== rows.y[r]).sort((a, b) => said[b].sure - said[a].sure);
-  const shown = wrong.slice(0, 60);
-  panel.replaceChildren(make("p", { style: { margin: "4px 0 14px" } }, wrong.length === 0 ? `All of the ${rows.n} rows here are right.` : `${wrong.length} of ${rows.n} rows here are wrong, the surest first. Click one to play with it.`),
-    make("div", { class: "mistakes" }, shown.map((r) => mistake(r, said[r]))), wrong.length > shown.length ? make("p", { class: "muted" }, `and ${wrong.length - shown.length} more`) : "");
-}
-
-function mistake(r, said) {
-  const truly = rows.y[r];
-  const o = rows.overlaps(r);
-  const soft = said.top.map((k, at) => said.share[at] * softLabel(k)[said.predicted]);
-  const m = said.top[largest(soft, 1)[0]]; // of what speaks for the wrong class, the most
-  const columns = rows.misled?.[r] ?? [];
-  const reasons = [];
-  if (columns.length) reasons.push(make("p", {}, `Not typical of ${className(truly)}: ${columns.join("; ")}.`));
-  else if (o === null) reasons.push(make("p", { class: "muted" }, "The row has no direction, so the prior decides."));
-  else reasons.push(make("p", {}, `Memory ${memoryName(m)} has ${percent(said.share[said.top.indexOf(m)])} of the vote and says ${className(labels()[m])}${recordOf(m) ? `; of the held-out rows that it decided, ${recordOf(m)}` : ""}.`));
-  return make("button", { type: "button", class: `card mistake${isText ? " texts-pair" : ""}`, onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}: ${className(truly)}, taken for ${className(said.predicted)}` },
-    isText ? quote(rows.text[r]) : make("div", { class: "pair" }, rowPicture(r), o === null ? null : memoryPicture(m)),
-    make("div", {}, make("p", { class: "said" }, className(truly), make("span", { class: "to" }, " → "), className(said.predicted)),
-      make("p", { class: "muted" }, `row ${rows.number[r]}, ${percent(said.sure)} sure`), reasons, isText && o !== null && textsOf(m).length ? make("p", { class: "muted" }, "Training rows like that memory:", textsOf(m).map((text) => quote(text, 100))) : null));
-}
-
 /* ---- report ---- */
 
-function buildReport() {
-  const measured = data.measured;
+function showReport() {
+  const { measured } = data;
   const stat = (value, name) => make("div", { class: "card stat" }, make("b", {}, value), make("span", {}, name));
-  const stats = [];
-  if (measured) stats.push(stat(tenth(measured.accuracy), `accuracy on ${measured.n.toLocaleString("en")} rows`), stat(number(measured.log_loss), "log-loss"), stat(tenth(measured.calibration_error), "calibration error"));
-  stats.push(stat(String(model.nMemories), "memories"), stat(String(nClasses), data.kind === "classifier" ? "classes" : "clusters"), stat(String(data.n_columns), "features"));
+  const stats = measured ? [stat(tenth(measured.accuracy), `accuracy on ${measured.n.toLocaleString("en")} rows`), stat(number(measured.log_loss), "log-loss"), stat(tenth(measured.calibration_error), "calibration error")] : [];
+  stats.push(stat(String(model.nMemories), "memories"), stat(String(nClasses), isClassifier ? "classes" : "clusters"), stat(String(data.n_columns), "columns"));
   const table = (entries) => make("table", { class: "facts" }, make("tbody", {}, entries.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, short(value ?? "–", 200))))));
-  const cards = [];
-  if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "Confusion"), confusion(measured)), make("div", { class: "card" }, make("h2", {}, "Calibration"), make("p", { class: "muted" }, "How often the model is right, by how sure it is; on the diagonal it means what it says."), calibration(measured.calibration)));
-  cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(Object.entries(data.choices))), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(data.settings))));
-  $("panel-report").replaceChildren(make("div", { class: "stats" }, stats), make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 420px), 1fr))" } }, cards));
+  const card = (title, ...parts) => make("div", { class: "card" }, make("h2", {}, title), ...parts);
+  const cards = measured ? [card("Confusion", confusion(measured)), card("Calibration", muted("How often the model is right, by how sure it is. On the diagonal, 80% sure means right in 80% of cases."), calibrationPlot(measured.calibration))] : [];
+  cards.push(card("The model", table(Object.entries(data.choices))), card("Settings of training", table(Object.entries(data.settings))));
+  $("panel-report").replaceChildren(make("div", { class: "stats" }, stats), make("div", { class: "columns reports" }, cards));
 }
 
 function confusion(measured) {
@@ -538,66 +486,49 @@ function confusion(measured) {
     const head = make("tr", {}, make("td", {}, ""), data.classes.map((_, b) => make("th", { scope: "col", title: className(b, 300) }, className(b, 12))));
     const body = count.map((line, a) => make("tr", {}, make("th", { scope: "row", title: className(a, 300) }, className(a, 12)), line.map((n, b) => {
       const share = n / Math.max(total[a], 1);
-      const color = a === b ? "--accent" : "--bad";
-      return make("td", { style: { background: n === 0 ? "none" : `color-mix(in srgb, var(${color}) ${(a === b ? 8 + 30 * share : 14 + 60 * Math.sqrt(share)).toFixed(0)}%, transparent)` } }, n === 0 ? "" : String(n));
+      const tint = a === b ? 8 + 30 * share : 14 + 60 * Math.sqrt(share);
+      return make("td", { style: { background: n === 0 ? "none" : `color-mix(in srgb, var(${a === b ? "--accent" : "--bad"}) ${tint.toFixed(0)}%, transparent)` } }, n === 0 ? "" : String(n));
     })));
-    box.append(make("p", { class: "muted" }, "Rows: the truth. Columns: what the model says."), make("table", { class: "matrix" }, make("thead", {}, head), make("tbody", {}, body)));
-  } else {
-    const side = Math.max(2, Math.floor(600 / nClasses));
-    const canvas = make("canvas", { width: side * nClasses, height: side * nClasses, role: "img", "aria-label": "confusion matrix, truth down, answers across; the most confused pairs are listed below", style: { width: "100%", maxWidth: "560px", background: cssValue("--well"), borderRadius: "8px", margin: "8px 0" } });
-    const context = canvas.getContext("2d");
-    for (const [a, b, n] of measured.confusion) {
-      context.globalAlpha = Math.min(1, 0.25 + n / Math.max(total[a], 1));
-      context.fillStyle = cssValue(a === b ? "--accent" : "--bad");
-      context.fillRect(b * side, a * side, Math.max(side - (side > 4 ? 1 : 0), 1), Math.max(side - (side > 4 ? 1 : 0), 1));
-    }
-    const note = make("p", { class: "muted" }, "Truth down, answers across; point at a cell to read it.");
-    const cells = new Map(measured.confusion.map(([a, b, n]) => [`${a} ${b}`, n]));
-    canvas.addEventListener("pointermove", (e) => {
-      const r = canvas.getBoundingClientRect();
-      const [b, a] = [Math.floor(((e.clientX - r.left) / r.width) * nClasses), Math.floor(((e.clientY - r.top) / r.height) * nClasses)];
-      if (a >= 0 && b >= 0 && a < nClasses && b < nClasses) note.textContent = `${className(a, 60)} taken for ${className(b, 60)}: ${cells.get(`${a} ${b}`) ?? 0} of ${total[a]}`;
-    });
-    box.append(canvas, note);
+    box.append(muted("Each line is a true class, each column a prediction."), make("div", { class: "sideways" }, make("table", { class: "matrix" }, make("thead", {}, head), make("tbody", {}, body))));
   }
   const confused = measured.confusion.filter(([a, b]) => a !== b).sort((a, b) => b[2] - a[2]).slice(0, 10);
-  if (confused.length) box.append(make("h3", {}, "Most confused"), make("table", {}, make("tbody", {}, confused.map(([a, b, n]) => make("tr", {}, make("td", {}, className(a, 60), make("span", { class: "to" }, " → "), className(b, 60)), make("td", { class: "number" }, `${n} of ${total[a]}`))))));
+  if (confused.length) box.append(make("h3", {}, "Most confused: true class → prediction"), make("table", {}, make("tbody", {}, confused.map(([a, b, n]) => make("tr", {}, make("td", {}, className(a, 60), make("span", { class: "to" }, " → "), className(b, 60)), make("td", { class: "number" }, `${n} of ${total[a]}`))))));
   return box;
 }
 
-function calibration(bins) {
+function calibrationPlot(bins) {
   const [w, h, pad] = [380, 300, 52];
   const x = (v) => pad + v * (w - pad - 26);
   const y = (v) => h - pad - v * (h - pad - 14);
+  const line = (a, b, more) => drawing("line", { x1: x(a[0]), y1: y(a[1]), x2: x(b[0]), y2: y(b[1]), class: "axis", ...more });
+  const text = (px, py, value, anchor = "middle", more = {}) => drawing("text", { x: px, y: py, "text-anchor": anchor, ...more }, value);
   const most = Math.max(...bins.map((b) => b[2]));
   const solid = bins.filter((b) => b[2] >= 8); // fewer rows than that tell next to nothing
-  const parts = [drawing("line", { x1: x(0), y1: y(0), x2: x(1), y2: y(1), class: "axis", "stroke-dasharray": "5 5" }), drawing("line", { x1: x(0), y1: y(0), x2: x(1), y2: y(0), class: "axis" }), drawing("line", { x1: x(0), y1: y(0), x2: x(0), y2: y(1), class: "axis" })];
-  for (const v of [0, 0.5, 1]) parts.push(drawing("text", { x: x(v), y: h - pad + 16, "text-anchor": "middle" }, percent(v)), drawing("text", { x: pad - 8, y: y(v) + 4, "text-anchor": "end" }, percent(v)));
-  parts.push(drawing("text", { x: (x(0) + x(1)) / 2, y: h - 4, "text-anchor": "middle" }, "how sure"), drawing("text", { x: 12, y: (y(0) + y(1)) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(y(0) + y(1)) / 2})` }, "how often right"),
+  return drawing("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", style: "max-width:480px", role: "img", "aria-label": `calibration curve: ${bins.map(([s, r]) => `${percent(s)} sure, ${percent(r)} right`).join("; ")}` },
+    line([0, 0], [1, 1], { "stroke-dasharray": "5 5" }), line([0, 0], [1, 0]), line([0, 0], [0, 1]), ...[0, 0.5, 1].flatMap((v) => [text(x(v), h - pad + 16, percent(v)), text(pad - 8, y(v) + 4, percent(v), "end")]),
+    text((x(0) + x(1)) / 2, h - 4, "how sure"), text(12, (y(0) + y(1)) / 2, "how often right", "middle", { transform: `rotate(-90 12 ${(y(0) + y(1)) / 2})` }),
     drawing("polyline", { points: solid.map(([s, r]) => `${x(s)},${y(r)}`).join(" "), class: "trace" }), ...bins.map(([s, r, n]) => drawing("circle", { cx: x(s), cy: y(r), r: 3 + 7 * Math.sqrt(n / most), class: "mark", opacity: 0.75 }, drawing("title", {}, `${n} rows, ${percent(s)} sure, ${percent(r)} right`))));
-  return drawing("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", style: "max-width:480px", role: "img", "aria-label": `calibration curve: ${bins.map(([s, r]) => `${percent(s)} sure, ${percent(r)} right`).join("; ")}` }, ...parts);
 }
 
 /* ---- tabs, theme, start ---- */
 
-const TABS = [["play", isText ? "Texts" : "Play"], ["recall", "Recall"], ["columns", "Columns"], ["memories", "Memories"], ["mistakes", "Mistakes"], ["report", "Report"]]
-  .filter(([id]) => id !== "mistakes" || data.kind === "classifier") // clusters have no right or wrong
-  .filter(([id]) => id !== "columns" || (data.rows?.columns && !isImage))
+const TABS = [["play", isText ? "Texts" : "Play"], ["map", "Map"], ["columns", "Columns"], ["recall", "Recall"], ["report", "Report"]]
+  .filter(([id]) => id !== "columns" || data.curves.length > 0)
   .filter(([id]) => id !== "recall" || !isText); // a vector is no text
 
 function buildTabs() {
   const bar = $("tabs");
-  bar.replaceChildren(...TABS.map(([id, name]) => make("button", { type: "button", role: "tab", id: `tab-${id}`, "aria-controls": `panel-${id}`, onclick: () => openTab(id) }, name)));
+  bar.replaceChildren(...TABS.map(([id, name]) => button(name, () => openTab(id), { role: "tab", id: `tab-${id}`, "aria-controls": `panel-${id}` })));
   bar.addEventListener("keydown", (e) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[e.key];
     if (!step) return;
-    const at = TABS.findIndex(([id]) => id === state.tab);
-    openTab(TABS[(at + step + TABS.length) % TABS.length][0]);
+    openTab(TABS[(TABS.findIndex(([id]) => id === state.tab) + step + TABS.length) % TABS.length][0]);
     $(`tab-${state.tab}`).focus();
   });
 }
 
 function openTab(name) {
+  if (name === "map" && state.tab !== "map" && state.answer && !state.opened) [state.memory, state.opened] = [largest(state.answer.share, 1)[0], true]; // at first the one that decides
   state.tab = name;
   for (const [id] of TABS) {
     $(`panel-${id}`).hidden = id !== name;
@@ -605,12 +536,11 @@ function openTab(name) {
     $(`tab-${id}`).tabIndex = id === name ? 0 : -1;
   }
   if (name === "recall") takeInput();
-  if (name === "memories") {
-    state.memory ??= largest(state.answer.share, 1)[0]; // at first the one that decides
-    showMemories();
-  }
-  if (name === "mistakes") showMistakes();
-  if (name === "columns") showColumns();
+  showTab();
+}
+
+function showTab() {
+  ({ map: showMap, columns: showColumns, report: showReport }[state.tab] ?? (() => {}))();
 }
 
 function setTheme(theme) {
@@ -618,59 +548,61 @@ function setTheme(theme) {
   cssCache = {};
   $("theme").textContent = theme === "dark" ? "☀" : "☾";
   if (!model) return;
-  refresh();
-}
-
-/** Draw everything anew: after a change of theme. */
-function refresh() {
+  buildKnobs();
   showKnobs();
-  buildReport();
   showAnswer();
-  const strip = $("strip");
-  if (strip) for (const canvas of strip.querySelectorAll("canvas")) canvas.replaceWith(rowPicture(rows.number.indexOf(canvas.getAttribute("aria-label").slice(4))));
-  if (state.tab === "recall" && recalled.given) compute();
-  if (state.tab === "memories") showMemories();
-  if (state.tab === "mistakes") showMistakes();
-  if (state.tab === "columns") showColumns();
+  rows.fill?.();
+  if (state.tab === "recall") compute();
+  showTab();
 }
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
   geometry = await unpackGeometry(data.geometry);
-  model = new Model({ ...data, votes: await unpackMixture(data.votes), density: await unpackMixture(data.density) }, nClasses);
-  const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);
-  rows = packedRows(x, data.rows ?? {});
-  rows.deviation = (j) => { const [low, high] = rows.span(j); return (high - low) / 4; };
+  const { calibration: held, encoder: stored } = data;
+  const calibration = held && { ...held, novelty: await unpack(held.novelty), scores: await unpack(held.scores) };
+  model = new Model({ ...data, calibration, votes: await unpackMixture(data.votes), density: await unpackMixture(data.density) }, nClasses);
+  encoder = stored?.table ? new Encoder({ tokens: new TextDecoder().decode(await unpack(stored.tokens)).split("\0"), kept: await unpack(stored.kept), table: await unpack(stored.table), scale: await unpack(stored.scale) }) : null;
+  data.map.axes = await unpack(data.map.axes);
+  state.rate = model.calibration?.rate ?? null;
+  rows = packedRows(data.rows ? await unpack(data.rows.x) : new Float64Array(0), data.rows ?? {});
   document.title = short(data.title, 80);
   $("title").textContent = short(data.title, 80);
-  const groups = `${nClasses} ${data.kind === "classifier" ? (nClasses === 1 ? "class" : "classes") : nClasses === 1 ? "cluster" : "clusters"}`;
-  $("subtitle").textContent = `${model.nMemories} memories, ${groups}, ${isText ? `texts through ${short(data.encoder)}` : `${data.n_columns} features`}. All of it runs in this page.`;
+  const groups = `${nClasses} ${isClassifier ? (nClasses === 1 ? "class" : "classes") : nClasses === 1 ? "cluster" : "clusters"}`;
+  $("subtitle").textContent = `${model.nMemories} memories, ${groups}, ${isText ? `texts through ${short(stored.name)}` : `${data.n_columns} columns`}. The model runs in this page.`;
   buildTabs();
   buildKnobs();
   buildPlay();
   if (!isText) buildRecall();
-  buildMemories();
-  if (rows.n > 0) pickRow(0);
-  else { Object.assign(state, { values: isImage ? freshValues() : Float64Array.from(geometry.restore(model.memory(0))), drawn: true }); if (!isImage && !isText) buildSliders(); }
-  refresh();
+  buildMap();
+  const values = isImage ? freshValues() : Float64Array.from(geometry.restore(model.memory(0)));
+  Object.assign(state, { values, base: isImage ? null : values.slice() });
+  if (!isImage) buildControls();
   openTab("play");
+  showKnobs();
+  showAnswer();
   await rows.prepare();
+  measureTyping();
+  if (rows.n > 0) pickRow(rows.starters()[0][1]);
+  rows.fill?.();
+  showKnobs();
+  showAnswer();
   await checkItself();
 }
 
 /** The page must say what Python said: a few answers came with it. */
 async function checkItself() {
-  const { x, proba, score, tolerance } = data.checks;
+  const { x, proba, score, rejection } = data.checks;
   const given = await unpack(x);
   let worst = 0;
   proba.forEach((wanted, k) => {
     const answer = answerFor(given.subarray(k * data.n_features, (k + 1) * data.n_features));
-    const apart = wanted.map((p, y) => (p - answer.proba[y]) / tolerance[0]);
-    apart.push((score[k] - answer.score) / (1 + Math.abs(score[k])) / tolerance[1]);
+    const apart = wanted.map((p, y) => p - answer.proba[y]);
+    apart.push((score[k] - answer.score) / (1 + Math.abs(score[k])), ...(rejection ? rejection[k].map((v, i) => (v - answer.tails[i]) / (1 + v)) : []));
     for (const off of apart) worst = Math.abs(off) <= worst ? worst : Number.isNaN(off) ? Infinity : Math.abs(off);
   });
-  $("check").hidden = worst <= 1;
-  $("check").textContent = worst <= 1 ? "" : `This page does not answer as Python did (off by ${number(worst)} times what rounding explains): do not trust it.`;
+  $("check").hidden = worst <= 1e-5;
+  $("check").textContent = worst <= 1e-5 ? "" : `This page does not answer as Python did (off by ${number(worst)}): do not trust it.`;
 }
 
 const preferred = matchMedia("(prefers-color-scheme: dark)");
@@ -686,10 +618,10 @@ window.mnemosphere = {
     throw error;
   }),
   rows: () => rows,
-  model: () => model,
   state: () => state,
-  predict: (values) => { const { proba, predicted, score, novelty } = answerFor(Float64Array.from(values)); return { proba: [...proba], predicted, score, novelty }; },
+  predict: (values) => { const { log, share, x, values: given, tails, ...answer } = answerFor(Float64Array.from(values)); return { ...answer, proba: [...answer.proba], tails: tails && [...tails], reason: reasonOf(answer) }; },
   predictRow: (r) => window.mnemosphere.predict(rows.values(r)),
+  type: (text) => { type(text); return [...encoder.encode(text).values]; },
   recall: (values, known, options) => { const path = recallPath(Float64Array.from(values), known ? Uint8Array.from(known) : null, options ?? {}); return { rows: path.rows.map((row) => [...row]), energies: path.energies }; },
   openTab, setTheme, pickRow, turn: (knobs) => { Object.assign(state, knobs); turned(); },
 };
