@@ -29,7 +29,7 @@ from mnemosphere.base.machine import threads
 from mnemosphere.estimators.choice import SearchTable
 from mnemosphere.estimators.from_files import SAMPLED, check_alone
 from mnemosphere.estimators.setup import kept_settings, work_on
-from mnemosphere.export import explore, files
+from mnemosphere.export import Page, explore, files
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
 from mnemosphere.rows.batches import Dataset
@@ -673,10 +673,11 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         max_rows: int = 500,
         image_shape: Sequence[int] | str | None = "auto",
         title: str | None = None,
-    ) -> None:
-        """Write one HTML file in which the model runs: draw rows, recall, look at memories.
+    ) -> Page:
+        """Write one HTML file in which the model runs: draw, type or change a row, and see why.
 
-        The file needs no server and no network.
+        The file needs no server and no network. Everything in it is computed live, with the numbers of
+        Python. Texts can be typed if the model has the packaged encoder.
 
         Parameters
         ----------
@@ -694,11 +695,17 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         title : str, default None
             Heading of the page; None: a heading that names the model.
 
+        Returns
+        -------
+        Page
+            Where it is (`path`); as the last line of a notebook's cell it shows itself.
+
         Examples
         --------
         >>> clf.explore("wine.html", X_test[:3], y_test[:3])
+        Page(path=...)
         """
-        explore(
+        return explore(
             self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape, title=title
         )
 

@@ -2,6 +2,6 @@
 
 from mnemosphere.export.module import DAMModule
 from mnemosphere.export.onnx_graph import to_onnx
-from mnemosphere.export.page import explore
+from mnemosphere.export.page import Page, explore
 
-__all__ = ["DAMModule", "explore", "to_onnx"]
+__all__ = ["DAMModule", "Page", "explore", "to_onnx"]

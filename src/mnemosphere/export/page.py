@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from html import escape
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -13,13 +15,43 @@ from mnemosphere.base.text import printable
 from mnemosphere.export.payload import payload
 from mnemosphere.fitted.model import FittedModel
 
+_HEIGHT = 860  # of a page in a notebook, in pixels
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that was written; as the last line of a notebook's cell it shows itself.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+
+    Examples
+    --------
+    >>> page = clf.explore("wine.html", X_test[:3])
+    >>> page.path.name
+    'wine.html'
+    """
+
+    path: Path
+
+    def _repr_html_(self) -> str:
+        """The whole file in a frame that can run its script and reach nothing else."""
+        page = escape(self.path.read_text(encoding="utf-8"))
+        return (
+            f'<iframe sandbox="allow-scripts" srcdoc="{page}" '
+            f'style="width: 100%; height: {_HEIGHT}px; border: 0"></iframe>'
+        )
+
 
 def explore(
     model: FittedModel, path: str | PathLike[str], X: Any = None, y: Any = None, **more: Any
-) -> None:
-    """Write one HTML file in which the model runs: draw rows, recall, look at memories.
+) -> Page:
+    """Write one HTML file in which the model runs: draw, type or change a row, and see why.
 
-    The file needs no server and no network.
+    The file needs no server and no network. Everything in it is computed live, with the numbers of Python:
+    class or no answer, familiarity, memories, recall.
 
     Parameters
     ----------
@@ -34,11 +66,18 @@ def explore(
     **more
         `max_rows`, `image_shape` and `title`, as in `DAMClassifier.explore`.
 
+    Returns
+    -------
+    Page
+        Where it is; in a notebook it shows itself.
+
     Examples
     --------
-    >>> mn.export.explore(clusterer.model_, "clusters.html")
+    >>> mn.export.explore(clusterer.model_, "clusters.html").path.name
+    'clusters.html'
     """
     write_page(Path(path), payload(model, X, y, **more))
+    return Page(Path(path))
 
 
 def write_page(path: Path, content: dict[str, Any]) -> None:

@@ -179,7 +179,7 @@ def _columns(model: FittedModel) -> list[dict[str, Any]]:
     for own in features.user_columns:
         levels, table = [], []
         if own.column is not None:
-            levels = ["missing" if not level else level for level in own.column.levels]
+            levels = [level or "missing" for level in own.column.levels]
             table = own.column.table.tolist()
         elif own.kind == "boolean":
             levels, table = ["False", "True"], [[0.0], [1.0]]

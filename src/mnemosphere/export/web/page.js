@@ -63,7 +63,7 @@ const memoryName = (m) => `#${m}`;
 function percent(v) {
   if (v > 0 && v < 0.001) return "<0.1%";
   if (v < 1 && v > 0.999) return ">99.9%";
-  return `${(100 * v).toFixed(v < 0.01 || v > 0.99 ? 1 : 0)}%`.replace(".0%", "%");
+  return `${(100 * v).toFixed(v < 0.01 || v > 0.99 ? 1 : 0)}%`;
 }
 
 /** A measured share. */
@@ -347,7 +347,7 @@ function rowTile(r, what = "") {
   const said = rows.said?.[r];
   return make("button", { type: "button", class: isImage ? "tile" : "text-row", "data-row": r, "aria-current": String(state.row === r), "aria-label": `row ${rows.number[r]}${truth(r)}`, onclick: () => { pickRow(r); openTab("play"); } },
     make("small", {}, what ? make("b", {}, what) : "", isImage && what ? "" : `${what ? ": " : ""}row ${short(rows.number[r], 16)}`), rowPicture(r),
-    said ? make("span", { class: "said" }, said.rejected ? make("b", {}, "No answer") : [swatch(said.predicted), className(said.predicted, 20)], rows.isWrong(r) ? make("span", { class: "to" }, `${truth(r)}`) : "") : "");
+    said ? make("span", { class: "said" }, said.rejected ? make("b", {}, "No answer") : [swatch(said.predicted), className(said.predicted, 20)], rows.isWrong(r) ? make("span", { class: "to" }, ` ${truth(r).slice(2)}`) : "") : "");
 }
 
 /** The rows behind a search box and a list of kinds. */
@@ -520,7 +520,7 @@ function buildControls() {
 /** What changes one column: a slider, a choice, or a box for a text. */
 function control(column, k) {
   const { name, kind, first, levels } = column;
-  const label = make("label", { for: `column-${k}`, title: name }, short(name, 30));
+  const label = make("label", { for: `column-${k}`, title: name, class: isText ? "unseen" : null }, short(name, 30));
   if (column === textColumn) return textBox(label, column, k);
   if (levels?.length) {
     const now = written(column, state.values);

@@ -225,7 +225,7 @@ function chooseMemory(m) {
 }
 
 function openMemory(m) {
-  state.memory = m;
+  Object.assign(state, { memory: m, opened: true });
   openTab("map");
   if (window.innerWidth < 761) $("memory").scrollIntoView({ behavior: still ? "auto" : "smooth" });
 }
