@@ -171,7 +171,7 @@ def _form(params: Mixture, batch: Batch, rule: LabelRule) -> tuple[SplitForm, Te
         """Rows x (B, N), e (B, P) and s (B, C+1): r = e·s·p of each class."""
         run, weight = Pass(params), params.p[1:].sum(1, keepdim=True)
         for part in map(batch.take, row_chunks(batch.n_rows, len(w), w.device)):
-            e, s, *_ = run.weigh(part, rule)
+            e, s, *_ = run.label_weights(part, rule)
             yield part.x, (e[1:] / weight).mT, s.mT
 
     def spread(u: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kmeans import spherical_kmeans
-from mnemosphere.model.one_pass import chunk_rows
+from mnemosphere.model.one_pass import chunks
 from mnemosphere.numerics import sphere
 
 SHARED_BY = 2.0  # memories per row
@@ -66,10 +66,7 @@ def share_graph(w: Tensor, batch: Batch) -> Graph:
     kappa = sharing_temperature((probe.x @ w.T).double(), SHARED_BY, probe.sample_weight)
     edges = w.new_zeros(w.shape[0], w.shape[0], dtype=torch.float64)
     labels = w.new_zeros(w.shape[0], batch.targets.shape[1], dtype=torch.float64)
-    # A chunk no smaller than the graph: adding to the edges costs as much as a product then.
-    step = max(chunk_rows(w.shape[0], w.device), w.shape[0])
-    for first in range(0, batch.n_rows, step):
-        part = batch.take(slice(first, first + step))
+    for part in map(batch.take, chunks(batch.n_rows, w.shape[0], w.device)):
         r = (kappa * (part.x @ w.T)).softmax(1)  # (B, P)
         weighted = r if part.sample_weight is None else r * part.sample_weight[:, None]
         edges += weighted.T @ r  # (P, B) (B, P)

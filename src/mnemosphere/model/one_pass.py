@@ -24,14 +24,12 @@ Rows may have gaps, NaN where a feature is not known: see `model.gaps`. Leading 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,10 +43,8 @@ from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.numerics.bessel import mean_resultant
 
-# Elements of one (chunk × P) array: as many as fill a GPU; on a processor per thread, so that it
-# stays in the cache of its core where that is large.
-_CHUNK_ELEMENTS, _CHUNK_ON_GPU = 1 << 20, 1 << 29
-_LARGE_CACHE = 1 << 21  # bytes
+# Elements of one (chunk × P) array: fill a GPU, or the cache of each core.
+_CHUNK_ELEMENTS, _CHUNK_ON_GPU = 1 << 19, 1 << 29
 _HEADROOM = 1e8  # label weights over densities, summed over so many rows, stay finite
 _BELOW = 8.0  # in the exponent: what lies so far below the least density is nothing
 _ALIGNED = 16  # columns: matrix units are slow on rows of bfloat16 that start between whole reads
@@ -73,28 +69,10 @@ def least_density(dtype: torch.dtype) -> float:
     return _HEADROOM * torch.finfo(dtype).tiny
 
 
-def chunk_rows(n_memories: int, device: torch.device) -> int:
-    """How many rows one chunk takes."""
-    elements = _CHUNK_ON_GPU
-    if not on_gpu(device):
-        elements = _CHUNK_ELEMENTS * torch.get_num_threads()
-        elements //= 2 if _core_cache() >= _LARGE_CACHE else 1
-    return max(64, elements // max(n_memories, 1))
-
-
-@functools.cache
-def _core_cache() -> int:
-    """Bytes of the second-level cache of a core, as far as the system tells; else 0."""
-    try:
-        size = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text(encoding="ascii")
-        return 1024 * int(size.strip().removesuffix("K"))
-    except (OSError, ValueError):
-        return 0
-
-
 def chunks(n_rows: int, n_memories: int, device: torch.device) -> Iterator[slice]:
     """Slices that cut n_rows into chunks of bounded size, all about as large."""
-    n_chunks = max(1, -(-n_rows // chunk_rows(n_memories, device)))
+    elements = _CHUNK_ON_GPU if on_gpu(device) else _CHUNK_ELEMENTS * torch.get_num_threads()
+    n_chunks = max(1, -(-n_rows // max(64, elements // max(n_memories, 1))))
     step = max(1, -(-n_rows // n_chunks))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
@@ -136,13 +114,6 @@ class Statistics:
     loss: Tensor  # () float64: summed loss
     count: Tensor  # () float64: summed sample weight
 
-    @classmethod
-    def none(cls, m: Mixture) -> Self:
-        """The sums over no rows."""
-        zero = torch.zeros((), dtype=torch.float64, device=m.w.device)
-        w_bar, p_bar = torch.zeros_like(m.w), torch.zeros_like(m.p)
-        return cls(w_bar, p_bar, w_bar[:, 0], zero, zero)
-
     @property
     def mass(self) -> Tensor:
         """Responsibility of each component, (P+1,)."""
@@ -173,11 +144,12 @@ class Statistics:
         return (-m.slope / self.count.to(m.w.dtype))[..., None, None]
 
 
-class _Exponents(NamedTuple):
-    h: Tensor  # (P+1, B)
-    rows: Tensor  # (B, N) as products take them, 0 in their gaps
-    gaps: Gaps | None
-    expected: Tensor | None  # (R, P) c: the memories expect c·w in the gaps
+class _Rows(NamedTuple):
+    """Of one chunk, beside its exponents."""
+
+    x: Tensor  # (B, N) as products take them, 0 in their gaps
+    gaps: Gaps | None = None
+    expected: Tensor | None = None  # (R, P) c: the memories expect c·w in the gaps
 
 
 class Pass:
@@ -186,14 +158,18 @@ class Pass:
     def __init__(self, m: Mixture, *, like: Tensor | None = None, whole: bool = False) -> None:
         """whole: no row has gaps; like: rows that exponents are centered by, as those of bfloat16 are."""
         self.m, self.whole, self.low, level = m, whole, like is not None, m.weights.log()
-        level = torch.cat([level[..., :1], level[..., 1:] - m.offset[..., None]], -1)
+        # Without a uniform component the offset is one of the row, and P(y|x) asks for no Bessel function.
+        blind = on_gpu(m.p) or torch.compiler.is_exporting()  # to values
+        self.common = not blind and not bool(m.p[..., 0, :].any())
+        if not self.common:
+            level = torch.cat([level[..., :1], level[..., 1:] - m.offset[..., None]], -1)
         # Large levels that differ little keep their digits, and so do exponents near the largest of a row.
         if like is None:
-            self.base = level[..., 1:].amax(-1)[..., None, None]
+            self.top = level[..., 1:].amax(-1)[..., None, None]
         else:
             top = (m.slope * split(like)[0] @ m.w.mT + level[1:]).amax(-1)
-            self.base = torch.maximum(top, level[0]).mean()[None, None]
-        self.level = level[..., None] - self.base  # (P+1, 1)
+            self.top = torch.maximum(top, level[0]).mean()[None, None]
+        self.level = level[..., None] - self.top  # (P+1, 1)
         self.w = pad(m.slope[..., None, None] * m.w, (0, 0, 1, 0))  # (P+1, N)
         self.label = m.labels
         if self.low:
@@ -207,29 +183,31 @@ class Pass:
             self.label = pad(self.label, (0, -c % _ALIGNED, 0, more)).to(torch.bfloat16)
         self.label_t = self.label.mT.contiguous()
 
-    def exponents(self, x: Tensor) -> _Exponents:
-        """H of one chunk."""
+    @property
+    def base(self) -> Tensor:
+        """What exponents are less than log(p exp h) by."""
+        return self.top - self.m.offset[..., None, None] if self.common else self.top
+
+    def exponents(self, x: Tensor) -> tuple[Tensor, _Rows]:
+        """(H (P+1, B), rows) of one chunk."""
         x, gaps = (x, None) if self.whole else split(x)
         if self.low:
             wide = x.new_zeros(len(x), self.w.shape[1], dtype=torch.bfloat16)
             wide[:, : x.shape[1]] = x
             wide[:, x.shape[1] : x.shape[1] + _PARTS] = 1
             x = wide
-        if on_gpu(x):
-            h = (x @ self.w.mT).mT
-        else:
-            h = self.w @ x.mT
+        h = (x @ self.w.mT).mT if on_gpu(x) else self.w @ x.mT
         if not self.low:
             h = h.add_(self.level)
-        expected = None
-        if gaps is not None:
-            lift, expected = gaps.exponent_lift(self.m)
-            h[..., 1 : lift.shape[-1] + 1, :].index_add_(-1, gaps.rows, lift.mT.to(h.dtype))
-        return _Exponents(h, x, gaps, expected)
+        if gaps is None:
+            return h, _Rows(x)
+        lift, expected = gaps.exponent_lift(self.m)
+        h[..., 1 : lift.shape[-1] + 1, :].index_add_(-1, gaps.rows, lift.mT.to(h.dtype))
+        return h, _Rows(x, gaps, expected)
 
     def shares(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """As the function `shares` says."""
-        h = self.exponents(x).h
+        h, _ = self.exponents(x)
         return h.softmax(-2).mT, (h.logsumexp(-2, keepdim=True) + self.base)[..., 0, :]
 
     def log_joint(self, x: Tensor) -> Tensor:
@@ -260,10 +238,10 @@ class Pass:
         low = math.log(least_density(h.dtype)) - _BELOW
         return h.clamp_min_(low).exp_(), lambda: top + self.base
 
-    def weigh(self, part: Batch, rule: LabelRule) -> tuple[Tensor, Tensor, Tensor, _Exponents]:
-        """(e (P+1, B), s (C+1, B), loss (B,), exponents) of a chunk, with its sample weights."""
-        at = self.exponents(part.x)
-        e, scale = self.relative(at.h)
+    def label_weights(self, part: Batch, rule: LabelRule) -> tuple[Tensor, Tensor, Tensor, _Rows]:
+        """(e (P+1, B), s (C+1, B), loss (B,), rows) of a chunk, with its sample weights."""
+        h, rows = self.exponents(part.x)
+        e, scale = self.relative(h)
         if on_gpu(e):  # as targets lie in memory
             share = _product(e.mT, self.label)[..., : self.m.n_columns].contiguous().mT
         else:
@@ -276,7 +254,7 @@ class Pass:
             s, loss = s * part.sample_weight[..., None, :], loss * part.sample_weight
         if self.low:
             s = pad(s.to(e.dtype).mT, (0, self.label.shape[-1] - s.shape[-2])).mT
-        return e, s, loss, at
+        return e, s, loss, rows
 
     def responsibilities(self, e: Tensor, s: Tensor) -> Tensor:
         """R (P+1, B), in place of e."""
@@ -287,7 +265,7 @@ def memory_shares(m: Mixture, batch: Batch, rule: LabelRule) -> Iterator[tuple[s
     """(rows of the chunk, responsibilities r (rows, P) of the memories, as in `accumulate`)."""
     run = Pass(m)
     for rows in chunks(batch.n_rows, m.n_memories, batch.x.device):
-        e, s, *_ = run.weigh(batch.take(rows), rule)
+        e, s, *_ = run.label_weights(batch.take(rows), rule)
         yield rows, run.responsibilities(e, s)[1:].mT
 
 
@@ -300,7 +278,7 @@ def evaluate(m: Mixture, batch: Batch, rule: LabelRule) -> float:
 def accumulate(m: Mixture, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
     low = m.w.dtype == torch.float32 and m.w.ndim == 2 and _wanted.get() == "auto"
-    n_rows, n = batch.n_rows, m.n_features
+    n_rows, n, memories = batch.n_rows, m.n_features, slice(1, m.n_memories + 1)
     low = low and n_rows > 0 and has_bfloat16(m.w.device)
     like = batch.x[:: -(-n_rows // _CENTERED_BY)] if low else None
     run = Pass(m, like=like, whole=not batch.has_gaps)
@@ -310,19 +288,16 @@ def accumulate(m: Mixture, batch: Batch, rule: LabelRule) -> Statistics:
     with threads(n_rows * m.w.numel()):
         cuts = chunks(n_rows, m.n_memories, m.w.device)
         for part in [batch] if m.w.ndim > 2 else map(batch.take, cuts):
-            e, s, losses, at = run.weigh(part, rule)
+            e, s, losses, rows = run.label_weights(part, rule)
             loss += losses.sum(-1, dtype=torch.float64)
             _add_product(ratio, e, s.mT)
             r = run.responsibilities(e, s)
-            _add_product(w_bar, r, at.rows)
-            if at.gaps is not None and at.expected is not None:
-                share = (
-                    r[..., 1 : m.n_memories + 1, :].index_select(-1, at.gaps.rows) * at.expected.mT
-                )
-                own = w_bar[..., 1 : m.n_memories + 1, :n]
-                own.addcmul_(m.w, share.to(m.w.dtype) @ at.gaps.unknown)
-            del e, r, at  # before the next chunk takes its place
-    w_bar = w_bar[..., 1 : m.n_memories + 1, :n].contiguous()
+            _add_product(w_bar, r, rows.x)
+            if rows.gaps is not None and rows.expected is not None:
+                share = r[..., memories, :].index_select(-1, rows.gaps.rows) * rows.expected.mT
+                w_bar[..., memories, :n].addcmul_(m.w, share.to(m.w.dtype) @ rows.gaps.unknown)
+            del e, r, rows  # before the next chunk takes its place
+    w_bar = w_bar[..., memories, :n].contiguous()
     if batch.sample_weight is None:
         count = torch.full_like(loss, float(n_rows))
     else:
