@@ -15,7 +15,9 @@ from torch import Tensor
 
 from mnemosphere.geometry import Center, base
 from mnemosphere.images.windows import Windows
-from mnemosphere.model import Batch, Mixture, from_memories, initialize, memory_graph, objectives
+from mnemosphere.model import initialize, memory_graph, objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.mixture import Mixture, from_memories
 from mnemosphere.model.one_pass import evaluate, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.named import NamedData

@@ -17,7 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.model import Batch, Mixture, log_joint
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import log_joint
 from mnemosphere.training import SGD, Callback, FixedPoint, Solver
 from mnemosphere.training import Run as Fit
 from research import fits

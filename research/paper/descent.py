@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemosphere.model import Batch, Curvature, Mixture, objectives
-from mnemosphere.model.curvature import curvature_along, random_tangent
+from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.curvature import Curvature, curvature_along, random_tangent
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import memory_shares
 from mnemosphere.numerics import sphere

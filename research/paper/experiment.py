@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from mnemosphere.base.machine import pick_device
-from mnemosphere.model import Batch
+from mnemosphere.model.batch import Batch
 from mnemosphere.plots import save
 from mnemosphere.plots.style import VERMILLION, root_figure
 from mnemosphere.rows.named import NamedData

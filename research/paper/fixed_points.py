@@ -8,16 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemosphere.model import (
-    Batch,
-    Mixture,
-    accumulate,
-    displacement,
-    maximize_bound,
-    objectives,
-)
+from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.copies import split
-from mnemosphere.model.one_pass import memory_shares
+from mnemosphere.model.m_step import displacement, maximize_bound
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import accumulate, memory_shares
 from mnemosphere.numerics import sphere
 from research.fits import mean_loss
 

@@ -17,9 +17,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.model import Batch, Curvature, accumulate, krylov, objectives
+from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import certify, residual
 from mnemosphere.model.copies import duplicate, merge_duplicates, split
+from mnemosphere.model.curvature import Curvature, krylov
+from mnemosphere.model.one_pass import accumulate
 from mnemosphere.numerics import sphere
 from mnemosphere.training import Lineage
 from research import fits

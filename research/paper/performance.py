@@ -27,7 +27,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.model import Batch, Mixture, nearest
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.curvature import nearest
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.training import SGD, FixedPoint, PassRecord, Solver, SplitRecord, Splitting
 from research import fits
 from research.paper.descent import Descent

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from mnemosphere.model import Mixture
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.training import Callback, Lineage, Run
 
 Floats = NDArray[np.float32]

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.model import Batch
+from mnemosphere.model.batch import Batch
 from mnemosphere.numerics import sphere, vmf
 from mnemosphere.training import SGD, FixedPoint, Splitting
 from research import fits

@@ -23,7 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from mnemosphere.model import Mixture, evaluate, initialize, objectives
+from mnemosphere.model import initialize, objectives
+from mnemosphere.model.mixture import Mixture
+from mnemosphere.model.one_pass import evaluate
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training import SGD, FixedPoint, PassRecord, Solver, latent
 from research import fits

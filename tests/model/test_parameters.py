@@ -13,7 +13,7 @@ BROKEN = {
     "vector w": (lambda a: a.replace(w=a.w[0]), r"\(P, N >= 2\) matrix, got \(7,\)"),
     "p transposed": (lambda a: a.replace(p=a.p.T), r"\(P\+1, C\+1\) = \(6, 4\)"),
     "dtype": (lambda a: a.replace(p_q=a.p_q.float()), "share one dtype and device"),
-    "half": (lambda a: a.to(dtype=torch.float16), "must be float32 or float64"),
+    "half": (lambda a: a.to(dtype=torch.float16), "float32 or float64"),
     "beta NaN": (lambda a: a.replace(beta=a.beta * math.nan), "beta must be one finite positive"),
     "varsigma": (lambda a: a.replace(varsigma=1.5), r"varsigma must lie in \(0, 1\], got 1.5"),
     "infeasible": (lambda a: a.replace(p_h=a.p_h * 1.1), "must have equal totals"),

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mnemosphere.model import Batch, accumulate
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.objectives import conditional, joint, marginal
-from mnemosphere.model.one_pass import memory_shares, operands
+from mnemosphere.model.one_pass import accumulate, memory_shares, operands
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

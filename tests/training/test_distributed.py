@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from mnemosphere.model import from_memories, initialize, objectives
+from mnemosphere.model import initialize, objectives
 from mnemosphere.model.curvature import krylov, nearest
+from mnemosphere.model.mixture import from_memories
 from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint, distributed, fit, grow
 from mnemosphere.training.adam import Adam

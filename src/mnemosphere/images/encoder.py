@@ -19,7 +19,8 @@ from torch.nn.functional import pad
 from mnemosphere.base.machine import pick_device
 from mnemosphere.fitted.model import Floats, as_numpy, check_whole, draw_seed
 from mnemosphere.images.windows import Windows, draw_patches
-from mnemosphere.model import from_memories, initialize, objectives
+from mnemosphere.model import initialize, objectives
+from mnemosphere.model.mixture import from_memories
 from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.training import FixedPoint
 from mnemosphere.training.callbacks import Run

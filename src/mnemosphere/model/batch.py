@@ -87,29 +87,24 @@ class Batch:
 
     def check(self, params: Mixture) -> Self:
         """Return self; raise ValueError unless the rows fit the parameters."""
-        x, targets, weight = self.x, self.targets, self.sample_weight
-        check_rows(params, x)
-        if x.shape[0] == 0:
+        check_rows(params, self.x)
+        weight, n_rows = self.sample_weight, self.n_rows
+        if n_rows == 0:
             raise ValueError("x has no rows: pass at least one")
-        if targets.shape != (x.shape[0], params.n_columns):
-            raise ValueError(
-                f"targets must be {(x.shape[0], params.n_columns)} (rows, classes + 1), "
-                f"got {tuple(targets.shape)}"
-            )
-        _check_kind(params, "targets", targets)
-        usable = torch.isfinite(targets).all() and (targets >= 0).all()
-        if not (usable and (targets.sum(1) <= 1 + 1e-4).all()):
-            raise ValueError("targets must be label weights: finite, >= 0, at most 1 per row")
-        if weight is not None:
-            _check_kind(params, "sample_weight", weight)
-            if weight.shape != x.shape[:1]:
-                raise ValueError(
-                    f"sample_weight must be ({x.shape[0]},), got {tuple(weight.shape)}"
-                )
-            if not (torch.isfinite(weight).all() and (weight >= 0).all()):
-                raise ValueError("sample_weight must be finite and >= 0")
-            if not weight.sum() > 0:
-                raise ValueError("sample_weight is zero everywhere: nothing to learn from")
+        shapes = {"targets": (n_rows, params.n_columns), "sample_weight": (n_rows,)}
+        for name, shape in shapes.items():
+            values = getattr(self, name)
+            if values is None:
+                continue
+            _check_kind(params, name, values)
+            if values.shape != shape:
+                raise ValueError(f"{name} must be {shape}, got {tuple(values.shape)}")
+            if not ((values >= 0) & values.isfinite()).all():
+                raise ValueError(f"{name} must be finite and >= 0")
+        if (self.targets.sum(1) > 1 + 1e-4).any():
+            raise ValueError("targets must be label weights: at most 1 per row")
+        if weight is not None and not weight.sum() > 0:
+            raise ValueError("sample_weight is zero everywhere: nothing to learn from")
         return self
 
 

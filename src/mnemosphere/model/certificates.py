@@ -149,20 +149,6 @@ def residual(
     )
 
 
-def run_exact_steps(
-    params: Mixture, batch: Batch, rule: LabelRule, *, tol: float, max_iter: int, **learned: bool
-) -> tuple[Mixture, int]:
-    """(parameters that a step moves by tol at most, or after max_iter of them; passes taken)."""
-    passes = max_iter if rule.supports_fixed_point else 0
-    for n_iter in range(passes):
-        stats = accumulate(params, batch, rule)
-        moved = maximize_bound(params, stats.w_bar, stats.p_bar, **learned)
-        if float(displacement(params, moved).largest) <= tol:
-            return params, n_iter
-        params = moved
-    return params, passes
-
-
 def certify(
     params: Mixture,
     batch: Batch,
@@ -185,8 +171,13 @@ def certify(
         raise ValueError(f"tol must be positive, got {tol}")
     learned = {"learn_beta": learn_beta, "hold_weights": hold_weights}
     batch = batch.check(params)
-    params, n_iter = run_exact_steps(params, batch, rule, tol=tol, max_iter=max_iter, **learned)
-    stats = accumulate(params, batch, rule)
+    stats, n_iter = accumulate(params, batch, rule), 0
+    while rule.supports_fixed_point and n_iter < max_iter:
+        stepped = maximize_bound(params, stats.w_bar, stats.p_bar, **learned)
+        if float(displacement(params, stepped).largest) <= tol:
+            break
+        params, n_iter = stepped, n_iter + 1
+        stats = accumulate(params, batch, rule)
     moved = residual(params, stats, rule, **learned)
     found = method(params, batch.filled(), rule)
     signed = not rule.supports_fixed_point  # then the weights of a row add up to 0

@@ -10,11 +10,9 @@ from torch import Tensor
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.numerics import sphere
 
-_BLOCK, _PAIRS = 1024, 1 << 24  # memories compared with all at once, and most pairs of that
-_WIDE = 1 << 14
+_BLOCK = 256  # memories compared with all at once
 # Memories that a reader cannot distinguish: an overlap of 0.999, soft labels alike to a hundredth.
 _ALIKE, _SAME_LABELS = math.sqrt(2 * (1 - 0.999)), 0.01
-_DIRECTIONS = 16  # in which most pairs turn out to be far apart
 _CDIST_ERROR = 2e-3  # of distances near 0 in single precision
 _ROUNDING = 64  # units of rounding by which copies of one memory may differ
 
@@ -62,27 +60,19 @@ def alike(params: Mixture, distance: float = _ALIKE, labels: float = _SAME_LABEL
     A memory repeats another within this distance whose soft labels differ by `labels` at most. The
     heaviest comes first and takes all that repeat it.
     """
-    w, p = params.w, params.p[1:]
-    soft = p / p.sum(1, keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
+    w, soft = params.w, params.labels[1:]
     found = torch.full((len(w),), -1, device=w.device)
-    # Memories that are near are near in a few directions too, where most pairs are ruled out.
-    generator = torch.Generator().manual_seed(0)
-    few = torch.randn(w.shape[1], min(_DIRECTIONS, w.shape[1]), generator=generator)
-    seen = w @ torch.linalg.qr(few)[0].to(w)
-    left = p.sum(1).argsort(descending=True, stable=True)
-    while len(left):
-        block = left[: max(1, min(_BLOCK, _PAIRS // len(left)))]
-        near = torch.cdist(seen[block], seen[left]) <= distance + _CDIST_ERROR  # (M, L)
+    order = params.weights[1:].argsort(descending=True, stable=True)
+    for block in torch.split(order, _BLOCK):
+        near = torch.cdist(w[block], w) <= distance + _CDIST_ERROR  # (M, P)
         alone = near.sum(1) <= 1
         found[block[alone]] = block[alone]
         for memory, candidates in zip(block[~alone].tolist(), near[~alone], strict=True):
             if found[memory] < 0:
-                others = left[candidates & (found[left] < 0)]
+                others = (candidates & (found < 0)).nonzero()[:, 0]
                 same = (w[others] - w[memory]).norm(dim=1) <= distance
                 same &= (soft[others] - soft[memory]).abs().amax(1) <= labels
                 found[others[same]] = memory
-                found[memory] = memory
-        left = left[found[left] < 0]
     return found
 
 
@@ -91,20 +81,17 @@ def merge_duplicates(params: Mixture, class_weights: Tensor) -> tuple[Mixture, T
 
     Copies share one exponent, so the sum of their weights predicts what they did. class_weights:
     the p (P+1, C+1) that classes are read from; its soft labels are compared and it is merged
-    with the rest. So many memories that looking for copies takes minutes are left as they are.
+    with the rest.
     """
-    if params.n_memories > _WIDE:
-        return params, class_weights
     tiny = _ROUNDING * torch.finfo(params.w.dtype).eps
     source = alike(params.replace(p=class_weights.to(params.p)), tiny, tiny)
-    kept = (source == torch.arange(len(source), device=source.device)).nonzero()[:, 0]
-    place = torch.searchsorted(kept, source)
+    kept, place = torch.unique(source, return_inverse=True)
     if len(kept) == params.n_memories:
         return params, class_weights
-    p, p_h, net = (_added(t, place, len(kept)) for t in (params.p, params.p_h, class_weights))
-    return params.replace(w=params.w[kept], p=p, p_h=p_h), net
+    rows = torch.cat([place.new_zeros(1), place + 1])  # the uniform component stays the first
 
+    def added(t: Tensor) -> Tensor:
+        return t.new_zeros(len(kept) + 1, *t.shape[1:]).index_add_(0, rows, t)
 
-def _added(t: Tensor, source: Tensor, n_memories: int) -> Tensor:
-    rows = torch.cat([source.new_zeros(1), source + 1])  # the uniform component stays the first
-    return t.new_zeros(n_memories + 1, *t.shape[1:]).index_add_(0, rows, t)
+    p, p_h = added(params.p), added(params.p_h)
+    return params.replace(w=params.w[kept], p=p, p_h=p_h), added(class_weights)

@@ -43,21 +43,14 @@ class Gaps(NamedTuple):
 
         times: the slope of params is multiplied by it.
         """
-        return lift_of(self.unknown, self.room.square(), params, times)
-
-
-def lift_of(
-    unknown: Tensor, room: Tensor, params: Mixture, times: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """`Gaps.exponent_lift` of rows whose unknown parts have the squared norms room (R, 1)."""
-    slope = (times * params.slope)[..., None, None]
-    beta = (times * params.slope / params.varsigma)[..., None, None]
-    m = unknown.sum(-1, keepdim=True)
-    a, b = ((m - 1) / 2).clamp_min(0), (m + 1) / 2
-    length = (unknown @ params.w.square().mT).clamp_min(0)  # ‖w_U‖²
-    root = (length * room * beta**2 + b.square()).sqrt()
-    lift = root - b - a * ((a + root) / (a + b)).log()
-    return lift, beta**2 * room / (slope * (a + root))
+        slope = (times * params.slope)[..., None, None]
+        beta = (times * params.slope / params.varsigma)[..., None, None]
+        m, room = self.unknown.sum(-1, keepdim=True), self.room.square()
+        a, b = ((m - 1) / 2).clamp_min(0), (m + 1) / 2
+        length = (self.unknown @ params.w.square().mT).clamp_min(0)  # ‖w_U‖²
+        root = (length * room * beta**2 + b.square()).sqrt()
+        lift = root - b - a * ((a + root) / (a + b)).log()
+        return lift, beta**2 * room / (slope * (a + root))
 
 
 def has_gaps(x: Tensor) -> bool:

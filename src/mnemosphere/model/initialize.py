@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,8 +72,12 @@ def within_classes(
     for y, k in zip(present, ks, strict=True):
         own = order[rows[y][: _ROWS_OF_A_MEAN * k]]
         parts.append(_Part(own, share[own, y], k))
-    found = [_within_parts(x, targets, some, generator, steps) for some in _small_groups(parts)]
-    w, labels = (torch.cat(each) for each in zip(*found, strict=True))
+    # Some classes at once: small steps cost more calls than products, large ones more products.
+    cost = sum(len(part.rows) for part in parts) * n_memories
+    at_once = max(1, round(len(parts) * min(1.0, (_AT_ONCE / cost) ** 0.5)))
+    groups = (parts[first : first + at_once] for first in range(0, len(parts), at_once))
+    found = [_within_parts(x, targets, some, generator, steps) for some in groups]
+    w, labels = map(torch.cat, zip(*found, strict=True))
     column = [y for y, k in zip(present, ks, strict=True) for _ in range(k)]
     classes = torch.nn.functional.one_hot(torch.tensor(column), share.shape[1])[:, :-1]
     return Start(w, labels, classes.to(x))
@@ -88,19 +91,6 @@ class _Part(NamedTuple):
     k: int  # its memories
 
 
-def _small_groups(parts: list[_Part]) -> list[list[_Part]]:
-    """Neighboring parts that take their steps together."""
-    groups: list[list[_Part]] = []
-    n_rows = n_memories = _AT_ONCE
-    for part in parts:
-        n_rows, n_memories = n_rows + len(part.rows), n_memories + part.k
-        if n_rows * n_memories > _AT_ONCE:
-            groups.append([])
-            n_rows, n_memories = len(part.rows), part.k
-        groups[-1].append(part)
-    return groups
-
-
 def _within_parts(
     x: Tensor, q: Tensor, parts: list[_Part], generator: torch.Generator, steps: int
 ) -> tuple[Tensor, Tensor]:
@@ -111,25 +101,22 @@ def _within_parts(
     ks, sizes = [part.k for part in parts], [len(part.rows) for part in parts]
     part_of = torch.arange(len(parts), device=x.device)
     of_row, of_memory = (part_of.repeat_interleave(part_of.new_tensor(n)) for n in (sizes, ks))
-    own, same = (of_row[:, None] == other for other in (part_of, of_memory))
+    same = of_row[:, None] == of_memory  # (n, P)
     rows = torch.cat([part.rows for part in parts])
     weight = torch.cat([part.weight for part in parts])[:, None]
-    x, q, ends = x[rows], q[rows], np.cumsum(sizes)
+    x, q = x[rows], q[rows]
     first = torch.cat([
-        from_data(x[end - n : end], k, generator=generator, order=torch.arange(n, device=x.device))
-        for end, n, k in zip(ends, sizes, ks, strict=True)
+        from_data(own, k, generator=generator, order=torch.arange(len(own), device=x.device))
+        for own, k in zip(torch.split(x, sizes), ks, strict=True)
     ])  # fmt: skip
-    of = weight * own
-    mean = (of.T @ x / of.sum(0)[:, None])[of_memory]  # (P, N)
-    alone = (part_of.new_tensor(ks) == 1)[of_memory][:, None]
-    w, of = directions(torch.where(alone, mean, first + mean), first), weight * same
-    for _ in range(1 + steps if max(ks) > 1 else 0):
-        moved, of = step(x, w, weight, among=same if len(parts) > 1 else None, inertia=1e-3)
-        w = torch.where(alone, w, moved)
-    mass = of.sum(0)[:, None]
+    dealt = weight * same
+    w = directions(first + dealt.T @ x / dealt.sum(0)[:, None], first)
+    for _ in range(1 + steps):
+        w, dealt = step(x, w, weight, same)
+    mass = dealt.sum(0)[:, None]
     # A memory without rows has the labels of its part.
-    every = (own.to(q).T @ q / own.sum(0)[:, None])[of_memory]
-    return w, torch.where(mass > 0, of.T @ q / torch.where(mass > 0, mass, 1.0), every)
+    every = same.to(q).T @ q / same.sum(0)[:, None]
+    return w, torch.where(mass > 0, dealt.T @ q / torch.where(mass > 0, mass, 1.0), every)
 
 
 def _per_class(count: list[int], mass: list[float], n_memories: int) -> list[int]:

@@ -19,22 +19,18 @@ class Partition(NamedTuple):
 
 
 def step(
-    x: Tensor, w: Tensor, weight: Tensor, *, n_starts: int = 1, among: Tensor | None = None,
-    inertia: float = 0.0,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """One step of Lloyd's: (directions of the rows that are nearest to each center, these weights (n, P)).
+    x: Tensor, w: Tensor, weight: Tensor, among: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """One step of Lloyd's: (directions of the rows nearest to each center w (k, N), these weights (n, k)).
 
-    w (P, N): the centers of several starts, as many each, of which a row x (n, N) has one nearest in each. weight: (n, 1).
-    among (n, P): the centers that a row may have. inertia: how many rows a center itself counts as.
+    x: (n, N); weight: (n, 1); among (n, k): the centers that a row may have. A center without rows stays.
     """
     overlap = x @ w.T.contiguous()  # else slow
     if among is not None:
         overlap.masked_fill_(~among, -torch.inf)
-    overlap = overlap.reshape(len(x), n_starts, -1)
-    nearest = overlap.max(2, keepdim=True).indices  # quicker than argmax
-    dealt = torch.zeros_like(overlap).scatter_(2, nearest, weight[:, None].expand_as(nearest))
-    dealt = dealt.reshape(len(x), -1)
-    return directions(dealt.T @ x + inertia * w, w), dealt
+    nearest = overlap.max(1, keepdim=True).indices  # quicker than argmax
+    dealt = torch.zeros_like(overlap).scatter_(1, nearest, weight)
+    return directions(dealt.T @ x, w), dealt
 
 
 def directions(x: Tensor, otherwise: Tensor) -> Tensor:
@@ -56,49 +52,34 @@ def spherical_kmeans(
 ) -> Partition:
     """The best of several local maxima of Σ_b weight_b max_c ⟨x_b, c⟩ over k unit vectors.
 
-    x: (n, N) unit rows, n ≥ k. Starts are spread out, as k-means++ draws them, and all are improved
-    at once: one product with x per round serves every start. No center is left without rows, unless
-    rows that coincide leave no other way; those are dealt out. start: the only start, centers (k, N).
+    x: (n, N) unit rows, n ≥ k. Starts are spread out, as k-means++ draws them. No center is left without
+    rows, unless rows that coincide leave no other way; those are dealt out. start: the only start, centers (k, N).
     """
-    mass = x.new_ones(x.shape[0]) if weight is None else weight.to(x)
-    is_given = start is not None
-    if start is None:
-        draws = 2 + int(math.log(k))  # as scikit-learn has it
-        start = x[_spread_out(x, k, mass, restarts, draws, generator).reshape(-1)]
-    restarts, centers = len(start) // k, start  # (restarts·k, N)
-    before = dealt = x.new_empty(0)
-    for _ in range(max_iter):
-        before = dealt
-        centers, dealt = step(x, centers, mass[:, None], n_starts=restarts)
-        if torch.equal(before, dealt):
-            break
-    overlap, label = (x @ centers.T).reshape(-1, restarts, k).max(2)  # (n, restarts)
-    score = (overlap * mass[:, None]).sum(0)  # (restarts,)
-    full = torch.stack([torch.bincount(run, minlength=k).amin() > 0 for run in label.T])
-    if not is_given and not bool(full.any()):
-        return Partition(torch.arange(x.shape[0], device=x.device) % k, x[:k])
-    best = int(torch.where(full, score, -torch.inf).argmax())
-    return Partition(label[:, best], centers.reshape(restarts, k, -1)[best])
+    mass = (x.new_ones(len(x)) if weight is None else weight.to(x))[:, None]
+    best, highest = Partition(torch.arange(len(x), device=x.device) % k, x[:k]), -math.inf
+    for _ in range(restarts if start is None else 1):
+        centers = _spread_out(x, k, mass[:, 0], generator) if start is None else start
+        before = dealt = x.new_empty(0)
+        for _ in range(max_iter):
+            before, (centers, dealt) = dealt, step(x, centers, mass)
+            if torch.equal(before, dealt):
+                break
+        overlap, label = (x @ centers.T).max(1)
+        score, full = float(overlap @ mass), int(label.bincount().count_nonzero()) == k
+        if start is not None or (full and score > highest):
+            best, highest = Partition(label, centers), score
+    return best
 
 
-def _spread_out(
-    x: Tensor,
-    k: int,
-    mass: Tensor,
-    restarts: int,
-    draws: int,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """Rows (restarts, k), each the best of some drawn by their distance to those before it."""
-    mass = mass.double().cpu()
-    distance = torch.full((restarts, 1, x.shape[0]), 2.0, dtype=torch.float64)  # none is further
-    chosen = []
+def _spread_out(x: Tensor, k: int, mass: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Rows x[some] (k, N), each the best of a few drawn by their distance to those before it."""
+    mass, n_draws = mass.double().cpu(), 2 + int(math.log(k))  # as scikit-learn has it
+    distance, chosen = torch.full_like(mass, 2.0), []  # none is further
     for _ in range(k):
-        drawn = torch.multinomial(distance[:, 0] * mass, draws, True, generator=generator)
-        overlap = x @ x[drawn.reshape(-1).to(x.device)].T  # (n, restarts·draws)
-        left = (1 - overlap.T.double().cpu()).clamp_min(1e-12).reshape(restarts, draws, -1)
-        left = torch.minimum(left, distance)
-        best = (left @ mass).argmin(1, keepdim=True)  # (restarts, 1)
-        chosen.append(drawn.gather(1, best)[:, 0])
-        distance = left.take_along_dim(best[:, :, None], 1)
-    return torch.stack(chosen, 1).to(x.device)
+        drawn = torch.multinomial(distance * mass, n_draws, True, generator=generator)
+        left = 1 - (x[drawn.to(x.device)] @ x.T).double().cpu()  # (draws, n)
+        left = torch.minimum(left.clamp_min(1e-12), distance)
+        best = int((left @ mass).argmin())
+        distance = left[best]
+        chosen.append(int(drawn[best]))
+    return x[chosen]

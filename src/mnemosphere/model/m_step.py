@@ -62,15 +62,28 @@ def maximize_bound(
     )
 
 
-def move_memories(params: Mixture, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool) -> Mixture:
-    """Memories and β of that step."""
+def move_memories(
+    params: Mixture, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool, exact: bool = True
+) -> Mixture:
+    """Memories and β of that step; a memory with no pull at all stays where it is.
+
+    exact False: one Newton step of β, and no device-to-host synchronization.
+    """
     norms = sphere.norms(w_bar)
-    params = params.replace(w=_directions(w_bar, norms, params.w))
+    if exact and bool((norms.amin() > _SHORT) & (norms.amax() < _LONG)):
+        w = w_bar * norms.reciprocal()[..., None]  # a sweep; where squares are safe
+    else:
+        w = sphere.project(torch.where(norms[..., None] > 0, w_bar, params.w))
     if not learn_beta:
-        return params
-    goal = _resultant(params, norms, p_bar).clamp(_LEAST_RESULTANT, 1 - _LEAST_RESULTANT)
-    beta = inverse_mean_resultant(goal, params.n_features)
-    return params.replace(beta=beta.to(params.beta))
+        return params.replace(w=w)
+    mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
+    goal = params.varsigma * norms.double().sum(-1) / mass
+    goal = goal.clamp(_LEAST_RESULTANT, 1 - _LEAST_RESULTANT)
+    if exact:
+        beta = inverse_mean_resultant(goal, params.n_features).to(params.beta)
+    else:
+        beta = approach_beta(params.beta, goal, params.n_features)
+    return params.replace(w=w, beta=beta)
 
 
 def class_weights(
@@ -83,31 +96,6 @@ def class_weights(
     tol = 1e-12 if p_bar.dtype == torch.float64 else 1e-8
     found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=tol, start=multipliers)
     return params.replace(p=found.p), (found.row_multipliers, found.col_multipliers)
-
-
-def approach_memories(
-    params: Mixture, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
-) -> Mixture:
-    """Memories of that step and one Newton step of β: no device-to-host synchronization."""
-    norms = sphere.norms(w_bar)
-    w = sphere.project(torch.where(norms[..., None] > 0, w_bar, params.w))
-    if not learn_beta:
-        return params.replace(w=w)
-    goal = _resultant(params, norms, p_bar)
-    return params.replace(w=w, beta=approach_beta(params.beta, goal, params.n_features))
-
-
-def _resultant(params: Mixture, norms: Tensor, p_bar: Tensor) -> Tensor:
-    """ς Σ‖w̄‖ / Σ mass, in float64."""
-    mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
-    return params.varsigma * norms.double().sum(-1) / mass
-
-
-def _directions(w_bar: Tensor, norms: Tensor, w: Tensor) -> Tensor:
-    """Each row of w̄ on the sphere; a memory with no pull at all stays where it is."""
-    if bool((norms.amin() > _SHORT) & (norms.amax() < _LONG)):
-        return w_bar * norms.reciprocal()[..., None]  # a sweep; where squares are safe
-    return sphere.project(torch.where(norms[..., None] > 0, w_bar, w))
 
 
 def fit_class_weights_free_prior(params: Mixture, p_bar: Tensor) -> Mixture:

@@ -106,13 +106,8 @@ def group(edges: Tensor, n_groups: int, *, generator: torch.Generator) -> Groups
 
     The leading eigenvectors of D^(−1/2) A D^(−1/2) place every memory on a sphere, where k-means
     finds the groups, a memory weighing as much as its rows. A weak tie of all with all (as Qin and
-    Rohe have it) keeps a few memories at the rim from being cut off as groups of their own. As
-    many groups as memories: each is its own.
+    Rohe have it) keeps a few memories at the rim from being cut off as groups of their own.
     """
-    if n_groups == len(edges):
-        return Groups(
-            torch.arange(n_groups, device=edges.device), 2 * torch.eye(n_groups).to(edges) - 1
-        )
     a = edges.double().cpu()
     a = a + _TIES * a.mean()
     degree = a.sum(1)
@@ -122,16 +117,11 @@ def group(edges: Tensor, n_groups: int, *, generator: torch.Generator) -> Groups
     label, centers = spherical_kmeans(
         u, n_groups, weight=degree, restarts=_RESTARTS, generator=generator
     )
-    size, index = torch.bincount(label, minlength=n_groups), torch.arange(len(label))
     # Groups of one size in the order of their first memories: runs that differ by rounding agree.
-    first = torch.full_like(size, len(label)).scatter_reduce(0, label, index, "amin")
-    order = first.argsort()
-    order = order[size[order].argsort(descending=True, stable=True)]
-    place = order.argsort()
-    return Groups(
-        place[label].to(edges.device),
-        (u @ centers[order].T).to(edges.device),  # (P, C)
-    )
+    all_ = label.tolist()
+    order = torch.tensor(sorted(range(n_groups), key=lambda c: (-all_.count(c), all_.index(c))))
+    closeness = u @ centers[order].T  # (P, C)
+    return Groups(order.argsort()[label].to(edges.device), closeness.to(edges.device))
 
 
 def group_memories(w: Tensor, batch: Batch, n_groups: int, *, generator: torch.Generator) -> Groups:

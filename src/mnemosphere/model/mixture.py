@@ -141,10 +141,10 @@ class Mixture:
                 f"p {tuple(self.p.shape)}, p_h {tuple(self.p_h.shape)}, p_q {tuple(self.p_q.shape)}"
             )
         kinds = {(t.dtype, t.device) for t in self.tensors().values()}
-        if len(kinds) > 1:
-            raise ValueError(f"tensors must share one dtype and device, got {kinds}: use .to(...)")
-        if self.w.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"dtype must be float32 or float64, got {self.w.dtype}")
+        if len(kinds) > 1 or self.w.dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"tensors must share one dtype and device, float32 or float64, got {kinds}: use .to(...)"
+            )
         if not 0.0 < self.varsigma <= 1.0:
             raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")
         if self.beta.ndim != 0 or not 0 < float(self.beta) < math.inf:
@@ -192,12 +192,8 @@ def from_memories(
     p_h is 1/(P+P_0) for a memory, P_0/(P+P_0) for the uniform component; uniform_weight: P_0.
     """
     if not 0.0 <= uniform_weight <= 1e30:
-        raise ValueError(
-            f"uniform_weight must lie in [0, 1e30] (the uniform component's weight P_0 must be "
-            f">= 0), got {uniform_weight}"
-        )
-    p_h = w.new_ones(len(w) + 1)
-    p_h[0] = uniform_weight
+        raise ValueError(f"uniform_weight must lie in [0, 1e30], got {uniform_weight}")
+    p_h = torch.cat([w.new_tensor([uniform_weight]), w.new_ones(len(w))])
     p_h = p_h / (len(w) + uniform_weight)
     p_q = p_q.to(w)
     return Mixture(

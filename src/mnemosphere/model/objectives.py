@@ -21,9 +21,9 @@ class LabelRule(ABC):
     """What a pass asks of an objective. Classes are the first axis, rows the second."""
 
     @property
-    @abstractmethod
     def supports_fixed_point(self) -> bool:
         """Whether the weights are never negative and the loss has an exact lower bound."""
+        return False
 
     @abstractmethod
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,11 +117,6 @@ class Unsupervised(LabelRule):
     def __post_init__(self) -> None:
         if not 0.0 <= self.smoothing <= 1.0:
             raise ValueError(f"smoothing must lie in [0, 1], got {self.smoothing}")
-
-    @property
-    def supports_fixed_point(self) -> bool:
-        """Weights can be negative."""
-        return False
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (C+1, B))."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from mnemosphere.model import retrieval
 from mnemosphere.model.batch import check_rows
 from mnemosphere.model.mixture import Mixture
-from mnemosphere.model.one_pass import chunks
+from mnemosphere.model.one_pass import in_chunks
 from mnemosphere.model.retrieval import class_column
 from mnemosphere.numerics import sphere
 
@@ -74,43 +74,33 @@ def recall(
         raise ValueError(f"steps and tol must be >= 0, got steps={steps}, tol={tol}")
     column = None if class_index is None else class_column(params, class_index, len(x))
 
-    def height_of(here: Tensor, rows: slice | Tensor) -> Tensor:
-        return retrieval.energy(params, here, None if column is None else column[rows])
+    def of(rows: Tensor) -> Tensor | None:
+        return None if column is None else column[rows]
 
-    out = x.clone()
-    energy = x.new_empty(x.shape[0])
-    taken = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
-    converged = torch.zeros(x.shape[0], dtype=torch.bool, device=x.device)
-    paths, energies = [], []
-    for rows in chunks(x.shape[0], params.n_memories, x.device):
-        index = torch.arange(rows.start, rows.stop, device=x.device)  # rows still moving
-        visited, height = [out[rows].clone()], [height_of(out[rows], rows)]
-        for _ in range(steps):
-            old = out[index]
-            kept = None if known is None else _Kept(x[index], known[index], metric)
-            pull = retrieval.pull(params, old, None if column is None else column[index])
-            new = _fixed_point_step(pull, old, kept)
-            out[index] = new
-            taken[index] += 1
-            moved = (new - old).norm(dim=1) > tol
-            converged[index] = ~moved
-            if record:
-                visited.append(out[rows].clone())
-                height.append(height[-1].clone())
-                height[-1][index - rows.start] = height_of(new, index)
-            index = index[moved]
-            if index.shape[0] == 0:
-                break
-        energy[rows] = height_of(out[rows], rows)
-        paths.append(visited)
-        energies.append(height)
+    def heights(at: Tensor) -> Tensor:
+        return in_chunks(
+            lambda rows: retrieval.energy(params, at[rows], of(rows)), every, params.n_memories
+        )
+
+    def stepped(rows: Tensor) -> Tensor:
+        kept = None if known is None else _Kept(x[rows], known[rows], metric)
+        return _fixed_point_step(retrieval.pull(params, out[rows], of(rows)), out[rows], kept)
+
+    out, every = x.clone(), torch.arange(len(x), device=x.device)
+    taken, converged = torch.zeros_like(every), torch.zeros_like(every, dtype=torch.bool)
+    index, path = every, [x]  # rows still moving
+    for _ in range(steps):
+        if len(index) == 0:
+            break
+        new = in_chunks(stepped, index, params.n_memories)
+        moved = (new - out[index]).norm(dim=1) > tol
+        out[index], converged[index] = new, ~moved
+        taken[index] += 1
+        path += [out.clone()] if record else []
+        index = index[moved]
+    energies = torch.stack([heights(at) for at in path]) if record else None
     return Recall(
-        out,
-        energy,
-        taken,
-        converged,
-        energies=_side_by_side(energies) if record else None,
-        path=_side_by_side(paths) if record else None,
+        out, heights(out), taken, converged, energies, torch.stack(path) if record else None
     )
 
 
@@ -164,11 +154,3 @@ def _fixed_point_step(g: Tensor, x: Tensor, kept: _Kept | None) -> Tensor:
 def _toward(g: Tensor, x: Tensor) -> Tensor:
     """g/‖g‖, rows of zeros left at x."""
     return sphere.project(torch.where(g.abs().amax(1, keepdim=True) > 0, g, x))
-
-
-def _side_by_side(parts: list[list[Tensor]]) -> Tensor:
-    """Records of chunks (S_k+1, B_k, ...) as one; those that ended early stay at their last."""
-    longest = max((len(part) for part in parts), default=1)
-    return torch.cat(
-        [torch.stack([*part, *[part[-1]] * (longest - len(part))]) for part in parts], dim=1
-    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from scipy.cluster.hierarchy import fcluster, ward
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from mnemosphere.model.kmeans import Partition, directions, spherical_kmeans
+from mnemosphere.model.kmeans import directions, spherical_kmeans
 from mnemosphere.numerics import sphere
 
 MOST_GROUPS = 512
@@ -45,28 +44,6 @@ def silhouettes(x: Tensor, label: Tensor, weight: Tensor | None = None) -> Tenso
     return torch.where((others > 0) & other.isfinite(), found, 0.0)
 
 
-class _Tree:
-    """Unit rows x (n, N) merged step by step."""
-
-    def __init__(self, x: Tensor, weight: Tensor) -> None:
-        self.x, self.weight = x, weight
-
-    @cached_property
-    def _merges(self) -> Any:
-        x = self.x.double()
-        distance = (2 - 2 * (x @ x.T)).clamp_min(0).sqrt().cpu().numpy()
-        return ward(squareform(distance, checks=False))
-
-    def cut(self, k: int) -> Partition:
-        """At most k groups, improved by k-means."""
-        label = torch.from_numpy(fcluster(self._merges, k, "maxclust") - 1).to(self.x.device)
-        sums = torch.nn.functional.one_hot(label.long()).to(self.x).T @ self.x
-        start = directions(sums, self.x[: len(sums)])
-        return spherical_kmeans(
-            self.x, len(start), weight=self.weight, start=start, max_iter=_ROUNDS
-        )
-
-
 class Groupings:
     """Unit rows x (n, N) in any number of groups, n ≥ 4.
 
@@ -77,22 +54,31 @@ class Groupings:
     def __init__(self, x: Tensor, weight: Tensor | None = None) -> None:
         weight = x.new_ones(len(x)) if weight is None else weight.to(x)
         self._x, self._weight = x[: 2 * MOST_ROWS], weight[: 2 * MOST_ROWS] / weight.min()
-        pairs = zip(*(part.tensor_split(2) for part in (self._x, self._weight)), strict=True)
-        self._sides = [_Tree(*pair) for pair in pairs]
+        self._sides = list(zip(self._x.tensor_split(2), self._weight.tensor_split(2), strict=True))
+        self._trees: dict[int, Any] = {}
         self.silhouettes: dict[int, float] = {}
         self._errors: dict[int, float] = {}
+
+    def _cut(self, side: int, k: int) -> Tensor:
+        """The centers of at most k groups of a side: its tree cut, improved by k-means."""
+        x, weight = self._sides[side]
+        if side not in self._trees:
+            distance = (2 - 2 * (x.double() @ x.double().T)).clamp_min(0).sqrt()
+            self._trees[side] = ward(squareform(distance.cpu().numpy(), checks=False))
+        label = torch.from_numpy(fcluster(self._trees[side], k, "maxclust") - 1).to(x.device)
+        sums = torch.nn.functional.one_hot(label.long()).to(x).T @ x
+        start = directions(sums, x[: len(sums)])
+        return spherical_kmeans(x, len(start), weight=weight, start=start, max_iter=_ROUNDS).centers
 
     def silhouette(self, k: int) -> float:
         """That of k groups."""
         if k not in self.silhouettes:
-            few = len(self._x) <= MOST_ROWS
-            pairs = (self._sides, self._sides[::-1])[: 1 + few]
-            found = torch.cat([
-                silhouettes(held.x, (held.x @ tree.cut(k).centers.T).argmax(1), held.weight)
-                for tree, held in pairs
-            ])  # fmt: skip
-            share = torch.cat([held.weight for _, held in pairs])
-            share = share / share.sum()
+            parts = []
+            for side in (0, 1) if len(self._x) <= MOST_ROWS else (0,):
+                x, weight = self._sides[1 - side]
+                parts.append((silhouettes(x, (x @ self._cut(side, k).T).argmax(1), weight), weight))
+            found, weight = map(torch.cat, zip(*parts, strict=True))
+            share = weight / weight.sum()
             mean = share @ found
             self.silhouettes[k] = float(mean)
             self._errors[k] = float((share * (found - mean)).norm())
@@ -100,7 +86,7 @@ class Groupings:
 
     def centers(self, k: int) -> Tensor:
         """Of k groups, unit vectors (k, N)."""
-        return self._sides[0].cut(k).centers
+        return self._cut(0, k)
 
     def best(self, most: int = MOST_GROUPS) -> int:
         """The least number, 2 to `most`, that is within a standard error of the highest silhouette.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
-from mnemosphere.model.batch import Batch, take_rows
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import split
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import scores, shares
@@ -199,13 +199,12 @@ def mean_shares(params: Mixture, p: Tensor, rows: Batch, frequencies: Tensor) ->
     a step of EM takes the shares there, exactly if each component has one class.
     """
     n_rows = rows.x.shape[-2]
-    some = torch.arange(0, n_rows, -(-n_rows // MEAN_OF), device=rows.x.device)
-    x = take_rows(rows.x, some) if rows.x.ndim == 2 else rows.x[..., some, :]
-    share, _ = shares(params.with_classes(p), x)
-    weight = rows.sample_weight
-    weight = torch.ones_like(share[..., 0]) if weight is None else weight[..., some]
+    some = rows.take(torch.arange(0, n_rows, -(-n_rows // MEAN_OF), device=rows.x.device))
+    params = params.with_classes(p)
+    share, _ = shares(params, some.x)
+    weight = torch.ones_like(share[..., 0]) if some.sample_weight is None else some.sample_weight
     mean = weight[..., None, :] @ share / weight.sum(-1)[..., None, None]  # (..., 1, P+1)
-    soft = params.with_classes(p).labels
+    soft = params.labels
     said, wanted = mean @ soft, frequencies.to(mean)[..., None, :]
     ratio = torch.where(said > 0, wanted / said, 0.0)
     return (mean * (ratio @ soft.mT))[..., 0, :].clamp_min(_LEAST_SHARE)

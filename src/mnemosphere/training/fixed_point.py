@@ -12,7 +12,6 @@ from mnemosphere.gpu import on_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.m_step import (
-    approach_memories,
     bound,
     class_weights,
     fit_class_weights_free_prior,
@@ -129,7 +128,8 @@ class FixedPoint(Solver):
         state = self._average(state, stats, share)
         if self.by_pass and share < 1.0:
             w_bar, p_bar = state["w_bar"], state["p_bar"]
-            return approach_memories(params, w_bar, p_bar, learn_beta=self.learn_beta), state
+            params = move_memories(params, w_bar, p_bar, learn_beta=self.learn_beta, exact=False)
+            return params, state
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
         n_rows = float(stats.count) * batch.n_rows / (batch.total_weight * share)
         return self._maximize(params, state, batch, n_rows, exact=share == 1.0)

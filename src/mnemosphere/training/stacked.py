@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.m_step import approach_memories, fit_class_weights_free_prior
+from mnemosphere.model.m_step import fit_class_weights_free_prior, move_memories
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import accumulate
 from mnemosphere.training.adam import Adam
@@ -68,7 +68,7 @@ def joint(params: Mixture, rows: Batch, *, learn_beta: bool, max_iter: int) -> M
     """
     for _ in range(max_iter):
         stats = accumulate(params, rows, objectives.joint)
-        params = approach_memories(params, stats.w_bar, stats.p_bar, learn_beta=learn_beta)
+        params = move_memories(params, stats.w_bar, stats.p_bar, learn_beta=learn_beta, exact=False)
         params = fit_class_weights_free_prior(params, stats.p_bar)
     return params
 
