@@ -21,7 +21,7 @@ from mnemosphere.model.mixture import Mixture, from_memories
 from mnemosphere.model.one_pass import evaluate, log_joint
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.named import NamedData
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from mnemosphere.training import Run, Solver, fit, grow, latent
 from mnemosphere.training.dataset import ArrayDataset
 
@@ -37,7 +37,7 @@ def unit_rows(
     images: NDArray[Any], device: str | torch.device, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """Images (n, N) on the sphere: minus the row mean, over the row norm."""
-    stored = StoredRows.of(images, torch.device(device))
+    stored = Rows.of(images, torch.device(device))
     return base.on_sphere(stored, Center(), dtype)[0]
 
 

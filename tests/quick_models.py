@@ -8,7 +8,7 @@ import mnemosphere as mn
 from mnemosphere.fitted.model import FittedModel, Record
 from mnemosphere.geometry import Geometry
 from mnemosphere.model.mixture import Mixture
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.columns import Columns
 
 
 def small(**settings):
@@ -30,7 +30,7 @@ def built(memories, class_weights, *, beta, varsigma=1.0, classes=None, geometry
     names = np.arange(p.shape[1] - 1) if classes is None else np.array(classes)
     settings = {"n_memories": len(w), "geometry": geometry.name, "label_smoothing": 0.0}
     model = FittedModel(
-        "classifier", params, params, geometry, Features(w.shape[1]), names,
+        "classifier", params, params, geometry, Columns(w.shape[1]), names,
         learns_beta=False, label_mass=params.p_q.clone(), record=Record(settings),
     )  # fmt: skip
     return mn.as_estimator(model)

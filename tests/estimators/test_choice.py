@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 
 from mnemosphere import DAMClassifier
 from mnemosphere.estimators.choice import Sample, splits, usable
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from problems import slow_but
 
 
@@ -137,7 +137,7 @@ def test_without_a_search_the_preset_is_no_majority_vote():
 def test_held_out_parts_are_disjoint_and_have_every_class():
     y = torch.arange(103) % 3
     targets = torch.nn.functional.one_hot(y, 4).double()
-    rows = StoredRows.of(np.arange(206.0).reshape(103, 2), torch.device("cpu"))
+    rows = Rows.of(np.arange(206.0).reshape(103, 2), torch.device("cpu"))
     parts = splits(Sample(rows, targets, None, torch.float64), 80, 20, 5)
     held = torch.cat([part.held.rows.number for part in parts])
     assert len(held.unique()) == 100
@@ -152,7 +152,7 @@ def test_rows_of_unlike_units_have_no_direction():
     x, targets = rng.normal(size=(97, 5)), torch.ones(97, 2).double()
 
     def kinds(x):
-        rows = StoredRows.of(x, torch.device("cpu"))
+        rows = Rows.of(x, torch.device("cpu"))
         return usable(Sample(rows, targets, None, torch.float64))
 
     assert kinds(x) == ["unit", "center", "standard", "whitened", "circles"]

@@ -40,7 +40,7 @@ def test_curves_are_the_whole_model(model, rows):
     share = np.log(model.transform(whole))
     total = np.zeros_like(share)
     for line, (at, curve, mass) in zip(
-        model.model_.features.user_columns, feature_curves(model.model_), strict=True
+        model.model_.columns.user_columns, feature_curves(model.model_), strict=True
     ):
         numbers = encoded[:, line.place]
         value = numbers.argmax(1) if numbers.shape[1] > 1 else numbers[:, 0]

@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 
 import mnemosphere as mn
 from mnemosphere.estimators.choice import Candidate, Sample, Settings, Split, evaluate
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 CENTERS = 1.3 * np.random.default_rng(7).normal(size=(4, 5))
 
@@ -139,7 +139,7 @@ def test_held_out_rows_without_values_are_predicted_by_weighted_frequencies():
     targets = torch.nn.functional.one_hot(y, 3).double()
     x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)).double()
     x[40:] = torch.nan
-    sample = Sample(StoredRows(x, torch.device("cpu")), targets, weight, torch.float64)
+    sample = Sample(Rows(x, torch.device("cpu")), targets, weight, torch.float64)
     settings = Settings.of(mn.DAMClassifier(2, geometry="standard").get_params())
     first, last = torch.arange(40), torch.arange(30, 60)
     part = Split(sample.take(first), sample.take(last), last, 0)

@@ -143,8 +143,8 @@ def test_columns_of_any_kind_are_encoded_as_in_memory(tmp_path, rows, suffix):
     assert not source.fits
     found = small(geometry="standard").fit(source)
     wanted = small(geometry="standard").fit(frame.astype({"count": float}), y)
-    assert found.model_.features.names == wanted.model_.features.names
-    assert "color=green" in found.model_.features.names
+    assert found.model_.columns.number_names == wanted.model_.columns.number_names
+    assert "color=green" in found.model_.columns.number_names
     np.testing.assert_allclose(found.predict_proba(source), found.predict_proba(frame), atol=1e-12)
     np.testing.assert_allclose(found.memories_, wanted.memories_, atol=0.1)
     assert found.score(source) == pytest.approx(found.score(frame, y))
@@ -161,7 +161,7 @@ def test_levels_of_files_are_told_by_their_log_odds(tmp_path):
     settings = {"geometry": "standard", "min_frequency": 0.05, "random_state": 0, "max_iter": 3}
     found = mn.DAMClassifier(3, **settings).fit(source)
     held = mn.DAMClassifier(3, **settings).fit(frame, y)
-    (country, _), (expected, _) = (m.model_.features.encoding.columns for m in (found, held))
+    (country, _), (expected, _) = (m.model_.columns.each for m in (found, held))
     assert country.other_levels
     assert dict(zip(country.levels, country.counts, strict=True)) == {
         name: tuple(pytest.approx(v) for v in counts)

@@ -14,7 +14,7 @@ import mnemosphere as mn
 import quick_models
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.columns import Columns
 
 pytestmark = pytest.mark.usefixtures("quick_choice")
 
@@ -242,7 +242,7 @@ def test_digits_in_texts_are_numbers_with_a_note_or_categories():
     with pytest.warns(
         UserWarning, match="'code' holds texts that are read as numbers.*categories="
     ):
-        Features.learn(frame)
+        Columns.learn(frame)
     model = small(categories=["code"]).fit(frame, y)
     assert list(mn.interpret.encode(model.model_, frame))[:4] == [
         "code=11", "code=12", "code=13", "code=21",

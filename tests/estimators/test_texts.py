@@ -201,7 +201,7 @@ def test_a_column_of_texts_can_be_named(data):
     named = mn.DAMClassifier(
         10, encoder={"message": hashed_words}, geometry="text50+standard", random_state=0
     ).fit(short, y)  # fmt: skip
-    assert named.model_.features.vectors == tuple(range(1, 1 + N_NUMBERS))
+    assert named.model_.columns.vectors == tuple(range(1, 1 + N_NUMBERS))
     with pytest.raises(
         ValueError, match="needs a column of texts, or of lists of numbers, and others"
     ):

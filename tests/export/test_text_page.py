@@ -8,7 +8,7 @@ import pytest
 import mnemosphere as mn
 from hashed_words import hashed_words
 from mnemosphere.export.payload import TABLE_BYTES, payload
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from quick_models import small
 
 ODD = ["Is the moon made of cheese?", "quokka wombat numbat <b>bilby</b>"]
@@ -136,7 +136,7 @@ def test_typed_texts_get_the_answers_of_python(browser, typing, packaged, bank):
     off = []
     for text in [*TYPED, *bank.x_test[:20]]:
         found, values = typed(browser, text)
-        rows = StoredRows.of(np.array([values]), packaged.model_.device)
+        rows = Rows.of(np.array([values]), packaged.model_.device)
         wanted = mn.interpret.rejections(packaged.model_, rows, 0.05)
         np.testing.assert_allclose(
             found["proba"], packaged.model_.log_proba(rows).exp()[0], rtol=0, atol=1e-6

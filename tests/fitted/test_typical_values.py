@@ -38,7 +38,7 @@ def conditional(name, geometry):
 def test_every_typical_value_occurs_in_its_column(name, geometry):
     x, model = conditional(name, geometry)
     rows = model.stored(x).values.numpy()
-    for place in [line.place for line in model.features.user_columns]:
+    for place in [line.place for line in model.columns.user_columns]:
         found = model.typical_values[:, place]
         known = found[~np.isnan(found).any(1)]  # a memory may stand for rows that have none there
         assert len(known) > 2
@@ -52,9 +52,9 @@ def test_medians_of_the_rows_with_their_largest_share_in_a_memory(name):
     share, rows = model.transform(x), model.model_.stored(x).values.numpy()
     for m in np.unique(share.argmax(1)):
         own = rows[share.argmax(1) == m]
-        for line in model.model_.features.user_columns:
+        for line in model.model_.columns.user_columns:
             found = model.model_.typical_values[m, line.place]
-            if len(line.categories) > 2:
+            if len(line.column.categories) > 2:
                 counts = pd.Series(map(line.written, own)).value_counts()
                 shown = line.written(model.model_.typical_values[m])
                 assert counts[shown] == counts.drop("missing", errors="ignore").max()
@@ -76,7 +76,7 @@ def test_memories_without_rows_stay_in_the_range_of_the_columns(name, geometry):
         assert (values <= high).all()
         whole = ((rows == rows.round()) | rows.isnan()).all(0).numpy()
         assert (values[:, whole] == values[:, whole].round()).all()
-        for place in model.features.categories:
+        for place in model.columns.categories:
             assert (values[:, place].sum(1) == 1).all()
 
 
@@ -87,7 +87,7 @@ def test_a_memory_that_no_row_has_most_of_stands_for_its_typical_rows():
     p = torch.cat([model.votes.p, model.votes.p[1:2] * 0.9])
     votes = model.votes.replace(w=torch.cat([model.votes.w, model.votes.w[:1]]), p=p)
     found = mn.fitted.exemplars.find_exemplars(
-        votes, model.geometry, model.stored(x), features=model.features
+        votes, model.geometry, model.stored(x), columns=model.columns
     )
     rows = x.to_numpy()[found.typical[7]]
     assert (found.values[7] == np.sort(rows, axis=0)[1]).all()

@@ -1,7 +1,6 @@
 """Columns on circles against plain NumPy formulas, and the laws of ranks."""
 
 import functools
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,7 +11,8 @@ import mnemosphere as mn
 from geometry_formula import mid_ranks, on_circles, ranks_of
 from mnemosphere.geometry import Circles
 from mnemosphere.geometry.base import on_sphere
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.columns import Column, Columns
+from mnemosphere.rows.rows import Rows
 
 CPU = torch.device("cpu")
 assert_close = functools.partial(torch.testing.assert_close, check_dtype=False)
@@ -20,7 +20,7 @@ B, N = 41, 5
 
 
 def stored(x):
-    return StoredRows.of(np.asarray(x), CPU)
+    return Rows.of(np.asarray(x), CPU)
 
 
 def table(seed=0, n=B):
@@ -115,11 +115,15 @@ def test_curves_are_what_columns_contribute():
         assert_allclose(parts[..., j].mean(1).numpy(), 0, atol=1e-12)
 
 
-def with_a_category(n, levels=10, seed=0):
+NUMBERS = Column("a", "number"), Column("b", "number")
+CATEGORY = Column("c", "category", tuple("0123456789"))
+
+
+def with_a_category(n):
     """Two numbers, then the indicators of a category."""
-    rng = np.random.default_rng(seed)
-    x = np.hstack([rng.normal(size=(n, 2)), np.eye(levels)[np.arange(n) % levels]])
-    return replace(stored(x), shares=(1.0, 1.0, *[1 / levels] * levels))
+    rng = np.random.default_rng(0)
+    x = np.hstack([rng.normal(size=(n, 2)), np.eye(10)[np.arange(n) % 10]])
+    return Rows.of(x, CPU, Columns(3, each=(*NUMBERS, CATEGORY)))
 
 
 def test_a_category_is_as_long_as_a_number():
@@ -137,10 +141,11 @@ def test_a_category_is_as_long_as_a_number():
 
 
 def test_the_order_of_columns_and_levels_changes_nothing():
-    rows, order = with_a_category(43), [7, 1, 9, 11, 3, 0, 2, 10, 4, 8, 6, 5]
+    rows, order = with_a_category(43), [7, 9, 11, 3, 2, 10, 4, 8, 6, 5, 1, 0]
+    other = Rows.of(rows.values[:, order], CPU, Columns(3, each=(CATEGORY, *NUMBERS)))
     w = torch.from_numpy(np.random.default_rng(1).normal(size=(5, 12, 8)))  # a memory by columns
     kernels = []
-    for own, memory in ((rows, w), (rows.features(order), w[:, order])):
+    for own, memory in ((rows, w), (other, w[:, order])):
         circles = Circles.fit(own)
         each = [memory[:, j, : int(2 * k)] for j, k in enumerate(circles.harmonics)]
         unit = circles.place(own.values)[0]

@@ -8,14 +8,14 @@ from numpy.testing import assert_allclose
 from geometry_formula import on_sphere as by_numpy
 from mnemosphere.geometry import Center, Geometry, Standard
 from mnemosphere.geometry.base import on_sphere
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 CPU = torch.device("cpu")
 TYPES = ["float64", "float32", "float16", "uint8", "int64", "int8", "uint16", "bool"]
 
 
 def stored(x):
-    return StoredRows.of(np.asarray(x), CPU)
+    return Rows.of(np.asarray(x), CPU)
 
 
 def table(dtype, n=23, features=7, seed=0):

@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,8 @@ import mnemosphere as mn
 from draws import generator
 from mnemosphere.export import payload
 from mnemosphere.geometry import Geometry, Product
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.columns import Column, Columns
+from mnemosphere.rows.rows import Rows
 from quick_models import graph_answers, reloaded
 
 GEOMETRIES = [*Geometry.kinds]
@@ -53,8 +53,12 @@ def learned(kind, name):
         own = own / np.abs(own).max(1, keepdims=True)
         own /= np.linalg.norm(own, axis=1, keepdims=True)
         x[:, VECTOR] = np.where(np.isnan(x[:, [1]]), np.nan, own)
-    shares = tuple(1 / 3 if name == "categories" and j >= 4 else 1.0 for j in range(N))
-    rows = replace(StoredRows.of(x, torch.device("cpu")), vectors=vectors, shares=shares)
+    each = [Column("u", "list" if vectors else "number"), Column("v", "number")]
+    each += [Column("w", "list", length=2)] if vectors else [Column("w", "number")] * 2
+    three = [Column("c", "category", ("a", "b", "c"))]
+    each += three if name == "categories" else [Column("z", "number")] * 3
+    columns = Columns(len(each), each=tuple(each))
+    rows = Rows.of(x, torch.device("cpu"), columns)
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), C + 1).double()
     geometry = Geometry.kinds[kind].fit(rows, targets)
     few = 1 if name == "one row" else len(x)

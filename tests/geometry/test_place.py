@@ -6,7 +6,7 @@ import torch
 
 from mnemosphere.geometry import Unit
 from mnemosphere.geometry.base import on_sphere, unit_chunks
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 CPU = torch.device("cpu")
 
@@ -20,7 +20,7 @@ def unit_table(n=23, features=5):
 def test_rows_are_rounded_once_at_the_end(dtype):
     """Norms are taken in double precision, whatever comes out."""
     x = 1e3 * unit_table()
-    found, undirected = on_sphere(StoredRows.of(x, CPU), Unit(), dtype)
+    found, undirected = on_sphere(Rows.of(x, CPU), Unit(), dtype)
     assert found.dtype == dtype
     assert not undirected.any()
     eps = torch.finfo(dtype).eps
@@ -30,7 +30,7 @@ def test_rows_are_rounded_once_at_the_end(dtype):
 def test_chunks_are_the_whole_in_order():
     x = unit_table(5, 400_000)
     x[3] = 0.0
-    rows = StoredRows.of(x, CPU)
+    rows = Rows.of(x, CPU)
     parts = list(unit_chunks(rows, Unit(), torch.float64))
     assert [part.shape[0] for part, _ in parts] == [2, 2, 1]
     whole, undirected = on_sphere(rows, Unit(), torch.float64)
@@ -40,7 +40,7 @@ def test_chunks_are_the_whole_in_order():
 
 
 def test_unit_rows_in_the_right_precision_are_not_copied():
-    stored = StoredRows.of(torch.from_numpy(unit_table()).float(), CPU)
+    stored = Rows.of(torch.from_numpy(unit_table()).float(), CPU)
     found, undirected = on_sphere(stored, Unit(), torch.float32)
     assert found.data_ptr() == stored.values.data_ptr()
     assert not undirected.any()

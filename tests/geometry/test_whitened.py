@@ -10,7 +10,7 @@ from draws import generator
 from mnemosphere.geometry import Whitened
 from mnemosphere.geometry.whitened import MAX_RANK, whitening
 from mnemosphere.numerics import sphere
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 
 def randn(*shape, seed=0):
@@ -82,7 +82,7 @@ def test_a_gap_gets_the_mean_that_the_rest_of_its_row_suggests():
     z, index = classes_in_a_tilted_space()
     x = z * torch.tensor([1.0, 20.0, 1.0, 0.3, 1.0]) + torch.tensor([0.0, 7.0, -1.0, 0.0, 300.0])
     targets = torch.nn.functional.one_hot(index, 4).double()
-    geometry = Whitened.fit(StoredRows.of(x, torch.device("cpu")), targets)
+    geometry = Whitened.fit(Rows.of(x, torch.device("cpu")), targets)
     gaps = torch.rand(x.shape, generator=generator(7)) < 0.4
     gaps[0], gaps[1] = True, False
     found = geometry.fill(torch.where(gaps, torch.nan, x), gaps).numpy()

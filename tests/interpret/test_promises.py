@@ -12,7 +12,7 @@ import mnemosphere as mn
 from edits import EDITS, known_to
 from mnemosphere import interpret
 from mnemosphere.export.payload import payload
-from mnemosphere.rows.stored import StoredRows, row_sketch, share_known
+from mnemosphere.rows.rows import Rows, row_sketch, share_known
 from quick_models import built
 
 N, FRESH, HELD = 5, 20_000, 1999
@@ -132,7 +132,7 @@ def test_rows_of_few_kinds_may_be_trained_on_and_held_out():
     """Rows of a grid repeat: held-out ones are among the training rows, whatever one does."""
     for n_cells in (7, 100, 1000, 10_000):
         one, two = (np.random.default_rng(k).integers(n_cells, size=(1000, 1)) for k in range(2))
-        known, held = (StoredRows.of(x * [1.0, 2.0], torch.device("cpu")) for x in (one, two))
+        known, held = (Rows.of(x * [1.0, 2.0], torch.device("cpu")) for x in (one, two))
         assert share_known(held, row_sketch(known)) < 0.5
 
 

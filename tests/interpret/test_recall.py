@@ -61,7 +61,7 @@ def test_known_values_stay_as_they_are_and_whole_numbers_are_whole(model, pengui
     assert found["flipper_length_mm"].dtype == given["flipper_length_mm"].dtype
     # What is not to be kept is found anew, also if it is known.
     free = np.ones((len(rows), 9), dtype=bool)
-    free[:, model.model_.features.names.index("body_mass_g")] = False
+    free[:, model.model_.columns.number_names.index("body_mass_g")] = False
     other = model.recall(rows, known=free)
     assert (other["body_mass_g"] != rows["body_mass_g"]).any()
     pd.testing.assert_frame_equal(

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mnemosphere as mn
-from mnemosphere.rows.batches import ahead, read_npy
+from mnemosphere.rows.batches import prefetch, read_npy
 
 N_ROWS, N, C = 907, 5, 3
 MEMORY = 16 * 8 * (N + 2) * 64  # batches of about 64 rows
@@ -205,12 +205,12 @@ def test_an_error_of_the_thread_comes_through_and_a_stop_ends_it():
         yield 1
         raise RuntimeError("broken")
 
-    items = ahead(fails())
+    items = prefetch(fails())
     assert next(items) == 1
     with pytest.raises(RuntimeError, match="broken"):
         next(items)
     made = []
-    endless = ahead(iter(lambda: made.append(1) or 1, 2))
+    endless = prefetch(iter(lambda: made.append(1) or 1, 2))
     next(endless)
     endless.close()
     assert len(made) < 5

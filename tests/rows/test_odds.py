@@ -1,7 +1,5 @@
 """Levels of a category as log-odds: the likeliest shrinkage, and rows that do not see their own labels."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -10,15 +8,9 @@ from scipy.special import betaln, logit
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import TargetEncoder
 
-from mnemosphere.rows.odds import (
-    counts_of_folds,
-    cross_fitted,
-    in_folds,
-    log_odds,
-    tables_of_folds,
-    with_odds,
-)
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.columns import Column, Columns
+from mnemosphere.rows.odds import Odds, log_odds
+from mnemosphere.rows.rows import Rows
 
 N, L, C = 977, 61, 3
 
@@ -32,9 +24,20 @@ def drawn():
     return level, np.eye(C)[label]
 
 
-def rows_of(level, *others):
+LEVELS = Column("k", "category", other_levels=tuple(map(str, range(L))), by_odds=True)
+
+
+def rows_of(level, *others, columns=()):
+    """A number, the level, and other columns."""
     values = torch.from_numpy(np.column_stack([np.arange(N) / N, level, *others]))
-    return StoredRows(values.double(), torch.device("cpu"), levels={1: L})
+    each = (Column("x", "number"), LEVELS, *columns)
+    return Rows(values.double(), torch.device("cpu"), columns=Columns(len(each), each=each))
+
+
+def cross_fitted(rows, labels, weight=None):
+    """(training rows by the odds of other folds, the counts)."""
+    odds = Odds.learn(rows, labels, weight)
+    return odds.of_training(rows), odds.counts
 
 
 def counts_of(level, label):
@@ -63,27 +66,31 @@ def test_two_classes_are_shrunk_as_a_beta_binomial_model_has_it():
 
 
 def test_what_is_known_of_columns_moves_with_them(drawn):
-    """Beside levels stand two indicators of another category, and numbers of a vector."""
+    """Beside levels stand three indicators of another category, and numbers of a vector."""
     level, label = drawn
-    rows = rows_of(level, *np.random.default_rng(4).random((4, N)))
-    rows = replace(rows, vectors=(4, 5), shares=(1.0, 1.0, 0.5, 0.5, 1.0, 1.0))
-    found, _ = cross_fitted(rows, torch.from_numpy(label), None)
-    assert found.vectors == (6, 7)
-    assert found.shares == (1.0, *[1.0] * C, 0.5, 0.5, 1.0, 1.0)
+    others = np.random.default_rng(4).random((5, N))
+    more = Column("c", "category", ("a", "b", "c")), Column("v", "list", length=2)
+    rows = rows_of(level, *others, columns=more)
+    found, _ = cross_fitted(rows, torch.from_numpy(label))
+    assert found.vectors == (7, 8)
+    assert found.columns.shares == [1.0, *[1.0] * C, *[1 / 3] * 3, 1.0, 1.0]
     torch.testing.assert_close(found.values[:, 1 + C :], rows.values[:, 2:])
-    assert found.features([7, 4, 0]).shares == (1.0, 0.5, 1.0)
+    own = found.part(vectors=False)
+    assert own.columns.shares == found.columns.shares[:-2]
+    torch.testing.assert_close(found.part(vectors=True).values, rows.values[:, 5:])
+    torch.testing.assert_close(own.values, found.values[:, :-2])
 
 
 def test_a_row_is_told_by_rows_of_other_folds_alone(drawn):
     level, label = drawn
-    found, counts = cross_fitted(rows_of(level), torch.from_numpy(label), None)
+    found, counts = cross_fitted(rows_of(level), torch.from_numpy(label))
     np.testing.assert_allclose(counts[0], counts_of(level, label))
     assert found.values.shape == (N, 1 + C)
     assert found.levels == {}
     row = 5
     label = label.copy()
     label[row] = np.roll(label[row], 1)
-    other, _ = cross_fitted(rows_of(level), torch.from_numpy(label), None)
+    other, _ = cross_fitted(rows_of(level), torch.from_numpy(label))
     torch.testing.assert_close(other.values[row], found.values[row], rtol=0, atol=1e-12)
     alike = np.flatnonzero(level == level[row])
     assert (other.values[alike] != found.values[alike]).any()
@@ -93,10 +100,11 @@ def test_labels_that_are_chance_are_not_learned_by_heart():
     """Many levels of few rows, and coin flips: what a row gets must not tell its label."""
     rng = np.random.default_rng(3)
     level, label = rng.integers(0, L, N), np.eye(2)[rng.integers(0, 2, N)]
-    found, counts = cross_fitted(rows_of(level), torch.from_numpy(label), None)
+    rows, labels = rows_of(level), torch.from_numpy(label)
+    found, _ = cross_fitted(rows, labels)
     told = found.values[:, 1].numpy()
     assert abs(np.corrcoef(told, label[:, 1])[0, 1]) < 0.1
-    naive = with_odds(rows_of(level), counts).values[:, 1].numpy()
+    naive = Odds.learn(rows, labels).of_others(rows).values[:, 1].numpy()
     assert np.corrcoef(naive, label[:, 1])[0, 1] > 0.15
 
 
@@ -111,25 +119,24 @@ def test_a_weight_of_two_is_the_row_twice(drawn):
     np.testing.assert_allclose(counts[0], twice)
 
 
-def test_sums_of_parts_are_those_of_the_whole(drawn):
+def test_other_rows_of_a_fold_have_its_odds(drawn):
+    """A row that training did not have, called like one of a fold, as a file may give it later."""
     level, label = drawn
-    rows, labels = rows_of(level), torch.from_numpy(label)
-    number = torch.arange(N)
-    parts = [
-        counts_of_folds(rows.take(at), number[at], labels[at], None)[0]
-        for at in (slice(0, 400), slice(400, N))
-    ]
-    tables = tables_of_folds([sum(parts)])
-    whole, _ = cross_fitted(rows, labels, None)
-    torch.testing.assert_close(in_folds(rows, number, tables).values, whole.values)
+    rows, number = rows_of(level), torch.arange(N)
+    odds = Odds.learn(rows, torch.from_numpy(label), None, number)
+    whole = odds.of_training(rows, number).values
+    torch.testing.assert_close(
+        odds.of_training(rows.take(slice(400, N)), number[400:]).values, whole[400:]
+    )
+    torch.testing.assert_close(cross_fitted(rows, torch.from_numpy(label))[0].values, whole)
 
 
 def test_a_missing_level_stays_missing_and_a_new_one_tells_nothing(drawn):
     level, label = drawn
-    _, counts = cross_fitted(rows_of(level), torch.from_numpy(label), None)
+    odds = Odds.learn(rows_of(level), torch.from_numpy(label))
     level = level.astype(float)
     level[:2] = np.nan, L
-    x = with_odds(rows_of(level), counts).values
+    x = odds.of_others(rows_of(level)).values
     assert x[0, 1:].isnan().all()
     assert (x[1, 1:] == 0).all()
     assert not x[2:].isnan().any()
@@ -138,7 +145,7 @@ def test_a_missing_level_stays_missing_and_a_new_one_tells_nothing(drawn):
 def test_it_orders_rows_as_target_encoding_of_scikit_learn(drawn):
     level, label = drawn
     two = np.column_stack([label[:, 0], label[:, 1:].sum(1)])
-    found, _ = cross_fitted(rows_of(level), torch.from_numpy(two), None)
+    found, _ = cross_fitted(rows_of(level), torch.from_numpy(two))
     encoder = TargetEncoder(cv=KFold(5, shuffle=True, random_state=0))
     theirs = encoder.fit_transform(level[:, None], two[:, 1].astype(int))[:, 0]
     assert np.corrcoef(np.argsort(np.argsort(theirs)), found.values[:, 1].numpy())[0, 1] > 0.85

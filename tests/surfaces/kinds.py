@@ -150,7 +150,7 @@ def rare() -> Rows:
 def files(folder: Path) -> Rows:
     rows = numbers()
     rows.x.assign(label=rows.y).to_csv(folder / "rows.csv", index=False)
-    rows.stored = mn.Dataset.open(folder / "rows.csv", label="label", memory=4096)
+    rows.rows = mn.Dataset.open(folder / "rows.csv", label="label", memory=4096)
     return rows
 
 
@@ -201,8 +201,8 @@ class Fitted:
             n_memories = 2 * len(np.unique(rows.y_test)) + 3
             settings = {"geometry": geometry, "objective": objective, "n_memories": n_memories}
         self.model = self.estimator(**settings)
-        if rows.stored is not None:
-            self.model.fit(rows.stored)
+        if rows.rows is not None:
+            self.model.fit(rows.rows)
         else:
             self.model.fit(rows.x, rows.y, rows.weight)
 

@@ -11,7 +11,7 @@ from commands import caller
 from edits import EDITS, OF_CLASSES
 from mnemosphere.cli import app
 from mnemosphere.export.payload import payload
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from quick_models import graph_answers, reloaded
 from surfaces.kinds import embeddings, images, missing
 
@@ -48,7 +48,7 @@ def test_every_surface_answers_as_the_edited_model(fitted, request, edit, tmp_pa
     clf = mn.as_estimator(edited)
     model, x = clf.model_, rows.x_test
     numbers = model.stored(x).values.double()
-    some = StoredRows.of(numbers, model.device)  # in double precision, as surfaces take them
+    some = Rows.of(numbers, model.device)  # in double precision, as surfaces take them
     proba = clf.predict_proba(x)
     assert np.isfinite(proba).all()
     why = mn.interpret.rejections(model, x, RATE)

@@ -15,7 +15,7 @@ from sklearn.model_selection import TunedThresholdClassifierCV
 import mnemosphere as mn
 from commands import caller
 from mnemosphere.cli import app
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from quick_models import graph_answers, reloaded
 from surfaces.kinds import KINDS, SLOW, Fitted
 
@@ -67,7 +67,7 @@ def check_graph(f):
     rows = f.raw().astype(np.float64)
     found = graph_answers(f.model, f.folder, rows)
     model = f.model.model_
-    given = StoredRows.of(rows, model.device)
+    given = Rows.of(rows, model.device)
     wanted = model.log_proba(given).exp().cpu().numpy()
     np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-5)
     score = model.novelty_score(given).cpu().numpy()
@@ -161,7 +161,7 @@ def check_recall(f):
     some = rows.copy()
     some[:, ::3] = np.nan
     some[np.isnan(some).all(1)] = 1.0
-    found = mn.interpret.recall(f.model.model_, StoredRows.of(some, f.model.model_.device))
+    found = mn.interpret.recall(f.model.model_, Rows.of(some, f.model.model_.device))
     assert np.isfinite(np.asarray(found)).all()
     if isinstance(f.x_test, pd.DataFrame):  # a frame like the one that came
         frame = f.x_test[f.x_test.notna().any(axis=1)]
@@ -189,7 +189,7 @@ def check_sample(f):
 def in_memory(f):
     """Rows to train on, as the model is given them, and one label for each."""
     rows = f.rows
-    if rows.stored is not None:
+    if rows.rows is not None:
         raise TypeError("cross-validation takes rows in memory")
     x = rows.x
     return x, rows.y if np.ndim(rows.y) == 1 else np.asarray(rows.y).argmax(1)
@@ -215,8 +215,8 @@ def check_folds(f):
 def check_stream(f):
     rows = f.rows
     model = f.quick()
-    if rows.stored is not None:
-        model.partial_fit(rows.stored, None)
+    if rows.rows is not None:
+        model.partial_fit(rows.rows, None)
     if model.class_weight == "balanced":
         model.class_weight = {"ill": 10.0, "well": 1.0}
     x = rows.x

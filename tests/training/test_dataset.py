@@ -79,8 +79,10 @@ def test_a_last_batch_of_half_the_size_is_filled_up_with_rows_of_the_one_before(
     assert last[-left:] == plain[-1]
     if before:
         assert last[:-left] == before[-1][left - size :]
-    in_order = data.batches(size, fill=True)
-    assert [batch.n_rows for batch in in_order] == [size] * (N_ROWS // size) + [left]
+    sort_and_merge_duplicates = data.batches(size, fill=True)
+    assert [batch.n_rows for batch in sort_and_merge_duplicates] == [size] * (N_ROWS // size) + [
+        left
+    ]
 
 
 # A sample

@@ -21,9 +21,9 @@ import numpy as np, torch
 from pathlib import Path
 import mnemosphere as mn
 from mnemosphere.geometry import Geometry
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from mnemosphere.geometry.base import on_sphere
-from mnemosphere.rows.stored import in_order
+from mnemosphere.rows.rows import sort_and_merge_duplicates
 from mnemosphere.model.batch import Batch
 
 rng = np.random.default_rng(0)
@@ -33,10 +33,10 @@ for k in range(0, {N_ROWS}, 1000):
     x[k : k + 1000] = rng.standard_normal(x[k : k + 1000].shape) + y[k : k + 1000, None]
 
 def prepared(x, y, kind):
-    rows = StoredRows.of(x, torch.device("cpu")).check_finite(gaps=True)
+    rows = Rows.of(x, torch.device("cpu")).check_finite(gaps=True)
     rows.observed()
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), 4).float()
-    _, (rows, targets, weight) = in_order(rows, targets, None)
+    _, (rows, targets, weight) = sort_and_merge_duplicates(rows, targets, None)
     geometry = Geometry.kinds[kind].fit(rows, targets)
     return Batch(on_sphere(rows, geometry, torch.float32)[0], targets)
 

@@ -460,7 +460,7 @@ def _table(data: Path, id: str | None, record: dict[str, Any]) -> pd.DataFrame:
 
 def _rows(estimator: Any, frame: pd.DataFrame) -> pd.DataFrame:
     """The columns that a model takes; those that a table lacks count as missing."""
-    from mnemosphere.rows.encoding import listed
+    from mnemosphere.rows.containers import listed
 
     names = list(getattr(estimator, "feature_names_in_", frame.columns))
     lost = [name for name in names if name not in frame]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.base.files import writing
 from mnemosphere.base.machine import check_memory
-from mnemosphere.rows.encoding import listed
+from mnemosphere.rows.containers import listed
 
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")  # what is written
 _HELD = 5  # times the size of a file is what reading it takes of memory, about

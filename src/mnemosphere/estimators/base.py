@@ -94,12 +94,12 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def n_features_in_(self) -> int:
         """Number of columns of X."""
-        return self.model_.features.n_columns
+        return self.model_.columns.n_columns
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
         """Names of the columns; only if X had names."""
-        names = self.model_.features.columns
+        names = self.model_.columns.names
         if names is None:
             raise AttributeError("feature_names_in_: the columns of X had no names")
         return np.array(names, dtype=object)
@@ -210,11 +210,11 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         if content is not None:
             model = files.unpack(content, "the pickled model")
             settings = kept_settings(self.get_params(deep=False))
-            features, encoder = model.features, settings.get("encoder")
-            if encoder is not None and features.text_encoder is not None:
-                features = features.with_encoder(encoder)
+            columns, encoder = model.columns, settings.get("encoder")
+            if encoder is not None and columns.encoder is not None:
+                columns = columns.with_encoder(encoder)
             record = replace(model.record, settings=model.record.settings | settings)
-            self.model_ = model.replace(features=features, record=record)
+            self.model_ = model.replace(columns=columns, record=record)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -46,8 +46,8 @@ from mnemosphere.model.soft_labels import (
     posterior_temperature,
     tempered_losses,
 )
-from mnemosphere.rows import odds
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.odds import Odds
+from mnemosphere.rows.rows import Rows
 from mnemosphere.training import few_labels, stacked
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import class_targets, start_conditional
@@ -209,7 +209,7 @@ def has_few_kinds(n_rows: int, n_distinct: int) -> bool:
 class Sample:
     """Stored rows with label weights, to be put on the sphere in one way or another."""
 
-    rows: StoredRows
+    rows: Rows
     targets: Tensor  # (n, C+1) float64; zeros: a row without label
     weight: Tensor | None
     dtype: torch.dtype
@@ -233,10 +233,14 @@ class Sample:
         weight = None if self.weight is None else self.weight[index]
         return replace(self, rows=self.rows.take(index), targets=self.targets[index], weight=weight)
 
-    def cross_fitted(self, other: StoredRows) -> tuple[Self, StoredRows]:
-        """The sample and other rows with log-odds in place of levels, learned from the sample."""
-        rows, counts = odds.cross_fitted(self.rows, label_shares(self.targets), self.weight)
-        return replace(self, rows=rows), odds.with_odds(other, counts)
+    @cached_property
+    def odds(self) -> Odds:
+        """What its rows tell of the levels of categories."""
+        return Odds.learn(self.rows, label_shares(self.targets), self.weight)
+
+    def cross_fitted(self) -> Self:
+        """The sample with log-odds in place of levels, each row by the rows of other folds."""
+        return replace(self, rows=self.odds.of_training(self.rows)) if self.rows.levels else self
 
     def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
         """(unit rows with their labels, which of them have no direction)."""
@@ -355,7 +359,7 @@ def splits(sample: Sample, n_fitted: int, n_held: int, number: int) -> list[Spli
         places = rolled[:n_held]
         own, held = sample.take(fitted), sample.take(places)
         if sample.rows.levels:
-            own, rows = own.cross_fitted(held.rows)
+            rows, own = own.odds.of_others(held.rows), own.cross_fitted()
             held = replace(held, rows=rows)
         found.append(Split(own, held, places, k))
     return found
@@ -378,13 +382,13 @@ def usable(sample: Sample) -> list[str]:
     return [*kinds, "circles"] if few else kinds
 
 
-def spreads(rows: StoredRows) -> Tensor:
+def spreads(rows: Rows) -> Tensor:
     """Standard deviations of the features, (N,), in the first chunk of rows."""
     x = torch.cat([part for _, part in itertools.islice(rows.chunks(), 1)])
     return torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x).std(0, correction=0)
 
 
-def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
+def directed(rows: Rows, weight: Tensor | None) -> list[str]:
     """Those of "unit" and "center" that leave hardly a row without direction, and differ at all.
 
     None if features have unlike units: such a row has no direction worth the name.
@@ -426,7 +430,7 @@ class _Scope:
         n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
         kinds, conditional = [settings.geometry], settings.objective == "conditional"
         if settings.geometry == "auto":
-            kinds = usable(sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample)
+            kinds = usable(sample.cross_fitted())
             if not conditional:  # there, columns that depend on each other count twice on circles
                 kinds = [kind for kind in kinds if not kind.endswith("circles")] or kinds
         held = min(max(1, n_labeled // FOLDS), HELD)
@@ -562,8 +566,7 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     held, expected = None, last.found[best]
     if expected.folds:
         places, said = expected.held_out()
-        whole = sample.cross_fitted(sample.rows)[0] if sample.rows.levels else sample
-        held = whole.take(places), said, expected.folds
+        held = sample.cross_fitted().take(places), said, expected.folds
     return Choice(best, expected.temperature, SearchTable(table), held, interrupted)
 
 

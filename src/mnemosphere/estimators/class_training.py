@@ -41,7 +41,7 @@ from mnemosphere.model.soft_labels import (
     net_class_weights,
     training_temperature,
 )
-from mnemosphere.rows.stored import StoredRows, in_order
+from mnemosphere.rows.rows import Rows, sort_and_merge_duplicates
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import fit_conditional
@@ -58,12 +58,12 @@ _FEW_MEMORIES = 200  # as many are counted for that: few models of small data ha
 
 
 def prepare(
-    settings: Settings, given: StoredRows, targets: Tensor, given_weight: Tensor | None,
+    settings: Settings, given: Rows, targets: Tensor, given_weight: Tensor | None,
     progress: Progress,
 ) -> tuple[ArrayDataset, Geometry, Choice]:  # fmt: skip
     """(the rows on the sphere, how they were put there, what is "auto" settled)."""
-    every, distinct = in_order(given, targets, given_weight)
-    stored, targets, weight = distinct
+    every, distinct = sort_and_merge_duplicates(given, targets, given_weight)
+    stored, targets, _ = distinct
     most = settings.n_memories or min(stored.n_rows, choice.MOST_ROWS // choice.ROWS_PER_MEMORY)
     # A pass has two products with the features and three with the classes.
     numbers = stored.n_numbers + 3 * targets.numel() // 2
@@ -80,9 +80,10 @@ def prepare(
     if settings.n_memories is None and candidate.n_memories > stored.n_rows:
         candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows
         chosen = replace(chosen, candidate=candidate)
-    sample = Sample(stored, targets, weight, dtype)
+    sample = Sample(*distinct, torch.float32) if few_kinds else sample
     if stored.levels:
-        sample, given = sample.cross_fitted(given)
+        sample, given = sample.cross_fitted(), sample.odds.of_others(given)
+    sample = replace(sample, dtype=dtype)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
     return *place(candidate.geometry, sample, given, given_weight), chosen

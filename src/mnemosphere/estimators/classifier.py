@@ -33,7 +33,7 @@ from mnemosphere.estimators.setup import (
     begin,
     device_of,
     finished,
-    learn_features,
+    learn_columns,
     settle_columns,
     sound,
     work_on,
@@ -51,7 +51,7 @@ from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import objectives
 from mnemosphere.model.one_pass import operands
 from mnemosphere.rows.batches import Dataset
-from mnemosphere.rows.encoding import MIN_FREQUENCY
+from mnemosphere.rows.columns import MIN_FREQUENCY
 from mnemosphere.rows.labels import (
     OUT_OF_SCOPE,
     Encoded,
@@ -62,7 +62,7 @@ from mnemosphere.rows.labels import (
     row_weights,
     sample_weights,
 )
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import process_group
@@ -366,17 +366,17 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         model = self.__dict__.get("model_")
         with operands(self.precision), threads(work_on(X)), Progress(self.verbose) as progress:
             if model is None:
-                features, stored = learn_features(X, settings.given, labeled=True)
+                columns, stored = learn_columns(X, settings.given, labeled=True)
             else:
                 stored = model.stored(X)
             known = known_classes(model, y, classes, self.unlabeled)
             coded = _encode(settings, y, stored, known, require_label=model is None)
             weight = row_weights(coded, self.class_weight, sample_weight)
             if model is None:
-                features, _ = settle_columns(features, stored, coded, weight)
-                model, batch = begin_stream(settings, features, stored, coded, weight, progress)
+                columns, _ = settle_columns(columns, stored, coded, weight)
+                model, batch = begin_stream(settings, columns, stored, coded, weight, progress)
             else:
-                texts = model.features.texts(X)
+                texts = model.columns.texts(X)
                 model, rest = with_new_classes(model, stored, coded, weight, texts)
                 if not len(rest):
                     self.model_ = model
@@ -751,19 +751,19 @@ def _learn(
             own = {**own, "class_weight": weighting, "device": str(device_of(X, own["device"]))}
         rows = X.read() if found is None else found.sample
         X, y, sample_weight = rows.x, rows.y, rows.weight
-    features, leveled = learn_features(X, own, labeled=True)
+    columns, leveled = learn_columns(X, own, labeled=True)
     if found is not None:
-        leveled = replace(leveled, number=torch.from_numpy(found.sample.number))
+        leveled = replace(leveled, ids=torch.from_numpy(found.sample.number))
     coded = _encode(settings, y, leveled, found and found.classes, require_label=True)
     weight = row_weights(coded, own["class_weight"], sample_weight)
-    settled, stored = settle_columns(features, leveled, coded, weight)
+    settled, stored = settle_columns(columns, leveled, coded, weight)
     seed, callbacks = begun or begin(own, stored, progress)
     placed = prepare(settings, leveled, coded.targets, weight, progress)
     ready = Ready(settings, settled, stored, weight, coded.classes, seed, callbacks, *placed)
     if found is None:
         return ready
     return over_files(
-        ready, source, features, leveled, coded.targets, *labeling(settings, found, weighting),
+        ready, source, columns, leveled, coded.targets, *labeling(settings, found, weighting),
         unlabeled=ready.choice.candidate.unlabeled,
     )  # fmt: skip
 
@@ -783,7 +783,7 @@ def _right(
 
 
 def _encode(
-    settings: Settings, y: Any, stored: StoredRows, classes: NDArray[Any] | None, *,
+    settings: Settings, y: Any, stored: Rows, classes: NDArray[Any] | None, *,
     require_label: bool,
 ) -> Encoded:  # fmt: skip
     """Labels as indices and weights, with remarks on them if the classes are those of y."""

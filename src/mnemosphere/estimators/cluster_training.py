@@ -28,7 +28,7 @@ from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group_memories
 from mnemosphere.model.one_pass import log_joint
 from mnemosphere.model.silhouette import MOST_ROWS, REAL, ROWS_OF_A_GROUP, Groupings
-from mnemosphere.rows.stored import StoredRows, in_order
+from mnemosphere.rows.rows import Rows, sort_and_merge_duplicates
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Run
 from mnemosphere.training.dataset import ArrayDataset
@@ -61,12 +61,12 @@ class Clusters(NamedTuple):
 
 
 def prepare(
-    settings: Settings, given: StoredRows, given_weight: Tensor | None, seed: int,
+    settings: Settings, given: Rows, given_weight: Tensor | None, seed: int,
     progress: Progress,
 ) -> tuple[ArrayDataset, Geometry, Clusters]:  # fmt: skip
     """(the distinct rows on the sphere, how they were put there, what is "auto" settled)."""
     labels = torch.zeros(given.n_rows, 1, dtype=torch.float64, device=given.device)
-    _, (stored, labels, weight) = in_order(given, labels, given_weight)
+    _, (stored, labels, weight) = sort_and_merge_duplicates(given, labels, given_weight)
     n_rows, n_clusters = stored.n_rows, settings.given["n_clusters"]
     most = settings.n_memories or n_rows
     if most > n_rows:
@@ -91,7 +91,7 @@ def prepare(
 
 
 def _choose(
-    settings: Settings, rows: StoredRows, weight: Tensor | None, most: int, seed: int,
+    settings: Settings, rows: Rows, weight: Tensor | None, most: int, seed: int,
     progress: Progress,
 ) -> Clusters:  # fmt: skip
     """The geometry whose clusters exceed one cloud most, with their number; nothing, where nothing is open."""

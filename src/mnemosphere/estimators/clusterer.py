@@ -26,7 +26,7 @@ from mnemosphere.estimators.setup import (
     begin,
     device_of,
     finished,
-    learn_features,
+    learn_columns,
     settle_columns,
     sound,
     work_on,
@@ -38,7 +38,7 @@ from mnemosphere.interpret import score_samples
 from mnemosphere.model import objectives
 from mnemosphere.model.one_pass import operands
 from mnemosphere.rows.batches import Dataset
-from mnemosphere.rows.encoding import MIN_FREQUENCY
+from mnemosphere.rows.columns import MIN_FREQUENCY
 from mnemosphere.rows.labels import sample_weights
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
@@ -297,19 +297,19 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
                 own = {**own, "device": str(device_of(X, own["device"]))}
             some = X.read() if sampled is None else sampled
             rows, sample_weight = some.x, some.weight
-        features, stored = learn_features(rows, own)
+        columns, stored = learn_columns(rows, own)
         if sampled is not None:
-            stored = replace(stored, number=torch.from_numpy(sampled.number))
-        features, stored = settle_columns(features, stored)
+            stored = replace(stored, ids=torch.from_numpy(sampled.number))
+        columns, stored = settle_columns(columns, stored)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         seed, callbacks = begun or begin(own, stored, progress)
         placed = prepare(settings, stored, weight, seed, progress)
         classes = np.arange(placed[-1].n_clusters)
-        ready = Ready(settings, features, stored, weight, classes, seed, callbacks, *placed)
+        ready = Ready(settings, columns, stored, weight, classes, seed, callbacks, *placed)
         if sampled is not None:
             none = torch.zeros(1, dtype=torch.float64)
             targets = none.expand(stored.n_rows, 1)
-            ready = over_files(ready, X, features, stored, targets, no_labels, none)
+            ready = over_files(ready, X, columns, stored, targets, no_labels, none)
         return finished(train(ready), ready, X)
 
     def partial_fit(

@@ -19,11 +19,11 @@ from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.objectives import soft_labels
 from mnemosphere.model.soft_labels import label_shares
-from mnemosphere.rows import odds
 from mnemosphere.rows.batches import Dataset, Piece
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.columns import Columns
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, class_index, class_weights, encode_labels
-from mnemosphere.rows.stored import StoredRows, in_order, row_keys
+from mnemosphere.rows.odds import Odds
+from mnemosphere.rows.rows import Rows, row_keys, sort_and_merge_duplicates
 from mnemosphere.training.dataset import ArrayDataset, FileDataset
 from mnemosphere.training.distributed import current
 
@@ -131,28 +131,25 @@ def stored_weights(piece: Piece) -> Tensor | None:
 
 
 def over_files(
-    ready: Ready[Any], source: Dataset, features: Features, sample: StoredRows, targets: Tensor,
+    ready: Ready[Any], source: Dataset, columns: Columns, sample: Rows, targets: Tensor,
     label: LabelWeights, mass: Tensor, *, unlabeled: bool = True,
 ) -> Ready[Any]:  # fmt: skip
     """What was decided on a sample, to be trained on all rows.
 
-    features, sample: with levels of categories as numbers; targets: label weights of the sample; label,
+    columns, sample: with levels of categories as numbers; targets: label weights of the sample; label,
     mass: of all rows. unlabeled: whether rows without label take part.
     """
     assert isinstance(ready.dataset, ArrayDataset)
     geometry, device = ready.geometry, ready.dataset.device
     dtype = ready.dataset.whole.x.dtype
-    tables: list[NDArray[np.float64]] = []
-    if sample.levels:
-        folded = torch.from_numpy(row_keys(sample))  # copies of a row are in one fold
-        sums = odds.counts_of_folds(sample, folded, label_shares(targets), ready.weight)
-        tables = odds.tables_of_folds(sums)
+    folded = torch.from_numpy(row_keys(sample))  # copies of a row are in one fold
+    odds = Odds.learn(sample, label_shares(targets), ready.weight, folded)
 
     def unit_rows(
-        rows: StoredRows, targets: Tensor, weight: Tensor | None
+        rows: Rows, targets: Tensor, weight: Tensor | None
     ) -> tuple[Batch, NDArray[np.int64]]:
         keys = row_keys(rows)
-        rows = odds.in_folds(rows, torch.from_numpy(keys), tables) if tables else rows
+        rows = odds.of_training(rows, torch.from_numpy(keys))
         x, lost = on_sphere(rows, geometry, dtype)
         batch = Batch(x, targets.to(x), None if weight is None else weight.to(x))
         keep = ~lost if weight is None else ~lost & (weight > 0).to(device)
@@ -160,12 +157,11 @@ def over_files(
         return (batch, keys) if bool(keep.all()) else (batch.take(keep), keys[keep.cpu().numpy()])
 
     def place(piece: Piece) -> tuple[Batch, NDArray[np.int64]]:
-        encoding = features.encoding
-        x = features.numbers_of(piece.x) if encoding is None else encoding.numbers(piece.x)[0]
-        rows = StoredRows.of(x, device).with_columns(encoding)
-        return unit_rows(replace(rows, number=torch.from_numpy(piece.number)), *label(piece))
+        x = columns.encode_frame(piece.x, warn=False) if columns.each else columns.numbers(piece.x)
+        rows = Rows.of(x, device, columns)
+        return unit_rows(replace(rows, ids=torch.from_numpy(piece.number)), *label(piece))
 
-    _, distinct = in_order(sample, targets, ready.weight)
+    _, distinct = sort_and_merge_duplicates(sample, targets, ready.weight)
     batch, keys = unit_rows(*distinct)
     dataset = FileDataset(
         batch, files=source, place=place, keys=keys, held=keys[:0], mass=mass.to(device)

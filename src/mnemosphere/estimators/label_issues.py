@@ -19,7 +19,7 @@ from mnemosphere.base.files import plain
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_labels
 from mnemosphere.rows.labels import Labels
-from mnemosphere.rows.stored import StoredRows, distinct_numbers
+from mnemosphere.rows.rows import Rows, distinct_numbers
 
 _SHOWN = 20  # rows of a printed table
 
@@ -114,7 +114,7 @@ def label_issues(estimator: Any, X: Any, y: Any, sample_weight: Any, n_folds: in
     stored, names = model.stored(X), row_labels(X, len(place))
     fold = _folds(place, stored, n_folds)
     chosen = _with_chosen(estimator, model)
-    if model.features.encoder is not None:  # texts are encoded once
+    if model.columns.is_texts:  # texts are encoded once
         chosen, X = chosen.set_params(encoder=None), as_numpy(stored.values)
     proba = np.full((len(place), len(classes)), np.nan)
     typical: dict[int, list[int | str]] = {}
@@ -154,7 +154,7 @@ def _with_chosen(estimator: Any, model: FittedModel) -> Any:
     return clone(estimator).set_params(callbacks=(), verbose=0, **settings)
 
 
-def _folds(place: NDArray[np.int64], stored: StoredRows, n_folds: int) -> NDArray[np.int64]:
+def _folds(place: NDArray[np.int64], stored: Rows, n_folds: int) -> NDArray[np.int64]:
     """The fold of each row (n,), classes in proportion, and copies of a row in one.
 
     −1, which takes part in every fit: a row without label, or of a class with no other distinct row.

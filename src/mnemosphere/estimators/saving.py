@@ -68,10 +68,10 @@ def load(path: str | PathLike[str], *, encoder: Any = None) -> Any:
     """
     found = files.read(path)
     if encoder is not None:
-        features = found.features.with_encoder(encoder)
+        columns = found.columns.with_encoder(encoder)
         settings = {**found.record.settings, "encoder": encoder}
         record = replace(found.record, settings=settings)
-        found = replace(found, features=features, record=record)
+        found = replace(found, columns=columns, record=record)
     return as_estimator(found)
 
 

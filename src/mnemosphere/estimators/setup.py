@@ -25,12 +25,11 @@ from mnemosphere.gpu import on_gpu
 from mnemosphere.model import one_pass
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.soft_labels import label_shares
-from mnemosphere.rows import odds
 from mnemosphere.rows.batches import Dataset
-from mnemosphere.rows.encoding import Encoding
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.columns import Columns
 from mnemosphere.rows.labels import Encoded
-from mnemosphere.rows.stored import StoredRows, row_sketch
+from mnemosphere.rows.odds import Odds
+from mnemosphere.rows.rows import Rows, row_sketch
 from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.dataset import ArrayDataset
@@ -56,8 +55,8 @@ class Ready(NamedTuple, Generic[Chosen]):
     """All that a fit knows before it trains: everything that is "auto" settled, rows on the sphere."""
 
     settings: Settings
-    features: Features
-    stored: StoredRows  # rows as given, or a sample of a data set
+    columns: Columns
+    stored: Rows  # rows as given, or a sample of a data set
     weight: Tensor | None  # theirs
     classes: NDArray[Any]
     seed: int
@@ -67,9 +66,9 @@ class Ready(NamedTuple, Generic[Chosen]):
     choice: Chosen
 
 
-def learn_features(
+def learn_columns(
     X: Any, settings: Mapping[str, Any], *, encoded: bool = True, labeled: bool = False
-) -> tuple[Features, StoredRows]:
+) -> tuple[Columns, Rows]:
     """(the columns of training rows, the rows as numbers on the device), checked.
 
     labeled: levels of categories await `settle_columns`.
@@ -77,41 +76,28 @@ def learn_features(
     if isinstance(X, Dataset):
         raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
     how = {name: settings[name] for name in COLUMNS if name in settings}
-    features, rows = Features.learn(X, encoded=encoded, labeled=labeled, **how)
-    stored = StoredRows.of(rows, device_of(rows, settings["device"])).with_columns(
-        features.encoding
-    )
-    if features.encoding is None and features.encoder is not None:  # texts alone
-        stored = replace(stored, vectors=tuple(range(stored.n_features)))
-    stored.check_finite(features.names, gaps=encoded)
-    return features, stored
+    columns, numbers = Columns.learn(X, encoded=encoded, labeled=labeled, **how)
+    stored = Rows.of(numbers, device_of(numbers, settings["device"]), columns)
+    return columns, stored.check_finite(columns.number_names, gaps=encoded)
 
 
 def settle_columns(
-    features: Features, stored: StoredRows, coded: Encoded | None = None,
+    columns: Columns, stored: Rows, coded: Encoded | None = None,
     weight: Tensor | None = None,
-) -> tuple[Features, StoredRows]:  # fmt: skip
+) -> tuple[Columns, Rows]:  # fmt: skip
     """Columns with what training rows have there, and these rows as `predict` would see them.
 
     With labels, levels of categories become the log-odds of the classes.
     """
-    if stored.levels and features.encoding is not None and coded is not None:
-        counts = odds.cross_fitted(stored, label_shares(coded.targets), weight)[1]
-        encoding = with_counts(features.encoding, counts, coded.classes)
-        features, stored = replace(features, encoding=encoding), odds.with_odds(stored, counts)
+    if stored.levels and coded is not None:
+        odds = Odds.learn(stored, label_shares(coded.targets), weight)
+        columns, stored = odds.columns(columns, coded.classes.tolist()), odds.of_others(stored)
     observed = stored.observed().cpu().numpy()
     never = np.isinf(observed[0])
     if never.any():
-        name = repr((features.names or range(len(never)))[never.argmax()])
+        name = repr((columns.number_names or range(len(never)))[never.argmax()])
         raise ValueError(f"column {name} of X is NaN in every row: drop it")
-    return replace(features, observed=observed), stored
-
-
-def with_counts(
-    encoding: Encoding, counts: Sequence[NDArray[Any]], classes: NDArray[Any]
-) -> Encoding:
-    """The encoding with log-odds in place of levels, by counts (levels, classes) of all rows."""
-    return encoding.with_odds([odds.log_odds(own)[:-1] for own in counts], counts, classes.tolist())
+    return replace(columns, observed=observed), stored
 
 
 def device_of(rows: Any, setting: str) -> torch.device:
@@ -139,7 +125,7 @@ def precision_of(setting: str, n_numbers: int) -> torch.dtype:
 
 
 def place(
-    kind: str, sample: Sample, given: StoredRows, weight: Tensor | None
+    kind: str, sample: Sample, given: Rows, weight: Tensor | None
 ) -> tuple[ArrayDataset, Geometry]:
     """(the rows on the sphere, how they were put there).
 
@@ -158,7 +144,7 @@ def place(
 
 
 def begin(
-    settings: Mapping[str, Any], rows: StoredRows | Dataset, progress: Progress
+    settings: Mapping[str, Any], rows: Rows | Dataset, progress: Progress
 ) -> tuple[int, list[Callback]]:
     """The seed and the callbacks of a fit to these rows; one that goes on has its own seed."""
     given, seed = settings["callbacks"], draw_seed(settings["random_state"])
@@ -185,7 +171,7 @@ def as_model(
         status in _ENDED, list(ready.choice.trials),
     )  # fmt: skip
     return FittedModel(
-        kind, votes, density, ready.geometry, ready.features, ready.classes,
+        kind, votes, density, ready.geometry, ready.columns, ready.classes,
         smoothing=settings.smoothing, learns_beta=settings.beta is None,
         learns_weights=result.learns_weights, record=record, lineage=result.lineage, **more,
     )  # fmt: skip
@@ -196,7 +182,7 @@ def finished(model: FittedModel, ready: Ready[Any], X: Any) -> FittedModel:
 
     A warning says if training ended too early.
     """
-    model, history, features = sound(model), model.record.history, model.features
+    model, history, columns = sound(model), model.record.history, model.columns
     for own in ready.callbacks if current().first else ():
         ended = model.record.status != "interrupted" or ready.choice.interrupted
         if isinstance(own, Checkpoint) and ended:
@@ -213,12 +199,12 @@ def finished(model: FittedModel, ready: Ready[Any], X: Any) -> FittedModel:
             )
     exemplars = find_exemplars(
         model.votes, model.geometry, ready.stored, ready.weight, ready.dataset.n_rows,
-        None if features.encoder is not None else features,
+        None if columns.is_texts else columns,
     )  # fmt: skip
     if ready.settings.beta is not None:
         _warn_if_too_cold(ready, float(exemplars.support.sum()))
     record = replace(model.record, trained_rows=row_sketch(ready.stored))
-    held, texts = model.held, features.texts(X)
+    held, texts = model.held, columns.texts(X)
     exemplars = replace(exemplars, names=called_rows(exemplars.typical, texts, X))
     if held is not None:
         held = replace(held, names=called_rows(held.names, texts, X))

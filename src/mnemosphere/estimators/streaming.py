@@ -24,10 +24,10 @@ from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import accumulate
 from mnemosphere.model.soft_labels import label_frequencies, net_class_weights, reweighted
-from mnemosphere.rows.encoding import listed
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.columns import Columns
+from mnemosphere.rows.containers import listed
 from mnemosphere.rows.labels import Encoded, Labels
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.joint import start_joint, start_memories
@@ -72,7 +72,7 @@ def _first_classes(y: Any, given: NDArray[Any] | None, unlabeled: object) -> NDA
 
 
 def begin_stream(
-    settings: Settings, features: Features, stored: StoredRows, coded: Encoded,
+    settings: Settings, columns: Columns, stored: Rows, coded: Encoded,
     weight: Tensor | None, progress: Progress,
 ) -> tuple[FittedModel, Batch]:  # fmt: skip
     """(a model whose memories start on the first batch, the batch on the sphere)."""
@@ -86,9 +86,9 @@ def begin_stream(
         start, dataset.rows, varsigma=settings.varsigma, beta=settings.beta,
         uniform_weight=settings.uniform_weight, learned_weights=False,
     )  # fmt: skip
-    features = replace(features, observed=None)  # later batches may hold other numbers
+    columns = replace(columns, observed=None)  # later batches may hold other numbers
     model = FittedModel(
-        "classifier", params, params, geometry, features, coded.classes,
+        "classifier", params, params, geometry, columns, coded.classes,
         label_mass=torch.zeros(len(coded.classes) + 1, dtype=torch.float64),
         stream=Stream(FixedPoint().start(params)),
         record=Record(settings=kept_settings(settings.given), search=choice.trials),
@@ -98,7 +98,7 @@ def begin_stream(
 
 
 def with_new_classes(
-    model: FittedModel, stored: StoredRows, coded: Encoded, weight: Tensor | None,
+    model: FittedModel, stored: Rows, coded: Encoded, weight: Tensor | None,
     texts: list[str | None] | None,
 ) -> tuple[FittedModel, Tensor]:  # fmt: skip
     """(the model with classes that it has no rows of, as `add_class` adds them; rows of the others).

@@ -15,7 +15,7 @@ from mnemosphere.base.machine import versions
 from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.rows.labels import Labels
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 _BINS = 15  # of the largest probability, equally wide
 _LEAST_LOG = -690.0  # of a probability that is 0 in double precision
@@ -29,7 +29,7 @@ def show(value: object) -> str:
 def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     """What the model is, how it was trained ("choices"), and with rows what they measure."""
     settings, params, record = model.record.settings, model.trained, model.record
-    encoder, threshold, tree = model.features.text_encoder, novelty_threshold(model), model.lineage
+    encoder, threshold, tree = model.columns.encoder, novelty_threshold(model), model.lineage
     if encoder is not None:
         settings = {**settings, "encoder": encoder.name}
     seed = settings.get("random_state")
@@ -47,7 +47,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
         choices["levels of growth"] = " → ".join(str(len(level)) for level in tree.members)
     found: dict[str, Any] = {
         "kind": model.kind,
-        "n_columns": model.features.n_columns,
+        "n_columns": model.columns.n_columns,
         "classes": [show(name) for name in model.classes.tolist()],
         "choices": choices,
         "settings": {name: _short(value) for name, value in settings.items()},
@@ -61,7 +61,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     return found
 
 
-def _measure(model: FittedModel, stored: StoredRows, y: Labels) -> dict[str, Any]:
+def _measure(model: FittedModel, stored: Rows, y: Labels) -> dict[str, Any]:
     """Figures of the rows of the model's classes."""
     place = y.among(model.classes, unknown=True)
     at = np.flatnonzero(place >= 0)

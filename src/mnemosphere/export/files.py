@@ -28,8 +28,7 @@ from mnemosphere.fitted.model import (
 )
 from mnemosphere.geometry import Geometry
 from mnemosphere.model.mixture import Mixture
-from mnemosphere.rows.encoding import Column, Encoding
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.columns import Column, Columns
 from mnemosphere.rows.texts import TextEncoder
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.fixed_point import FixedPoint
@@ -39,11 +38,11 @@ from mnemosphere.training.sgd import SGD
 __all__ = ["FORMAT", "VERSION", "from_plain", "read", "to_plain", "write"]
 
 FORMAT = "mnemosphere-model"
-VERSION = 9
+VERSION = 10
 _CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        FittedModel, Mixture, Features, Encoding, Column, TextEncoder, Calibration, Tails,
+        FittedModel, Mixture, Columns, Column, TextEncoder, Calibration, Tails,
         HeldOut, Exemplars, Stream, Lineage, Record, FixedPoint, SGD, Adam,
     )
 }  # fmt: skip

@@ -57,7 +57,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
             f"a fitted DAMClassifier or DAMClusterer is wanted, got {type(model).__name__}"
         )
     graph, checker = _Graph(), import_extra("onnx.checker", "onnx")
-    taken = fitted.features.n_numbers
+    taken = fitted.columns.n_numbers
     outputs = _answers(graph, fitted, fitted.geometry.onnx(graph, "rows", taken))
     helper, value = graph.helper, graph.helper.make_tensor_value_info
     inner = helper.make_graph(

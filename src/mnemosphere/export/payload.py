@@ -21,9 +21,9 @@ from mnemosphere.interpret.rejection import rejections
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import least_density
 from mnemosphere.numerics import sphere
-from mnemosphere.rows.features import readable
+from mnemosphere.rows.columns import readable
 from mnemosphere.rows.labels import Labels
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from mnemosphere.rows.texts import PACKAGED, packaged_tokens
 
 _LEAST_PIXELS = 36
@@ -53,7 +53,7 @@ def payload(
     check_whole(max_rows, "max_rows", 1)
     if X is None and y is not None:
         raise ValueError("y needs the rows that it is about: pass X, too")
-    texts = model.features.texts(X)
+    texts = model.columns.texts(X)
     chosen = packed = None
     named: list[str] = []
     if X is not None:
@@ -62,25 +62,25 @@ def payload(
         y = None if y is None else Labels.of(y, X.n_rows)
         chosen = _choose_rows(model, X.n_rows, y, max_rows)
         packed = as_numpy(X.take(torch.from_numpy(chosen)).values).astype(np.float64)
-    features, names = model.features, model.features.names
+    columns, names = model.columns, model.columns.number_names
     shape = _image_shape(model, image_shape, packed)
     votes, density = model.precise_votes, _mixture(model.density)
     geometry, mixing = model.geometry, model.geometry.mixing
     known = facts(model, X, None if y is None else y.tolist())
-    is_table = shape is None and features.encoder is None
+    is_table = shape is None and not columns.is_texts
     return {
         **known,
         "title": title or _title(known["classes"], model),
         "colors": category_colors(len(known["classes"])),
         "features": None if names is None else [show(name) for name in names],
-        "n_features": features.n_numbers,
+        "n_features": columns.n_numbers,
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
         "geometry": {
             "kind": geometry.name,
             "learned": {name: pack(as_numpy(t)) for name, t in geometry.tensors().items()},
             "inverse": None if mixing is None else pack(as_numpy(torch.linalg.pinv(mixing))),
-            "categories": [[place.start, place.stop] for place in features.categories],
+            "categories": [[place.start, place.stop] for place in columns.categories],
         },
         "calibration": _calibration(model),
         "floor": least_density(votes.p.dtype),
@@ -106,12 +106,12 @@ def payload(
 def _image_shape(
     model: FittedModel, given: Sequence[int] | str | None, table: NDArray[Any] | None
 ) -> tuple[int, ...] | None:
-    n_features = model.features.n_numbers
+    n_features = model.columns.n_numbers
     if given is None:
         return None
     if given == "auto":
         geometry = model.geometry
-        named = model.features.names is not None or model.features.encoder is not None
+        named = model.columns.number_names is not None or model.columns.is_texts
         named |= geometry.units is not None and not geometry.has_curves
         side = round(n_features**0.5)
         square = side * side == n_features and n_features >= _LEAST_PIXELS
@@ -141,7 +141,7 @@ def _map(model: FittedModel, table: NDArray[Any] | None) -> dict[str, Any]:
     w = as_numpy(model.precise_votes.w.double())
     x = np.zeros((0, w.shape[1]))
     if table is not None:
-        placed, lost = on_sphere(StoredRows.of(table, model.device), model.geometry, torch.float64)
+        placed, lost = on_sphere(Rows.of(table, model.device), model.geometry, torch.float64)
         x = np.nan_to_num(as_numpy(placed[~lost]))
     axes, shown = principal_axes(x if len(x) > 1 else w), np.concatenate([x, w])
     places = shown @ axes.T
@@ -171,19 +171,19 @@ def _calibration(model: FittedModel) -> dict[str, Any] | None:
 
 def _columns(model: FittedModel) -> list[dict[str, Any]]:
     """The columns as a user has them: their names, kinds, places, and the numbers of each level."""
-    features = model.features
-    if features.encoder is not None:
-        name, end = features.text_column or "text", features.n_numbers
+    columns = model.columns
+    if columns.is_texts:
+        name, end = columns.text_column or "text", columns.n_numbers
         return [{"name": name, "kind": "text", "first": 0, "end": end}]
     found = []
-    for own in features.user_columns:
+    for own in columns.user_columns:
         levels, table = [], []
-        if own.column is not None:
+        if own.is_category:
             levels = [level or "missing" for level in own.column.levels]
             table = own.column.table.tolist()
         elif own.kind == "boolean":
             levels, table = ["False", "True"], [[0.0], [1.0]]
-        kind = "list" if own.kind == "text" and own.name != features.text_column else own.kind
+        kind = "list" if own.kind == "text" and own.name != columns.text_column else own.kind
         found.append({"name": own.name, "kind": kind, "first": own.place.start,
                       "end": own.place.stop, "levels": levels, "table": table})  # fmt: skip
     return found
@@ -191,10 +191,10 @@ def _columns(model: FittedModel) -> list[dict[str, Any]]:
 
 def _curves(model: FittedModel, table: NDArray[Any]) -> list[dict[str, Any]]:
     """What the values of the columns that pull most say for each class, and how many rows have them."""
-    found, lines = [], model.features.user_columns
-    if len(model.classes) < 2 or not readable(model.features.shown_names):
+    found, lines = [], model.columns.user_columns
+    if len(model.classes) < 2 or not readable(model.columns.shown_names):
         return []
-    for own in column_curves(model, StoredRows.of(table, model.device), _CURVES):
+    for own in column_curves(model, Rows.of(table, model.device), _CURVES):
         (place,) = (k for k, line in enumerate(lines) if line.name == own.name)
         column, values = table[:, lines[place].place], None
         column = column[~np.isnan(column).any(1)]
@@ -213,7 +213,7 @@ def _curves(model: FittedModel, table: NDArray[Any]) -> list[dict[str, Any]]:
 
 def _encoder(model: FittedModel) -> dict[str, Any] | None:
     """What typed texts are read by, as far as it fits; or why they cannot be."""
-    encoder = model.features.text_encoder
+    encoder = model.columns.encoder
     if encoder is None:
         return None
     if encoder.name != PACKAGED:
@@ -240,7 +240,7 @@ def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
     some = x[:1].copy()
     some[:, ::2] = np.nan
     x = np.concatenate([x, some, np.full_like(some, np.nan)])
-    rows = StoredRows.of(x, model.device)
+    rows = Rows.of(x, model.device)
     said = {"proba": model.log_proba(rows).exp()[:, :], "score": model.novelty_score(rows)[:, None]}
     if _calibration(model) is not None:
         said["rejection"] = torch.from_numpy(rejections(model, rows).tails)
@@ -300,4 +300,5 @@ def _strong_features(model: FittedModel) -> list[int]:
     mean = weight @ w
     spread, _ = model.geometry.per_feature(weight @ (w - mean).square())
     order = spread.argsort(descending=True, stable=True).tolist()
-    return [j for j in order if j not in {*model.features.vectors}]
+    hidden = () if model.columns.is_texts else model.columns.vectors
+    return [j for j in order if j not in {*hidden}]

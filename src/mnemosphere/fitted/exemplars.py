@@ -18,8 +18,8 @@ from mnemosphere.model import one_pass
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import scores
-from mnemosphere.rows.features import Features, readable
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.columns import Columns, readable
+from mnemosphere.rows.rows import Rows
 
 _MOST_ROWS = 8000  # that are looked through
 TYPICAL = 3  # rows of each memory: few enough to read
@@ -30,16 +30,16 @@ _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 def find_exemplars(
     votes: Mixture,
     geometry: Geometry,
-    stored: StoredRows,
+    stored: Rows,
     sample_weight: Tensor | None = None,
     n_rows: int = 0,
-    features: Features | None = None,
+    columns: Columns | None = None,
 ) -> Exemplars:
     """One forward pass over at most 8,000 rows, evenly spaced; labels are not looked at.
 
     Typical rows of a memory are those of its largest share in the votes, to three digits, and among
     them of the largest overlap. A row of which it has less than 0.0005 does not count.
-    n_rows: of the data set that these rows are a sample of. features: of rows whose values are kept, if people can read them.
+    n_rows: of the data set that these rows are a sample of. columns: of rows whose values are kept, if people can read them.
     """
     votes = votes.precise
     larger = max(1.0, n_rows / stored.n_rows)
@@ -78,12 +78,12 @@ def find_exemplars(
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
     values = None
-    if features is not None and readable(features.shown_names):
+    if columns is not None and readable(columns.shown_names):
         table, each = as_numpy(stored.values)[as_numpy(place)].astype(float), as_numpy(weight)
         nearest, whose, categories = (
             as_numpy(number.T),
             as_numpy(owner),
-            features.multi_number_categories,
+            columns.multi_number_categories,
         )
         values = np.empty((votes.n_memories, table.shape[1]))
         for m, some in enumerate(nearest):
@@ -199,9 +199,9 @@ def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
     ['a', 'b', 'c', 'd']
     """
     given = tuple(str(name) for name in as_numpy(names).tolist())
-    if len(given) != model.features.n_numbers:
+    if len(given) != model.columns.n_numbers:
         raise ValueError(
-            f"names must have one entry for each of {model.features.n_numbers} features, got "
+            f"names must have one entry for each of {model.columns.n_numbers} features, got "
             f"{len(given)}"
         )
-    return model.replace(features=replace(model.features, named=given))
+    return model.replace(columns=replace(model.columns, renamed=given))

@@ -35,9 +35,9 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.soft_labels import without_floor
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_area
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.columns import Columns
 from mnemosphere.rows.labels import Encoded, class_index, encode_labels, row_weights, sample_weights
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
@@ -195,8 +195,8 @@ class FittedModel:
         its votes have the same memories.
     geometry : Geometry
         How raw rows become unit rows.
-    features : Features
-        Names, kinds and encoding of the columns.
+    columns : Columns
+        Names, kinds and levels of the columns of X.
     classes : ndarray of shape (C,)
         Labels, or numbers of clusters.
     calibration : Calibration or None
@@ -237,7 +237,7 @@ class FittedModel:
     votes: Mixture
     density: Mixture
     geometry: Geometry
-    features: Features
+    columns: Columns
     classes: NDArray[Any]
     calibration: Calibration | None = None
     held: HeldOut | None = None
@@ -261,7 +261,7 @@ class FittedModel:
         return (
             f"FittedModel: a {self.kind}, {self.record.status} after {passes} passes\n"
             f"  {len(self.classes)} {groups}: {', '.join(names)}{more}\n"
-            f"  {self.n_memories} memories of {self.features.n_columns} features, "
+            f"  {self.n_memories} memories of {self.columns.n_columns} features, "
             f"objective={self.objective!r}, geometry={self.geometry.name!r}\n"
             f"  temperature {self.votes.temperature:.3g}, "
             + ("not calibrated" if found is None else f"calibrated by {len(found.novelty)} {by}")
@@ -272,7 +272,7 @@ class FittedModel:
 
     def check_sizes(self) -> Self:
         """The model; ValueError unless its memories fit its rows and classes."""
-        n_coordinates = self.geometry.n_coordinates(self.features.n_numbers)
+        n_coordinates = self.geometry.n_coordinates(self.columns.n_numbers)
         for mixture in (self.votes, self.density):
             if (mixture.n_features, mixture.n_columns) != (n_coordinates, len(self.classes) + 1):
                 raise ValueError(
@@ -358,7 +358,7 @@ class FittedModel:
         known = None if self.exemplars is None else self.exemplars.values
         if self.geometry.units is None:
             return known
-        found = self.features.in_range(self.memories)
+        found = self.columns.in_range(self.memories)
         return found if known is None else np.where(np.isnan(known), found, known)
 
     @cached_property
@@ -398,18 +398,17 @@ class FittedModel:
 
     def restore(self, points: Tensor) -> Tensor:
         """Points of the sphere (…, M) as rows, in the features' units if possible, (…, N)."""
-        return self.geometry.restore(points, self.features.categories)
+        return self.geometry.restore(points, self.columns.categories)
 
     # Rows in.
 
-    def stored(self, X: Any) -> StoredRows:
+    def stored(self, X: Any) -> Rows:
         """X as numbers, NaN where a feature is not known; ValueError for anything else."""
-        if isinstance(X, StoredRows):  # of a data set that was checked
+        if isinstance(X, Rows):  # of a data set that was checked
             return X.on(self.device)
-        stored = StoredRows.of(self.features.numbers_of(X), self.device)
-        return stored.check_finite(self.features.names, gaps=True)
+        return Rows.encode(X, self.columns, self.device)
 
-    def completed(self, X: Any) -> StoredRows:
+    def completed(self, X: Any) -> Rows:
         """X as numbers, with what the density expects in place of NaN.
 
         A row of nothing else gets neutral numbers.
@@ -426,7 +425,7 @@ class FittedModel:
         full = torch.from_numpy(self.geometry.complete(as_numpy(values), restored))
         neutral = self.geometry.to(stored.device).average(values)
         full = torch.where(lost[:, None], neutral, full.to(stored.device))
-        return StoredRows(full, stored.device)
+        return Rows(full, stored.device)
 
     def unit_rows(
         self, X: Any, dtype: torch.dtype | None = None
@@ -460,14 +459,14 @@ class FittedModel:
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         return self.batch(stored, targets, weight)
 
-    def encoded(self, y: Any, stored: StoredRows) -> Encoded:
+    def encoded(self, y: Any, stored: Rows) -> Encoded:
         """Labels as those of training were encoded; rows may have none."""
         return encode_labels(
             y, stored.n_rows, self.classes, unlabeled=self.record.settings.get("unlabeled"),
             smoothing=self.smoothing, require_label=False, device=stored.device,
         )  # fmt: skip
 
-    def batch(self, stored: StoredRows, targets: Tensor, weight: Tensor | None) -> Batch:
+    def batch(self, stored: Rows, targets: Tensor, weight: Tensor | None) -> Batch:
         """Unit rows with these label weights; those without direction are left out, with a warning."""
         x, lost = self.on_sphere(stored)
         rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))

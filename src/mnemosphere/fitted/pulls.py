@@ -29,7 +29,7 @@ from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.one_pass import scores
 from mnemosphere.model.soft_labels import prior_share
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 NUMBERS = 1 << 21  # of changed rows that are held at a time
 _ROWS, _FEW_ROWS = 200, 20  # whose pulls are averaged
@@ -79,11 +79,11 @@ class Pulls(NamedTuple):
         return [int(j) for j in np.argsort(-np.abs(self.pull[row]), kind="stable")]
 
 
-def column_pulls(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -> Pulls:
+def column_pulls(model: FittedModel, X: Rows, classes: NDArray[np.intp]) -> Pulls:
     """Pulls of the columns between two classes (n, 2) of each row, the predicted one first."""
     typical = typical_of_classes(model, X, classes)
     rows = as_numpy(X.values).astype(np.float64)
-    places = [line.place for line in model.features.user_columns]
+    places = [line.place for line in model.columns.user_columns]
     found = np.zeros((2, len(rows), len(places)))
     for k, row in enumerate(rows):
         tried = furthest(model, row, typical[k])
@@ -97,7 +97,7 @@ def furthest(model: FittedModel, row: Floats, ends: Floats) -> list[int]:
     A missing value says nothing: it is at all ends.
     """
     away = np.abs((row - ends) / scale(model)).max(0)  # NaN: missing here or there
-    first = [line.place.start for line in model.features.user_columns]
+    first = [line.place.start for line in model.columns.user_columns]
     far = np.maximum.reduceat(np.nan_to_num(away), first)
     return [int(j) for j in np.argsort(-far, kind="stable")[:_MOST] if far[j] > 0]
 
@@ -121,15 +121,15 @@ def known_values(model: FittedModel, row: Floats) -> Floats:
     values = model.typical_values
     if values is not None:
         return values
-    return model.features.in_range(model.memories * np.linalg.norm(np.nan_to_num(row)))
+    return model.columns.in_range(model.memories * np.linalg.norm(np.nan_to_num(row)))
 
 
-def importance(model: FittedModel, X: StoredRows) -> Floats:
+def importance(model: FittedModel, X: Rows) -> Floats:
     """Mean absolute pull of each column (L,) between the two likeliest classes of each row.
 
     Of more than 200 rows so many are taken, evenly spaced; fewer of wide rows.
     """
-    tried = X.values.shape[1] * min(len(model.features.user_columns), _MOST)
+    tried = X.values.shape[1] * min(len(model.columns.user_columns), _MOST)
     X = some_rows(X, min(_ROWS, max(_FEW_ROWS, 20 * NUMBERS // tried)))
     order = np.argsort(-as_numpy(model.log_proba(X)), axis=1, kind="stable")
     pull = column_pulls(model, X, order[:, [0, 1 % order.shape[1]]]).pull
@@ -148,14 +148,14 @@ class Curve(NamedTuple):
     deciles: Floats  # (9,) of the column
 
 
-def column_curves(model: FittedModel, X: StoredRows, n_columns: int) -> list[Curve]:
+def column_curves(model: FittedModel, X: Rows, n_columns: int) -> list[Curve]:
     """Curves of the columns of the largest mean absolute pull, by samples of the rows."""
     size, sample = importance(model, X), some_rows(X, _CURVE_ROWS)
     table, found = as_numpy(X.values).astype(np.float64), []
-    known = [~np.isnan(table[:, line.place]).all() for line in model.features.user_columns]
+    known = [~np.isnan(table[:, line.place]).all() for line in model.columns.user_columns]
     order = [j for j in np.argsort(-size, kind="stable") if known[j]]
     for j in order[:n_columns]:
-        line = model.features.user_columns[j]
+        line = model.columns.user_columns[j]
         values, share = _values(table[:, line.place])
         said = column_curve(model, sample, line.place, values, share)
         whole = np.full((len(values), table.shape[1]), np.nan)
@@ -168,7 +168,7 @@ def column_curves(model: FittedModel, X: StoredRows, n_columns: int) -> list[Cur
     return found
 
 
-def some_rows(X: StoredRows, most: int) -> StoredRows:
+def some_rows(X: Rows, most: int) -> Rows:
     """At most so many of the rows, evenly spaced."""
     at = torch.linspace(0, X.n_rows - 1, min(most, X.n_rows), dtype=torch.float64).long()
     return X.take(at.to(X.values.device))
@@ -190,7 +190,7 @@ def _values(column: Floats) -> tuple[Floats, Floats]:
 
 
 def column_curve(
-    model: FittedModel, X: StoredRows, place: slice, values: Floats, weight: Floats
+    model: FittedModel, X: Rows, place: slice, values: Floats, weight: Floats
 ) -> Floats:
     """(K, C) what values (K, width) of one column say for each class, as the mean over these rows.
 
@@ -198,7 +198,7 @@ def column_curve(
     """
     rows = np.tile(as_numpy(X.values).astype(np.float64), (len(values), 1))
     rows[:, place] = values.repeat(X.n_rows, axis=0)
-    said = as_numpy(model.log_proba(StoredRows.of(rows, model.device)))
+    said = as_numpy(model.log_proba(Rows.of(rows, model.device)))
     said = (said - said.mean(1, keepdims=True)).reshape(len(values), X.n_rows, -1).mean(1)
     found: Floats = said - weight / weight.sum() @ said
     return found
@@ -225,18 +225,18 @@ def rest_pull(
     model: FittedModel, row: Floats, typical: Floats, columns: Sequence[int], pair: NDArray[np.intp]
 ) -> float:
     """The pull of several columns together."""
-    lines = model.features.user_columns
+    lines = model.columns.user_columns
     return float(_pull(model, row, typical, [[lines[j].place for j in columns]], pair)[0, 0])
 
 
 def log_odds(model: FittedModel, rows: Floats, pair: NDArray[np.intp]) -> Floats:
     """Log P(a|x)/P(b|x) of rows (n, N)."""
-    scores = model.class_log_joint(StoredRows.of(rows, model.device))[:, pair.tolist()].double()
+    scores = model.class_log_joint(Rows.of(rows, model.device))[:, pair.tolist()].double()
     found: Floats = as_numpy(scores[:, 0] - scores[:, 1])
     return found
 
 
-def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.intp]) -> Floats:
+def typical_of_classes(model: FittedModel, X: Rows, classes: NDArray[np.intp]) -> Floats:
     """(n, k, N) what is typical of classes (n, k) among the memories that answer for each row."""
     votes, rows = model.precise_votes, X.values.double()
     rest = prior_share(votes)[1][1:]  # (P, C), without what repeats the class frequencies
@@ -244,7 +244,7 @@ def typical_of_classes(model: FittedModel, X: StoredRows, classes: NDArray[np.in
     rest = torch.where(own.sum(0) > 0, rest * own, votes.labels[1:, :-1]).log().T  # (C, P)
     found, categories = (
         np.empty((*classes.shape, rows.shape[1])),
-        model.features.multi_number_categories,
+        model.columns.multi_number_categories,
     )
     start = 0
     for x, lost in model.unit_rows(X, votes.w.dtype):

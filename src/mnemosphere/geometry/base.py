@@ -23,7 +23,7 @@ from mnemosphere.base.warnings import warn_user
 from mnemosphere.geometry.graph import Graph, OnnxRows, OnnxUnitRows
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
 _NAMED = 5  # rows that a warning names
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
     settings: Mapping[str, Any] = {}
 
     def fit(
-        self, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None,
+        self, rows: Rows, targets: Tensor | None = None, weight: Tensor | None = None,
     ) -> Geometry:  # fmt: skip
         """Learn from training rows, as `Geometry.fit`."""
         return self.of.fit(rows, targets, weight, **self.settings)
@@ -75,14 +75,12 @@ class Geometry(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(
-        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
-    ) -> Self:
+    def fit(cls, rows: Rows, targets: Tensor | None = None, weight: Tensor | None = None) -> Self:
         """Learn from training rows, their label weights (n, C+1) and sample weights (n,)."""
 
     @classmethod
     def learn(
-        cls, name: str, rows: StoredRows, targets: Tensor | None, weight: Tensor | None
+        cls, name: str, rows: Rows, targets: Tensor | None, weight: Tensor | None
     ) -> Geometry:
         """The geometry of that name; ValueError if rows of so few features have no place in it."""
         kind = cls.kinds[name]
@@ -358,7 +356,7 @@ def rescale_extreme_rows(x: Tensor) -> Tensor:
 
 
 def unit_chunks(
-    rows: StoredRows, geometry: Geometry, dtype: torch.dtype
+    rows: Rows, geometry: Geometry, dtype: torch.dtype
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(unit rows, which of them have no direction and came out as zeros), chunk by chunk."""
     geometry = geometry.to(rows.device)
@@ -367,7 +365,7 @@ def unit_chunks(
         yield unit.to(dtype), undirected
 
 
-def on_sphere(rows: StoredRows, geometry: Geometry, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def on_sphere(rows: Rows, geometry: Geometry, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """(all unit rows (n, N'), which have no direction (n,)) on the device of `rows`."""
     if geometry.keeps_unit_rows and _are_unit_rows(rows, dtype):
         return rows.values, torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
@@ -382,7 +380,7 @@ def on_sphere(rows: StoredRows, geometry: Geometry, dtype: torch.dtype) -> tuple
     return x, undirected
 
 
-def _are_unit_rows(rows: StoredRows, dtype: torch.dtype) -> bool:
+def _are_unit_rows(rows: Rows, dtype: torch.dtype) -> bool:
     """Whether they are on the sphere as they are stored, so that no second copy is needed."""
     stored = rows.values
     as_needed = stored.dtype == dtype and stored.device == rows.device and stored.is_contiguous()
@@ -392,7 +390,7 @@ def _are_unit_rows(rows: StoredRows, dtype: torch.dtype) -> bool:
     return all(bool(((x.norm(dim=1) - 1).abs() <= most).all()) for _, x in rows.chunks())
 
 
-def warn_set_aside(geometry: Geometry, given: StoredRows, weight: Tensor | None) -> None:
+def warn_set_aside(geometry: Geometry, given: Rows, weight: Tensor | None) -> None:
     """Count and name the rows of X that have no direction, all copies of them."""
     undirected = torch.cat([without for _, without in unit_chunks(given, geometry, torch.float64)])
     if weight is not None:

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from mnemosphere.geometry.base import Curves, Geometry, any_rare
 from mnemosphere.geometry.graph import Graph, OnnxRows
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 Floats = NDArray[np.float64]
 KNOTS = 128  # values of a column between which ranks are interpolated
@@ -67,9 +67,7 @@ class Circles(Geometry):
     shares: Tensor
 
     @classmethod
-    def fit(
-        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
-    ) -> Self:
+    def fit(cls, rows: Rows, targets: Tensor | None = None, weight: Tensor | None = None) -> Self:
         """Learn the ranks from dense rows, NaN for missing values, some of them if there are many."""
         step = max(1, -(-rows.n_rows // _ROWS))
         x = torch.cat([part[(-span.start) % step :: step].double() for span, part in rows.chunks()])
@@ -83,7 +81,7 @@ class Circles(Geometry):
         most = min(_MOST, max(_LEAST, int(rows.n_rows**0.5 / _ROOTS_EACH)))
         several = max(1, int((degrees > 1).sum()))
         most = max(2, min(most, _COORDINATES // 2 // several))
-        shares = x.new_tensor(rows.shares or [1.0] * rows.n_features)
+        shares = x.new_tensor(rows.columns.shares if rows.columns else [1.0] * rows.n_features)
         return cls(knots, ranks, mass, degrees.clamp_max(most).double(), shares)
 
     @cached_property

@@ -15,7 +15,7 @@ from torch import Tensor
 from mnemosphere.geometry.base import Geometry, extreme, rescale_extreme_rows
 from mnemosphere.geometry.graph import Graph, OnnxRows
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 _LOOKED_AT = 8  # chunks
 _CONSTANT = 1e-9  # what is left of a constant row after its mean is rounding
@@ -39,9 +39,7 @@ class Unit(Geometry):
     energy: Tensor | None = None
 
     @classmethod
-    def fit(
-        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
-    ) -> Self:
+    def fit(cls, rows: Rows, targets: Tensor | None = None, weight: Tensor | None = None) -> Self:
         """Learn the shares from the first rows, a few chunks of them: they are averages.
 
         A feature that no row has gets next to nothing, not 0: a row that has nothing

@@ -20,7 +20,7 @@ from mnemosphere.geometry.circles import Circles
 from mnemosphere.geometry.direction import Unit
 from mnemosphere.geometry.graph import Graph, OnnxRows, OnnxUnitRows
 from mnemosphere.geometry.standard import Standard
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 SHARES = (0.5, 0.2, 0.8)  # of the squared length, of texts
 
@@ -39,7 +39,7 @@ class Product(Geometry):
 
     @classmethod
     def fit(
-        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None,
+        cls, rows: Rows, targets: Tensor | None = None, weight: Tensor | None = None,
         *, columns: type[Geometry] = Standard, share: float = SHARES[0],
     ) -> Self:  # fmt: skip
         """Learn both parts from rows that know which of their features are the vector of a text."""
@@ -51,8 +51,7 @@ class Product(Geometry):
         others = [j for j in range(rows.n_features) if j not in {*rows.vectors}]
         order = torch.tensor([*rows.vectors, *others], device=rows.device)
         both = (
-            kind.fit(rows.features(own), targets, weight)
-            for kind, own in ((Unit, rows.vectors), (columns, others))
+            kind.fit(rows.part(vectors=kind is Unit), targets, weight) for kind in (Unit, columns)
         )
         return cls(order, len(rows.vectors), share, *both)
 

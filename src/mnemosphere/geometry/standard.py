@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mnemosphere.geometry.base import Geometry, any_rare
 from mnemosphere.geometry.graph import Graph, OnnxRows
-from mnemosphere.rows.stored import StoredRows, largest
+from mnemosphere.rows.rows import Rows, largest
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,7 @@ class Standard(Geometry):
     scale: Tensor
 
     @classmethod
-    def fit(
-        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
-    ) -> Self:
+    def fit(cls, rows: Rows, targets: Tensor | None = None, weight: Tensor | None = None) -> Self:
         """Learn means and standard deviations, in two sweeps.
 
         What is not known (NaN) counts as the mean of its feature, so that the known part of a row

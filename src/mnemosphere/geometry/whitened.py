@@ -12,7 +12,7 @@ from torch import Tensor
 from mnemosphere.geometry.base import any_rare
 from mnemosphere.geometry.graph import Graph, OnnxRows
 from mnemosphere.geometry.standard import Standard
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.rows import Rows
 
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
@@ -40,9 +40,7 @@ class Whitened(Standard):
     common: Tensor
 
     @classmethod
-    def fit(
-        cls, rows: StoredRows, targets: Tensor | None = None, weight: Tensor | None = None
-    ) -> Self:
+    def fit(cls, rows: Rows, targets: Tensor | None = None, weight: Tensor | None = None) -> Self:
         """Learn standard units, and the metric from some of the rows that have a label and a direction."""
         assert targets is not None
         standard = Standard.fit(rows, targets, weight)

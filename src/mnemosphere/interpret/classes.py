@@ -68,7 +68,7 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     """
     if label in model.classes.tolist():
         raise ValueError(f"there is a class {label!r} already: add_examples takes more rows of it")
-    return extend(model, X, label, model.features.texts(X))
+    return extend(model, X, label, model.columns.texts(X))
 
 
 def extend(
@@ -166,7 +166,7 @@ def add_examples(model: FittedModel, X: Any, y: Any) -> FittedModel:
     x = directed(model, X).double()
     labels = Labels.of(y, len(x), unlabeled=None)
     columns = np.where(labels.outside, len(model.classes), labels.among(model.classes))
-    texts, found = model.features.texts(X), model
+    texts, found = model.columns.texts(X), model
     for column in np.unique(columns).tolist():
         own = np.flatnonzero(columns == column)
         some, mass = x[torch.from_numpy(own).to(x.device)], found.label_mass

@@ -27,9 +27,8 @@ from mnemosphere.fitted.pulls import (
     scale,
     typical_of_classes,
 )
-from mnemosphere.rows.encoding import is_frame, written
-from mnemosphere.rows.features import UserColumn
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.columns import UserColumn, written
+from mnemosphere.rows.rows import Rows
 
 _MEMORIES = 4  # of the wanted class that a row goes over to
 _SHOWN = 10
@@ -191,7 +190,7 @@ def counterfactual(
     if max_features is not None:
         check_whole(max_features, "max_features", 1)
     stored = model.stored(X)
-    x, lines = as_numpy(stored.values).astype(np.float64), model.features.user_columns
+    x, lines = as_numpy(stored.values).astype(np.float64), model.columns.user_columns
     named = {"fixed": fixed, "only_rise": only_rise, "only_fall": only_fall}
     limits = [_places(names, lines, argument) for argument, names in named.items()]
     order = as_numpy(model.log_proba(stored).argsort(dim=1, descending=True, stable=True))
@@ -235,7 +234,7 @@ def _places(names: Sequence[object], lines: list[UserColumn], argument: str) -> 
                 f"{argument} names {name!r}, which is no column: use names, or numbers below "
                 f"{len(lines)}"
             )
-        if argument != "fixed" and lines[called[name]].column is not None:
+        if argument != "fixed" and lines[called[name]].is_category:
             raise ValueError(f"{argument} names {name!r}, which is a category: pass it as fixed")
     return {called[name] for name in names}
 
@@ -274,7 +273,7 @@ class _Search(NamedTuple):
             fewer = [k for k in columns if k != j]
             columns = fewer if self.lead(end, [fewer])[0] > 0 else columns
         row = changed_rows(self.row, end, [[self.lines[j].place for j in columns]])[0]
-        numbers = [j for j in columns[::-1] if self.lines[j].column is None]
+        numbers = [j for j in columns[::-1] if not self.lines[j].is_category]
         for place in (self.lines[j].place.start for j in numbers):
             low, high = sorted((self.row[place], end[place]))
             values = np.unique(known[(known[:, place] > low) & (known[:, place] < high), place])
@@ -303,7 +302,7 @@ class _Search(NamedTuple):
 
     def log_proba(self, rows: Floats) -> Floats:
         """Of the classes, at rows (n, N)."""
-        stored = StoredRows.of(rows, self.model.device)
+        stored = Rows.of(rows, self.model.device)
         found: Floats = as_numpy(self.model.log_proba(stored))
         return found
 
@@ -334,12 +333,8 @@ class _Search(NamedTuple):
 
 def _written_back(model: FittedModel, X: Any, after: Floats) -> Any:
     """Rows of numbers as X has them: a frame of its columns, or an array."""
-    if not is_frame(X) or model.features.encoder is not None:
-        return after
-    encoding = model.features.encoding
-    if encoding is not None and not model.features.is_encoded(X):
-        return encoding.rewrite(X, after)
-    return type(X)(after, X.index, X.columns) if hasattr(X, "iloc") else after
+    given = as_numpy(model.stored(X).values)
+    return model.columns.rewrite(X, after, (given != after) & ~np.isnan(after))
 
 
 def _value(line: UserColumn, row: Floats) -> float | str:

@@ -21,8 +21,8 @@ from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import familiarity
 from mnemosphere.model.mixture import memory_name
-from mnemosphere.rows.features import readable
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.columns import readable
+from mnemosphere.rows.rows import Rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -214,7 +214,7 @@ class Explanation(Shown):
         Missing values are completed.
         """
         model = self.model
-        completed = model.completed(StoredRows(self.given, model.device))
+        completed = model.completed(Rows(self.given, model.device))
         if model.geometry.has_curves:  # they are as they came
             return as_numpy(completed.values).astype(np.float64)
         x, _ = on_sphere(completed, model.geometry, torch.float64)
@@ -316,9 +316,9 @@ class Explanation(Shown):
 
     def _told(self, row: int, found: Pulls) -> list[Pull]:
         given, (own, other), pulls = self._given(row), found.typical[0], found.pull[0].tolist()
-        lines, said = self.model.features.user_columns, {}
+        lines, said = self.model.columns.user_columns, {}
         if self.texts is not None and self.texts[row] is not None:
-            said[self.model.features.text_column] = short_text(self.texts[row])
+            said[self.model.columns.text_column] = short_text(self.texts[row])
         return [
             Pull(
                 line.name, said.get(line.name, line.written(given)), line.written(own),
@@ -333,7 +333,7 @@ class Explanation(Shown):
 
     def _pulls(self, row: int) -> Pulls:
         if row not in self._known_pulls:
-            stored = StoredRows(self.given[row : row + 1], self.model.device)
+            stored = Rows(self.given[row : row + 1], self.model.device)
             found = column_pulls(self.model, stored, self._pair(row)[None])
             self._known_pulls[row] = found
         return self._known_pulls[row]
@@ -349,7 +349,7 @@ class Explanation(Shown):
     @property
     def shows_features(self) -> bool:
         """Whether features can be shown to people, and there are two classes to tell apart."""
-        return len(self.classes) > 1 and readable(self.model.features.shown_names)
+        return len(self.classes) > 1 and readable(self.model.columns.shown_names)
 
     def table(self) -> Any:
         """List all that is known of the memories as a pandas frame: shares, overlaps, soft labels.
@@ -449,7 +449,7 @@ class Explanation(Shown):
                 bar = "█" * round(_BAR * abs(pull) / largest)
                 lines.append(dict(zip(heads, [*cells, bar], strict=False)))
                 shown.append(places[k])
-        given, columns = self._given(row), self.model.features.user_columns
+        given, columns = self._given(row), self.model.columns.user_columns
         known = [j for j in places if not np.isnan(given[columns[j].place]).any()]
         rest = [j for j in known if j not in shown]
         pull = (
@@ -465,7 +465,7 @@ class Explanation(Shown):
         own, other = self._pair(row)
         with np.errstate(divide="ignore"):
             odds = np.log(self.proba[row, own]) - np.log(self.proba[row, other])
-        found, lines = self._pulls(row), self.model.features.user_columns
+        found, lines = self._pulls(row), self.model.columns.user_columns
         names = [lines[j].name for j in found.order(0) if found.lost[0, j] > odds]
         if not names:
             return f"No column alone would put {self._called(other)} ahead."
@@ -515,7 +515,7 @@ class Explanation(Shown):
         found: list[str | Table] = [remark] * bool(remark)
         columns = self.column_table(row, width) if self.shows_features else []
         if columns:
-            given, lines = self._given(row), self.model.features.user_columns
+            given, lines = self._given(row), self.model.columns.user_columns
             gone = [own.name for own in lines if np.isnan(given[own.place]).all()]
             left = len(gone) - _FIRST
             more = f" and {left} other{'s' * (left > 1)}" if left > 0 else ""
@@ -659,7 +659,7 @@ def explain(model: FittedModel, X: Any, n_memories: int = 5) -> Explanation:
         given=given.values,
         similar=similar,
         similarity=similarity,
-        texts=model.features.texts(X),
+        texts=model.columns.texts(X),
     )  # fmt: skip
 
 
@@ -689,9 +689,7 @@ def _frequencies_decide(model: FittedModel, proba: Tensor) -> NDArray[np.bool_]:
     return as_numpy(most_frequent & (apart <= math.log(_LITTLE)))
 
 
-def _overlap(
-    model: FittedModel, given: StoredRows, seen: Placed, nearest: Tensor
-) -> NDArray[np.float64]:
+def _overlap(model: FittedModel, given: Rows, seen: Placed, nearest: Tensor) -> NDArray[np.float64]:
     """⟨w, x⟩ of these memories (n, k) and completed rows, in double precision."""
     completed, x = model.completed(given), seen.x
     if completed.values is not given.values or x.dtype != torch.float64:

@@ -18,7 +18,6 @@ from mnemosphere.interpret.certify import certify
 from mnemosphere.interpret.records import records
 from mnemosphere.model import one_pass
 from mnemosphere.model.mixture import memory_name
-from mnemosphere.rows.features import UserColumn
 
 
 def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
@@ -56,7 +55,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     behind, beta_split = model.exemplars, np.full(n_memories, np.nan)
     if X is not None:
         behind = find_exemplars(model.votes, model.geometry, model.completed(X))
-        behind = replace(behind, names=called_rows(behind.typical, model.features.texts(X), X))
+        behind = replace(behind, names=called_rows(behind.typical, model.columns.texts(X), X))
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
         behind = Exemplars(np.full((n_memories, TYPICAL), -1), np.full(n_memories, np.nan))
@@ -128,20 +127,17 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
     With a metric, weights are those of features, not of the coordinates behind it. Texts have none:
     numbers of a vector tell nobody anything.
     """
-    n = model.features.n_numbers
-    most = 0 if model.features.encoder is not None else most
-    names: Sequence[Any] = model.features.names or range(n)
-    values = model.typical_values
-    kinds = ["number"] * n if values is None else model.features.kinds
-    lines = [
-        UserColumn(str(name), slice(i, i + 1), kind)
-        for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
-    ]
-    w = model.geometry.strengths(model.votes.w)
-    if model.geometry.has_curves or model.features.vectors:  # a category or a text is one feature
-        lines = model.features.user_columns
-        names = [line.name for line in lines]
-        w = torch.stack([w[:, line.place].square().sum(1).sqrt() for line in lines], 1)
+    columns, values, each = (
+        model.columns,
+        model.typical_values,
+        model.geometry.strengths(model.votes.w),
+    )
+    most, lines = 0 if columns.is_texts else most, columns.user_columns
+    named = columns.number_names is not None
+    names: Sequence[Any] = [line.name for line in lines] if named else range(len(lines))
+    # A category or a text is one feature.
+    parts = (each[:, line.place] for line in lines)
+    w = torch.stack([w.norm(dim=1) if w.shape[1] > 1 else w[:, 0] for w in parts], 1)
     order = w.abs().topk(min(most, w.shape[1]), dim=1)  # (P, k)
     weight = w.gather(1, order.indices).tolist()
     values = model.memories if values is None else values

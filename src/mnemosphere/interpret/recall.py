@@ -19,8 +19,8 @@ from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
 from mnemosphere.model.soft_labels import net_class_weights
-from mnemosphere.rows.encoding import is_frame
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.containers import is_frame
+from mnemosphere.rows.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def recall(
             as_numpy(found.converged),
         )  # fmt: skip
     rows = restore(found.x)
-    framed = is_frame(X) and model.features.encoder is None
+    framed = is_frame(X) and not model.columns.is_texts
     return _completed(model, X, known, as_numpy(rows)) if framed else like(X, rows)
 
 
@@ -112,26 +112,12 @@ def _completed(model: FittedModel, X: Any, known: Any, found: Floats) -> Any:
     free = np.isnan(numbers) if known is None else ~np.asarray(known)
     free = free if free.any() else np.ones_like(free)  # nothing was held
     filled = model.geometry.complete(np.where(free, np.nan, numbers), found)
-    filled = _whole(model, filled)
-    frame = X.to_pandas() if hasattr(X, "to_pandas") else X.copy()
-    encoding = model.features.encoding
-    if encoding is None or model.features.is_encoded(frame):
-        new = type(frame)(filled, columns=frame.columns)
-        places = [slice(k, k + 1) for k in range(new.shape[1])]
-    else:
-        new = encoding.decode(filled)
-        places = [place for column, place in encoding.places() if column.width]
-    for place, name in zip(places, new, strict=True):
-        cells = free[:, place].any(1)
-        if cells.any():
-            given = frame[name].astype(object) if frame[name].dtype == "category" else frame[name]
-            frame[name] = given.where(~cells, new[name].to_numpy())
-    return frame
+    return model.columns.rewrite(X, _whole(model, filled), free)
 
 
 def _whole(model: FittedModel, numbers: Floats) -> Floats:
     """Numbers (n, N), whole ones in columns where training had no others."""
-    seen = model.features.observed
+    seen = model.columns.observed
     return numbers if seen is None else np.where(seen[2] > 0, np.round(numbers), numbers)
 
 
@@ -174,8 +160,8 @@ def _start(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor, Tens
     empty = gaps.all(1)
     if bool(empty.any()):
         raise ValueError(f"row {int(empty.nonzero()[0])} of X has no known feature: drop it")
-    StoredRows(values.masked_fill(gaps, 0.0), stored.device).check_finite(model.features.names)
-    filled = StoredRows(geometry.to(stored.device).fill(values, gaps), stored.device)
+    Rows(values.masked_fill(gaps, 0.0), stored.device).check_finite(model.columns.number_names)
+    filled = Rows(geometry.to(stored.device).fill(values, gaps), stored.device)
     x, lost = on_sphere(filled, geometry, model.density.w.dtype)
     if bool(lost.any()):
         raise ValueError(
@@ -221,7 +207,7 @@ def sample(
     rows, drawn = draw(model, int(n_samples), index, generator)
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
-    framed = model.features.columns is not None and model.features.encoder is None
+    framed = model.columns.names is not None and not model.columns.is_texts
     return decode(model, _whole(model, rows)) if framed else rows, labels
 
 
@@ -262,10 +248,12 @@ def encode(model: FittedModel, X: Any) -> Any:
     (60, 4)
     """
     numbers = as_numpy(model.stored(X).values).astype(np.float64)
-    if not is_frame(X) or model.features.encoder is not None:
+    if not is_frame(X) or model.columns.is_texts:
         return numbers
     pd = import_extra("pandas")
-    return pd.DataFrame(numbers, columns=model.features.names, index=getattr(X, "index", None))
+    return pd.DataFrame(
+        numbers, columns=model.columns.number_names, index=getattr(X, "index", None)
+    )
 
 
 def decode(model: FittedModel, numbers: Any) -> Any:
@@ -289,17 +277,11 @@ def decode(model: FittedModel, numbers: Any) -> Any:
     (6,)
     """
     numbers = as_numpy(numbers).astype(np.float64)
-    if numbers.ndim != 2 or numbers.shape[1] != model.features.n_numbers:
+    if numbers.ndim != 2 or numbers.shape[1] != model.columns.n_numbers:
         raise ValueError(
-            f"numbers must be (rows, {model.features.n_numbers}), got shape {numbers.shape}"
+            f"numbers must be (rows, {model.columns.n_numbers}), got shape {numbers.shape}"
         )
-    if model.features.encoding is not None:
-        return model.features.encoding.decode(numbers)
-    names = model.features.names
-    if names is None:
-        return numbers
-    pd = import_extra("pandas")
-    return pd.DataFrame(numbers, columns=names)
+    return model.columns.decode(numbers)
 
 
 def score_samples(model: FittedModel, X: Any) -> Floats:

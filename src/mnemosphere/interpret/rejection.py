@@ -38,7 +38,7 @@ from mnemosphere.fitted.model import (
 from mnemosphere.interpret.recall import draw
 from mnemosphere.model.soft_labels import best_temperature
 from mnemosphere.rows.labels import Encoded, row_weights, sample_weights
-from mnemosphere.rows.stored import StoredRows, share_known
+from mnemosphere.rows.rows import Rows, share_known
 
 UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
@@ -147,8 +147,8 @@ def _seen(held: HeldOut) -> HeldOut:
 
 
 def _calibrated(
-    model: FittedModel, temperature: float, own: StoredRows | HeldOut, truth: NDArray[np.int64],
-    outside: StoredRows | HeldOut,
+    model: FittedModel, temperature: float, own: Rows | HeldOut, truth: NDArray[np.int64],
+    outside: Rows | HeldOut,
 ) -> FittedModel:  # fmt: skip
     """By rows of classes (−1: of one that is not known), and rows of none of them.
 
@@ -171,7 +171,7 @@ def _calibrated(
 
 def _record(
     model: FittedModel,
-    rows: StoredRows | HeldOut,
+    rows: Rows | HeldOut,
     truth: NDArray[np.int64],
     best: NDArray[np.int64],
 ) -> NDArray[np.int64]:
@@ -203,7 +203,7 @@ def known_rows(model: FittedModel) -> HeldOut | None:
 
 
 def _with_temperature(
-    model: FittedModel, stored: StoredRows, coded: Encoded, labeled: Tensor, weight: Tensor | None
+    model: FittedModel, stored: Rows, coded: Encoded, labeled: Tensor, weight: Tensor | None
 ) -> FittedModel:
     """The model at the temperature with the least log-loss of these rows, if they are enough."""
     if int(labeled.sum()) < _LEAST_ROWS:
@@ -225,10 +225,10 @@ def _tails(model: FittedModel) -> Tails:
     They depend on the model alone, so that scores of held-out rows are exchangeable with those of new
     rows.
     """
-    known: HeldOut | StoredRows | None = known_rows(model)
+    known: HeldOut | Rows | None = known_rows(model)
     if known is None:
         rows, _ = draw(model, _DRAWN, None, torch.Generator().manual_seed(0))
-        known = StoredRows.of(rows, model.device)
+        known = Rows.of(rows, model.device)
     reasons = as_numpy(rejection_reasons(model, known)[0])
     n = len(reasons)
     share = min(max(_TAIL * n, _BEYOND), max(1, n / 2)) / n

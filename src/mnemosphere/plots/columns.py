@@ -49,7 +49,7 @@ def importance(model: FittedModel, X: Any, *, n_features: int = 20, ax: Axes | N
     order = np.argsort(-size, kind="stable")[:n_features]
     ax = ax or new_axes(6.4, 1.0 + 0.28 * len(order))
     ax.barh(range(len(order)), size[order], 0.7, color=BLUE)
-    lines = model.features.user_columns
+    lines = model.columns.user_columns
     ax.set_yticks(range(len(order)), [plain(lines[j].name, 36) for j in order])
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)

@@ -13,7 +13,7 @@ from mnemosphere.plots.features import memory_texts
 from mnemosphere.plots.functions import memory_curves, representative
 from mnemosphere.plots.gallery import counted, memories
 from mnemosphere.plots.growth import lineage_tree
-from mnemosphere.rows.features import readable
+from mnemosphere.rows.columns import readable
 
 Shape = tuple[int, ...] | None
 _CURVES = 8  # memories in one panel
@@ -34,12 +34,12 @@ def memories_of(
     chosen = representative(model, count)
     by_class = chosen[np.argsort(label[chosen], kind="stable")]
     behind, geometry = model.exemplars, model.geometry
-    if model.features.encoder is not None and behind is not None and behind.names is not None:
+    if model.columns.is_texts and behind is not None and behind.names is not None:
         texts = behind.as_lists()
         titles = [f"{memory_name(m)} {called[m]}" for m in by_class]
         return memory_texts(titles, [texts[m] for m in by_class])
     w, unit = model.memories, "coordinate on the sphere"
-    names = [str(name) for name in model.features.names or []]
+    names = [str(name) for name in model.columns.number_names or []]
     named = shape is None and bool(names) and readable(names)
     if geometry.units is not None:
         if shape is not None:  # pixels are alike: memories look like rows

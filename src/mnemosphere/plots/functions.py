@@ -14,7 +14,7 @@ from mnemosphere.model.mixture import memory_name
 from mnemosphere.plots.checks import as_indices
 from mnemosphere.plots.panels import draw_column, name_curves, panels
 from mnemosphere.plots.style import figure_style, plain
-from mnemosphere.rows.features import UserColumn
+from mnemosphere.rows.columns import UserColumn
 
 _PANELS = 12  # of functions in one picture
 _TAILS = 0.01  # of the training rows on either side that an axis may leave out
@@ -63,7 +63,7 @@ def memory_curves(
         raise ValueError(f"n_features must be at least 1, got {n_features}")
     chosen = representative(model, _MEMORIES) if indices is None else indices
     chosen = as_indices(chosen, model.n_memories)
-    curves, lines = feature_curves(model), model.features.user_columns
+    curves, lines = feature_curves(model), model.columns.user_columns
     spread = [np.sqrt((m * (c[chosen] ** 2)).sum(-1)).max() for _, c, m in curves]
     order = np.argsort(-np.array(spread), kind="stable")[:n_features]
     label = model.votes.p[1:].argmax(1).cpu().numpy()
@@ -106,22 +106,22 @@ def feature_curves(
     knots, overlaps, mass = (as_numpy(part) for part in model.geometry.curves(w))
     curves = float(votes.slope) * overlaps  # (P, N, K)
     found = []
-    for line in model.features.user_columns:
+    for line in model.columns.user_columns:
         first = line.place.start
-        if len(line.categories) <= 2:
+        if len(line.column.shown) <= 2:
             own = mass[first] > 0
             found.append((knots[first, own], curves[:, first, own], mass[first, own]))
             continue
         # One number of a category is 1, the others are 0.
         low, high = curves[:, line.indicators, 0], curves[:, line.indicators, -1]
         share = 1 - mass[line.indicators, 0]
-        at = np.arange(len(line.categories))
+        at = np.arange(len(line.column.shown))
         found.append((at, low.sum(1, keepdims=True) + high - low, share / share.sum()))
     return found
 
 
 def _value_names(line: UserColumn, at: NDArray[Any]) -> list[str] | None:
     """Names of the values of a column, of few or of a category."""
-    if line.categories:
-        return [*line.categories]
+    if line.is_category:
+        return [*line.column.shown]
     return [line.written(np.full(line.place.stop, v)) for v in at] if len(at) <= _FEW else None

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemosphere.base.machine import import_extra
-from mnemosphere.rows.encoding import is_frame
+from mnemosphere.rows.containers import is_frame
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 MEMORY = 256 << 20  # bytes of rows that are held at a time
@@ -29,7 +29,7 @@ _DECODED = 8192  # rows of a Parquet file at a time
 _T = TypeVar("_T")
 
 
-def ahead(items: Iterator[_T]) -> Iterator[_T]:
+def prefetch(items: Iterator[_T]) -> Iterator[_T]:
     """The same items; another thread makes the next one while one is worked on."""
     end: Any = object()
     with ThreadPoolExecutor(1) as other:
@@ -211,7 +211,7 @@ class Dataset:
 
     def __iter__(self) -> Iterator[tuple[Any, Any, Any]]:
         """(x, y, weight) of batches in the stored order, as they are stored."""
-        for piece in ahead(self.pieces()):
+        for piece in prefetch(self.pieces()):
             yield piece.x, piece.y, piece.weight
 
     def read(self) -> Piece:
@@ -227,7 +227,7 @@ class Dataset:
         chosen = np.zeros(self.n_rows, dtype=bool)
         rng, n = np.random.default_rng(seed), min(n, self.n_rows)
         chosen[rng.choice(self.n_rows, n, replace=False)] = True
-        for piece in ahead(self.pieces()):
+        for piece in prefetch(self.pieces()):
             yield piece, piece.take(np.flatnonzero(chosen[piece.number]))
 
     def pieces(

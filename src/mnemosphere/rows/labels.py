@@ -14,7 +14,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from mnemosphere.model.objectives import soft_labels
-from mnemosphere.rows.encoding import check_not_masked, check_text, listed
+from mnemosphere.rows.containers import check_not_masked, check_text, listed
 from mnemosphere.rows.texts import is_equal, is_missing
 
 # The label of rows that are known to belong to none of the classes.

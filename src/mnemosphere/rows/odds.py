@@ -11,8 +11,9 @@ Training rows must not see their own labels, so they are cross-fitted: a row has
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from torch import Tensor
 
-from mnemosphere.rows.stored import StoredRows
+from mnemosphere.rows.columns import Columns, Floats
+from mnemosphere.rows.rows import Rows
 
-Floats = NDArray[np.float64]
 _FOLDS = 5  # a row is encoded by the rows of the others
 _MORE_ROWS = 2.0 ** np.arange(-1, 13)
 
@@ -39,8 +40,7 @@ def log_odds(counts: Floats, more: float | None = None) -> Floats:
 
 def _prior(counts: Floats) -> Floats:
     whole: Floats = counts.sum(0) + 0.5
-    found: Floats = whole / whole.sum()
-    return found
+    return whole / float(whole.sum())
 
 
 def _rows_more(counts: Floats) -> float:
@@ -54,83 +54,70 @@ def _rows_more(counts: Floats) -> float:
     return float(max(_MORE_ROWS, key=log_likelihood))
 
 
-def counts_of_folds(
-    rows: StoredRows, number: Tensor, labels: Tensor, weight: Tensor | None
-) -> list[Floats]:
-    """Of each category, the counts (folds, L, C) of training rows, of which some are here.
+@dataclass(frozen=True)
+class Odds:
+    """What training rows tell of the levels of each category that has log-odds."""
 
-    number: of the rows, by which they have a fold. labels: (n, C), zeros for a row without label.
-    """
-    each = labels.double() if weight is None else labels.double() * weight.double()[:, None]
-    mass, fold, found = each.cpu().numpy(), _fold(number), []
-    for n, code in zip(rows.levels.values(), _codes(rows), strict=True):
-        known = code >= 0
-        sums = np.zeros((_FOLDS, n + 1, mass.shape[1]))
-        np.add.at(sums, (fold[known], code[known]), mass[known])
-        found.append(sums[:, :-1])  # but for levels that are not known
-    return found
+    counts: list[Floats]  # (L, C) of each
+    tables: list[
+        Floats
+    ]  # (folds+1, L+1, K) log-odds by the rows of the other folds; at last, by all rows
+
+    @classmethod
+    def learn(
+        cls, rows: Rows, labels: Tensor, weight: Tensor | None = None, number: Tensor | None = None
+    ) -> Self:
+        """From rows with label weights (n, C), zeros for a row without label.
+
+        number: of the rows (n,), by which they have a fold; None: their places.
+        """
+        each = labels.double() if weight is None else labels.double() * weight.double()[:, None]
+        mass, fold, counts, tables = each.cpu().numpy(), _fold(rows, number), [], []
+        for n, code in zip(rows.levels.values(), _codes(rows), strict=True):
+            known = code >= 0
+            sums = np.zeros((_FOLDS, n + 1, mass.shape[1]))
+            np.add.at(sums, (fold[known], code[known]), mass[known])
+            sums = sums[:, :-1]  # but for levels that are not known
+            whole = sums.sum(0)
+            more = _rows_more(whole)
+            others = [whole - part for part in sums]
+            counts.append(whole)
+            tables.append(np.stack([log_odds(part, more) for part in [*others, whole]]))
+        return cls(counts, tables)
+
+    def columns(self, columns: Columns, classes: Sequence[Any] = ()) -> Columns:
+        """The columns with log-odds in place of levels as numbers."""
+        return columns.with_odds([own[-1, :-1] for own in self.tables], self.counts, classes)
+
+    def of_training(self, rows: Rows, number: Tensor | None = None) -> Rows:
+        """Training rows with the log-odds of other folds in place of levels."""
+        return self._in_place(rows, _fold(rows, number))
+
+    def of_others(self, rows: Rows) -> Rows:
+        """Other rows with the log-odds of all training rows in place of levels."""
+        return self._in_place(rows, np.full(rows.n_rows, _FOLDS))
+
+    def _in_place(self, rows: Rows, fold: NDArray[np.int64]) -> Rows:
+        if rows.columns is None or not rows.levels:
+            return rows
+        parts, first = [], 0
+        for k, table, code in zip(rows.levels, self.tables, _codes(rows), strict=True):
+            own = torch.from_numpy(table[fold, code]).to(rows.values)
+            known = ~rows.values[:, k : k + 1].isnan()
+            parts += [rows.values[:, first:k], torch.where(known, own, torch.nan)]
+            first = k + 1
+        values = torch.cat([*parts, rows.values[:, first:]], 1)
+        return replace(rows, values=values, columns=self.columns(rows.columns))
 
 
-def tables_of_folds(sums: Iterable[Floats]) -> list[Floats]:
-    """The log-odds (folds, L+1, K) of each category, as the rows of the other folds have them."""
-
-    def tables(own: Floats) -> Floats:
-        whole = own.sum(0)
-        more = _rows_more(whole)
-        return np.stack([log_odds(whole - part, more) for part in own])
-
-    return [tables(own) for own in sums]
-
-
-def in_folds(rows: StoredRows, number: Tensor, tables: Sequence[Floats]) -> StoredRows:
-    """Training rows with log-odds of other folds in place of levels."""
-    fold = _fold(number)
-    return _in_place(
-        rows, [own[fold, code] for own, code in zip(tables, _codes(rows), strict=True)]
-    )
-
-
-def _fold(number: Tensor) -> NDArray[np.int64]:
-    """The fold of rows with these numbers, neighbors in unlike ones."""
+def _fold(rows: Rows, number: Tensor | None) -> NDArray[np.int64]:
+    """The fold of each row (n,), by its number: neighbors are in unlike ones."""
+    number = torch.arange(rows.n_rows) if number is None else number
     mixed = number.cpu().numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return ((mixed >> np.uint64(33)) % np.uint64(_FOLDS)).astype(np.int64)
 
 
-def cross_fitted(
-    rows: StoredRows, labels: Tensor, weight: Tensor | None
-) -> tuple[StoredRows, list[Floats]]:
-    """(training rows with log-odds in place of levels, the counts (L, C) of each category)."""
-    number = torch.arange(rows.n_rows)
-    sums = counts_of_folds(rows, number, labels, weight)
-    return in_folds(rows, number, tables_of_folds(sums)), [own.sum(0) for own in sums]
-
-
-def with_odds(rows: StoredRows, counts: Sequence[Floats]) -> StoredRows:
-    """Other rows with the log-odds of these counts in place of levels."""
-    return _in_place(
-        rows, [log_odds(own)[code] for own, code in zip(counts, _codes(rows), strict=True)]
-    )
-
-
-def _codes(rows: StoredRows) -> list[NDArray[np.int64]]:
+def _codes(rows: Rows) -> list[NDArray[np.int64]]:
     """The level of each row (n,), of each category; −1 for none."""
     columns = (rows.values[:, k].double().nan_to_num(-1.0) for k in rows.levels)
     return [column.long().cpu().numpy() for column in columns]
-
-
-def _in_place(rows: StoredRows, found: Sequence[Floats]) -> StoredRows:
-    """Rows whose columns of levels are replaced."""
-    if not rows.levels:
-        return rows
-    parts, first = [], 0
-    for k, block in zip(rows.levels, found, strict=True):
-        known = ~rows.values[:, k : k + 1].isnan()
-        own = torch.from_numpy(block).to(rows.values)
-        parts += [rows.values[:, first:k], torch.where(known, own, torch.nan)]
-        first = k + 1
-    width = {k: block.shape[1] for k, block in zip(rows.levels, found, strict=True)}
-    before = [k for k in range(rows.n_features) for _ in range(width.get(k, 1))]
-    vectors = tuple(j for j, k in enumerate(before) if k in rows.vectors)
-    shares = tuple(rows.shares[k] for k in before) if rows.shares else ()
-    values = torch.cat([*parts, rows.values[:, first:]], 1)
-    return replace(rows, values=values, levels={}, vectors=vectors, shares=shares)

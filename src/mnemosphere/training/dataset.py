@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
-from mnemosphere.rows.batches import Dataset, Piece, ahead
+from mnemosphere.rows.batches import Dataset, Piece, prefetch
 from mnemosphere.training.distributed import Group
 
 _TAKEN_NUMBERS = 1 << 26  # that are copied at a time, of rows that are a part of others
@@ -169,7 +169,7 @@ class FileDataset(ArrayDataset):
         each = most if size is None else min(most, -(-size // group.size))
         own, largest = (group.part(self.files.n_rows, rank) for rank in (group.rank, 0))
         left = -(-largest.stop // each)
-        for piece in ahead(self.files.pieces(each, seed, own)):
+        for piece in prefetch(self.files.pieces(each, seed, own)):
             batch, keys = self.place(piece)
             apart = np.isin(keys, self.held)
             batch = batch.take(torch.from_numpy(~apart).to(self.device)) if apart.any() else batch

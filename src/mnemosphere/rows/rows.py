@@ -1,9 +1,9 @@
-"""Rows as they came: any type of number, wherever they lie, looked at in chunks."""
+"""Rows as one matrix of numbers: of any type, wherever they lie, looked at in chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import take_rows
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.rows.encoding import Encoding, check_names, check_not_masked, is_frame
+from mnemosphere.rows.columns import Columns
 
 # Held at a time in float64, several times over: at most half a gigabyte on a GPU.
 _CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 24}
@@ -28,28 +28,23 @@ _SKETCHED = 1000  # rows that tell whether others are among them
 _SORTED = 1_000_000  # numbers, up to which rows are sorted
 
 
-def unwrap_container(x: Any) -> Any:
-    """Rows as a user passes them, less what NumPy would read in silence as something else."""
-    check_not_masked(x)
-    if is_frame(x):
-        check_names(x.column_names if hasattr(x, "column_names") else x.columns)
-    return x.to_pandas() if hasattr(x, "to_pandas") else x
-
-
 @dataclass(frozen=True)
-class StoredRows:
-    """A table of numbers as stored, and the device it is looked at on."""
+class Rows:
+    """The one matrix of rows, NaN where something is missing, and the device it is looked at on."""
 
     values: Tensor  # (n, N) of any type, on any device
     device: torch.device
-    number: Tensor | None = None  # (n,) what the user calls each row; None: its place
-    # columns that hold a level of a category, to be replaced by its log-odds, and how many there are
-    levels: Mapping[int, int] = field(default_factory=dict)
-    vectors: tuple[int, ...] = ()  # columns that are numbers of a text, or of another vector
-    shares: tuple[float, ...] = ()  # how much of a user's column each one is; empty: all of it
+    ids: Tensor | None = None  # (n,) what the user calls each row; None: its place
+    columns: Columns | None = None  # that the numbers come from; None: each is a column
 
     @classmethod
-    def of(cls, x: Any, device: torch.device) -> Self:
+    def encode(cls, X: Any, columns: Columns, device: torch.device) -> Self:
+        """X as the columns encode it; ValueError for an infinite number."""
+        rows = cls.of(columns.numbers(X), device, columns)
+        return rows.check_finite(columns.number_names, gaps=True)
+
+    @classmethod
+    def of(cls, x: Any, device: torch.device, columns: Columns | None = None) -> Self:
         """From an array or a tensor, without a copy where that is possible; or a sparse matrix."""
         if sparse.issparse(x):
             x = _dense(x)
@@ -63,14 +58,7 @@ class StoredRows:
         x = x.detach()
         if x.dtype not in _KEPT:
             x = x.to(torch.uint8 if x.dtype == torch.bool else torch.float64)
-        return cls(x, device)
-
-    def with_columns(self, encoding: Encoding | None) -> Self:
-        """The same rows, which know the columns of the user that their numbers come from."""
-        if encoding is None:
-            return self
-        levels, vectors, shares = encoding.pending_odds, encoding.vectors, encoding.shares
-        return replace(self, levels=levels, vectors=vectors, shares=shares)
+        return cls(x, device, columns=columns)
 
     @property
     def n_rows(self) -> int:
@@ -98,18 +86,28 @@ class StoredRows:
 
     def take(self, rows: Tensor | slice) -> Self:
         """Some of the rows, in that order; they keep what they are called."""
-        number = torch.arange(self.n_rows) if self.number is None else self.number
+        ids = torch.arange(self.n_rows) if self.ids is None else self.ids
         if isinstance(rows, slice):
-            return replace(self, values=self.values[rows], number=number[rows])
+            return replace(self, values=self.values[rows], ids=ids[rows])
         values = take_rows(self.values, rows.to(self.values.device))
-        return replace(self, values=values, number=number[rows.to(number.device)])
+        return replace(self, values=values, ids=ids[rows.to(ids.device)])
 
-    def features(self, some: Sequence[int]) -> Self:
-        """The same rows with some of their features."""
-        shares = tuple(self.shares[j] for j in some) if self.shares else ()
-        return replace(
-            self, values=self.values[:, list(some)], levels={}, vectors=(), shares=shares
-        )
+    @property
+    def levels(self) -> dict[int, int]:
+        """Columns that hold a level of a category, to be replaced by its log-odds, and how many there are."""
+        return {} if self.columns is None else self.columns.pending_odds
+
+    @property
+    def vectors(self) -> tuple[int, ...]:
+        """Columns that are numbers of a text, or of another vector."""
+        return () if self.columns is None else self.columns.vectors
+
+    def part(self, *, vectors: bool) -> Self:
+        """The same rows with the columns of vectors alone, or the others."""
+        assert self.columns is not None
+        own = self.columns.part(vectors=vectors)
+        kept = [j for j in range(self.n_features) if (j in {*self.vectors}) == vectors]
+        return replace(self, values=self.values[:, kept], columns=own)
 
     def on(self, device: torch.device) -> Self:
         """The same rows, looked at on another device."""
@@ -117,8 +115,8 @@ class StoredRows:
 
     def row_ids(self, rows: Tensor) -> list[int]:
         """What the user calls these rows."""
-        if self.number is not None:
-            rows = self.number[rows.to(self.number.device)]
+        if self.ids is not None:
+            rows = self.ids[rows.to(self.ids.device)]
         return [int(row) for row in rows.tolist()]
 
     def observed(self) -> Tensor:
@@ -182,14 +180,14 @@ def largest(x: Tensor) -> Tensor:
     return x.abs().nan_to_num(0.0).amax(0)
 
 
-def row_sketch(rows: StoredRows) -> NDArray[np.int64]:
+def row_sketch(rows: Rows) -> NDArray[np.int64]:
     """The smallest hashes of rows that occur once, a uniform sample of them (Bar-Yossef et al. 2002)."""
     hashes, counts = np.unique(row_keys(rows), return_counts=True)
     found: NDArray[np.int64] = hashes[counts == 1][:_SKETCHED]
     return found
 
 
-def share_known(rows: StoredRows, sketch: NDArray[np.int64]) -> float:
+def share_known(rows: Rows, sketch: NDArray[np.int64]) -> float:
     """The share of rows, estimated, that occur once among those of a sketch.
 
     Fresh rows hardly do: if rows repeat, a row that occurs once is rarely the one that occurs again.
@@ -200,9 +198,9 @@ def share_known(rows: StoredRows, sketch: NDArray[np.int64]) -> float:
     return float(np.isin(hashes, sketch).mean()) if len(hashes) else 0.0
 
 
-def row_keys(rows: StoredRows) -> NDArray[np.int64]:
+def row_keys(rows: Rows) -> NDArray[np.int64]:
     """A number for each row, (n,), of at most 64 of its features in single precision."""
-    rows = StoredRows(rows.values[:, :: -(-rows.n_features // _HASHED)], rows.device)
+    rows = Rows(rows.values[:, :: -(-rows.n_features // _HASHED)], rows.device)
     generator = torch.Generator().manual_seed(_PROJECTION_SEED)
     key = torch.randint(-(1 << 62), 1 << 62, (rows.n_features,), generator=generator)
     key = (2 * key + 1).to(rows.device)  # sums of products wrap around
@@ -214,11 +212,11 @@ def row_keys(rows: StoredRows) -> NDArray[np.int64]:
     return np.concatenate(hashes)
 
 
-WeightedRows = tuple[StoredRows, Tensor, Tensor | None]  # with label weights and sample weights
+WeightedRows = tuple[Rows, Tensor, Tensor | None]  # with label weights and sample weights
 
 
-def in_order(
-    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+def sort_and_merge_duplicates(
+    rows: Rows, targets: Tensor, sample_weight: Tensor | None
 ) -> tuple[WeightedRows, WeightedRows]:
     """(all rows, one for each distinct row with the weights of its copies), without those of weight 0.
 
@@ -251,13 +249,13 @@ def in_order(
     return each, (rows.take(first), label.to(targets), total.to(targets))
 
 
-def distinct_numbers(rows: StoredRows) -> Tensor:
+def distinct_numbers(rows: Rows) -> Tensor:
     """The number of each row (n,) among the distinct rows: copies have the same."""
     order, is_first = _sort_copies(rows)
     return torch.empty_like(order).scatter_(0, order, is_first.cumsum(0) - 1)
 
 
-def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
+def _sort_copies(rows: Rows) -> tuple[Tensor, Tensor]:
     """(an order (n,) in which copies are neighbors, which of them is the first of its kind)."""
     generator = torch.Generator().manual_seed(_PROJECTION_SEED)
     key = torch.randn(rows.n_features, generator=generator, dtype=torch.float64).to(rows.device)

@@ -6,13 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosphere.rows.stored import StoredRows, in_order
+from mnemosphere.rows.rows import Rows, sort_and_merge_duplicates
 
 CPU = torch.device("cpu")
 
 
 def stored(x):
-    return StoredRows.of(x, CPU)
+    return Rows.of(x, CPU)
 
 
 def whole(rows):
@@ -85,7 +85,7 @@ def merged(x, targets=None, weight=None):
     """{row: (weight, label weights)} of what comes out, and what came out."""
     n = len(x)
     q = np.zeros((n, 1)) if targets is None else targets
-    _, (rows, labels, total) = in_order(
+    _, (rows, labels, total) = sort_and_merge_duplicates(
         stored(x),
         torch.from_numpy(np.asarray(q, float)),
         None if weight is None else torch.from_numpy(np.asarray(weight, float)),
@@ -163,7 +163,7 @@ def test_rows_that_nearly_agree_are_not_the_same(gap):
 def test_integers_beyond_double_precision_are_told_apart():
     most = np.iinfo(np.int64).max
     x = np.array([[most, 1], [most - 1, 1], [most, 1]])
-    _, (rows, _, total) = in_order(stored(x), torch.zeros(3, 1).double(), None)
+    _, (rows, _, total) = sort_and_merge_duplicates(stored(x), torch.zeros(3, 1).double(), None)
     assert sorted(rows.values[:, 0].tolist()) == [most - 1, most]
     assert sorted(total.tolist()) == [1, 2]
 
@@ -184,7 +184,9 @@ def test_weights_of_one_are_no_weights_and_nothing_is_left_of_weight_zero():
 def test_large_data_are_merged_too(copies):
     x = np.random.default_rng(0).normal(size=(101, 10_000))
     x = np.r_[x, x[:copies]]
-    _, (rows, _, total) = in_order(stored(x), torch.zeros(len(x), 1).double(), None)
+    _, (rows, _, total) = sort_and_merge_duplicates(
+        stored(x), torch.zeros(len(x), 1).double(), None
+    )
     assert rows.n_rows == 101
     if copies:
         assert float(total.sum()) == 101 + copies
@@ -202,6 +204,6 @@ def test_the_units_of_a_column_do_not_change_the_order(unit):
     orders = []
     for factor in (1.0, unit):
         scaled = x * np.array([1.0, factor, 1.0, 1.0, 1.0])
-        _, (rows, *_) = in_order(stored(scaled), torch.zeros(97, 1).double(), None)
+        _, (rows, *_) = sort_and_merge_duplicates(stored(scaled), torch.zeros(97, 1).double(), None)
         orders.append(rows.row_ids(torch.arange(rows.n_rows)))
     assert orders[0] == orders[1]

@@ -10,9 +10,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import mnemosphere as mn
 from mnemosphere.export.files import from_plain, to_plain
-from mnemosphere.rows.encoding import Encoding
+from mnemosphere.rows.columns import Columns
+from mnemosphere.rows.containers import unwrap_container
 
 N = 41
+
+
+def learn(table, **how):
+    """(the columns, the remarks on them)."""
+    return Columns.of_frame(unwrap_container(table), **how)
 
 
 def frame():
@@ -37,18 +43,18 @@ def frame():
 
 @pytest.fixture(scope="module")
 def learned():
-    return Encoding.fit(frame())
+    return learn(frame())
 
 
 def test_each_column_becomes_what_it_is(learned):
-    encoding, notes = learned
-    kinds = {column.name: column.kind for column in encoding.columns}
+    columns, notes = learned
+    kinds = {column.name: column.kind for column in columns.each}
     assert kinds == {
         "customer_id": "left out", "age": "number", "color": "category", "smoker": "category",
         "active": "boolean", "since": "date", "seen": "date", "weight": "numeral",
         "name": "left out", "vector": "list", "count": "number", "nothing": "left out",
     }  # fmt: skip
-    assert encoding.names == [
+    assert columns.number_names == [
         "age", "color=blue", "color=green", "color=red", "smoker=yes", "active", "since", "seen",
         "weight", "vector[0]", "vector[1]", "count",
     ]  # fmt: skip
@@ -56,9 +62,9 @@ def test_each_column_becomes_what_it_is(learned):
 
 
 def test_numbers_are_those_of_the_table(learned):
-    encoding, _ = learned
+    columns, _ = learned
     given = frame()
-    x = dict(zip(encoding.names, encoding(given).T, strict=True))
+    x = dict(zip(columns.number_names, columns.numbers(given).T, strict=True))
     assert_array_equal(x["age"], given["age"].astype(float))
     one_hot = pd.get_dummies(given["color"]).to_numpy(float)
     assert_array_equal(np.stack([x[f"color={c}"] for c in ("blue", "green", "red")], 1), one_hot)
@@ -73,38 +79,39 @@ def test_numbers_are_those_of_the_table(learned):
 
 
 def test_new_and_rare_categories_are_none_of_the_others(learned):
-    encoding, _ = learned
+    columns, _ = learned
     odd = frame().head(3).assign(color=["pink", "red", None], smoker=["maybe", "yes", "no"])
     with pytest.warns(UserWarning, match="'pink' in 'color', 'maybe' in 'smoker'"):
-        x = encoding(odd)
+        x = columns.numbers(odd)
     assert_array_equal(x[0, 1:5], [0, 0, 0, 0.5])
     assert np.isnan(x[2, 1:4]).all()
     values = ["a"] * 300 + ["b"] * 299 + ["c"]
-    rare, notes = Encoding.fit(pd.DataFrame({"k": values}))
-    assert rare.columns[0].categories == ("a", "b")
+    rare, notes = learn(pd.DataFrame({"k": values}))
+    assert rare.each[0].categories == ("a", "b")
     assert "1 rare categories count as none of the 2 others: 'c'" in notes[0]
-    assert rare(pd.DataFrame({"k": ["c"]}))[0, 0] == 0.5  # and no warning
+    assert rare.numbers(pd.DataFrame({"k": ["c"]}))[0, 0] == 0.5  # and no warning
 
 
 def test_the_way_back_and_the_model_file(learned):
-    encoding, _ = learned
+    columns, _ = learned
     given = frame().dropna(subset=["age", "smoker", "count"]).query("weight != '?'")
-    back = encoding.decode(encoding(given))
+    back = columns.decode(columns.numbers(given))
     assert back["color"].tolist() == given["color"].tolist()
     assert back["smoker"].tolist() == given["smoker"].str.strip().tolist()
     assert back["active"].tolist() == given["active"].tolist()
     utc = given["since"].dt.tz_convert("UTC").dt.tz_localize(None)
     assert (back["since"].to_numpy() == utc.to_numpy()).all()
-    stored = json.loads(json.dumps(to_plain(encoding, {})))
-    assert from_plain(stored, {}) == encoding
+    stored = json.loads(json.dumps(to_plain(columns, {})))
+    assert from_plain(stored, {}) == columns
 
 
 def test_other_frames_and_plain_ones():
     polars = pl.DataFrame({"a": [1.5, 2.5, None], "b": ["x", "y", None], "c": [[1.0], [2.0], None]})
-    encoding, _ = Encoding.fit(polars)
-    assert_array_equal(encoding(polars), [[1.5, 0, 1], [2.5, 1, 2], [np.nan, np.nan, np.nan]])
-    assert not encoding.is_plain
-    assert Encoding.fit(pd.DataFrame(np.eye(3)))[0].is_plain
+    columns, _ = learn(polars)
+    assert_array_equal(
+        columns.numbers(polars), [[1.5, 0, 1], [2.5, 1, 2], [np.nan, np.nan, np.nan]]
+    )
+    assert Columns.learn(pd.DataFrame(np.eye(3)))[0].each == ()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +127,7 @@ def test_other_frames_and_plain_ones():
     ],
 )
 def test_numbers_that_name_rows(name, values, kind):
-    assert Encoding.fit(pd.DataFrame({name: values}))[0].columns[0].kind == kind
+    assert learn(pd.DataFrame({name: values}))[0].each[0].kind == kind
 
 
 def test_a_text_that_never_changes_is_left_out_and_a_lone_frequent_one_is_a_column():
@@ -130,15 +137,16 @@ def test_a_text_that_never_changes_is_left_out_and_a_lone_frequent_one_is_a_colu
         "lab": "A7", "site": odd.where(np.arange(n) % 4 == 0, "main"),
         "visit": [f"{k % 12 + 1}/{k % 11 + 1}/20{k:02d}" for k in range(n)],
     })  # fmt: skip
-    encoding, notes = Encoding.fit(table)
-    assert [(c.name, c.kind, c.width) for c in encoding.columns] == [
+    columns, notes = learn(table)
+    assert [(c.name, c.kind, c.width) for c in columns.each] == [
         ("lab", "left out", 0), ("site", "category", 1), ("visit", "left out", 0),
     ]  # fmt: skip
     assert "'lab' says 'A7' in every row, so it is left out" in notes[0]
     assert "'visit' has 100 different texts in 100 rows, such as '" in notes[2]
-    x = encoding(table)
+    x = columns.numbers(table)
     assert x[:, 0].tolist() == [float(k % 4 != 0) for k in range(n)]
-    assert encoding.rewrite(table, x).equals(table)
+    assert columns.rewrite(table, x, x == 5).equals(table)
+    assert columns.rewrite(table, np.ones_like(x), x == 0)["site"].eq("main").all()
 
 
 ONE_VALUE = {
@@ -159,23 +167,23 @@ def test_one_value_and_blanks_are_two_levels(name, labeled):
     if name in ("whole number", "truth value"):
         values = values.astype("Int64" if name == "whole number" else "boolean")
     table = pd.DataFrame({"flag": values, "x": np.arange(N) / 2})
-    encoding, notes = Encoding.fit(table, labeled=labeled)
+    columns, notes = learn(table, labeled=labeled)
     assert notes == []
-    assert encoding.names == [f"flag={level}", "x"]
-    x = encoding(table)
+    assert columns.number_names == [f"flag={level}", "x"]
+    x = columns.numbers(table)
     assert x[:, 0].tolist() == known.astype(float).tolist()
-    assert [text == level for text in encoding.decode(x)["flag"]] == known.tolist()
-    assert [encoding.columns[0].written(row[:1]) for row in x[:2]] == [level, "missing"]
-    again = encoding.rewrite(table, x[::-1])["flag"]
+    assert [text == level for text in columns.decode(x)["flag"]] == known.tolist()
+    assert [columns.each[0].written(row[:1]) for row in x[:2]] == [level, "missing"]
+    again = columns.rewrite(table, x[::-1], x != x[::-1])["flag"]
     assert again.notna().tolist() == known[::-1].tolist()
-    stored = json.loads(json.dumps(to_plain(encoding, {})))
-    assert from_plain(stored, {}) == encoding
+    stored = json.loads(json.dumps(to_plain(columns, {})))
+    assert from_plain(stored, {}) == columns
 
 
 @pytest.mark.parametrize("blank", ["", "  ", None, np.nan, pd.NA])
 def test_every_blank_of_a_text_is_the_second_level(blank):
     table = pd.DataFrame({"flag": ["Y", blank] * 20, "x": range(0, 80, 2)})
-    assert Encoding.fit(table)[0](table)[:4, 0].tolist() == [1, 0, 1, 0]
+    assert learn(table)[0].numbers(table)[:4, 0].tolist() == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("rare", ["Y", "blank"])
@@ -184,8 +192,8 @@ def test_a_lone_value_or_a_lone_blank_is_no_level(rare):
     flag = np.array([None] * 400 if rare == "Y" else ["Y"] * 400, dtype=object)
     flag[7] = "Y" if rare == "Y" else None
     number = pd.Series(flag).map({"Y": 3.0}).astype(float)
-    encoding, notes = Encoding.fit(pd.DataFrame({"flag": flag, "number": number}))
-    assert [column.kind for column in encoding.columns] == ["left out", "number"]
+    columns, notes = learn(pd.DataFrame({"flag": flag, "number": number}))
+    assert [column.kind for column in columns.each] == ["left out", "number"]
     n = 1 if rare == "Y" else 399
     assert notes == [f"column 'flag' says 'Y' in {n} of 400 rows, else nothing, so it is left out"]
 
@@ -206,38 +214,21 @@ def test_the_flag_that_decides_is_learned():
 def written(values):
     """(the column that these texts become, the notes, the numbers)."""
     frame = pd.DataFrame({"v": values})
-    encoding, notes = Encoding.fit(frame)
-    stored = json.loads(json.dumps(to_plain(encoding, {})))
-    assert from_plain(stored, {}) == encoding
-    return encoding.columns[0], notes, encoding(frame)[:, 0] if encoding.names else None
+    columns, notes = learn(frame)
+    stored = json.loads(json.dumps(to_plain(columns, {})))
+    assert from_plain(stored, {}) == columns
+    return columns.each[0], notes, columns.numbers(frame)[:, 0] if columns.number_names else None
 
 
-@pytest.mark.parametrize(
-    ("texts", "numbers", "comma"),
-    [
-        (["100,000", "2,500", "7", None], [100_000, 2500, 7, np.nan], False),
-        (["$1,234.50", "$12", "-$5.50", "$-3", "?"], [1234.5, 12, -5.5, -3, np.nan], False),
-        (["14%", "3.5 %", "100%"], [14, 3.5, 100], False),
-        (["2.5", "1e3", ".5", "-7", "+3."], [2.5, 1000, 0.5, -7, 3], False),
-        (["5,32", "1.234,5", "-7"], [5.32, 1234.5, -7], True),
-        (["5,32", "1,234"], [5.32, 1.234], True),
-        (["1 234,50 €", "3,20 €"], [1234.5, 3.2], True),
-    ],
-)
-def test_numbers_as_people_write_them(texts, numbers, comma):
-    column, notes, found = written(texts)
-    assert (column.kind, column.decimal_comma) == ("numeral", comma)
-    assert_allclose(found, numbers, rtol=1e-15)
+def test_plain_numbers_written_as_texts():
+    column, notes, found = written(["2.5", "1e3", ".5", "-7", "+3.", "?", None])
+    assert column.kind == "numeral"
+    assert_allclose(found, [2.5, 1000, 0.5, -7, 3, np.nan, np.nan], rtol=1e-15)
     assert len(notes) == 1
-    told = f"holds texts that are read as numbers, such as {texts[0]!r} as {numbers[0]:g}; name it"
-    assert told in notes[0]
-
-
-def test_other_rows_are_read_as_the_first_ones_were():
-    encoding, _ = Encoding.fit(pd.DataFrame({"v": ["5,32", "1.234,5"] * 20}))
-    assert encoding(pd.DataFrame({"v": ["1,234", "7", None]}))[:2, 0].tolist() == [1.234, 7]
+    assert "holds texts that are read as numbers, such as '2.5'; name it" in notes[0]
+    columns, _ = learn(pd.DataFrame({"v": ["5.32", "7"] * 20}))
     with pytest.raises(ValueError, match=r"'v' holds numbers, but row 1 has '1,234\.5'"):
-        encoding(pd.DataFrame({"v": ["7", "1,234.5"]}))
+        columns.numbers(pd.DataFrame({"v": ["7", "1,234.5"]}))
 
 
 HUGE = {
@@ -261,11 +252,12 @@ def test_numbers_that_no_float_can_hold_are_named(name):
         [f"{k % 28 + 1:02d}.03.2018" for k in range(N)],
         [f"2018/03/{k % 28 + 1:02d}" for k in range(N)],
         [*map(str, range(N)), "12x"],
-        [f"1.{k:03d},5" for k in range(N)] + ["1,234.5"],
+        [f"{k},5" for k in range(N)],
+        [f"{k} %" for k in range(N)],
+        ["1_0", "nan_", "0x1"] * N,
         ["2.0.1", "1.2.3"] * N,
         ["1,2,3", "4,5"] * N,
-        ["$5", "€6", "€7"] * N,
-        ["14%", "0.2", "0.3"] * N,
+        ["$5", "$6", "$7"] * N,
         ["inf", "1"] * N,
     ],
 )
