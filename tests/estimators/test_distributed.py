@@ -122,7 +122,7 @@ def test_categories_are_the_same_in_all_processes(tmp_path):
         rows = mn.Dataset.open(paths, label="kind", memory=1000)
         assert not rows.fits
         model = mn.DAMClassifier(5, geometry="standard", **JOINT).fit(rows)
-        return model.feature_names_in_.tolist(), model.model_.columns.names, model.memories_
+        return model.feature_names_in_.tolist(), model.model_.columns.number_names, model.memories_
 
     alone = fit()
     assert "color=tan" in alone[1]

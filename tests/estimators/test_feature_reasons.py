@@ -163,6 +163,7 @@ def test_categories_are_one_feature_and_a_metric_is_part_of_the_weights(data):
     assert set(pulls) == {*frame.columns}
     assert pulls["plan"].value == frame["plan"][1]
     weight = model.model_.votes.w.numpy() @ model.model_.geometry.metric.numpy()
-    best = np.abs(weight[:, : len(names)]).argmax(1)
+    plan = np.linalg.norm(weight[:, 5:8], axis=1)
+    best = np.column_stack([np.abs(weight[:, :5]), plan]).argmax(1)
     table = model.memory_table()
-    assert [line[0] for line in table["features"]] == [names[k] for k in best[table.index]]
+    assert [line[0] for line in table["features"]] == frame.columns[best[table.index]].tolist()
