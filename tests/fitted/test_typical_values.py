@@ -58,6 +58,8 @@ def test_medians_of_the_rows_with_their_largest_share_in_a_memory(name):
                 counts = pd.Series(map(line.written, own)).value_counts()
                 shown = line.written(model.model_.typical_values[m])
                 assert counts[shown] == counts.drop("missing", errors="ignore").max()
+            elif np.isnan(own[:, line.place.start]).mean() > 0.5:
+                assert np.isnan(found)
             else:
                 middle = pd.Series(own[:, line.place.start]).quantile(0.5, interpolation="lower")
                 assert found == middle
@@ -78,6 +80,27 @@ def test_memories_without_rows_stay_in_the_range_of_the_columns(name, geometry):
         assert (values[:, whole] == values[:, whole].round()).all()
         for place in model.columns.categories:
             assert (values[:, place].sum(1) == 1).all()
+
+
+def test_what_most_rows_of_a_class_lack_is_missing():
+    """By hand: b is missing in all rows of class 1, and the link in all but one of class 0."""
+    rng, n = np.random.default_rng(0), 60
+    y = np.arange(n) % 2
+    x = pd.DataFrame(
+        {"a": rng.normal(size=n) + y, "b": np.where(y == 0, rng.normal(size=n), np.nan)}
+    )
+    x["link"] = np.where(y == 1, np.where(np.arange(n) % 4 == 1, "u", "v"), None)
+    x.loc[2, "link"] = "u"
+    model = small(geometry="standard").fit(x, y).model_
+    own = model.votes.labels[1:, :-1].argmax(1).numpy()
+    shown = [
+        [line.written(row) for line in model.columns.user_columns] for row in model.typical_values
+    ]
+    assert {told[2] for told, k in zip(shown, own, strict=True) if k == 0} == {"missing"}
+    assert {told[1] for told, k in zip(shown, own, strict=True) if k == 1} == {"missing"}
+    assert "missing" not in {told[1] for told, k in zip(shown, own, strict=True) if k == 0}
+    told = {pull.column: pull for pull in mn.interpret.explain(model, x[1:2]).pulls(0)}
+    assert told["b"].predicted == "missing"
 
 
 def test_a_memory_that_no_row_has_most_of_stands_for_its_typical_rows():

@@ -94,9 +94,13 @@ def find_exemplars(
 
 
 def middle(values: Floats, weight: Floats, categories: Sequence[slice]) -> Floats:
-    """Weighted lower medians (N,) of rows (n, N), and what is commonest in each category; NaN: none."""
+    """Weighted lower medians (N,) of rows (n, N), and what is commonest in each category.
+
+    NaN where most rows lack a value, or there are none: a typical value is one that rows have.
+    """
     if not len(values):
         return np.full(values.shape[1], np.nan)
+    absent = 2 * (weight @ np.isnan(values)) > weight.sum()
     order = values.argsort(axis=0)  # NaN last
     mass = np.where(np.isnan(values), 0.0, weight[:, None])
     mass = np.take_along_axis(mass, order, 0).cumsum(axis=0)
@@ -106,7 +110,7 @@ def middle(values: Floats, weight: Floats, categories: Sequence[slice]) -> Float
         own, back = np.unique(values[:, place], axis=0, return_inverse=True)
         known = weight * ~np.isnan(values[:, place.start])
         found[place] = own[np.bincount(back.ravel(), known).argmax()]
-    return found
+    return np.where(absent, np.nan, found)
 
 
 def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> FittedModel:

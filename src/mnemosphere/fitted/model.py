@@ -353,13 +353,15 @@ class FittedModel:
         """(P, N) what memories stand for, in the features' units: values of rows, else memories.
 
         Memories that tell classes apart point beyond the rows: they are taken back into the range of
-        the columns. None if rows have lost their units.
+        the columns. NaN where most of the rows lack a value. None if rows have lost their units.
         """
         known = None if self.exemplars is None else self.exemplars.values
         if self.geometry.units is None:
             return known
         found = self.columns.in_range(self.memories)
-        return found if known is None else np.where(np.isnan(known), found, known)
+        if known is None:
+            return found
+        return np.where(np.isnan(known).all(1, keepdims=True), found, known)
 
     @cached_property
     def precise_votes(self) -> Mixture:
