@@ -14,6 +14,7 @@ import torch
 
 import mnemosphere as mn
 from draws import generator
+from mnemosphere.base.files import plain
 from mnemosphere.export import payload
 from mnemosphere.geometry import Geometry, Product
 from mnemosphere.rows.columns import Column, Columns
@@ -175,12 +176,12 @@ const [model, given] = require("fs").readFileSync(0, "utf8").split("\\u0000");
 const { stored, n, rows } = JSON.parse(given);
 (async () => {
   const { geometry, answers } = await eval(model + `;(async () => {
-    const geometry = await unpackGeometry(stored.geometry);
-    const mixtures = { votes: await unpackMixture(stored.votes), density: await unpackMixture(stored.density) };
-    const model = new Model({ ...stored, ...mixtures }, n);
+    const found = await unpackAll(stored);
+    const geometry = geometryOf(found.geometry);
+    const model = new Model(found, n);
     const answers = rows.map((row) => {
       const x = geometry.toSphere(Float64Array.from(row, (v) => v ?? NaN));
-      return Array.from(model.read(x === null ? null : model.overlaps(x)).proba);
+      return Array.from(model.read(model.overlaps(x)).proba);
     });
     return { geometry, answers };
   })()`);
@@ -193,7 +194,7 @@ def by_page(model, x):
     """Probabilities that the page shows, by its own code."""
     stored = payload.payload(model.model_)
     rows = [[None if np.isnan(v) else v for v in row] for row in x.tolist()]
-    given = json.dumps({"stored": stored, "n": C, "rows": rows}, default=lambda v: None)
+    given = json.dumps(plain({"stored": stored, "n": C, "rows": rows}, finite=True))
     code = (Path(payload.__file__).parent / "web" / "model.js").read_text(encoding="utf-8")
     found = subprocess.run(
         ["node", "-e", NODE], input=f"{code}\0{given}", capture_output=True, text=True, check=True
@@ -240,6 +241,6 @@ def all_say_the_same(kind, given, y, x, further, tmp_path):
     layer = mn.export.DAMModule(model.model_)(torch.from_numpy(x)).exp()
     np.testing.assert_allclose(layer.numpy(), wanted, rtol=0, atol=1e-12)
     if shutil.which("node"):
-        np.testing.assert_allclose(by_page(model, x), wanted, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(by_page(model, x), wanted, rtol=0, atol=1e-6)
     found = graph_answers(model, tmp_path, x)["probabilities"]
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)

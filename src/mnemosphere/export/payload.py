@@ -67,6 +67,7 @@ def payload(
     votes, density = model.precise_votes, _mixture(model.density)
     geometry, mixing = model.geometry, model.geometry.mixing
     known = facts(model, X, None if y is None else y.tolist())
+    values = None if model.exemplars is None else getattr(model.exemplars, "columns", None)
     is_table = shape is None and not columns.is_texts
     return {
         **known,
@@ -97,6 +98,8 @@ def payload(
         "curves": _curves(model, packed) if packed is not None and is_table else [],
         "rows": None if packed is None else _rows(model, texts, packed, chosen, y, named),
         "strong": _strong_features(model),
+        "known": _known_rows(model),
+        "average": None if values is None else pack(values),
         "typical": None if model.exemplars is None else model.exemplars.as_lists(),
         "encoder": _encoder(model),
         "checks": _checks(model, packed),
@@ -167,6 +170,20 @@ def _calibration(model: FittedModel) -> dict[str, Any] | None:
         "novelty": pack(held.novelty), "scores": pack(held.inside),
         "temperature": held.temperature, "record": held.record[:, :2],
     }  # fmt: skip
+
+
+def _known_rows(model: FittedModel) -> dict[str, Any] | None:
+    """The known rows that explanations show, rounded to 16 bits, and the memory that holds each."""
+    held = model.held
+    if held is None:
+        return None
+    named = (held.names != -1) & (held.names != "")
+    x, owner = np.nan_to_num(as_numpy(held.x)[named]), as_numpy(model.known_owners)[named]
+    scale = np.maximum(np.abs(x).max(1, keepdims=True), 1e-12) / np.iinfo(np.int16).max
+    return {
+        "x": pack(np.rint(x / scale).astype(np.int16)), "scale": pack(scale[:, 0].astype(float)),
+        "names": held.names[named], "column": as_numpy(held.column)[named], "owner": owner,
+    } if named.any() else None  # fmt: skip
 
 
 def _columns(model: FittedModel) -> list[dict[str, Any]]:

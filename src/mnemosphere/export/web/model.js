@@ -4,42 +4,32 @@
 
 /** Seeded random numbers in [0, 1), so that a page shows the same thing twice. */
 function randomNumbers(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
+  let state = seed;
+  return () => (state = (Math.imul(state ^ (state >>> 15), 0x2c1b3c6d) + 0x6d2b79f5) >>> 0) / 4294967296;
 }
 
 const KINDS = { u1: Uint8Array, i1: Int8Array, i4: Int32Array, i2: Int16Array, f4: Float32Array, f8: Float64Array, i8: BigInt64Array };
 
-/** An array as `export/pack.py` stored it: base64 of deflated bytes, low bytes first. */
-async function unpack(stored) {
-  const text = atob(stored.data);
+/** An array as `export/pack.py` stored it, with its shape: base64 of deflated bytes, low bytes first. */
+async function unpack({ kind, shape, data: stored }) {
+  const text = atob(stored);
   const deflated = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) deflated[i] = text.charCodeAt(i);
   const stream = new Blob([deflated]).stream().pipeThrough(new DecompressionStream("deflate"));
-  let bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  const kind = KINDS[stored.kind];
-  const size = kind.BYTES_PER_ELEMENT;
-  if (size > 1) {
-    // First all lowest bytes, then all second ones: planes of alike bytes deflate better.
-    const n = bytes.length / size;
-    const joined = new Uint8Array(bytes.length);
-    for (let plane = 0; plane < size; plane++) {
-      for (let i = 0; i < n; i++) joined[i * size + plane] = bytes[plane * n + i];
-    }
-    bytes = joined;
-  }
-  return new kind(bytes.buffer);
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const out = new KINDS[kind](bytes.length / KINDS[kind].BYTES_PER_ELEMENT);
+  const joined = new Uint8Array(out.buffer);
+  // First all lowest bytes, then all second ones: planes of alike bytes deflate better.
+  const [n, size] = [out.length, KINDS[kind].BYTES_PER_ELEMENT];
+  for (let plane = 0; plane < size; plane++) for (let i = 0; i < n; i++) joined[i * size + plane] = bytes[plane * n + i];
+  return Object.assign(out, { shape });
 }
 
-/** Votes or a density, its memories null if they are those of the other. */
-async function unpackMixture(stored) {
-  return { ...stored, w: stored.w && (await unpack(stored.w)), p: await unpack(stored.p) };
+/** A value with all arrays in it unpacked. */
+async function unpackAll(value) {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
+  if (value.data !== undefined && value.shape) return unpack(value);
+  return Object.fromEntries(await Promise.all(Object.entries(value).map(async ([name, own]) => [name, await unpackAll(own)])));
 }
 
 /** Columns on circles, as geometry/circles.py has them. */
@@ -72,35 +62,34 @@ class Circles {
     return this.ranks[left] + share * (this.ranks[right] - this.ranks[left]) + (1 / (1 + under) - 1 / (1 + over)) / 2;
   }
 
-  /** Coordinates of a row; zeros for NaN. */
-  coordinates(row) {
-    const out = new Float64Array(2 * this.column.length);
-    this.pairs.forEach((pairs, j) => {
-      if (Number.isNaN(row[j])) return;
-      const angle = Math.PI * this.rank(j, row[j]);
-      for (const { at, k, amplitude } of pairs) {
-        out[at] = amplitude * Math.cos(k * angle);
-        out[at + 1] = amplitude * Math.sin(k * angle);
-      }
-    });
-    return out;
+  width() {
+    return 2 * this.column.length;
   }
 
   /** `Geometry.toSphere`: each column has its share of the squared length, known or not. */
-  place(row, known, count) {
-    const x = this.coordinates(row);
+  toSphere(row) {
+    const x = new Float64Array(this.width());
     let whole = 0;
-    for (const pairs of this.pairs) for (const { amplitude } of pairs) whole += amplitude * amplitude;
+    this.pairs.forEach((pairs, j) => {
+      const angle = Math.PI * this.rank(j, row[j]);
+      for (const { at, k, amplitude } of pairs) {
+        whole += amplitude * amplitude;
+        if (Number.isNaN(row[j])) continue;
+        x[at] = amplitude * Math.cos(k * angle);
+        x[at + 1] = amplitude * Math.sin(k * angle);
+      }
+    });
     if (!(norm(x) > 0)) return null;
-    let room = 1;
-    for (let m = 0; m < x.length; m++) {
-      x[m] /= Math.sqrt(whole);
-      room -= x[m] * x[m];
-    }
-    if (count === 0) return x;
-    const unknown = Uint8Array.from(x, (_, m) => 1 - known[this.column[m >> 1]]);
-    x.gaps = { unknown, count: unknown.reduce((sum, is) => sum + is, 0), room: Math.max(room, 0) };
-    return x;
+    const known = isKnown(row);
+    return withGaps(x.map((v) => v / Math.sqrt(whole)), Uint8Array.from(x, (_, m) => 1 - known[this.column[m >> 1]]));
+  }
+
+  fill(row, known) {
+    return Float64Array.from(row, (v, j) => (known[j] ? v : NaN));
+  }
+
+  freePart(known) {
+    return (g) => g.map((v, m) => (known[this.column[m >> 1]] ? 0 : v));
   }
 
   /** What column j contributes to the product with w at its i-th knot. */
@@ -122,7 +111,7 @@ class Circles {
   }
 
   /** The value of each column that resembles w most; one of a category is 1. */
-  values(w) {
+  restore(w) {
     const out = Float64Array.from(this.pairs, (_, j) => this.knots[this.best(w, j)]);
     for (const [first, end] of this.categories) {
       const gain = [];
@@ -132,100 +121,56 @@ class Circles {
     }
     return out;
   }
-
-  /** For each column whether w is at high (above 0) or low ranks, by how much it matters. */
-  tendency(w) {
-    return Float64Array.from(this.pairs, (pairs, j) => {
-      const length = Math.hypot(...pairs.flatMap(({ at }) => [w[at], w[at + 1]]));
-      return length * (2 * this.ranks[this.best(w, j)] - 1);
-    });
-  }
 }
 
-/** Puts rows on the sphere and back, as the package geometry does. */
+const isKnown = (row) => Uint8Array.from(row, (v) => (Number.isNaN(v) ? 0 : 1));
+
+/** Puts rows on the sphere and back, as the geometry of the package does. */
 class Geometry {
   /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D), common: L (R·N) }, or null; energy: each feature's
-      share of a squared norm, or null; circles: of columns, or null. */
-  constructor(kind, mean, scale, metric, energy, circles = null) {
-    this.energy = energy;
-    this.circles = circles;
-    this.standard = mean !== null;
-    this.kind = kind;
-    this.mean = mean;
-    this.scale = scale;
-    this.metric = metric;
+      share of a squared norm, or null. */
+  constructor(kind, mean, scale, metric, energy) {
+    Object.assign(this, { kind, mean, scale, metric, energy, standard: mean !== null });
+  }
+
+  /** Coordinates for so many features. */
+  width(n) {
+    return n + (this.standard ? 1 : 0);
   }
 
   /** Unit row (N' numbers), or null for a row without direction. NaN is not known: 0 here, with
       `gaps` = { unknown, count, room: the squared norm left to it }; a metric needs it filled in. */
   toSphere(row) {
-    const known = Uint8Array.from(row, (v) => (Number.isNaN(v) ? 0 : 1));
-    const count = known.reduce((sum, is) => sum + 1 - is, 0);
-    if (count === row.length) return null;
-    if (this.circles !== null) return this.circles.place(row, known, count);
-    const x = this.direction(count > 0 ? this.fill(row, known) : row);
-    if (x === null || count === 0 || this.metric !== null) return x;
+    const known = isKnown(row);
     const n = row.length;
-    let share = 0;
-    if (this.standard) share = 1 / (1 + (count * x[n] * x[n]) / n);
-    else for (let j = 0; j < n; j++) share += known[j] ? this.energy?.[j] ?? 1 / n : 0;
+    const count = n - known.reduce((sum, is) => sum + is, 0);
+    if (count === n) return null;
+    const x = this.direction(count > 0 ? this.fill(row, known) : Float64Array.from(row));
+    if (x === null || count === 0 || this.metric !== null) return x;
+    const share = this.standard ? 1 / (1 + (count * x[n] * x[n]) / n) : known.reduce((sum, is, j) => sum + is * (this.energy?.[j] ?? 1 / n), 0);
     const size = Math.sqrt(Math.min(share, 1));
-    let room = 1;
-    for (let j = 0; j < x.length; j++) {
-      x[j] = known[j] === 0 ? 0 : x[j] * size;
-      room -= x[j] * x[j];
-    }
-    x.gaps = { unknown: known.map((is) => 1 - is), count, room: Math.max(room, 0) };
-    return x;
+    return withGaps(x.map((v, j) => (known[j] === 0 ? 0 : v * size)), known.map((is) => 1 - is));
   }
 
   /** The same of a row without NaN. */
   direction(row) {
     const n = row.length;
-    const standard = this.standard;
-    let x = new Float64Array(n + (standard ? 1 : 0));
-    for (let j = 0; j < n; j++) x[j] = standard ? (row[j] - this.mean[j]) / this.scale[j] : row[j];
-    if (standard) x[n] = Math.sqrt(n);
-    const whole = norm(x);
-    let left = whole;
+    let x = this.standard ? Float64Array.from([...row, 0], (v, j) => (j === n ? Math.sqrt(n) : (v - this.mean[j]) / this.scale[j])) : row;
     if (this.kind === "center") {
-      let mean = 0;
-      for (let j = 0; j < n; j++) mean += x[j] / n;
-      for (let j = 0; j < n; j++) x[j] -= mean;
-      left = norm(x);
-      if (left <= 1e-9 * whole) return null;
+      const mean = x.reduce((sum, v) => sum + v / n, 0);
+      const centered = x.map((v) => v - mean);
+      if (norm(centered) <= 1e-9 * norm(x)) return null;
+      x = centered;
     }
-    if (this.metric !== null) {
-      x = times(this.metric.values, this.metric.rows, x);
-      left = norm(x);
-    }
-    if (!(left > 0)) return null;
-    for (let j = 0; j < x.length; j++) x[j] /= left;
-    return x;
-  }
-
-  /** A point of the sphere as features are drawn: before the metric, at unit length. */
-  shown(w) {
-    if (this.circles !== null && w !== null) return this.circles.tendency(w);
-    if (this.metric === null || w === null) return w;
-    const v = times(this.metric.inverse, this.metric.values.length / this.metric.rows, w);
-    const length = norm(v) || 1;
-    return v.map((value) => value / length);
+    if (this.metric !== null) x = times(this.metric.values, this.metric.rows, x);
+    return unit(x);
   }
 
   /** The row with a neutral value where it is not known: one that is 0 on the sphere. */
   fill(row, known) {
-    const out = Float64Array.from(row);
-    if (this.circles !== null) return out.map((v, j) => (known[j] ? v : NaN));
-    let value = 0;
-    if (this.kind === "center") {
-      let count = 0;
-      for (let j = 0; j < out.length; j++) if (known[j]) { value += out[j]; count++; }
-      value /= Math.max(count, 1);
-    }
-    for (let j = 0; j < out.length; j++) {
-      if (!known[j]) out[j] = this.standard ? this.mean[j] : value;
-    }
+    const count = known.reduce((sum, is) => sum + is, 0);
+    const mean = this.kind === "center" ? row.reduce((sum, v, j) => (known[j] ? sum + v : sum), 0) / Math.max(count, 1) : 0;
+    const out = Float64Array.from(row, (v, j) => (known[j] ? v : this.standard ? this.mean[j] : mean));
     if (this.metric === null) return out;
     const guess = this.likely(out.map((v, j) => (v - this.mean[j]) / this.scale[j]), known);
     return out.map((v, j) => (known[j] ? v : this.mean[j] + this.scale[j] * guess[j]));
@@ -259,19 +204,15 @@ class Geometry {
 
   /** A point of the sphere as a user would read it: in the features' units if possible. */
   restore(w) {
-    if (this.circles !== null) return this.circles.values(w);
-    w = this.shown(w);
+    if (this.metric !== null) w = unit(times(this.metric.inverse, this.metric.values.length / this.metric.rows, w)) ?? w;
     if (!this.standard) return w;
     const n = w.length - 1;
     const last = w[n] > 1e-6 ? w[n] / Math.sqrt(n) : 1;
-    const out = new Float64Array(n);
-    for (let j = 0; j < n; j++) out[j] = this.mean[j] + this.scale[j] * (w[j] / last);
-    return out;
+    return Float64Array.from(this.mean, (v, j) => v + this.scale[j] * (w[j] / last));
   }
 
   /** What recall may change: a function from a vector to the part of it that is free. */
   freePart(known) {
-    if (this.circles !== null) return (g) => g.map((v, m) => (known[this.circles.column[m >> 1]] ? 0 : v));
     if (this.metric === null) return (g) => g.map((v, j) => (known[j] ? 0 : v));
     // An orthonormal basis of the images of the free coordinates, each made orthogonal twice.
     const { rows, values } = this.metric;
@@ -306,23 +247,20 @@ class Product {
   /** parts: { geometry, features (their places in a row), length, width (coordinates) } each. */
   constructor(parts) {
     this.parts = parts;
+    this.width = parts.reduce((sum, { width }) => sum + width, 0);
   }
 
-  own(part, row) {
-    return part.features.map((j) => row[j]);
-  }
-
-  /** What `tell` says of each part, put at the places of its features. */
-  joined(tell, kind = Float64Array) {
-    const out = new kind(this.parts.reduce((sum, { features }) => sum + features.length, 0));
-    for (const part of this.parts) {
-      const found = tell(part);
+  /** What `tell` says of the features of each part, put at their places. */
+  joined(tell) {
+    const out = new Float64Array(this.parts.reduce((sum, { features }) => sum + features.length, 0));
+    this.parts.forEach((part, k) => {
+      const found = tell(part.geometry, (row) => part.features.map((j) => row[j]), k);
       part.features.forEach((j, i) => { out[j] = found[i]; });
-    }
+    });
     return out;
   }
 
-  /** The coordinates of each part, null of none. */
+  /** The coordinates of each part. */
   cut(w) {
     let first = 0;
     return this.parts.map(({ width }) => w.subarray(first, (first += width)));
@@ -330,74 +268,58 @@ class Product {
 
   /** `Geometry.toSphere`: a part without direction is not known. */
   toSphere(row) {
-    const points = this.parts.map((part) => part.geometry.toSphere(this.own(part, row)));
+    const points = this.parts.map(({ geometry, features }) => geometry.toSphere(features.map((j) => row[j])));
     if (points.every((point) => point === null)) return null;
-    const width = this.parts.reduce((sum, part) => sum + part.width, 0);
-    const [x, unknown] = [new Float64Array(width), new Uint8Array(width)];
-    let [first, room] = [0, 1];
-    this.parts.forEach((part, k) => {
-      for (let m = 0; m < part.width; m++, first++) {
+    const [x, unknown] = [new Float64Array(this.width), new Uint8Array(this.width)];
+    let first = 0;
+    this.parts.forEach(({ width, length }, k) => {
+      for (let m = 0; m < width; m++, first++) {
         unknown[first] = points[k] === null ? 1 : points[k].gaps?.unknown[m] ?? 0;
-        x[first] = points[k] === null ? 0 : part.length * points[k][m];
-        room -= x[first] * x[first];
+        x[first] = points[k] === null ? 0 : length * points[k][m];
       }
     });
-    const count = unknown.reduce((sum, is) => sum + is, 0);
-    if (count > 0) x.gaps = { unknown, count, room: Math.max(room, 0) };
-    return x;
-  }
-
-  shown(w) {
-    if (w === null) return w;
-    const cut = this.cut(w);
-    return this.joined((part) => part.geometry.shown(cut[this.parts.indexOf(part)]));
+    return withGaps(x, unknown);
   }
 
   fill(row, known) {
-    return this.joined((part) => part.geometry.fill(this.own(part, row), this.own(part, known)));
+    return this.joined((geometry, own) => geometry.fill(own(row), own(known)));
   }
 
   restore(w) {
     const cut = this.cut(w);
-    return this.joined((part) => part.geometry.restore(cut[this.parts.indexOf(part)]));
+    return this.joined((geometry, own, k) => geometry.restore(cut[k]));
   }
 
   freePart(known) {
-    const free = this.parts.map((part) => part.geometry.freePart(this.own(part, known)));
-    return (g) => {
-      const out = new Float64Array(g.length);
-      let first = 0;
-      this.cut(g).forEach((own, k) => { out.set(free[k](own), first); first += own.length; });
-      return out;
-    };
+    const free = this.parts.map(({ geometry, features }) => geometry.freePart(features.map((j) => known[j])));
+    return (g) => Float64Array.from(this.cut(g).flatMap((own, k) => [...free[k](own)]));
   }
 }
 
-/** What puts rows on the sphere; learned: tensors by name, inverse: of the metric. */
-async function unpackGeometry({ kind, learned, inverse, categories }) {
-  const own = {};
-  for (const [name, stored] of Object.entries(learned)) own[name] = await unpack(stored);
-  if (own.order) return unpackProduct(kind, learned, own.order, categories);
-  const metric = own.metric ? { rows: learned.metric.shape[0], values: own.metric, inverse: await unpack(inverse), common: own.common } : null;
-  return new Geometry(kind, own.mean ?? null, own.scale ?? null, metric, own.energy ?? null, own.knots ? new Circles({ ...own, categories }) : null);
+/** A point with what is not known of it: its places, how many, and the squared norm left to them. */
+function withGaps(x, unknown) {
+  const count = unknown.reduce((sum, is) => sum + is, 0);
+  if (count > 0) x.gaps = { unknown, count, room: Math.max(1 - dot(x, x), 0) };
+  return x;
 }
 
-/** kind: "text20+circles" gives texts 20% of the squared length. */
-async function unpackProduct(kind, learned, order, categories) {
+/** What puts rows on the sphere; learned: tensors by name, inverse: of the metric; "text20+circles" gives texts 20% of
+    the squared length. */
+function geometryOf({ kind, learned, inverse, categories }) {
+  if (!learned.order) {
+    const { metric, common, mean = null, scale = null, energy = null } = learned;
+    return learned.knots ? new Circles({ ...learned, categories }) : new Geometry(kind, mean, scale, metric ? { rows: metric.shape[0], values: metric, inverse, common } : null, energy);
+  }
   const [, percent, columns] = kind.match(/^text(\d+)\+(.*)$/);
-  const nText = learned.text_energy.shape[0];
-  const texts = Array.from(order.subarray(0, nText), Number);
-  const places = [texts, Array.from(order.subarray(nText), Number)];
-  const moved = categories.map((ends) => ends.map((at) => at - texts.filter((j) => j < ends[0]).length));
-  const parts = ["text", "columns"].map(async (part, k) => {
-    const some = Object.entries(learned).filter(([name]) => name.startsWith(`${part}_`));
-    const share = k === 0 ? percent / 100 : 1 - percent / 100;
-    const geometry = await unpackGeometry({ kind: k === 0 ? "unit" : columns, learned: Object.fromEntries(some.map(([name, stored]) => [name.slice(part.length + 1), stored])), categories: moved });
-    const n = places[k].length;
-    const width = geometry.circles === null ? n + (geometry.standard ? 1 : 0) : 2 * geometry.circles.column.length;
-    return { geometry, features: places[k], length: Math.sqrt(share), width };
-  });
-  return new Product(await Promise.all(parts));
+  const nText = learned.text_energy.length;
+  const order = Array.from(learned.order, Number);
+  const moved = categories.map((ends) => ends.map((at) => at - order.slice(0, nText).filter((j) => j < ends[0]).length));
+  return new Product(["text", "columns"].map((part, k) => {
+    const own = Object.entries(learned).filter(([name]) => name.startsWith(`${part}_`)).map(([name, stored]) => [name.slice(part.length + 1), stored]);
+    const geometry = geometryOf({ kind: k === 0 ? "unit" : columns, learned: Object.fromEntries(own), inverse, categories: moved });
+    const features = k === 0 ? order.slice(0, nText) : order.slice(nText);
+    return { geometry, features, length: Math.sqrt(k === 0 ? percent / 100 : 1 - percent / 100), width: geometry.width(features.length) };
+  }));
 }
 
 /** A matrix (rows·columns) times a vector. */
@@ -429,7 +351,7 @@ function overlapsWith(w, x, out) {
   const n = x.length;
   for (let m = 0; m < out.length; m++) {
     let sum = 0;
-    for (let j = 0; j < n; j++) sum += w[m * n + j] * x[j];
+    for (let j = 0, i = m * n; j < n; j++, i++) sum += w[i] * x[j];
     out[m] = sum;
   }
   if (!x.gaps) return out;
@@ -644,17 +566,15 @@ class Model {
     const logC = this.logWeights(column);
     let at = Float64Array.from(x);
     let here = this.descentAt(at, logC);
-    const path = { rows: [at], energies: [here.energy], converged: false };
+    const path = { rows: [at], energies: [here.energy] };
     for (let step = 0; step < steps; step++) {
       const next = toTheEnd(this.meanMemory(here.scores), at, x, freePart);
-      let moved = 0;
-      for (let j = 0; j < at.length; j++) moved += (next[j] - at[j]) ** 2;
+      const moved = norm(next.map((v, j) => v - at[j]));
       at = next;
       here = this.descentAt(at, logC);
       path.rows.push(at);
       path.energies.push(here.energy);
-      path.converged = Math.sqrt(moved) <= tol;
-      if (path.converged) break;
+      if (moved <= tol) break;
     }
     return path;
   }
@@ -663,43 +583,30 @@ class Model {
 /** Class weights ((P+1)·C) with other odds of the classes, by Bayes' rule: each class by the same
     factor in all components, "none of them" (the last column) held. */
 function reweighted(stored, C, odds) {
-  const p = Float64Array.from(stored);
-  if (!odds) return p;
-  const before = new Float64Array(C);
-  for (let i = 0; i < p.length; i++) before[i % C] += p[i];
-  let old = 0;
-  let now = 0;
-  for (let y = 0; y < C - 1; y++) { old += before[y]; now += before[y] * odds[y]; }
-  for (let i = 0; i < p.length; i++) if (i % C < C - 1) p[i] *= (odds[i % C] * old) / now;
-  return p;
-}
-
-/** The known part of a row as a unit vector, null where all of it is 0. */
-function knownAxis(given, freePart) {
-  const free = freePart(given);
-  const part = given.map((v, j) => v - free[j]);
-  return norm(part) > 2e-16 ? unit(part) : null;
+  if (!odds) return stored;
+  const factor = Array.from({ length: C }, (_, y) => odds[y] ?? 1);
+  const total = (p) => p.reduce((sum, v, i) => sum + (i % C < C - 1 ? v : 0), 0);
+  const p = Float64Array.from(stored, (v, i) => v * factor[i % C]);
+  const scale = total(stored) / total(p);
+  return p.map((v, i) => (i % C < C - 1 ? v * scale : v));
 }
 
 /** The unit row x' with the largest ⟨g, x'⟩ among those that keep what is known. */
 function toTheEnd(g, x, given, freePart) {
-  if (freePart === null) return toward(g, x);
+  const toward = (v) => unit(v) ?? Float64Array.from(x);
+  if (freePart === null) return toward(g);
   const free = freePart(g);
-  const axis = knownAxis(given, freePart);
-  if (axis === null) return toward(free, x);
+  const loose = freePart(given);
+  const part = given.map((v, j) => v - loose[j]);
+  if (!(norm(part) > 2e-16)) return toward(free);
+  const axis = unit(part); // of what is known
   const along = dot(g, axis);
-  if (along > 0) return toward(free.map((v, j) => v + along * axis[j]), x);
+  if (along > 0) return toward(free.map((v, j) => v + along * axis[j]));
   // The known part points away from all memories: halve it rather than lose it.
-  const movable = free.some((v) => v !== 0);
-  if (!movable) return x;
+  if (free.every((v) => v === 0)) return x;
   const half = dot(x, axis) / 2;
-  const rest = Math.sqrt(Math.max(1 - half * half, 0));
-  const direction = toward(free, x);
-  return axis.map((v, j) => half * v + rest * direction[j]);
-}
-
-function toward(g, x) {
-  return unit(g) ?? Float64Array.from(x);
+  const direction = toward(free);
+  return axis.map((v, j) => half * v + Math.sqrt(Math.max(1 - half * half, 0)) * direction[j]);
 }
 
 function unit(v) {
@@ -728,29 +635,16 @@ function logSoftmax(a) {
 
 /** The k indices of the largest values, largest first. */
 function largest(values, k) {
-  if (k <= 16 && values.length > 64) {
-    // A few of many: one look at all of them per place beats sorting them.
-    const found = [];
-    while (found.length < Math.min(k, values.length)) {
-      let best = -1;
-      for (let i = 0; i < values.length; i++) {
-        if ((best < 0 || values[i] > values[best]) && !found.includes(i)) best = i;
-      }
-      found.push(best);
-    }
-    return found;
-  }
-  const order = Array.from(values.keys());
-  order.sort((a, b) => values[b] - values[a] || a - b);
-  return order.slice(0, k);
+  if (k === 1) return [values.indexOf(values.reduce((a, b) => Math.max(a, b)))];
+  return Array.from(values.keys()).sort((a, b) => values[b] - values[a] || a - b).slice(0, k);
 }
 
 /** Texts as vectors, as the packaged encoder has them: the mean of the vectors of its tokens. */
 class Encoder {
-  /** tokens: all of the vocabulary, by number; kept: those with a vector (K·D) of whole numbers, with a scale each. */
+  /** tokens: bytes of all of the vocabulary, by number; kept: those with a vector (K·D) of whole numbers, with a scale each. */
   constructor({ tokens, kept, table, scale }) {
-    this.tokens = tokens;
-    this.number = new Map(tokens.map((token, k) => [token, k]));
+    this.tokens = new TextDecoder().decode(tokens).split("\0");
+    this.number = new Map(this.tokens.map((token, k) => [token, k]));
     this.place = new Map(Array.from(kept, (number, k) => [number, k]));
     Object.assign(this, { table, scale, size: table.length / scale.length });
   }

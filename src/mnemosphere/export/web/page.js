@@ -225,15 +225,7 @@ function priorKnobs() {
     },
   }), make("output", { id: `prior-out-${y}` })];
   const box = make("div", { class: "knob wide" }, make("div", { class: "top" }, `how frequent each ${groupWord} is`, make("small", {}, "1/16 to 16 times as in training")));
-  if (nClasses <= 12) {
-    box.append(make("div", { class: "knob-grid" }, data.classes.map((_, y) => make("div", { class: "slider-row" }, make("label", { for: `prior-${y}`, title: className(y, 300) }, swatch(y), className(y)), slide(y)))));
-    return box;
-  }
-  const place = make("div", { class: "slider-row" });
-  const choose = make("select", { "aria-label": `${groupWord} whose weight to change`, onchange: () => show() }, data.classes.map((_, y) => make("option", { value: y }, className(y, 60))));
-  const show = () => { place.replaceChildren(choose, ...slide(Number(choose.value))); soon("knobs", showKnobs); };
-  show();
-  box.append(place);
+  box.append(make("div", { class: "knob-grid scroll" }, data.classes.map((_, y) => make("div", { class: "slider-row" }, make("label", { for: `prior-${y}`, title: className(y, 300) }, swatch(y), className(y)), slide(y)))));
   return box;
 }
 
@@ -256,7 +248,7 @@ function showKnobs() {
 /* ---- the packed rows ---- */
 
 /** Rows, their overlaps with the memories, and what the model says of them. */
-function packedRows(x, { number = [], y = null, text = null } = {}) {
+function packedRows({ x = new Float64Array(0), number = [], y = null, text = null }) {
   const [n, N] = [number.length, data.n_features];
   const [points, overlaps] = [[], []];
   const values = (r) => Float64Array.from(x.subarray(r * N, (r + 1) * N));
@@ -403,23 +395,7 @@ function drawingPad() {
   });
   const least = Math.max(0.62, Math.min(width, height) / 24);
   pen.size = least;
-  let last = null;
-  const at = (e) => { const box = pad.getBoundingClientRect(); return [((e.clientX - box.left) / box.width) * width, ((e.clientY - box.top) / box.height) * height]; };
-  pad.addEventListener("pointerdown", (e) => {
-    e.preventDefault();
-    pad.focus({ preventScroll: true });
-    pad.setPointerCapture(e.pointerId);
-    last = at(e);
-    stroke(last, last, pen.erase || e.button === 2);
-  });
-  pad.addEventListener("pointermove", (e) => {
-    if (last === null) return;
-    const next = at(e);
-    stroke(last, next, pen.erase || e.buttons === 2);
-    last = next;
-  });
-  for (const name of ["pointerup", "pointercancel"]) pad.addEventListener(name, () => { last = null; });
-  pad.addEventListener("contextmenu", (e) => e.preventDefault());
+  dragging(pad, (at, last, e) => stroke(last, at, pen.erase || e.buttons === 2));
   pad.addEventListener("keydown", padKey);
   const toggle = (label, name) => {
     const own = button(label, () => { pen[name] = !pen[name]; own.setAttribute("aria-pressed", String(pen[name])); soon("answer", showAnswer); }, { "aria-pressed": String(pen[name]) });
@@ -427,6 +403,21 @@ function drawingPad() {
   };
   return make("div", { style: { marginTop: "12px" } }, pad, make("div", { class: "tools" }, button("Clear", clearPad, { id: "clear" }), toggle("Erase", "erase"), toggle("Center it", "center"),
     make("label", { class: "grow" }, "pen", make("input", { type: "range", "aria-label": "size of the pen", min: 0.5, max: 3, step: 0.05, value: 1, oninput: (e) => { pen.size = least * Number(e.target.value); } }))));
+}
+
+/** Call `action` with pixel, pixel before and event while a pointer is down on a picture. */
+function dragging(canvas, action) {
+  let last = null;
+  const move = (e) => {
+    const box = canvas.getBoundingClientRect();
+    const at = [((e.clientX - box.left) / box.width) * width, ((e.clientY - box.top) / box.height) * height];
+    action(at, last ?? at, e);
+    last = at;
+  };
+  canvas.addEventListener("pointerdown", (e) => { e.preventDefault(); canvas.focus({ preventScroll: true }); canvas.setPointerCapture(e.pointerId); last = null; move(e); });
+  canvas.addEventListener("pointermove", (e) => { if (last !== null) move(e); });
+  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => { last = null; });
+  canvas.addEventListener("contextmenu", (e) => e.preventDefault());
 }
 
 const freshValues = () => new Float64Array(data.n_features).fill(rows.background);
@@ -504,7 +495,7 @@ function setColumn({ first }, numbers) {
   soon("answer", showAnswer);
 }
 
-const FEW = 16; // columns that are shown without a search
+const FEW = window.innerWidth < 761 ? 6 : 16; // columns that are shown without a search
 
 function buildControls() {
   const box = $("controls");
@@ -671,23 +662,87 @@ function recordOf(m) {
   return n ? `right on ${right} of ${n} held-out rows` : "";
 }
 
+/** Shares of memories; those that nobody could distinguish count as one. */
+function distinctShares({ share }) {
+  const found = new Float64Array(model.nMemories);
+  data.standing.forEach((leader, m) => { found[leader] += share[m]; });
+  return found;
+}
+
 function showWhy(answer) {
-  const share = new Float64Array(model.nMemories); // memories that nobody could distinguish are shown as one
-  data.standing.forEach((leader, m) => { share[leader] += answer.share[m]; });
+  const share = distinctShares(answer);
   const top = largest(share, Math.min(6, model.nMemories)).filter((m) => share[m] > 5e-3);
-  const parts = [make("h2", {}, "Why")];
-  if (answer.x !== null && model.frequenciesDecide(answer)) parts.push(make("p", {}, answer.uniform > 0.5 ? `No memory resembles this: ${groupWord} frequencies decide.` : `The memories that resemble this hold about the same mix as all training rows: ${groupWord} frequencies decide.`));
-  parts.push(make("h3", {}, "The memories that decide"));
-  if (top.length === 0) parts.push(muted("No memory answers for this."));
-  parts.push(make("div", { class: `tiles${isImage ? "" : " wide-tiles"}` }, top.map((m) => {
+  const rest = 1 - top.reduce((sum, m) => sum + share[m], 0) - answer.uniform;
+  const tiles = top.map((m) => {
     const y = labels()[m];
     return make("button", { type: "button", class: "tile", "data-memory": m, onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(share[m])} of the vote, ${className(y)}` },
       isImage ? memoryPicture(m) : "", make("div", { class: "share" }, make("i", { style: { width: `${(100 * share[m]).toFixed(2)}%`, background: classColor(y) } })),
-      make("span", {}, make("b", {}, percent(share[m])), ` ${memoryName(m)} `, swatch(y), className(y)), make("span", { class: "muted" }, recordOf(m)), textColumn ? typicalOf(m).slice(0, 2).map((text) => quote(text, 100)) : "");
-  })));
-  const rest = 1 - top.reduce((sum, m) => sum + share[m], 0) - answer.uniform;
-  parts.push(muted(`${rest > 5e-4 ? `Other memories: ${percent(rest)}. ` : ""}${answer.uniform > 5e-4 ? `No memory: ${percent(answer.uniform)}.` : ""}`));
-  $("why").replaceChildren(...parts);
+      make("span", {}, make("b", {}, percent(share[m])), ` ${memoryName(m)} `, swatch(y), className(y)), make("span", { class: "muted" }, recordOf(m)));
+  });
+  const decided = answer.x !== null && model.frequenciesDecide(answer);
+  $("why").replaceChildren(make("h2", {}, "Why"),
+    decided ? make("p", {}, answer.uniform > 0.5 ? `No memory resembles this: ${groupWord} frequencies decide.` : `The memories that resemble this hold about the same mix as all training rows: ${groupWord} frequencies decide.`) : "",
+    make("div", { id: "pulls" }), ...similarRows(answer, share), make("h3", {}, "The memories that decide"), top.length === 0 ? muted("No memory answers for this.") : make("div", { class: `tiles${isImage ? "" : " wide-tiles"}` }, tiles),
+    muted(`${rest > 5e-4 ? `Other memories: ${percent(rest)}. ` : ""}${answer.uniform > 5e-4 ? `No memory: ${percent(answer.uniform)}.` : ""}`));
+  showPulls(answer);
+}
+
+/** The known rows most like an input, of those that its memories hold: see `Explanation.similar_rows`. */
+function similar({ x }, share) {
+  const { known } = data;
+  if (!known || x === null) return [];
+  const cut = Math.min(share.reduce((a, b) => Math.max(a, b)), 0.1);
+  const [length, n] = [norm(x), x.length];
+  const cosine = known.owner.map((m, k) => (share[m] >= cut ? (known.scale[k] * dot(x, known.x.subarray(k * n, (k + 1) * n))) / length : -2));
+  return largest(cosine, Math.min(3, cosine.length)).filter((k) => cosine[k] > -2).map((k) => ({ k, name: known.names[k], label: known.column[k], cosine: cosine[k] }));
+}
+
+function similarRows(answer, share) {
+  const found = similar(answer, share);
+  if (found.length === 0) return [];
+  const n = model.nFeatures;
+  const tile = ({ k, name, label, cosine }) => make("div", { class: "tile", "data-known": k }, isImage ? thumb(geometry.restore(Float64Array.from(data.known.x.subarray(k * n, (k + 1) * n), (v) => v * data.known.scale[k])), true, `known row ${name}`) : "",
+    isText ? quote(name, 100) : make("span", {}, `row ${short(name, 16)}`), make("span", {}, swatch(label), className(label)), make("small", {}, `similarity ${cosine.toFixed(2)}`));
+  return [make("h3", {}, "The known rows most like it"), make("div", { class: `tiles${isText ? " wide-tiles" : ""}` }, found.map(tile))];
+}
+
+/** How much each column pulls to the first of two classes: what the log-odds would lose with its average effect, as fitted/pulls.py has it. */
+function* pullsOf(values, [a, b]) {
+  const [K, N] = data.average.shape;
+  const odds = (row) => { const { log } = model.vote(model.votes, model.overlaps(geometry.toSphere(row))); return log[a] - log[b]; };
+  const own = odds(values);
+  for (const { first, end } of data.columns) {
+    let sum = 0;
+    for (let k = 0; k < K; k++) {
+      const row = Float64Array.from(values);
+      for (let j = first; j < end; j++) if (!Number.isNaN(data.average[k * N + j])) row[j] = data.average[k * N + j];
+      sum += odds(row);
+    }
+    yield own - sum / K;
+  }
+}
+
+let pulling = 0;
+/** The columns that pull most, computed in slices of time while nothing else is asked. */
+async function showPulls({ values, proba }) {
+  const turn = ++pulling;
+  if (!data.average || nClasses < 2 || isText || isImage) return;
+  const pair = largest(proba, 2);
+  const pull = [];
+  let until = performance.now() + 20;
+  for (const own of pullsOf(values, pair)) {
+    pull.push(own);
+    if (performance.now() < until) continue;
+    await new Promise((go) => { setTimeout(go, 0); });
+    if (turn !== pulling) return; // another input
+    until = performance.now() + 20;
+  }
+  const most = Math.max(...pull.map(Math.abs), 1e-12);
+  const order = largest(pull.map(Math.abs), 10).filter((k) => Math.abs(pull[k]) >= 0.05 * most);
+  const told = (k) => { const { name } = data.columns[k]; return `${short(name, 24)} ${data.columns[k] === textColumn ? "" : short(written(data.columns[k], values), 14)}`; };
+  $("pulls").replaceChildren(make("h3", {}, "What each column pulls to"), make("p", { class: "muted ends" }, make("span", {}, "← ", swatch(pair[1]), className(pair[1])), make("span", {}, swatch(pair[0]), className(pair[0]), " →")),
+    bars(order.map((k) => ({ name: told(k), title: data.columns[k].name, value: pull[k] / most, text: `${pull[k] > 0 ? "+" : ""}${number(pull[k])}`, color: classColor(pair[pull[k] > 0 ? 0 : 1]) })), { named: true, both: true }),
+    muted("The change of the log-odds, compared with the average over values of the column."));
 }
 
 /** Soft label of a memory (C+1). */

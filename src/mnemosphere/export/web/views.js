@@ -270,7 +270,7 @@ function showColumns() {
   const told = state.row === null ? "your row" : `row ${short(rows.number[state.row], 20)}`;
   $("panel-columns").replaceChildren(
     make("div", { class: "card" }, make("h2", {}, "How much each column pulls"), muted("Mean absolute pull on the log-odds, over the rows here."),
-      bars(curves.map((c) => ({ name: short(name(c), 30), title: name(c), value: c.size / most, text: number(c.size), color: cssValue("--accent") })), { named: true })),
+      bars(curves.map((c) => ({ name: short(name(c), 30), title: name(c), value: c.size / most, text: number(c.size), color: cssValue("--soft") })), { named: true })),
     make("div", { class: "card", style: { marginTop: "16px" } }, make("h2", {}, "What each value says"), muted(`Log-odds of a class as one column changes, relative to its average value. Below each curve: how many rows have the value. The line marks ${told}.`),
       make("div", { class: "legend" }, shown.map((y) => make("span", {}, swatch(y), className(y)))),
       make("div", { class: "curves" }, curves.map((c) => make("figure", { class: "curve" }, make("figcaption", { title: name(c) }, short(name(c), 30)), curve(c, shown, factor, range))))));
@@ -297,41 +297,28 @@ function curve({ column, at, names, said, counts, values }, shown, factor, [low,
     ...(at.length > 1 ? [text(left + 8, h - 4, short(ends[0], 12), "start"), text(w - 8, h - 4, short(ends[1], 12), "end")] : [text((w + left) / 2, h - 4, short(ends[0], 20), "middle")]), ...parts);
 }
 
-/* ---- recall: hide or disturb, then watch the energy fall ---- */
+/* ---- recall: hide or disturb, then follow the energy down ---- */
 
-const recalled = { original: null, given: null, known: null, path: null, step: 0, timer: 0, noise: 0, seed: 1 };
+const recalled = { original: null, given: null, known: null, path: null, step: 0, noise: 0, seed: 1 };
 
 function buildRecall() {
   const ways = isImage ? [["right", "right half"], ["left", "left half"], ["top", "top half"], ["bottom", "bottom half"], ["middle", "the middle"], ["random", "half of the pixels"], ["none", "nothing"]]
     : [["random", "half of the columns"], ["strong", "the strongest quarter"], ["none", "nothing"]];
   const canvas = (id, kind, what) => make("canvas", { id, class: `pixels ${kind}`, role: "img", "aria-label": what, style: { aspectRatio: `${width} / ${height}` } });
   const given = isImage ? canvas("recall-given", "pad", "the picture as given; drag to hide more of it") : make("div", { id: "recall-given" });
-  if (isImage) hidingPen(given);
+  if (isImage) dragging(given, ([x, y]) => {
+    for (let k = 0; k < width * height; k++) if (Math.hypot((k % width) + 0.5 - x, Math.floor(k / width) + 0.5 - y) <= Math.max(width, height) / 14) recalled.known.fill(0, k * channels, (k + 1) * channels);
+    soon("recall", compute);
+  });
   const left = make("div", { class: "card" }, make("h2", {}, "Given"), muted(isImage ? "Drag over the picture to hide more of it." : "Hidden values are found by the memories; the others are held."), given,
     make("div", { class: "tools" }, select("recall-hide", "hide", ways, () => hide($("recall-hide").value)),
       isImage ? make("label", { class: "grow" }, "noise", make("input", { id: "recall-noise", type: "range", min: 0, max: 1, step: 0.02, value: 0, oninput: (e) => { recalled.noise = Number(e.target.value); disturb(); } })) : ""),
     make("div", { class: "tools" }, button("Take the input", takeInput), rows.n > 0 ? button("Another row", () => { recalled.seed++; pickRow(Math.floor(randomNumbers(recalled.seed)() * rows.n)); takeInput(); }) : ""));
   const right = make("div", { class: "card" }, make("h2", {}, "Recalled"),
     make("div", { class: "columns halves" }, make("div", {}, isImage ? canvas("recall-now", "show", "the picture as it is recalled") : make("div", { id: "recall-now" }), make("p", { id: "recall-text", class: "muted" })), make("div", { id: "recall-energy" })),
-    make("div", { class: "tools" }, button("▶ Play", playRecall, { class: "main", id: "recall-play" }), button("Step", () => showStep(recalled.step + 1)), button("Back to the start", () => { stopPlaying(); showStep(0); }),
+    make("div", { class: "tools" }, make("label", { class: "grow" }, "step", make("input", { type: "range", id: "recall-step", min: 0, max: 1, value: 0, oninput: (e) => showStep(Number(e.target.value)) })),
       select("recall-class", groupWord, [["", "any"], ...data.classes.map((_, y) => [String(y), className(y)])], compute)));
   $("panel-recall").replaceChildren(make("div", { class: "columns two" }, left, right));
-}
-
-function hidingPen(canvas) {
-  let down = false;
-  const rub = (e) => {
-    const box = canvas.getBoundingClientRect();
-    const [x, y] = [((e.clientX - box.left) / box.width) * width, ((e.clientY - box.top) / box.height) * height];
-    for (let k = 0; k < width * height; k++) {
-      if (Math.hypot((k % width) + 0.5 - x, Math.floor(k / width) + 0.5 - y) > Math.max(width, height) / 14) continue;
-      recalled.known.fill(0, k * channels, (k + 1) * channels);
-    }
-    soon("recall", compute);
-  };
-  canvas.addEventListener("pointerdown", (e) => { e.preventDefault(); canvas.setPointerCapture(e.pointerId); down = true; rub(e); });
-  canvas.addEventListener("pointermove", (e) => { if (down) rub(e); });
-  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => { down = false; });
 }
 
 function takeInput() {
@@ -382,7 +369,6 @@ function recallPath(values, known, options) {
 
 function compute() {
   if (recalled.given === null) return;
-  stopPlaying();
   const column = $("recall-class").value;
   recalled.path = recallPath(recalled.given, recalled.known, { column: column === "" ? null : Number(column) });
   if (isImage) {
@@ -391,7 +377,7 @@ function compute() {
     context.fillStyle = cssValue("--accent-soft");
     for (let k = 0; k < width * height; k++) if (!recalled.known[k * channels]) context.fillRect(k % width, Math.floor(k / width), 1, 1);
   }
-  showStep(recalled.path === null || isImage ? 0 : recalled.path.rows.length - 1);
+  showStep(Infinity);
 }
 
 /** The background of a picture that is partly held: known and found parts have one each. */
@@ -408,6 +394,7 @@ function showStep(step) {
   if (path === null) { $("recall-text").textContent = "Nothing is known of the row: hide less."; return; }
   const last = path.rows.length - 1;
   recalled.step = Math.min(Math.max(step, 0), last);
+  Object.assign($("recall-step"), { max: last, value: recalled.step });
   const x = path.rows[recalled.step];
   if (isImage) paint($("recall-now"), geometry.restore(x), true, backgroundOf(x));
   else showFound(geometry.restore(x));
@@ -440,26 +427,6 @@ function drawEnergy() {
   $("recall-energy").replaceChildren(drawing("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", role: "img", "aria-label": `energy by step, from ${number(high, 4)} down to ${number(low, 4)}` },
     drawing("line", { x1: pad, y1: h - 30, x2: w - 6, y2: h - 30, class: "axis" }), text(pad - 6, y(high) + 4, number(high, 4), "end"), text(pad - 6, y(low) + 4, high > low ? number(low, 4) : "", "end"), text((w + pad) / 2, h - 8, "step"), text(w - 8, 18, "energy", "end"),
     line(energies, { opacity: 0.25 }), line(energies.slice(0, recalled.step + 1), {}), drawing("circle", { cx: x(recalled.step), cy: y(energies[recalled.step]), r: 5, class: "now" })));
-}
-
-function stopPlaying() {
-  clearTimeout(recalled.timer);
-  recalled.timer = 0;
-  $("recall-play").textContent = "▶ Play";
-}
-
-function playRecall() {
-  if (recalled.timer) { stopPlaying(); return; }
-  if (recalled.path === null) return;
-  const last = recalled.path.rows.length - 1;
-  if (recalled.step >= last) showStep(0);
-  $("recall-play").textContent = "⏸ Pause";
-  const next = () => {
-    showStep(recalled.step + 1);
-    if (recalled.step >= last) { stopPlaying(); return; }
-    recalled.timer = setTimeout(next, still ? 0 : Math.max(40, Math.min(500, 4000 / last)));
-  };
-  recalled.timer = setTimeout(next, still ? 0 : 350);
 }
 
 /* ---- report ---- */
@@ -558,18 +525,16 @@ function setTheme(theme) {
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
-  geometry = await unpackGeometry(data.geometry);
-  const { calibration: held, encoder: stored } = data;
-  const calibration = held && { ...held, novelty: await unpack(held.novelty), scores: await unpack(held.scores) };
-  model = new Model({ ...data, calibration, votes: await unpackMixture(data.votes), density: await unpackMixture(data.density) }, nClasses);
-  encoder = stored?.table ? new Encoder({ tokens: new TextDecoder().decode(await unpack(stored.tokens)).split("\0"), kept: await unpack(stored.kept), table: await unpack(stored.table), scale: await unpack(stored.scale) }) : null;
-  data.map.axes = await unpack(data.map.axes);
+  Object.assign(data, await unpackAll(data));
+  geometry = geometryOf(data.geometry);
+  model = new Model(data, nClasses);
+  encoder = data.encoder?.table ? new Encoder(data.encoder) : null;
   state.rate = model.calibration?.rate ?? null;
-  rows = packedRows(data.rows ? await unpack(data.rows.x) : new Float64Array(0), data.rows ?? {});
+  rows = packedRows(data.rows ?? {});
   document.title = short(data.title, 80);
   $("title").textContent = short(data.title, 80);
   const groups = `${nClasses} ${isClassifier ? (nClasses === 1 ? "class" : "classes") : nClasses === 1 ? "cluster" : "clusters"}`;
-  $("subtitle").textContent = `${model.nMemories} memories, ${groups}, ${isText ? `texts through ${short(stored.name)}` : `${data.n_columns} columns`}. The model runs in this page.`;
+  $("subtitle").textContent = `${model.nMemories} memories, ${groups}, ${isText ? `texts through ${short(data.encoder.name)}` : `${data.n_columns} columns`}. The model runs in this page.`;
   buildTabs();
   buildKnobs();
   buildPlay();
@@ -587,13 +552,12 @@ async function start() {
   rows.fill?.();
   showKnobs();
   showAnswer();
-  await checkItself();
+  checkItself();
 }
 
 /** The page must say what Python said: a few answers came with it. */
-async function checkItself() {
-  const { x, proba, score, rejection } = data.checks;
-  const given = await unpack(x);
+function checkItself() {
+  const { x: given, proba, score, rejection } = data.checks;
   let worst = 0;
   proba.forEach((wanted, k) => {
     const answer = answerFor(given.subarray(k * data.n_features, (k + 1) * data.n_features));
@@ -623,5 +587,7 @@ window.mnemosphere = {
   predictRow: (r) => window.mnemosphere.predict(rows.values(r)),
   type: (text) => { type(text); return [...encoder.encode(text).values]; },
   recall: (values, known, options) => { const path = recallPath(Float64Array.from(values), known ? Uint8Array.from(known) : null, options ?? {}); return { rows: path.rows.map((row) => [...row]), energies: path.energies }; },
+  similar: (values) => { const answer = answerFor(Float64Array.from(values)); return similar(answer, distinctShares(answer)); },
+  pulls: (values) => { const given = Float64Array.from(values); return [...pullsOf(given, largest(answerFor(given).proba, 2))]; },
   openTab, setTheme, pickRow, turn: (knobs) => { Object.assign(state, knobs); turned(); },
 };
