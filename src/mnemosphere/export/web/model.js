@@ -583,7 +583,7 @@ class Model {
 /** Class weights ((P+1)·C) with other odds of the classes, by Bayes' rule: each class by the same
     factor in all components, "none of them" (the last column) held. */
 function reweighted(stored, C, odds) {
-  if (!odds) return stored;
+  if (!odds) return Float64Array.from(stored);
   const factor = Array.from({ length: C }, (_, y) => odds[y] ?? 1);
   const total = (p) => p.reduce((sum, v, i) => sum + (i % C < C - 1 ? v : 0), 0);
   const p = Float64Array.from(stored, (v, i) => v * factor[i % C]);
