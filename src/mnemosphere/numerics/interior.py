@@ -85,7 +85,7 @@ def _solve(
         zeta = lam[:, :, None] + omega[:, None, :]
         inverse = 1.0 / zeta
         x = q * inverse
-        error = _error(x, r, c)
+        error = marginal_error(x, r, c)
         left = ~(error <= tol)
         n_left = int(left.sum())
         if n_left <= len(left) // 2 or iterations >= max_iter:
@@ -100,7 +100,7 @@ def _solve(
                 fall = np.log(np.maximum(ratio, TINY))
                 excess = np.where(some, w - q - q * fall, 0.0).sum((-2, -1)) / total[todo, 0]
                 gap = np.where(left, excess, 0.0)
-                error = np.where(left, _error(p, r, c), error)
+                error = np.where(left, marginal_error(p, r, c), error)
             for out, value in zip(ended[:5], (lam, omega, x, error, gap), strict=True):
                 out[todo] = value
             if n_left == 0 or iterations >= max_iter:
@@ -151,7 +151,7 @@ def _step(
     return p, lam + step[..., 0] * d_lam, omega + step[..., 0] * d_omega, cut
 
 
-def _error(p: Array, r: Array, c: Array) -> Array:
+def marginal_error(p: Array, r: Array, c: Array) -> Array:
     """The largest error (B,) of the marginals of p, relative to each; a zero marginal has none."""
     both = ((p.sum(-2), r), (p.sum(-1), c))
     rows, cols = ((np.abs(own - m) / np.maximum(m, TINY)).max(-1) for own, m in both)

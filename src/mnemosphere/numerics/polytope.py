@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 from torch import Tensor
 
 from mnemosphere.numerics import interior
@@ -104,43 +105,36 @@ def sinkhorn(
 
     Entries −inf are structural zeros. RuntimeError where they leave no solution.
     """
-    check_marginals(rows, cols)
-    _check_matrix("log_k", log_k, rows, cols)
-    if bool((torch.isnan(log_k) | (log_k == math.inf)).any()):
+    batch, x, r, c = _flat("log_k", log_k, rows, cols)
+    if not (x < math.inf).all():  # NaN compares false
         raise ValueError("log_k must be finite or -inf: clip the step that made it")
-    r, c, batch = _flat_marginals(rows, cols, log_k)
-    x = log_k.detach().double().expand(*batch, *log_k.shape[-2:]).reshape(-1, *log_k.shape[-2:])
-    zero = x == -math.inf
-    log_r, log_c = _log(r), _log(c)
-    x = x.clamp(min=_LOG_ZERO)
+    zero, x = x == -math.inf, np.maximum(x, _LOG_ZERO)
+    with np.errstate(divide="ignore"):
+        log_r, log_c = (np.maximum(np.log(m), _LOG_ZERO) for m in (r, c))
     sweeps = min(4, max_sweeps)
-    # log_softmax is one fused kernel where logsumexp and a subtraction are seven.
     for _ in range(sweeps):
-        x = torch.log_softmax(x, -1) + log_r[..., None]
-        x = torch.log_softmax(x, -2) + log_c[..., None, :]
+        x = log_softmax(x, -1) + log_r[..., None]
+        x = log_softmax(x, -2) + log_c[:, None, :]
     while True:
         # Rows exact, p = r·softmax(x): the dual in the column scalings v is
         # Σ r logsumexp(log k + v) − Σ c v, smooth and convex.
-        p = (torch.log_softmax(x, -1) + log_r[..., None]).exp().masked_fill(zero, 0.0)
-        gap = c - p.sum(-2)
-        error = _error(p, r, c)
-        converged = error <= tol
-        if bool(converged.all()):
-            return p.to(log_k.dtype).reshape(*batch, *log_k.shape[-2:])
+        p = np.where(zero, 0.0, np.exp(log_softmax(x, -1) + log_r[..., None]))
+        error = interior.marginal_error(p, c, r)
+        left = ~(error <= tol)
+        if not left.any():
+            return _tensor(p, batch, log_k)
         if sweeps >= max_sweeps:
             raise RuntimeError(
                 f"scaling missed its tolerance after {sweeps} sweeps (relative error "
                 f"{float(error.max()):.3g}): raise max_sweeps, or check that the zeros of the "
                 "matrix leave a way to carry the marginals"
             )
-        edges = p.mT @ (p / r.clamp(min=TINY)[..., None])  # (B, C, R) @ (B, R, C)
-        big = c.argmax(-1)
-        v = _solve_laplacian(edges, big, gap)
+        edges, big = p.swapaxes(-1, -2) @ (p / np.maximum(r, TINY)[..., None]), c.argmax(-1)
+        v = Laplacian(edges, big, big).solve(c - p.sum(-2))
         # |f'''| ≤ range(v) f'' along v, so this damping always descends, and a huge step through
         # a flat region (weights e^{-s}) moves by about s, which is how far the wall is.
-        reach = (v.amax(-1, keepdim=True) - v.amin(-1, keepdim=True)).clamp(min=TINY)
-        v = v * (torch.log1p(reach) / reach)
-        x = x + torch.where(converged[:, None], 0.0, v)[:, None, :]
+        reach = np.maximum(np.ptp(v, -1)[:, None], TINY)
+        x = x + np.where(left[:, None], v * (np.log1p(reach) / reach), 0.0)[:, None, :]
         sweeps += 1
 
 
@@ -169,17 +163,14 @@ def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     ξ = g − (α_γ + β_y) p, with α and β from the two sum conditions. p must have the marginals
     rows and cols. The Riemannian gradient of f is to_tangent(p, p * ∂f/∂p, rows, cols).
     """
-    q, h, r, c = (t.double() for t in (p, g, rows, cols))
-    mean = h.sum(-1) / r.clamp(min=TINY)  # (..., R)
-    share = q / r.clamp(min=TINY)[..., None]
-    edges = q.mT @ share  # (..., C, R) @ (..., R, C)
-    b = h.sum(-2) - (q.mT @ mean[..., None])[..., 0]
-    flat = edges.reshape(-1, *edges.shape[-2:])
-    n = flat.shape[-1]
-    big = c.expand(*edges.shape[:-1]).reshape(-1, n).argmax(-1)
-    beta = _solve_laplacian(flat, big, b.reshape(-1, n)).reshape(b.shape)
-    alpha = mean - (share @ beta[..., None])[..., 0]
-    return (h - (alpha[..., None] + beta[..., None, :]) * q).to(p.dtype)
+    batch, q, r, c = _flat("p", p, rows, cols)
+    h = _flat("g", g, rows, cols)[1]
+    least = np.maximum(r, TINY)[..., None]
+    mean, share, turned = h.sum(-1)[..., None] / least, q / least, q.swapaxes(-1, -2)
+    big = c.argmax(-1)
+    beta = Laplacian(turned @ share, big, big).solve(h.sum(-2) - (turned @ mean)[..., 0])
+    alpha = mean - share @ beta[..., None]
+    return _tensor(h - (alpha + beta[:, None, :]) * q, batch, p)
 
 
 def project(k: Tensor, rows: Tensor, cols: Tensor, *, tol: float = 1e-9) -> Tensor:
@@ -243,17 +234,12 @@ def maximize(
     start: (row, column) multipliers of a problem like this one, from which few steps suffice;
     those that cannot be a start, zeros for one, are not used.
     """
-    r, c = check_marginals(rows, cols)
-    batch = _check_matrix("p_bar", p_bar, rows, cols)
-    q = _array(p_bar.mT)  # in NumPy, columns first, from here on: see numerics.interior
+    batch, q, r, c = _flat("p_bar", p_bar, rows, cols)
+    q = np.ascontiguousarray(q.swapaxes(-1, -2))  # columns first: see numerics.interior
     least = q.min()
     if not (least >= 0 and np.isfinite(q.max())):
         raise ValueError(f"p_bar must be finite and non-negative, got {_first_bad(p_bar)}")
-    q = np.broadcast_to(q, (*batch, *q.shape[-2:])).reshape(-1, *q.shape[-2:])
-    r = np.broadcast_to(r, (*batch, r.shape[-1])).reshape(-1, r.shape[-1])
-    c = np.broadcast_to(c, (*batch, c.shape[-1])).reshape(-1, c.shape[-1])
     total = r.sum(-1, keepdims=True)
-    c = c * (total / c.sum(-1, keepdims=True))
     mass = q.sum((-2, -1))[:, None]
     scale = np.where(mass > 0, mass, total) / total  # ζ if p_bar is spread evenly
     floor = (c * (_FLOOR / total))[:, :, None] * r[:, None, :]
@@ -271,17 +257,14 @@ def maximize(
         # What only the floor holds up is dust, unless the marginals need it.
         p[(q == 0) & (p <= 1e-14 * np.minimum(c[:, :, None], r[:, None, :]))] = 0.0
 
-    def tensor(array: NDArray[Any], dtype: torch.dtype = p_bar.dtype) -> Tensor:
-        flat = torch.from_numpy(array).to(p_bar.device, dtype)
-        return flat.reshape((*batch, *array.shape[1:]))
-
     with np.errstate(over="ignore"):  # p_bar near the largest number there is
         omega, lam = path.omega * scale, path.lam * scale
+    converged = (path.error <= tol) & (path.gap <= tol)
     return Maximum(
-        tensor(np.ascontiguousarray(p.swapaxes(-1, -2))),
-        tensor(np.where(r > 0, omega, np.inf)),
-        tensor(np.where(c > 0, lam, np.inf)),
-        tensor((path.error <= tol) & (path.gap <= tol), torch.bool),
+        _tensor(p.swapaxes(-1, -2), batch, p_bar),
+        _tensor(np.where(r > 0, omega, np.inf), batch, p_bar),
+        _tensor(np.where(c > 0, lam, np.inf), batch, p_bar),
+        _tensor(converged, batch, p_bar).bool(),
     )
 
 
@@ -301,30 +284,23 @@ def _array(m: Tensor) -> Array:
     return np.ascontiguousarray(m.numpy(force=True), np.float64)
 
 
-def _solve_laplacian(edges: Tensor, node: Tensor, b: Tensor) -> Tensor:
-    """Find x (B, n) with Σ_j edges_ij (x_i − x_j) = b_i and x = 0 at `node` (B,)."""
-    at = node.cpu().numpy()
-    graph = Laplacian(edges.cpu().numpy(), at, at)
-    return torch.from_numpy(graph.solve(b.cpu().numpy())).to(b.device)
+def _flat(
+    name: str, m: Tensor, rows: Tensor, cols: Tensor
+) -> tuple[tuple[int, ...], Array, Array, Array]:
+    """(batch shape, m (B, R, C), rows (B, R), cols (B, C) of exactly their total)."""
+    r, c = check_marginals(rows, cols)
+    batch = _check_matrix(name, m, rows, cols)
+    m_, r, c = (
+        np.broadcast_to(z, (*batch, *z.shape[-n:])).reshape(-1, *z.shape[-n:])
+        for z, n in ((_array(m), 2), (r, 1), (c, 1))
+    )
+    return batch, m_, r, c * (r.sum(-1, keepdims=True) / c.sum(-1, keepdims=True))
 
 
-def _log(m: Tensor) -> Tensor:
-    return m.log().clamp(min=_LOG_ZERO)
-
-
-def _error(p: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-    tiny = torch.finfo(p.dtype).tiny  # a zero marginal has a zero sum and no error
-    row = ((p.sum(-1) - rows).abs() / rows.clamp(min=tiny)).amax(-1)
-    col = ((p.sum(-2) - cols).abs() / cols.clamp(min=tiny)).amax(-1)
-    return torch.maximum(row, col)
-
-
-def _flat_marginals(rows: Tensor, cols: Tensor, p: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
-    """Float64 marginals of exactly equal totals with one batch dimension, and the batch shape."""
-    batch = (rows[..., 0] + cols[..., 0] + p[..., 0, 0]).shape
-    r = rows.detach().double().expand(*batch, -1).reshape(-1, rows.shape[-1])
-    c = cols.detach().double().expand(*batch, -1).reshape(-1, cols.shape[-1])
-    return r, c * (r.sum(-1, keepdim=True) / c.sum(-1, keepdim=True)), batch
+def _tensor(array: NDArray[Any], batch: tuple[int, ...], like: Tensor) -> Tensor:
+    """Arrays of a flat batch as tensors."""
+    flat = torch.from_numpy(np.ascontiguousarray(array)).to(like)
+    return flat.reshape((*batch, *array.shape[1:]))
 
 
 def _first_bad(m: Tensor) -> str:
