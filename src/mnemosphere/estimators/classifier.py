@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -70,6 +70,7 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
 
 
+@dataclass(eq=False, repr=False)
 class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     """A classifier whose predictions are weighted votes of memories that can be inspected.
 
@@ -213,7 +214,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     array([0, None], dtype=object)
     """
 
-    _parameter_constraints: dict[str, Any] = ROW_CONSTRAINTS | {
+    _parameter_constraints: ClassVar[dict[str, Any]] = ROW_CONSTRAINTS | {
         "n_memories": [COUNT, StrOptions({"auto"})],
         "objective": [StrOptions({"auto", *objectives.BY_NAME})],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
@@ -226,52 +227,28 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
 
-    def __init__(
-        self,
-        n_memories: int | str = "auto",
-        *,
-        objective: str = "auto",
-        growth: int | None = None,
-        varsigma: float | str = "auto",
-        beta: float | str = "learn",
-        geometry: str = "auto",
-        solver: str | FixedPoint | SGD | Adam = "auto",
-        search: str | None = "auto",
-        max_iter: int | None = None,
-        label_smoothing: float = 0.1,
-        uniform_weight: float | str = "auto",
-        unlabeled: object = None,
-        class_weight: dict[Any, float] | str | None = None,
-        precision: str = "auto",
-        device: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        callbacks: Sequence[Callback] = (),
-        encoder: Any = None,
-        categories: Sequence[object] = (),
-        min_frequency: float = MIN_FREQUENCY,
-        verbose: int = 0,
-    ) -> None:
-        self.n_memories = n_memories
-        self.objective = objective
-        self.growth = growth
-        self.varsigma = varsigma
-        self.beta = beta
-        self.geometry = geometry
-        self.solver = solver
-        self.search = search
-        self.max_iter = max_iter
-        self.label_smoothing = label_smoothing
-        self.uniform_weight = uniform_weight
-        self.unlabeled = unlabeled
-        self.class_weight = class_weight
-        self.precision = precision
-        self.device = device
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.encoder = encoder
-        self.categories = categories
-        self.min_frequency = min_frequency
-        self.verbose = verbose
+    n_memories: int | str = "auto"
+    _: KW_ONLY
+    objective: str = "auto"
+    growth: int | None = None
+    varsigma: float | str = "auto"
+    beta: float | str = "learn"
+    geometry: str = "auto"
+    solver: str | FixedPoint | SGD | Adam = "auto"
+    search: str | None = "auto"
+    max_iter: int | None = None
+    label_smoothing: float = 0.1
+    uniform_weight: float | str = "auto"
+    unlabeled: object = None
+    class_weight: dict[Any, float] | str | None = None
+    precision: str = "auto"
+    device: str = "auto"
+    random_state: int | np.random.RandomState | None = None
+    callbacks: Sequence[Callback] = ()
+    encoder: Any = None
+    categories: Sequence[object] = ()
+    min_frequency: float = MIN_FREQUENCY
+    verbose: int = 0
 
     @property
     def temperature_(self) -> float:

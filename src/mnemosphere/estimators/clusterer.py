@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -49,6 +49,7 @@ from mnemosphere.training.sgd import SGD
 _EVEN, _ALONE = 0.5, 1.1  # clusters of equal size that the division is worth: per cluster, at least
 
 
+@dataclass(eq=False, repr=False)
 class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     """A clusterer: dense associative memory on the sphere, trained without labels.
 
@@ -176,7 +177,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     [1, 2]
     """
 
-    _parameter_constraints: dict[str, Any] = ROW_CONSTRAINTS | {
+    _parameter_constraints: ClassVar[dict[str, Any]] = ROW_CONSTRAINTS | {
         "n_clusters": [COUNT, StrOptions({"auto"})],
         "n_memories": [COUNT, StrOptions({"auto"})],
         "varsigma": [Interval(Real, 0, 1, closed="right")],
@@ -188,46 +189,25 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "uniform_weight": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        n_clusters: int | str = "auto",
-        *,
-        n_memories: int | str = "auto",
-        growth: int | None = None,
-        varsigma: float = 1.0,
-        beta: float | str = "learn",
-        smoothing: float = 0.1,
-        geometry: str = "auto",
-        solver: str | FixedPoint | SGD = "fixed-point",
-        max_iter: int | None = None,
-        uniform_weight: float = 1.0,
-        precision: str = "auto",
-        device: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        callbacks: Sequence[Callback] = (),
-        encoder: Any = None,
-        categories: Sequence[object] = (),
-        min_frequency: float = MIN_FREQUENCY,
-        verbose: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_memories = n_memories
-        self.growth = growth
-        self.varsigma = varsigma
-        self.beta = beta
-        self.smoothing = smoothing
-        self.geometry = geometry
-        self.solver = solver
-        self.max_iter = max_iter
-        self.uniform_weight = uniform_weight
-        self.precision = precision
-        self.device = device
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.encoder = encoder
-        self.categories = categories
-        self.min_frequency = min_frequency
-        self.verbose = verbose
+    n_clusters: int | str = "auto"
+    _: KW_ONLY
+    n_memories: int | str = "auto"
+    growth: int | None = None
+    varsigma: float = 1.0
+    beta: float | str = "learn"
+    smoothing: float = 0.1
+    geometry: str = "auto"
+    solver: str | FixedPoint | SGD = "fixed-point"
+    max_iter: int | None = None
+    uniform_weight: float = 1.0
+    precision: str = "auto"
+    device: str = "auto"
+    random_state: int | np.random.RandomState | None = None
+    callbacks: Sequence[Callback] = ()
+    encoder: Any = None
+    categories: Sequence[object] = ()
+    min_frequency: float = MIN_FREQUENCY
+    verbose: int = 0
 
     @property
     def labels_(self) -> NDArray[np.int64] | None:
