@@ -6,7 +6,7 @@ import torch
 
 import mnemosphere as mn
 from mnemosphere import DAMClassifier, load_data
-from mnemosphere.estimators.setup import device_of
+from mnemosphere.estimators.inputs import device_of
 
 GIVEN = {"objective": "conditional", "max_iter": 5, "geometry": "unit", "varsigma": 0.3,
          "random_state": 0, "device": "cuda" if torch.cuda.is_available() else "cpu"}  # fmt: skip

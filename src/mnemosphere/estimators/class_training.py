@@ -1,7 +1,7 @@
 """How a classifier is trained: the choice of what is "auto", then the joint or the conditional likelihood.
 
-rows as stored -> prepare(...)  what is "auto"; unit rows
--> train(...)    votes and density, as a model
+inputs -> prepare  what is "auto"; unit rows
+       -> train    votes and density, as a model
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from mnemosphere.base.machine import check_memory
 from mnemosphere.estimators import choice
-from mnemosphere.estimators.choice import Choice, Sample, Settings
-from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.choice import Choice, Sample
+from mnemosphere.estimators.inputs import FitInputs
 from mnemosphere.estimators.setup import (
-    Ready,
     as_model,
     place,
     precision_of,
@@ -41,7 +40,7 @@ from mnemosphere.model.soft_labels import (
     net_class_weights,
     training_temperature,
 )
-from mnemosphere.rows.rows import Rows, sort_and_merge_duplicates
+from mnemosphere.rows.rows import sort_and_merge_duplicates
 from mnemosphere.training import stacked
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import fit_conditional
@@ -57,12 +56,18 @@ _GOLDEN_RATIO = 0.6180339887498949  # its multiples fill [0, 1) evenly
 _FEW_MEMORIES = 200  # as many are counted for that: few models of small data have more
 
 
-def prepare(
-    settings: Settings, given: Rows, targets: Tensor, given_weight: Tensor | None,
-    progress: Progress,
-) -> tuple[ArrayDataset, Geometry, Choice]:  # fmt: skip
-    """(the rows on the sphere, how they were put there, what is "auto" settled)."""
-    every, distinct = sort_and_merge_duplicates(given, targets, given_weight)
+class Prepared(NamedTuple):
+    """Everything that is "auto" settled."""
+
+    dataset: ArrayDataset  # the rows on the sphere
+    geometry: Geometry  # how they were put there
+    choice: Choice
+
+
+def prepare(inputs: FitInputs) -> Prepared:
+    """Settle what is "auto", and put the rows on the sphere."""
+    settings, given = inputs.settings, inputs.leveled[1]
+    every, distinct = sort_and_merge_duplicates(given, inputs.targets, inputs.weight)
     stored, targets, _ = distinct
     most = settings.n_memories or min(stored.n_rows, choice.MOST_ROWS // choice.ROWS_PER_MEMORY)
     # A pass has two products with the features and three with the classes.
@@ -75,7 +80,9 @@ def prepare(
     few_kinds = choice.has_few_kinds(every[0].n_rows, stored.n_rows)
     sample = Sample(*(every if few_kinds else distinct), torch.float32)
     with torch.inference_mode():
-        chosen: Choice = current().on_rank0(partial(choice.choose, sample, settings, progress))
+        chosen: Choice = current().on_rank0(
+            partial(choice.choose, sample, settings, inputs.progress)
+        )
     candidate = chosen.candidate
     if settings.n_memories is None and candidate.n_memories > stored.n_rows:
         candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows
@@ -86,85 +93,81 @@ def prepare(
     sample = replace(sample, dtype=dtype)
     if not candidate.unlabeled and not bool(sample.labeled.all()):
         sample = sample.take(sample.labeled.nonzero()[:, 0])
-    return *place(candidate.geometry, sample, given, given_weight), chosen
+    dataset, geometry = place(
+        inputs, candidate.geometry, sample, given, unlabeled=candidate.unlabeled
+    )
+    return Prepared(dataset, geometry, chosen)
 
 
-def train(ready: Ready[Choice]) -> FittedModel:
-    """Train what was chosen."""
-    settings, dataset = ready.settings, ready.dataset
-    candidate, temperature = ready.choice.candidate, ready.choice.temperature
-    generator = torch.Generator().manual_seed(ready.seed)
+def train(inputs: FitInputs) -> FittedModel:
+    """Choose, then train what was chosen."""
+    settings, (dataset, geometry, chosen) = inputs.settings, prepare(inputs)
+    candidate, temperature, whole = chosen.candidate, chosen.temperature, dataset
+    generator = torch.Generator().manual_seed(inputs.seed)
     held: ArrayDataset | None = None
     if dataset.n_rows > HELD_OUT_FROM and not dataset.has_unlabeled():
         dataset, held = dataset.split(choice.HELD / dataset.n_rows, generator=generator)
     given: dict[str, Any] = {
         "beta": settings.beta, "max_iter": settings.max_iter, "generator": generator,
-        "callbacks": ready.callbacks,
+        "callbacks": inputs.callbacks,
     }  # fmt: skip
     mass = dataset.label_mass()
     known = label_frequencies(mass, settings.smoothing)
     frequencies = label_frequencies(mass + dataset.mass_set_aside, settings.smoothing)
     joint = candidate.objective == "joint"
     if joint or isinstance(settings.solver, SGD):
-        result, counts = fit_joint(
+        run, counts = fit_joint(
             dataset, candidate.n_memories,
             solver=None if isinstance(settings.solver, Adam) else settings.solver,
             rule=objectives.BY_NAME[candidate.objective], growth=settings.growth,
             unlabeled=candidate.unlabeled, varsigma=settings.varsigma,
             uniform_weight=settings.uniform_weight, **given,
         )  # fmt: skip
-        p = net_class_weights(result.params, settings.smoothing, frequencies, counts)
+        p = net_class_weights(run.params, settings.smoothing, frequencies, counts)
     else:
-        result = fit_conditional(
+        run = fit_conditional(
             dataset, candidate.n_memories, solver=settings.adam, noise=candidate.noise,
             cycles=candidate.cycles, **given,
         )  # fmt: skip
-        p = net_class_weights(result.params, 0.0, frequencies)
-    params, share, seen = result.params, None, dataset.sample(MEAN_OF, generator=generator)
-    if result.lineage is None:
+        p = net_class_weights(run.params, 0.0, frequencies)
+    params, share, seen = run.params, None, dataset.sample(MEAN_OF, generator=generator)
+    if run.lineage is None:
         params, p = merge_duplicates(params, p)
     if not joint:
         share = mean_shares(params, p, seen, known)
-    votes = params.with_classes(p, frequencies, share)
+    votes, interrupted = params.with_classes(p, frequencies, share), run.status == "interrupted"
     if held is None:
         temperature = max(temperature, training_temperature(votes, seen))
-    elif result.status != "interrupted":
+    elif not interrupted:
         parts = (part.take(part.targets.sum(1) > 0) for part in held.batches(None))
         temperature = best_temperature([(votes, part) for part in parts])
-    sample, said, folds = ready.choice.held or (None, None, ())
+    sample, said, folds = chosen.held or (None, None, ())
     votes, density = votes.at(temperature), params
     others: Sequence[Mixture] = [fold.votes for fold in folds]
     if not joint:
-        several = [_sample(dataset, generator)]
-        several += [_sample(ArrayDataset(fold.fitted), generator) for fold in folds]
-        every = current().on_rank0(partial(stacked.densities, several, generator=generator))
-        density, others = every[0], every[1:]
+        some = [dataset, *(ArrayDataset(fold.fitted) for fold in folds)]
+        several = [own.sample(stacked.ROWS_OF_DENSITY, generator=generator) for own in some]
+        density, *others = current().on_rank0(
+            partial(stacked.densities, several, generator=generator)
+        )
     kept = None
-    if result.status == "interrupted":
-        pass
-    elif held is not None:
+    if held is not None and not interrupted:
         (found,) = held.batches(HELD_OUT_FROM)
         number = None if held.number is None else held.number[held.index]
         kept = _held_out(votes, found, number)
-    elif sample is not None and said is not None:
-        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(ready.geometry)
+    elif sample is not None and said is not None and not interrupted:
+        found, lost = replace(sample, dtype=density.w.dtype).on_sphere(geometry)
         own = votes.at(1.0) if joint else density
         strange = torch.cat([
             _novelty(other, fold.placed) for other, fold in zip(others, folds, strict=True)
         ])  # fmt: skip
         number = torch.tensor(sample.rows.row_ids((~lost).nonzero()[:, 0]))
         kept = _held_out(votes, found.take(~lost), number, own, said[~lost], strange[~lost])
-    if ready.choice.interrupted:
-        result = replace(result, status="interrupted")
     return as_model(
-        "classifier", ready, votes, density, result, objective=candidate.objective,
-        label_mass=ready.dataset.label_mass().cpu(), held=kept,
+        "classifier", inputs, geometry, votes, density, run, n_rows=whole.n_rows,
+        trials=chosen.trials, is_cut_short=chosen.interrupted, objective=candidate.objective,
+        label_mass=whole.label_mass().cpu(), held=kept,
     )  # fmt: skip
-
-
-def _sample(dataset: ArrayDataset, generator: torch.Generator) -> Batch:
-    """As many rows as a density needs."""
-    return dataset.sample(stacked.ROWS_OF_DENSITY, generator=generator)
 
 
 def _held_out(

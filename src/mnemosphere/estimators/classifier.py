@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -15,35 +15,14 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 
 from mnemosphere import interpret
 from mnemosphere.base.machine import threads
-from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
-from mnemosphere.estimators.choice import SOLVERS, Choice, Settings
-from mnemosphere.estimators.class_training import prepare, train
-from mnemosphere.estimators.from_files import (
-    check_alone,
-    labeling,
-    over_files,
-    survey,
-    weights_of_classes,
-)
+from mnemosphere.estimators.choice import SOLVERS, Settings
+from mnemosphere.estimators.class_training import train
+from mnemosphere.estimators.inputs import check_alone, read_inputs, work_on
 from mnemosphere.estimators.label_issues import LabelIssues, label_issues
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.setup import (
-    Ready,
-    begin,
-    device_of,
-    finished,
-    learn_columns,
-    settle_columns,
-    sound,
-    work_on,
-)
-from mnemosphere.estimators.streaming import (
-    begin_stream,
-    known_classes,
-    take_in_labeled,
-    with_new_classes,
-)
+from mnemosphere.estimators.setup import sound
+from mnemosphere.estimators.streaming import learn_batch
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
 from mnemosphere.geometry import Geometry
 from mnemosphere.interpret.classes import mapped_columns
@@ -52,17 +31,7 @@ from mnemosphere.model import objectives
 from mnemosphere.model.one_pass import operands
 from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.columns import MIN_FREQUENCY
-from mnemosphere.rows.labels import (
-    OUT_OF_SCOPE,
-    Encoded,
-    Labels,
-    about_labels,
-    check_worth_it,
-    encode_labels,
-    row_weights,
-    sample_weights,
-)
-from mnemosphere.rows.rows import Rows
+from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels, sample_weights
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import process_group
@@ -292,8 +261,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         settings = Settings.of(self.get_params(deep=False))
         own = threads(work_on(X))
         with process_group(), operands(self.precision), own, Progress(self.verbose) as progress:
-            ready = _learn(settings, X, y, sample_weight, progress)
-            model = finished(train(ready), ready, X)
+            model = train(read_inputs(settings, X, y, sample_weight, progress))
             names = model.classes.tolist()
             if OUT_OF_SCOPE in names:
                 model = sound(mapped_columns(model, {names.index(OUT_OF_SCOPE): OUT_OF_SCOPE}))
@@ -340,29 +308,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 "class_weight='balanced' needs all rows at once: pass a dict to partial_fit"
             )
         settings = Settings.of(self.get_params(deep=False))
-        model = self.__dict__.get("model_")
         with operands(self.precision), threads(work_on(X)), Progress(self.verbose) as progress:
-            if model is None:
-                columns, stored = learn_columns(X, settings.given, labeled=True)
-            else:
-                stored = model.stored(X)
-            known = known_classes(model, y, classes, self.unlabeled)
-            coded = _encode(settings, y, stored, known, require_label=model is None)
-            weight = row_weights(coded, self.class_weight, sample_weight)
-            if model is None:
-                columns, _ = settle_columns(columns, stored, coded, weight)
-                model, batch = begin_stream(settings, columns, stored, coded, weight, progress)
-            else:
-                texts = model.columns.texts(X)
-                model, rest = with_new_classes(model, stored, coded, weight, texts)
-                if not len(rest):
-                    self.model_ = model
-                    return self
-                weight = None if weight is None else weight[rest]
-                stored, targets = stored.take(rest), coded.targets[rest]
-                batch = model.batch(stored, targets, weight)
-            found = take_in_labeled(model, batch)
-            self.model_ = sound(found)
+            model = self.__dict__.get("model_")
+            self.model_ = learn_batch(model, settings, X, y, classes, sample_weight, progress)
         return self
 
     # Answers.
@@ -714,37 +662,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         return interpret.compare(self.model_, X)
 
 
-def _learn(
-    settings: Settings, X: Any, y: Any, sample_weight: Any, progress: Progress
-) -> Ready[Choice]:
-    """Rows and labels checked, everything that is "auto" settled, by a sample of large files."""
-    own, source, begun, found = settings.given, X, None, None
-    if isinstance(X, Dataset):
-        check_alone(y, sample_weight)
-        if not X.fits:
-            begun = begin(own, X, progress)
-            found = survey(X, settings, begun[0], progress, labeled=True)
-            weighting = weights_of_classes(own["class_weight"], found)
-            own = {**own, "class_weight": weighting, "device": str(device_of(X, own["device"]))}
-        rows = X.read() if found is None else found.sample
-        X, y, sample_weight = rows.x, rows.y, rows.weight
-    columns, leveled = learn_columns(X, own, labeled=True)
-    if found is not None:
-        leveled = replace(leveled, ids=torch.from_numpy(found.sample.number))
-    coded = _encode(settings, y, leveled, found and found.classes, require_label=True)
-    weight = row_weights(coded, own["class_weight"], sample_weight)
-    settled, stored = settle_columns(columns, leveled, coded, weight)
-    seed, callbacks = begun or begin(own, stored, progress)
-    placed = prepare(settings, leveled, coded.targets, weight, progress)
-    ready = Ready(settings, settled, stored, weight, coded.classes, seed, callbacks, *placed)
-    if found is None:
-        return ready
-    return over_files(
-        ready, source, columns, leveled, coded.targets, *labeling(settings, found, weighting),
-        unlabeled=ready.choice.candidate.unlabeled,
-    )  # fmt: skip
-
-
 def _right(
     model: FittedModel, unlabeled: object, X: Any, y: Any, sample_weight: Any
 ) -> tuple[float, float]:
@@ -757,23 +674,3 @@ def _right(
     each = each * (labels.labeled | labels.outside)
     right = best == labels.among(model.classes, unknown=True)
     return float(each[right].sum()), float(each.sum())
-
-
-def _encode(
-    settings: Settings, y: Any, stored: Rows, classes: NDArray[Any] | None, *,
-    require_label: bool,
-) -> Encoded:  # fmt: skip
-    """Labels as indices and weights, with remarks on them if the classes are those of y."""
-    coded = encode_labels(
-        y, stored.n_rows, classes, unlabeled=settings.given["unlabeled"],
-        smoothing=settings.smoothing, require_label=require_label, device=stored.device,
-    )  # fmt: skip
-    if classes is None:
-        labeled = coded.index[coded.index >= 0]
-        counts = torch.bincount(labeled, minlength=len(coded.classes)).cpu().numpy()
-        weighted = settings.given["class_weight"] is not None
-        for note in about_labels(coded.classes, counts, weighted=weighted):
-            warn_user(note)
-        if settings.n_memories is None:
-            check_worth_it(len(coded.classes), len(labeled))
-    return coded

@@ -6,14 +6,14 @@ import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mnemosphere.estimators.choice import Sample, SearchTable, Settings, directed, spreads
+from mnemosphere.estimators.inputs import FitInputs
 from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import (
-    PASSES,
-    Ready,
     as_model,
     place,
     precision_of,
@@ -43,7 +43,7 @@ from mnemosphere.training.solver import Solver
 _DOMINANT = 0.75  # share of the variance of one feature that decides all directions
 _EACH, _MOST_EACH = 4, 100  # memories of a cluster of any shape, of all together
 _START_ROWS, _STARTS = 8192, 100  # rows that memories start on; memories in all starts
-_SGD_PASSES = 30
+_PASSES, _SGD_PASSES = (50, 6), 30  # of the fixed point, exact or incremental steps; of SGD
 _CLASS_ROWS, _CLASS_STEPS = 4096, 60  # rows per step of the class weights at least; steps in all
 _CLASS_RATE, _CLASS_MOMENTUM = 0.1, 0.9
 _GRAPH_ROWS = 1 << 17  # that tell which memories share rows
@@ -57,18 +57,33 @@ class Clusters(NamedTuple):
     trials: SearchTable
     centers: Tensor | None = None  # of the clusters that were found
     n_memories: int = 0
-    interrupted: bool = False
 
 
-def prepare(
-    settings: Settings, given: Rows, given_weight: Tensor | None, seed: int,
-    progress: Progress,
-) -> tuple[ArrayDataset, Geometry, Clusters]:  # fmt: skip
-    """(the distinct rows on the sphere, how they were put there, what is "auto" settled)."""
-    labels = torch.zeros(given.n_rows, 1, dtype=torch.float64, device=given.device)
-    _, (stored, labels, weight) = sort_and_merge_duplicates(given, labels, given_weight)
-    n_rows, n_clusters = stored.n_rows, settings.given["n_clusters"]
-    most = settings.n_memories or n_rows
+def train(inputs: FitInputs) -> FittedModel:
+    """Choose; then memories of highest likelihood, and their latent classes."""
+    settings = inputs.settings
+    _, (stored, targets, weight) = sort_and_merge_duplicates(inputs.leveled[1], inputs.targets, inputs.weight)
+    chosen = _clusters(inputs, stored, weight)
+    dtype = precision_of(settings.precision, stored.n_numbers)
+    sample = Sample(stored, targets, weight, dtype)
+    dataset, geometry = place(inputs, chosen.geometry, sample, inputs.leveled[1])
+    generator = torch.Generator().manual_seed(inputs.seed)
+    solver = settings.solver
+    assert isinstance(solver, FixedPoint | SGD)  # there is no conditional likelihood
+    solver = solver.resolve(dataset.n_rows, learn_beta=settings.beta is None, device=dataset.device)
+    run = _memories(inputs, dataset, chosen, solver, generator)
+    run = _classes(inputs, dataset, chosen.n_clusters, run, solver, generator)
+    return as_model(
+        "clusterer", inputs, geometry, latent.votes_of_memories(run.params), run.params, run,
+        n_rows=dataset.n_rows, trials=chosen.trials, is_cut_short=False,
+        classes=np.arange(chosen.n_clusters),
+    )  # fmt: skip
+
+
+def _clusters(inputs: FitInputs, stored: Rows, weight: Tensor | None) -> Clusters:
+    """What is "auto" settled, for these distinct rows."""
+    settings, n_rows = inputs.settings, stored.n_rows
+    n_clusters, most = settings.given["n_clusters"], settings.n_memories or n_rows
     if most > n_rows:
         raise ValueError(
             f"n_memories={most} but X has {n_rows} distinct row(s) (n_samples={n_rows}): "
@@ -79,15 +94,14 @@ def prepare(
             f"n_clusters={n_clusters} needs as many memories, got {most} for "
             f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
         )
-    chosen = current().on_rank0(lambda: _choose(settings, stored, weight, most, seed, progress))
-    n_clusters = chosen.n_clusters
+    chosen: Clusters = current().on_rank0(
+        lambda: _choose(settings, stored, weight, most, inputs.seed, inputs.progress)
+    )
     if settings.n_memories is None:
         is_found = chosen.centers is not None and settings.growth is None
-        wanted = min(_EACH * n_clusters, _MOST_EACH, n_rows // ROWS_OF_A_GROUP)
-        most = n_clusters if is_found else max(n_clusters, wanted)
-    sample = Sample(stored, labels, weight, precision_of(settings.precision, stored.n_numbers))
-    placed = place(chosen.geometry, sample, given, given_weight)
-    return *placed, chosen._replace(n_memories=most)
+        wanted = min(_EACH * chosen.n_clusters, _MOST_EACH, n_rows // ROWS_OF_A_GROUP)
+        most = chosen.n_clusters if is_found else max(chosen.n_clusters, wanted)
+    return chosen._replace(n_memories=most)
 
 
 def _choose(
@@ -136,26 +150,16 @@ def _choose(
     return Clusters(kind, number, trials, groupings[kind].centers(number) if is_auto else None)
 
 
-def train(ready: Ready[Clusters]) -> FittedModel:
-    """Memories of highest likelihood, then their latent classes."""
-    settings, dataset = ready.settings, ready.dataset
-    solver = settings.solver
-    assert isinstance(solver, FixedPoint | SGD)  # there is no conditional likelihood
-    solver = solver.resolve(dataset.n_rows, learn_beta=settings.beta is None, device=dataset.device)
-    generator = torch.Generator().manual_seed(ready.seed)
-    result = _memories(ready, solver, generator)
-    result = _classes(ready, result, solver, generator)
-    votes = latent.votes_of_memories(result.params)
-    return as_model("clusterer", ready, votes, result.params, result)
-
-
-def _memories(ready: Ready[Clusters], solver: FixedPoint | SGD, generator: torch.Generator) -> Run:
+def _memories(
+    inputs: FitInputs, dataset: ArrayDataset, chosen: Clusters, solver: FixedPoint | SGD,
+    generator: torch.Generator,
+) -> Run:  # fmt: skip
     """Memories of highest likelihood, with one class for all of them."""
-    settings, dataset, width = ready.settings, ready.dataset, ready.choice.n_memories
+    settings, width = inputs.settings, chosen.n_memories
     growth = settings.growth
     n_memories = width if growth is None else min(growth, width)
     some = dataset.sample(max(_START_ROWS, n_memories), generator=generator)
-    centers = ready.choice.centers  # fewer than asked for, if rows coincide
+    centers = chosen.centers  # fewer than asked for, if rows coincide
     start = None if centers is None or len(centers) != n_memories else centers.to(some.x)
     w = spherical_kmeans(
         fill_neutrally(some.x), n_memories, weight=some.sample_weight, generator=generator,
@@ -166,11 +170,11 @@ def _memories(ready: Ready[Clusters], solver: FixedPoint | SGD, generator: torch
         Start(w), some, varsigma=settings.varsigma, beta=settings.beta,
         uniform_weight=(settings.uniform_weight or 0.0) * n_memories / width,
     )  # fmt: skip
-    passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
+    passes = _PASSES[solver.rows_per_step is not None]
     passes = _SGD_PASSES if isinstance(solver, SGD) else passes
     given: dict[str, Any] = {
         "rule": objectives.marginal, "max_iter": settings.max_iter or passes,
-        "generator": generator, "callbacks": ready.callbacks,
+        "generator": generator, "callbacks": inputs.callbacks,
     }  # fmt: skip
     if growth is None:
         return fit(params, dataset, solver, **given)
@@ -179,12 +183,12 @@ def _memories(ready: Ready[Clusters], solver: FixedPoint | SGD, generator: torch
 
 
 def _classes(
-    ready: Ready[Clusters], trained: Run, given: FixedPoint | SGD,
-    generator: torch.Generator,
+    inputs: FitInputs, dataset: ArrayDataset, n_clusters: int, trained: Run,
+    given: FixedPoint | SGD, generator: torch.Generator,
 ) -> Run:  # fmt: skip
     """Latent classes: from groups of memories, then down Eq. (unsupervised_loss)."""
-    settings, dataset, n_clusters = ready.settings, ready.dataset, ready.choice.n_clusters
-    params, history, smoothing = trained.params, trained.history, settings.smoothing
+    params, history, settings = trained.params, trained.history, inputs.settings
+    smoothing = settings.smoothing
     if params.n_memories < n_clusters:
         raise ValueError(
             f"growth ended at {params.n_memories} memories, fewer than n_clusters="
@@ -206,7 +210,7 @@ def _classes(
     rule = objectives.Unsupervised(smoothing)
     result = fit(
         params, rows, solver, rule=rule, max_iter=settings.max_iter or passes,
-        generator=generator, callbacks=ready.callbacks,
+        generator=generator, callbacks=inputs.callbacks,
     )  # fmt: skip
     # Never worse than the start, nor with fewer clusters: rows are surest where there is one.
     ends = (result.params, params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -18,28 +18,17 @@ from mnemosphere.base.machine import threads
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
 from mnemosphere.estimators.choice import Settings
-from mnemosphere.estimators.cluster_training import prepare, train
-from mnemosphere.estimators.from_files import check_alone, no_labels, over_files, survey
+from mnemosphere.estimators.cluster_training import train
+from mnemosphere.estimators.inputs import read_inputs, work_on
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.setup import (
-    Ready,
-    begin,
-    device_of,
-    finished,
-    learn_columns,
-    settle_columns,
-    sound,
-    work_on,
-)
+from mnemosphere.estimators.setup import sound
 from mnemosphere.estimators.streaming import take_in
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
 from mnemosphere.geometry import Geometry
 from mnemosphere.interpret import score_samples
 from mnemosphere.model import objectives
 from mnemosphere.model.one_pass import operands
-from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.columns import MIN_FREQUENCY
-from mnemosphere.rows.labels import sample_weights
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current, process_group
@@ -260,37 +249,13 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self._validate_params()
         own = threads(work_on(X))
         with process_group(), operands(self.precision), own, Progress(self.verbose) as progress:
-            self.model_ = self._fit(X, sample_weight, progress)
+            settings = Settings.of(self.get_params(deep=False))
+            inputs = read_inputs(settings, X, None, sample_weight, progress, labeled=False)
+            self.model_ = train(inputs)
             labels = current().on_rank0(lambda: self.predict(X))
             self.model_ = self.model_.replace(labels=as_numpy(labels))
         _warn_degenerate(self.model_, self.n_clusters)
         return self
-
-    def _fit(self, X: Any, sample_weight: Any, progress: Progress) -> FittedModel:
-        settings = Settings.of(self.get_params(deep=False))
-        own, rows, begun, sampled = settings.given, X, None, None
-        if isinstance(X, Dataset):
-            check_alone(None, sample_weight)
-            if not X.fits:
-                begun = begin(own, X, progress)
-                sampled = survey(X, settings, begun[0], progress, labeled=False).sample
-                own = {**own, "device": str(device_of(X, own["device"]))}
-            some = X.read() if sampled is None else sampled
-            rows, sample_weight = some.x, some.weight
-        columns, stored = learn_columns(rows, own)
-        if sampled is not None:
-            stored = replace(stored, ids=torch.from_numpy(sampled.number))
-        columns, stored = settle_columns(columns, stored)
-        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
-        seed, callbacks = begun or begin(own, stored, progress)
-        placed = prepare(settings, stored, weight, seed, progress)
-        classes = np.arange(placed[-1].n_clusters)
-        ready = Ready(settings, columns, stored, weight, classes, seed, callbacks, *placed)
-        if sampled is not None:
-            none = torch.zeros(1, dtype=torch.float64)
-            targets = none.expand(stored.n_rows, 1)
-            ready = over_files(ready, X, columns, stored, targets, no_labels, none)
-        return finished(train(ready), ready, X)
 
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None

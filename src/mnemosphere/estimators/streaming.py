@@ -14,9 +14,10 @@ from torch import Tensor
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.class_training import prepare
+from mnemosphere.estimators.inputs import FitInputs, encode, read_inputs
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.estimators.setup import kept_settings
-from mnemosphere.fitted.model import FittedModel, Record, Stream, as_numpy, draw_seed
+from mnemosphere.estimators.setup import kept_settings, sound
+from mnemosphere.fitted.model import FittedModel, Record, Stream, as_numpy
 from mnemosphere.interpret.classes import extend
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
@@ -24,9 +25,9 @@ from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import accumulate
 from mnemosphere.model.soft_labels import label_frequencies, net_class_weights, reweighted
-from mnemosphere.rows.columns import Columns
+from mnemosphere.rows.batches import Dataset
 from mnemosphere.rows.containers import listed
-from mnemosphere.rows.labels import Encoded, Labels
+from mnemosphere.rows.labels import Encoded, Labels, row_weights
 from mnemosphere.rows.rows import Rows
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
@@ -36,7 +37,31 @@ from mnemosphere.training.latent import votes_of_memories
 SHARE = 0.05  # of a pass that a batch stands for
 
 
-def known_classes(
+def learn_batch(
+    model: FittedModel | None, settings: Settings, X: Any, y: Any, classes: Any,
+    sample_weight: Any, progress: Progress,
+) -> FittedModel:  # fmt: skip
+    """The model after a batch of labeled rows; None: a fresh one, which begins with it."""
+    if isinstance(X, Dataset):
+        raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
+    known = _known_classes(model, y, classes, settings.given["unlabeled"])
+    if model is None:
+        given = {**settings.given, "callbacks": ()}
+        settings = replace(settings, objective="joint", given=given)
+        model, batch = _begin(read_inputs(settings, X, y, sample_weight, progress, classes=known))
+    else:
+        stored = model.stored(X)
+        coded = encode(settings, y, stored, known, require_label=False)
+        weight = row_weights(coded, settings.given["class_weight"], sample_weight)
+        model, rest = _with_new_classes(model, stored, coded, weight, model.columns.texts(X))
+        if not len(rest):
+            return model
+        weight = None if weight is None else weight[rest]
+        batch = model.batch(stored.take(rest), coded.targets[rest], weight)
+    return sound(_take_in_labeled(model, batch))
+
+
+def _known_classes(
     model: FittedModel | None, y: Any, classes: Any, unlabeled: object
 ) -> NDArray[Any] | None:
     """The classes of the model, with those that are new in this batch; None: those of y.
@@ -71,25 +96,21 @@ def _first_classes(y: Any, given: NDArray[Any] | None, unlabeled: object) -> NDA
     return labels.found if given is None and labels.outside.any() else given
 
 
-def begin_stream(
-    settings: Settings, columns: Columns, stored: Rows, coded: Encoded,
-    weight: Tensor | None, progress: Progress,
-) -> tuple[FittedModel, Batch]:  # fmt: skip
+def _begin(inputs: FitInputs) -> tuple[FittedModel, Batch]:
     """(a model whose memories start on the first batch, the batch on the sphere)."""
-    settings = replace(settings, objective="joint")
-    generator = torch.Generator().manual_seed(draw_seed(settings.given["random_state"]))
-    dataset, geometry, choice = prepare(settings, stored, coded.targets, weight, progress)
+    settings, (dataset, geometry, choice) = inputs.settings, prepare(inputs)
     start = start_memories(
-        dataset.rows, choice.candidate.n_memories, own_labels=True, generator=generator
-    )
+        dataset.rows, choice.candidate.n_memories, own_labels=True,
+        generator=torch.Generator().manual_seed(inputs.seed),
+    )  # fmt: skip
     params = start_joint(
         start, dataset.rows, varsigma=settings.varsigma, beta=settings.beta,
         uniform_weight=settings.uniform_weight, learned_weights=False,
     )  # fmt: skip
-    columns = replace(columns, observed=None)  # later batches may hold other numbers
+    columns = replace(inputs.columns, observed=None)  # later batches may hold other numbers
     model = FittedModel(
-        "classifier", params, params, geometry, columns, coded.classes,
-        label_mass=torch.zeros(len(coded.classes) + 1, dtype=torch.float64),
+        "classifier", params, params, geometry, columns, inputs.classes,
+        label_mass=torch.zeros(len(inputs.classes) + 1, dtype=torch.float64),
         stream=Stream(FixedPoint().start(params)),
         record=Record(settings=kept_settings(settings.given), search=choice.trials),
         smoothing=settings.smoothing, learns_beta=settings.beta is None,
@@ -97,7 +118,7 @@ def begin_stream(
     return model, dataset.rows
 
 
-def with_new_classes(
+def _with_new_classes(
     model: FittedModel, stored: Rows, coded: Encoded, weight: Tensor | None,
     texts: list[str | None] | None,
 ) -> tuple[FittedModel, Tensor]:  # fmt: skip
@@ -166,7 +187,7 @@ def _votes(model: FittedModel, params: Mixture, counts: Tensor) -> Mixture:
     return params.with_classes(p, prior).at(model.votes.temperature)
 
 
-def take_in_labeled(model: FittedModel, batch: Batch) -> FittedModel:
+def _take_in_labeled(model: FittedModel, batch: Batch) -> FittedModel:
     """The same for a classifier, of classes that the model has."""
     if model.objective == "conditional":
         warn_user(
