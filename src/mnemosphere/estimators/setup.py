@@ -49,14 +49,14 @@ def place(
     label take part.
     """
     geometry = Geometry.learn(kind, sample.rows, sample.targets, sample.weight)
-    if inputs.survey is not None:
-        return over_files(inputs, geometry, sample.dtype, unlabeled=unlabeled), geometry
     rows, lost = sample.on_sphere(geometry)
     aside: float | Tensor = 0.0
     geometry.check_some_left(lost)
     if bool(lost.any()):
         warn_set_aside(geometry, given, inputs.weight)
         aside, rows = rows.take(lost).label_mass().double(), rows.take(~lost)
+    if inputs.survey is not None:
+        return over_files(inputs, geometry, sample.dtype, unlabeled=unlabeled), geometry
     dataset = ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
     number = torch.tensor(sample.rows.row_ids((~lost).nonzero()[:, 0]))
     return replace(dataset, mass_set_aside=aside, number=number), geometry
