@@ -62,7 +62,9 @@ class Clusters(NamedTuple):
 def train(inputs: FitInputs) -> FittedModel:
     """Choose; then memories of highest likelihood, and their latent classes."""
     settings = inputs.settings
-    _, (stored, targets, weight) = sort_and_merge_duplicates(inputs.leveled[1], inputs.targets, inputs.weight)
+    _, (stored, targets, weight) = sort_and_merge_duplicates(
+        inputs.leveled[1], inputs.targets, inputs.weight
+    )
     chosen = _clusters(inputs, stored, weight)
     dtype = precision_of(settings.precision, stored.n_numbers)
     sample = Sample(stored, targets, weight, dtype)

@@ -15,10 +15,10 @@ from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.objectives import soft_labels
 from mnemosphere.model.soft_labels import label_shares
-from mnemosphere.rows.odds import Odds
 from mnemosphere.rows.batches import Piece
 from mnemosphere.rows.labels import encode_labels
-from mnemosphere.rows.rows import Rows, sort_and_merge_duplicates, row_keys
+from mnemosphere.rows.odds import Odds
+from mnemosphere.rows.rows import Rows, row_keys, sort_and_merge_duplicates
 from mnemosphere.training.dataset import FileDataset
 
 _CPU = torch.device("cpu")

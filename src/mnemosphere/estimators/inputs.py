@@ -20,7 +20,6 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.fitted.model import draw_seed
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.soft_labels import label_shares
-from mnemosphere.rows.odds import Odds
 from mnemosphere.rows.batches import Dataset, Piece
 from mnemosphere.rows.columns import Columns
 from mnemosphere.rows.labels import (
@@ -35,6 +34,7 @@ from mnemosphere.rows.labels import (
     row_weights,
     sample_weights,
 )
+from mnemosphere.rows.odds import Odds
 from mnemosphere.rows.rows import Rows
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.checkpoint import Checkpoint
