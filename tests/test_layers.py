@@ -196,7 +196,7 @@ def test_functions_of_a_model_say_which():
 def test_a_classifier_is_thin():
     """GaussianMixture has an MRO of 8 and 12 public names."""
     assert len(mnemosphere.DAMClassifier.__mro__) <= 9
-    names = [name for name in dir(mnemosphere.DAMClassifier) if "_" not in (name[0], name[-1])]
-    assert len(names) <= 40
+    names = {name for name in dir(mnemosphere.DAMClassifier) if "_" not in (name[0], name[-1])}
+    assert len(names - mnemosphere.DAMClassifier().get_params().keys()) <= 40
     ours = [kind for kind in mnemosphere.DAMClassifier.__mro__ if PACKAGE in kind.__module__]
     assert len(ours) == 2

@@ -13,13 +13,15 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import TransformerTags
 from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
     StrOptions,
 )
+from sklearn.utils._set_output import _SetOutputMixin
 from torch import Tensor
 
 from mnemosphere import interpret
@@ -81,7 +83,7 @@ def _predict(model: FittedModel, rows: Any) -> Any:
     return model.classes[as_numpy(best)]
 
 
-class MemoryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     """An estimator that holds a `FittedModel`: `model_`, the only thing that `fit` sets.
 
     Fitted attributes are read from it, so that `model_` may be replaced by an edited one.
@@ -218,6 +220,7 @@ class MemoryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
+        tags.transformer_tags = TransformerTags()
         return tags
 
     def _current(self) -> FittedModel:
@@ -320,10 +323,51 @@ class MemoryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
         return self._rowwise(X, read)
 
-    @property
-    def _n_features_out(self) -> int:
-        """As many columns as memories: `get_feature_names_out` names them."""
-        return self.n_memories_
+    def fit_transform(self, X: ArrayLike, y: Any = None, **fit_params: Any) -> Floats:
+        """Call `fit`, then `transform` of the same rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Training rows.
+        y : array-like of shape (n,), default None
+            Labels; a clusterer does not read them.
+        **fit_params
+            Further arguments of `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, P)
+            P(memory | x).
+
+        Examples
+        --------
+        >>> clf.fit_transform(X_train, y_train).shape
+        (118, 6)
+        """
+        shares: Floats = self.fit(X, y, **fit_params).transform(X)
+        return shares
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Name the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : object, default None
+            Not read; scikit-learn passes it.
+
+        Returns
+        -------
+        ndarray of objects of shape (P,)
+            The name of the class in lower case and the number of the memory.
+
+        Examples
+        --------
+        >>> clf.get_feature_names_out()[:2]
+        array(['damclassifier0', 'damclassifier1'], dtype=object)
+        """
+        name = type(self).__name__.lower()
+        return np.array([f"{name}{k}" for k in range(self.model_.n_memories)], dtype=object)
 
     def novelty_score(self, X: ArrayLike) -> Floats:
         """Compute how far each row is from all memories: minus the log of their part of the density.
