@@ -6,7 +6,7 @@ import torch
 
 import mnemosphere as mn
 from mnemosphere.fitted.model import FittedModel, Record
-from mnemosphere.geometry import Geometry
+from mnemosphere.geometry import KINDS
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.rows.columns import Columns
 
@@ -22,7 +22,7 @@ def small(**settings):
 
 def built(memories, class_weights, *, beta, varsigma=1.0, classes=None, geometry="unit"):
     """A classifier out of numbers: memories (P, N), class weights (P+1, C+1)."""
-    geometry, p = Geometry.kinds[geometry].of(), torch.tensor(class_weights, dtype=torch.float64)
+    geometry, p = KINDS[geometry].of(), torch.tensor(class_weights, dtype=torch.float64)
     w, _ = geometry.place(torch.tensor(memories, dtype=torch.float64))
     p = p / p.sum()
     beta = torch.tensor(beta, dtype=torch.float64)

@@ -10,7 +10,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 
 import mnemosphere as mn
-from mnemosphere.geometry import Geometry, Product
+from mnemosphere.geometry import KINDS, Product
 from mnemosphere.model.one_pass import log_joint
 from problems import slow_but
 from quick_models import graph_answers, small
@@ -116,10 +116,10 @@ def test_a_clusterer(tmp_path):
     assert_close(found["probabilities"], model.predict_proba(x), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", slow_but(["circles"], Geometry.kinds))
+@pytest.mark.parametrize("kind", slow_but(["circles"], KINDS))
 def test_the_torch_module_can_be_exported(kind):
     x, y = rows(kind, 3)
-    if Geometry.kinds[kind].of is Product:
+    if KINDS[kind].of is Product:
         frame = pd.DataFrame(x[:, 3:]).rename(columns=str).assign(text=list(x[:, :3]))
         model = small(n_memories=7, geometry=kind, max_iter=2).fit(frame, y).model_
         more = torch.from_numpy(x[:53, [*range(3, 13), *range(3)]].astype(np.float64))

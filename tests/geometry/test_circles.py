@@ -9,7 +9,7 @@ from sklearn.datasets import load_breast_cancer
 
 import mnemosphere as mn
 from geometry_formula import mid_ranks, on_circles, ranks_of
-from mnemosphere.geometry import Circles
+from mnemosphere.geometry import Circles, curves
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.columns import Column, Columns
 from mnemosphere.rows.rows import Rows
@@ -102,17 +102,25 @@ def test_curves_are_what_columns_contribute():
     x = table()
     circles = Circles.fit(stored(x))
     w = torch.from_numpy(np.random.default_rng(1).normal(size=(3, circles.n_coordinates(N))))
-    curves = circles.curves(w).overlaps * circles.length
-    assert curves.shape == (3, N, circles.knots.shape[1])
+    found = curves(circles, w).overlaps * circles.length
+    assert found.shape == (3, N, circles.knots.shape[1])
     z = circles.coordinates(torch.from_numpy(x))
-    parts = circles.per_feature(w[:, None] * (z - circles.center))[0]  # (3, B, N)
+    parts = by_column(circles, w[:, None] * (z - circles.center))  # (3, B, N)
     whole = ~np.isnan(x).any(1)
     total = parts.sum(2) + (w @ circles.center)[:, None]
     torch.testing.assert_close(total[:, whole], (w @ z.T)[:, whole])
     for j in (0, 1, 2):
         at = torch.searchsorted(circles.knots[j], torch.from_numpy(x[:, j]).contiguous())
-        torch.testing.assert_close(curves[:, j, at], parts[..., j])
+        torch.testing.assert_close(found[:, j, at], parts[..., j])
         assert_allclose(parts[..., j].mean(1).numpy(), 0, atol=1e-12)
+
+
+def by_column(circles, parts):
+    """Parts (…, M) of coordinates summed by column (…, N)."""
+    ends = (2 * circles.harmonics.long()).cumsum(0).tolist()
+    return torch.stack(
+        [parts[..., a:b].sum(-1) for a, b in zip([0, *ends], ends, strict=False)], -1
+    )
 
 
 NUMBERS = Column("a", "number"), Column("b", "number")
@@ -132,7 +140,7 @@ def test_a_category_is_as_long_as_a_number():
     x[5:9, 2:] = torch.nan
     x[9:13, 0] = torch.nan
     unit = Circles.fit(rows).place(x)[0].nan_to_num(0.0)
-    parts = Circles.fit(rows).per_feature(unit.square())[0]
+    parts = by_column(Circles.fit(rows), unit.square())
     assert_close(parts[:5], torch.tensor([1 / 3, 1 / 3, *[1 / 30] * 10]).expand(5, -1))
     assert_close(
         parts[5:9, :2], torch.full((4, 2), 1 / 3)

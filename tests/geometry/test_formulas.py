@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from geometry_formula import on_sphere as by_numpy
-from mnemosphere.geometry import Center, Geometry, Standard
+from mnemosphere.geometry import KINDS, Center, Standard
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.rows import Rows
 
@@ -30,10 +30,10 @@ def table(dtype, n=23, features=7, seed=0):
 @pytest.mark.parametrize("kind", ["center", "unit", "standard"])
 def test_each_kind_is_its_formula(kind, dtype):
     x, fresh = table(dtype), table(dtype, 11, seed=1)
-    geometry = Geometry.kinds[kind].fit(stored(x))
+    geometry = KINDS[kind].fit(stored(x))
     unit, undirected = on_sphere(stored(fresh), geometry, torch.float64)
     assert not undirected.any()
-    assert unit.shape[1] == 7 + geometry.n_constant_coordinates
+    assert unit.shape[1] == 7 + geometry._n_constant
     assert_allclose(unit.numpy(), by_numpy(kind, fresh, x), rtol=1e-12, atol=1e-15)
 
 
@@ -54,7 +54,7 @@ def test_the_smallest_numbers_there_are():
     x = torch.from_numpy(5e-324 * pattern)
     assert bool((x[pattern == 1] > 0).all())
     for kind in ("unit", "center"):
-        unit, undirected = Geometry.kinds[kind].of().place(x)
+        unit, undirected = KINDS[kind].of().place(x)
         assert not undirected.any()
         assert_allclose(unit.numpy(), by_numpy(kind, pattern, None), rtol=1e-12)
     unit, undirected = Standard.fit(stored(x.numpy())).place(x)
@@ -69,9 +69,7 @@ def test_the_largest_numbers():
     for kind in ("unit", "center", "standard"):
         for most in (1.7e308, np.iinfo(np.int64).max):
             x = most * signs
-            unit, undirected = on_sphere(
-                stored(x), Geometry.kinds[kind].fit(stored(x)), torch.float64
-            )
+            unit, undirected = on_sphere(stored(x), KINDS[kind].fit(stored(x)), torch.float64)
             assert not undirected.any()
             expected = by_numpy(kind, signs, signs)
             assert_allclose(unit.numpy(), expected, rtol=1e-12, atol=1e-15)
@@ -92,7 +90,7 @@ def test_zero_rows_and_constant_rows():
         ("center", [False, True, True, False]),
         ("standard", [False] * 4),
     ):
-        unit, undirected = Geometry.kinds[kind].fit(stored(x.numpy())).place(x)
+        unit, undirected = KINDS[kind].fit(stored(x.numpy())).place(x)
         assert undirected.tolist() == expected
         assert not unit[undirected].any()
         assert_allclose(unit[~undirected].norm(dim=1).numpy(), 1, rtol=1e-12)
@@ -121,7 +119,7 @@ def test_standard_by_weight_is_standard_of_repeated_rows():
 def test_rows_in_several_chunks(kind):
     rng = np.random.default_rng(0)
     x, weight = rng.normal(size=(5, 300_000)), rng.random(5)
-    geometry = Geometry.kinds[kind].fit(stored(x), weight=torch.from_numpy(weight))
+    geometry = KINDS[kind].fit(stored(x), weight=torch.from_numpy(weight))
     assert len(list(stored(x).chunks())) == 2
     unit, _ = on_sphere(stored(x), geometry, torch.float64)
     assert_allclose(unit.numpy(), by_numpy(kind, x, x, weight), rtol=1e-9, atol=1e-15)
@@ -169,8 +167,8 @@ def test_shares_of_the_norm_are_those_of_known_values(kind):
     x = rng.normal(size=(61, 11)) + 3.0
     x[2:, 5:7] = np.nan
     x[:, 7:] = np.nan
-    energy = Geometry.kinds[kind].fit(stored(x)).energy
-    unit, undirected = Geometry.kinds[kind].of().place(torch.from_numpy(x[2:, :5]))
+    energy = KINDS[kind].fit(stored(x)).energy
+    unit, undirected = KINDS[kind].of().place(torch.from_numpy(x[2:, :5]))
     assert not undirected.any()
     assert energy.sum() == pytest.approx(1, abs=1e-12)
     assert (energy[7:] < 1e-15).all()
@@ -178,6 +176,6 @@ def test_shares_of_the_norm_are_those_of_known_values(kind):
     torch.testing.assert_close(energy[:5] / energy[0], ratio / ratio[0], rtol=0.3, atol=0)
     only = np.full((1, 11), np.nan)
     only[0, 8:10] = 1.0, 2.0
-    placed, undirected = Geometry.kinds[kind].of(energy).place(torch.from_numpy(only))
+    placed, undirected = KINDS[kind].of(energy).place(torch.from_numpy(only))
     assert not undirected.any()
     assert 0 < placed.nan_to_num(0.0).norm() < 1e-6

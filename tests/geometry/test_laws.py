@@ -16,12 +16,12 @@ import mnemosphere as mn
 from draws import generator
 from mnemosphere.base.files import plain
 from mnemosphere.export import payload
-from mnemosphere.geometry import Geometry, Product
+from mnemosphere.geometry import KINDS, Geometry, Product
 from mnemosphere.rows.columns import Column, Columns
 from mnemosphere.rows.rows import Rows
 from quick_models import graph_answers, reloaded
 
-GEOMETRIES = [*Geometry.kinds]
+GEOMETRIES = [*KINDS]
 N, C = 7, 3
 CATEGORIES = (slice(4, 7),)
 VECTOR = (0, 2, 3)  # of products, the features of a text
@@ -48,7 +48,7 @@ def table(name):
 def learned(kind, name):
     """(the geometry, rows of its table as it takes them, their classes)."""
     x, y = table(name)
-    vectors = VECTOR if Geometry.kinds[kind].of is Product else ()
+    vectors = VECTOR if KINDS[kind].of is Product else ()
     if vectors:  # a direction comes back at unit length; of a text, all numbers are known or none
         own = table("dense" if name == "gaps" else name)[0][:, VECTOR]
         own = own / np.abs(own).max(1, keepdims=True)
@@ -61,7 +61,7 @@ def learned(kind, name):
     columns = Columns(len(each), each=tuple(each))
     rows = Rows.of(x, torch.device("cpu"), columns)
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), C + 1).double()
-    geometry = Geometry.kinds[kind].fit(rows, targets)
+    geometry = KINDS[kind].fit(rows, targets)
     few = 1 if name == "one row" else len(x)
     return geometry, torch.from_numpy(x[:few]), y[:few]
 
@@ -119,17 +119,17 @@ def test_gaps_change_no_other_row_and_no_ratio(kind):
     whole = ~x.isnan().any(1)
     assert bool(whole.any())
     torch.testing.assert_close(unit[whole], geometry.place(x[whole])[0], rtol=0, atol=1e-15)
-    # With a neutral value in place of a gap, the known coordinates are as they are but for their length.
-    filled, _ = geometry.place(geometry.fill(x, x.isnan()))
-    known, filled = unit[~undirected].nan_to_num(0.0), filled[~undirected].nan_to_num(0.0)
+    # With an ordinary value in place of a gap, the known coordinates are as they are but for their length.
+    filled, _ = geometry.place(geometry.fill(x))
+    filled = filled.nan_to_num(0.0)  # of a text that is missing, there is none
+    if geometry.mixing is None:
+        filled[geometry.per_coordinate(x.isnan(), constant=0)] = 0.0
+    known, filled = unit[~undirected].nan_to_num(0.0), filled[~undirected]
     cut = [len(VECTOR)] if isinstance(geometry, Product) else []  # each part has its own length
     for one, other in zip(known.tensor_split(cut, 1), filled.tensor_split(cut, 1), strict=True):
         there = one.norm(dim=1) > 0
         cosine = torch.cosine_similarity(one[there], other[there], eps=1e-300)
         torch.testing.assert_close(cosine, torch.ones_like(cosine), rtol=0, atol=1e-12)
-    if geometry.mixing is None:
-        gaps = geometry.per_coordinate(x.isnan(), constant=0)[~undirected]
-        assert not filled[gaps].abs().gt(1e-12).any()
 
 
 @every
@@ -149,26 +149,25 @@ def test_completed_rows_keep_what_is_known(kind):
 
 @every
 @pytest.mark.parametrize("name", ["dense", "zeros", "categories"])
-def test_an_overlap_is_a_sum_over_features(kind, name):
+def test_a_coordinate_belongs_to_one_feature(kind, name):
+    """But for what all of them share, such as their mean; and a memory counts where it has coordinates."""
     geometry, x, _ = learned(kind, name)
-    w, (unit, _) = points(geometry), geometry.place(x)
-    v, length = geometry.parts(x)
-    parts = (v / length)[:, None] * geometry.pull_back(w)
-    features, rest = geometry.per_feature(parts)
-    assert features.shape == (len(x), len(w), N)
-    torch.testing.assert_close(features.sum(-1) + rest, unit @ w.T, rtol=0, atol=1e-12)
-    # What a memory looks like among the coordinates overlaps with memories as it does itself.
-    back = geometry.preimage(w) @ geometry.pull_back(w).T
-    torch.testing.assert_close(back, w @ w.T, rtol=0, atol=1e-9)
-    # A coordinate belongs to one feature, but for what all of them share, such as their mean.
-    changed = x.clone()
+    changed, own = x.clone(), geometry.per_coordinate(torch.arange(N)[None] == 2, constant=0)[0]
     changed[:, 2] = x[:, 2].roll(1)
-    same = ~geometry.per_coordinate(torch.arange(N)[None] == 2, constant=0)[0]
-    moved = geometry.coordinates(changed) - geometry.coordinates(x)
-    moved = moved[:, same]
+    moved = (geometry.coordinates(changed) - geometry.coordinates(x))[:, ~own]
     if moved.shape[1]:
         shared = moved.mean(1, keepdim=True) if geometry.n_unused_directions else 0.0
         torch.testing.assert_close(moved - shared, torch.zeros_like(moved), rtol=0, atol=1e-12)
+    w = points(geometry)
+    assert geometry.strengths(w).shape == (len(w), N)
+    if geometry.mixing is None:
+        some = geometry.strengths(w * own)
+        assert bool((some[:, 2] != 0).all())
+        assert not some[:, torch.arange(N) != 2].any()
+
+
+def test_the_protocol_is_small():
+    assert len([name for name in dir(Geometry) if not name.startswith("_")]) <= 20
 
 
 NODE = """
@@ -207,7 +206,7 @@ def by_page(model, x):
 def test_python_torch_graph_and_page_say_the_same(kind, name, tmp_path):
     _, x, y = learned(kind, name)
     x = given = x.numpy()
-    if Geometry.kinds[kind].of is Product:
+    if KINDS[kind].of is Product:
         others = np.delete(x, VECTOR, 1)
         given = pd.DataFrame({f"x{j}": column for j, column in enumerate(others.T)})
         given.insert(1, "text", list(x[:, VECTOR]))

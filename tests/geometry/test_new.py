@@ -15,7 +15,7 @@ from sklearn.datasets import load_wine
 from torch import Tensor
 
 import mnemosphere as mn
-from mnemosphere.geometry import Geometry
+from mnemosphere.geometry import KINDS, Geometry
 
 ROOT = Path(mn.__file__).parent
 # The choice and settings, of which some are about patches.
@@ -29,8 +29,7 @@ def define() -> None:
     @dataclass(frozen=True)
     class Ranks(Geometry):
         name: ClassVar[str] = "ranks"
-        n_constant_coordinates: ClassVar[int] = 1
-        change_unit: ClassVar[str] = "ranks"
+        _n_constant: ClassVar[int] = 1
 
         knots: Tensor
 
@@ -40,16 +39,16 @@ def define() -> None:
             levels = torch.linspace(0, 1, 33, dtype=x.dtype)
             return cls(torch.nanquantile(x, levels, dim=0).T.contiguous())
 
-        def positions(self, x: Tensor) -> Tensor:
+        def in_units(self, x: Tensor) -> tuple[Tensor, str]:
             low, width = self.knots[:, :-1], self.knots.diff(dim=1)
             share = (x[..., None] - low) / torch.where(width > 0, width, 1.0)
-            return torch.where(width > 0, share.clamp(0, 1), 0.0).mean(-1)
+            return torch.where(width > 0, share.clamp(0, 1), 0.0).mean(-1), "ranks"
 
         def coordinates(self, x: Tensor) -> Tensor:
-            rank = self.positions(x.double())
+            rank = self.in_units(x.double())[0]
             return torch.cat([rank - 0.5, torch.ones_like(rank[:, :1])], 1)
 
-        def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+        def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
             return torch.where(unknown, self.knots[:, self.knots.shape[1] // 2], x.double())
 
         def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
@@ -61,7 +60,7 @@ def define() -> None:
         def units(self) -> Tensor:
             return self.knots.std(1).clamp_min(1e-300)
 
-        def onnx_coordinates(self, g: Any, rows: Any) -> str:
+        def _onnx_coordinates(self, g: Any, rows: Any) -> str:
             low, width = self.knots[:, :-1], self.knots.diff(dim=1)
             middle = g.stored(self.knots[:, self.knots.shape[1] // 2])
             each = g("Unsqueeze", g("Where", rows.unknown, middle, rows.x), [2])
@@ -75,7 +74,7 @@ def define() -> None:
 def ranks():
     define()
     yield "ranks"
-    del Geometry.kinds["ranks"]
+    del KINDS["ranks"]
 
 
 def test_a_geometry_in_one_file_works_everywhere(ranks, tmp_path):
@@ -110,7 +109,7 @@ def test_a_geometry_in_one_file_works_everywhere(ranks, tmp_path):
 
 def test_no_other_module_names_a_geometry():
     """Neither by a name, alone where only a geometry is called so, nor by what only one has learned."""
-    alone = {"unit", "standard", "whitened", "circles"} & Geometry.kinds.keys()
+    alone = {"unit", "standard", "whitened", "circles"} & KINDS.keys()
     fields = {"metric", "harmonics", "circles"}
     found = []
     for path in sorted(ROOT.rglob("*.py")):
@@ -123,7 +122,7 @@ def test_no_other_module_names_a_geometry():
             if isinstance(node, ast.Compare):
                 sides = [n for side in (node.left, *node.comparators) for n in ast.walk(side)]
                 texts = {n.value for n in sides if isinstance(n, ast.Constant)}
-                named = bool(texts & ({"center"} & Geometry.kinds.keys()))
+                named = bool(texts & ({"center"} & KINDS.keys()))
             named |= isinstance(node, ast.Attribute) and node.attr in fields
             if named:
                 found.append(f"{where}:{node.lineno}")

@@ -85,7 +85,7 @@ def test_a_gap_gets_the_mean_that_the_rest_of_its_row_suggests():
     geometry = Whitened.fit(Rows.of(x, torch.device("cpu")), targets)
     gaps = torch.rand(x.shape, generator=generator(7)) < 0.4
     gaps[0], gaps[1] = True, False
-    found = geometry.fill(torch.where(gaps, torch.nan, x), gaps).numpy()
+    found = geometry.fill(torch.where(gaps, torch.nan, x)).numpy()
     values, mean, spread = x.numpy(), x.numpy().mean(0), x.numpy().std(0)
     s = 0.95 * np.corrcoef(values.T) + 0.05 * np.eye(5)  # no column is known from the others alone
     for row, own, gone in zip(found, (values - mean) / spread, gaps.numpy(), strict=True):

@@ -8,7 +8,7 @@ import torch
 from sklearn.datasets import load_iris, load_wine
 
 import mnemosphere as mn
-from mnemosphere.geometry import Geometry, Standard
+from mnemosphere.geometry import KINDS, Standard
 from research.theory.radius import certified_radius, least_change
 
 
@@ -43,7 +43,7 @@ def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, t
     if kind == "whitened":
         learned["metric"] = torch.randn(4, n + 1, generator=generator, dtype=torch.float64)
         learned["common"] = 0.3 * torch.eye(n, dtype=torch.float64)
-    geometry = Geometry.kinds[kind].of(**learned)
+    geometry = KINDS[kind].of(**learned)
     found = least_change(geometry, rows, torch.full((3,), turn).double())
     step = rows.std(0)
     size = torch.logspace(-2, 2, 121).double()

@@ -20,7 +20,7 @@ BEGIN = f"""
 import numpy as np, torch
 from pathlib import Path
 import mnemosphere as mn
-from mnemosphere.geometry import Geometry
+from mnemosphere.geometry import KINDS
 from mnemosphere.rows.rows import Rows
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.rows.rows import sort_and_merge_duplicates
@@ -37,7 +37,7 @@ def prepared(x, y, kind):
     rows.observed()
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), 4).float()
     _, (rows, targets, weight) = sort_and_merge_duplicates(rows, targets, None)
-    geometry = Geometry.kinds[kind].fit(rows, targets)
+    geometry = KINDS[kind].fit(rows, targets)
     return Batch(on_sphere(rows, geometry, torch.float32)[0], targets)
 
 def clustered(x, kind):

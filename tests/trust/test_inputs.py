@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 import mnemosphere as mn
-from mnemosphere.geometry import Geometry, Product
+from mnemosphere.geometry import KINDS, Product
 from problems import campaign
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -29,8 +29,8 @@ SOLVERS = ["fixed-point", "sgd", "adam", None, 3, mn.FixedPoint(None), mn.FixedP
            mn.FixedPoint(7, tol=1e300), mn.FixedPoint(None, learn_beta=False), mn.SGD(batch_size=3),
            mn.SGD(1e30), mn.SGD(0.1, 0.999999, validation_fraction=0.999999), mn.SGD.paper(), mn.Adam(),
            mn.Adam(noise=1e300), mn.Adam(angle=1e300, learning_rate=1e-300)]  # fmt: skip
-GEOMETRIES = ["auto", *Geometry.kinds]
-PLAIN = [name for name, g in Geometry.kinds.items() if g.of is not Product]
+GEOMETRIES = ["auto", *KINDS]
+PLAIN = [name for name, g in KINDS.items() if g.of is not Product]
 COMMON = {
     "n_memories": COUNTS, "growth": COUNTS, "varsigma": REALS, "beta": [*REALS, "learn"],
     "geometry": [*GEOMETRIES, "sideways", 3, None], "solver": SOLVERS, "max_iter": [1, 2, 0, -1, 2.5, None, "many"],

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.geometry import Center, Circles, Geometry, Product, Unit
+from mnemosphere.geometry import KINDS, Center, Circles, Geometry, Product, Unit, learn
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
@@ -325,7 +325,7 @@ class Split:
         """(fitted rows, held-out rows with a direction, which of those held out these are)."""
         if kind not in self.placed:
             own = self.fitted
-            geometry = Geometry.learn(kind, own.rows, own.targets, own.weight)
+            geometry = learn(kind, own.rows, own.targets, own.weight)
             fitted, lost = self.fitted.on_sphere(geometry)
             held, without = self.held.on_sphere(geometry)
             some = (~without).nonzero()[:, 0]
@@ -373,7 +373,7 @@ def usable(sample: Sample) -> list[str]:
     if len(sample.rows.vectors) == sample.rows.n_features:
         return directed(sample.rows, sample.weight) or ["unit"]
     if 0 < len(sample.rows.vectors) < sample.rows.n_features:
-        return [name for name, kind in Geometry.kinds.items() if kind.of is Product]
+        return [name for name, kind in KINDS.items() if kind.of is Product]
     kinds = [*directed(sample.rows, sample.weight), "standard", "whitened"]
     n = sample.rows.n_features
     few = Circles.least_and_most(n)[1] <= MOST_COORDINATES

@@ -24,7 +24,7 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import sound
 from mnemosphere.estimators.streaming import learn_batch
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like
-from mnemosphere.geometry import Geometry
+from mnemosphere.geometry import KINDS
 from mnemosphere.interpret.classes import mapped_columns
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import objectives
@@ -187,7 +187,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "n_memories": [COUNT, StrOptions({"auto"})],
         "objective": [StrOptions({"auto", *objectives.BY_NAME})],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
-        "geometry": [StrOptions({"auto"}), Options(str, Geometry.kinds.keys())],
+        "geometry": [StrOptions({"auto"}), Options(str, KINDS.keys())],
         "solver": [StrOptions({"auto", *SOLVERS}), FixedPoint, SGD, Adam],
         "search": [StrOptions({"auto"}), None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],

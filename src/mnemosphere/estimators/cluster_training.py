@@ -19,7 +19,7 @@ from mnemosphere.estimators.setup import (
     precision_of,
 )
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.geometry import Geometry
+from mnemosphere.geometry import learn
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
@@ -124,9 +124,7 @@ def _choose(
     groupings: dict[str, Groupings] = {}
     trials, best = SearchTable(), []
     for kind in kinds:
-        x, lost = on_sphere(
-            rows.take(order), Geometry.learn(kind, rows, None, weight), torch.float32
-        )
+        x, lost = on_sphere(rows.take(order), learn(kind, rows, None, weight), torch.float32)
         kept = (~lost).nonzero()[:, 0]
         if len(kept) < 4:
             continue

@@ -24,7 +24,7 @@ from mnemosphere.estimators.progress import Progress
 from mnemosphere.estimators.setup import sound
 from mnemosphere.estimators.streaming import take_in
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
-from mnemosphere.geometry import Geometry
+from mnemosphere.geometry import KINDS
 from mnemosphere.interpret import score_samples
 from mnemosphere.model import objectives
 from mnemosphere.model.one_pass import operands
@@ -171,9 +171,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "n_memories": [COUNT, StrOptions({"auto"})],
         "varsigma": [Interval(Real, 0, 1, closed="right")],
         "smoothing": [Interval(Real, 0, 1, closed="left")],
-        "geometry": [
-            StrOptions({"auto", *(k for k, g in Geometry.kinds.items() if not g.of.needs_labels)})
-        ],
+        "geometry": [StrOptions({"auto", *(k for k, g in KINDS.items() if not g.of.needs_labels)})],
         "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
         "uniform_weight": [Interval(Real, 0, None, closed="left")],
     }

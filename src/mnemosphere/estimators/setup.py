@@ -16,8 +16,8 @@ from mnemosphere.estimators.from_files import over_files
 from mnemosphere.estimators.inputs import FitInputs
 from mnemosphere.fitted.exemplars import called_rows, find_exemplars
 from mnemosphere.fitted.model import FittedModel, Record
-from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.base import warn_set_aside
+from mnemosphere.geometry import Geometry, learn
+from mnemosphere.geometry.base import check_some_left, warn_set_aside
 from mnemosphere.model import one_pass
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.rows.rows import Rows, row_sketch
@@ -48,10 +48,10 @@ def place(
     sample: distinct rows to learn from; given: all rows, which a warning names; unlabeled: whether those without
     label take part.
     """
-    geometry = Geometry.learn(kind, sample.rows, sample.targets, sample.weight)
+    geometry = learn(kind, sample.rows, sample.targets, sample.weight)
     rows, lost = sample.on_sphere(geometry)
     aside: float | Tensor = 0.0
-    geometry.check_some_left(lost)
+    check_some_left(geometry, lost)
     if bool(lost.any()):
         warn_set_aside(geometry, given, inputs.weight)
         aside, rows = rows.take(lost).label_mass().double(), rows.take(~lost)

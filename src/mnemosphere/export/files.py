@@ -26,7 +26,7 @@ from mnemosphere.fitted.model import (
     Stream,
     Tails,
 )
-from mnemosphere.geometry import Geometry
+from mnemosphere.geometry import KINDS
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.rows.columns import Column, Columns
 from mnemosphere.rows.texts import TextEncoder
@@ -52,7 +52,7 @@ _Scalar = bool | int | float | str | None
 
 def _classes() -> dict[str, type[Any]]:
     """What may be made, by name."""
-    return _CLASSES | {kind.of.__name__: kind.of for kind in Geometry.kinds.values()}
+    return _CLASSES | {kind.of.__name__: kind.of for kind in KINDS.values()}
 
 
 def write(model: FittedModel, path: str | PathLike[str]) -> None:

@@ -20,7 +20,6 @@ from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import rejections
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import least_density
-from mnemosphere.numerics import sphere
 from mnemosphere.rows.columns import readable
 from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.rows import Rows
@@ -312,10 +311,10 @@ def _title(classes: list[str], model: FittedModel) -> str:
 def _strong_features(model: FittedModel) -> list[int]:
     """Features by how much memories differ in them, the strongest first."""
     weight = model.votes.weights[1:].double().cpu()
-    w = sphere.project(model.geometry.preimage(model.votes.w).cpu())
+    w = model.geometry.strengths(model.votes.w).cpu()
     weight = weight / weight.sum()
     mean = weight @ w
-    spread, _ = model.geometry.per_feature(weight @ (w - mean).square())
+    spread = weight @ (w - mean).square()
     order = spread.argsort(descending=True, stable=True).tolist()
     hidden = () if model.columns.is_texts else model.columns.vectors
     return [j for j in order if j not in {*hidden}]

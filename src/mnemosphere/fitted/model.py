@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from mnemosphere.geometry import Geometry
-from mnemosphere.geometry.base import on_sphere, unit_chunks, warn_set_aside
+from mnemosphere.geometry import Geometry, on_device
+from mnemosphere.geometry.base import check_some_left, on_sphere, unit_chunks, warn_set_aside
 from mnemosphere.model import objectives, one_pass, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.copies import alike
@@ -425,7 +425,7 @@ class FittedModel:
         found[~lost] = retrieval.expected_memory(self.density, x[~lost])
         restored = as_numpy(self.restore(found).double())
         full = torch.from_numpy(self.geometry.complete(as_numpy(values), restored))
-        neutral = self.geometry.to(stored.device).average(values)
+        neutral = on_device(self.geometry, stored.device).fill(values)
         full = torch.where(lost[:, None], neutral, full.to(stored.device))
         return Rows(full, stored.device)
 
@@ -445,7 +445,7 @@ class FittedModel:
     def on_sphere(self, X: Any, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """(all unit rows, which of them have no direction); ValueError if none has one."""
         x, lost = on_sphere(self.stored(X), self.geometry, dtype or self.votes.w.dtype)
-        self.geometry.check_some_left(lost)
+        check_some_left(self.geometry, lost)
         return x, lost
 
     def labeled(self, X: Any, y: Any = None, sample_weight: Any = None) -> Batch:

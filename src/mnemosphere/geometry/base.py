@@ -3,7 +3,8 @@
 A row x has coordinates v(x), each of which belongs to one feature or to none. The row lies at Av/‖Av‖; the matrix A
 is the identity in most geometries. So an overlap ⟨w, Av⟩/‖Av‖ is a sum over coordinates, and over features.
 
-A new geometry is one class in one file: `fit`, `coordinates` and `restore`, and what of the rest is another than here.
+A new geometry is one class in one file: `fit`, `coordinates`, `restore`, `_neutral` and `_onnx_coordinates`, and what of
+the rest is another than here.
 Its fields are what it has learned: they are checked, saved and moved by their annotations.
 """
 
@@ -50,26 +51,26 @@ class Kind(NamedTuple):
         return self.of.fit(rows, targets, weight, **self.settings)
 
 
+KINDS: dict[str, Kind] = {}  # all there are, by name
+
+
 @dataclass(frozen=True)
 class Geometry(ABC):
     """How rows get on the unit sphere, and back, in double precision."""
 
-    kinds: ClassVar[dict[str, Kind]] = {}  # all there are, by name
-
     name: ClassVar[str]
     needs_labels: ClassVar[bool] = False  # to be learned
-    keeps_unit_rows: ClassVar[bool] = False  # a unit row is where it lies
-    scales_gaps: ClassVar[bool] = False  # else gaps are filled in, or the rest has a norm below 1
     has_curves: ClassVar[bool] = False  # memories are functions of each feature, not directions
-    least_features: ClassVar[int] = 1
-    n_constant_coordinates: ClassVar[int] = 0  # coordinates of no feature, the last ones
     n_unused_directions: ClassVar[int] = 0  # directions of the sphere in which no row lies
     no_direction: ClassVar[str] = "empty"  # what a row without direction is
-    change_unit: ClassVar[str] = "standard units"  # of changes of a row
+    _keeps_unit_rows: ClassVar[bool] = False  # a unit row is where it lies
+    _scales_gaps: ClassVar[bool] = False  # else gaps are filled in
+    _least_features: ClassVar[int] = 1
+    _n_constant: ClassVar[int] = 0  # coordinates of no feature, the last ones
 
     def __init_subclass__(cls) -> None:
         if isinstance(vars(cls).get("name"), str):
-            cls.kinds[cls.name] = Kind(cls)
+            KINDS[cls.name] = Kind(cls)
 
     # Learning.
 
@@ -78,29 +79,10 @@ class Geometry(ABC):
     def fit(cls, rows: Rows, targets: Tensor | None = None, weight: Tensor | None = None) -> Self:
         """Learn from training rows, their label weights (n, C+1) and sample weights (n,)."""
 
-    @classmethod
-    def learn(
-        cls, name: str, rows: Rows, targets: Tensor | None, weight: Tensor | None
-    ) -> Geometry:
-        """The geometry of that name; ValueError if rows of so few features have no place in it."""
-        kind = cls.kinds[name]
-        if rows.n_features < kind.of.least_features:
-            raise ValueError(
-                f"X has {rows.n_features} feature(s) after geometry={name!r}, the sphere needs "
-                f"{kind.of.least_features}: use geometry='standard'"
-            )
-        return kind.fit(rows, targets, weight)
-
     def tensors(self, *, derived: bool = False) -> dict[str, Tensor]:
         """What was learned; derived: with all that `place` makes of it."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same with its numbers on a device."""
-        if all(tensor.device == torch.device(device) for tensor in self.tensors().values()):
-            return self
-        return self.with_tensors({name: t.to(device) for name, t in self.tensors().items()})
 
     def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
         """The same with these in place of `tensors`."""
@@ -119,11 +101,7 @@ class Geometry(ABC):
 
     def n_coordinates(self, n_features: int) -> int:
         """How many coordinates rows of so many features have on the sphere."""
-        return (
-            n_features + self.n_constant_coordinates
-            if self.mixing is None
-            else self.mixing.shape[0]
-        )
+        return n_features + self._n_constant if self.mixing is None else len(self.mixing)
 
     def place(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, D), which rows have no direction (B,)); such rows come out as zeros.
@@ -135,10 +113,10 @@ class Geometry(ABC):
         if not (torch.compiler.is_compiling() or has_gaps(x)):
             return self._place_whole(x)
         gaps = x.isnan()
-        unit, undirected = self._place_whole(self.fill(x, gaps))
+        unit, undirected = self._place_whole(self._neutral(x, gaps))
         empty = gaps.all(1)
         unit, undirected = torch.where(empty[:, None], 0.0, unit), undirected | empty
-        if not self.scales_gaps:
+        if not self._scales_gaps:
             return unit, undirected
         share = torch.where(gaps.any(1), self._known_share(x, unit, gaps), 1.0)
         unit = unit * share.sqrt()[:, None]
@@ -188,7 +166,7 @@ class Geometry(ABC):
             length = g.norms(v, 1)
             undirected = g("Or", undirected, g("LessOrEqual", length, 0.0))
         unit = g.quotient(v, length, undirected)
-        if not self.scales_gaps:
+        if not self._scales_gaps:
             return OnnxUnitRows(unit, undirected)
         share = self._onnx_share(g, rows, unit, length)
         share = g("Where", g("Greater", count, 0.0), share, 1.0)
@@ -199,11 +177,11 @@ class Geometry(ABC):
         return OnnxUnitRows(unit, undirected, gaps, g.total(gaps), room, some)
 
     @abstractmethod
-    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
+    def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """`coordinates` of rows that are filled in where something is missing."""
 
     def _onnx_directions(self, g: Graph, rows: OnnxRows) -> tuple[str, str, str]:
-        v = self.onnx_coordinates(g, rows)
+        v = self._onnx_coordinates(g, rows)
         length = g.norms(v, 1)
         return v, length, g("LessOrEqual", length, 0.0)
 
@@ -213,17 +191,17 @@ class Geometry(ABC):
 
     def _onnx_gaps(self, g: Graph, gaps: str) -> str:
         """Gaps in features (batch, N) as those in coordinates (batch, M)."""
-        return g("Pad", gaps, [0, 0, 0, self.n_constant_coordinates], 0.0)
+        return g("Pad", gaps, [0, 0, 0, self._n_constant], 0.0)
 
     # Gaps.
 
     @abstractmethod
-    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+    def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
         """Rows with a neutral value where `unknown`: one that becomes 0 on the sphere."""
 
-    def average(self, x: Tensor) -> Tensor:
+    def fill(self, x: Tensor) -> Tensor:
         """Rows with an ordinary number in place of NaN."""
-        return self.fill(x, x.isnan())
+        return self._neutral(x, x.isnan())
 
     def complete(self, rows: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
         """Rows (n, N) whose NaN are filled in from `found` (n, N), the same rows as completed."""
@@ -239,47 +217,20 @@ class Geometry(ABC):
         categories: features of which one is 1, the others 0.
         """
 
-    def pull_back(self, w: Tensor) -> Tensor:
-        """Points w of the sphere seen from coordinates v: ⟨pull_back(w), v⟩ = ⟨w, Av⟩."""
-        return w.double() if self.mixing is None else w.double() @ self.mixing.to(w.device)
-
-    def preimage(self, w: Tensor) -> Tensor:
-        """Coordinates that these points of the sphere have, up to their length."""
-        if self.mixing is None:
-            return w.double()
-        inverse: Tensor = torch.linalg.pinv(self.mixing.to(w.device))
-        return w.double() @ inverse.T
-
     # Features and coordinates.
 
-    def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(coordinates v (B, M), their lengths ‖Av‖ (B, 1)), 0 and 1 for a row without direction.
-
-        So ⟨w, x⟩ on the sphere is the sum of pull_back(w)·v/‖Av‖.
-        """
-        u, undirected = self._place_whole(x.double())
-        v = torch.where(undirected[:, None], 0.0, self._directions(x.double())[0])
-        length = (self.pull_back(u) * v).sum(1, keepdim=True)
-        return v, torch.where(length > 0, length, 1.0)
-
-    def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
-        """Parts (…, M) of coordinates summed by feature (…, N), and those of no feature (…,)."""
-        n = parts.shape[-1] - self.n_constant_coordinates
-        return parts[..., :n], parts[..., n:].sum(-1)
+    def _per_feature(self, parts: Tensor) -> Tensor:
+        """Parts (…, M) of coordinates summed by feature (…, N), without those of no feature."""
+        return parts[..., : parts.shape[-1] - self._n_constant]
 
     def per_coordinate(self, of_features: Tensor, constant: float = 1) -> Tensor:
         """What is said of features (B, N), of their coordinates (B, M)."""
-        return torch.nn.functional.pad(
-            of_features, (0, self.n_constant_coordinates), value=constant
-        )
+        return torch.nn.functional.pad(of_features, (0, self._n_constant), value=constant)
 
     def strengths(self, w: Tensor) -> Tensor:
         """How much each feature counts in memories w (P, D), (P, N)."""
-        return self.per_feature(self.pull_back(w))[0]
-
-    def curves(self, w: Tensor) -> Curves:
-        """What each feature adds to the overlaps with w (P, D)."""
-        raise ValueError(f"curves need geometry='circles', got {self.name!r}: use memories")
+        w = w.double()
+        return self._per_feature(w if self.mixing is None else w @ self.mixing.to(w.device))
 
     # Units.
 
@@ -288,32 +239,38 @@ class Geometry(ABC):
         """Standard deviations of the features (N,), about, if it knows them."""
         return None
 
-    def unit_at(self, x: Tensor) -> Tensor:
-        """One unit of each feature at rows (n, N): a standard deviation, or the root mean square of the row."""
-        if self.units is not None:
-            return self.units.expand_as(x)
-        length = torch.linalg.vector_norm(self.coordinates(x), dim=1, keepdim=True)
-        unit: Tensor = torch.where(length > 0, length, 1.0) / x.shape[1] ** 0.5
-        return unit.expand_as(x)
+    def in_units(self, x: Tensor) -> tuple[Tensor, str]:
+        """(where rows (n, N) lie, in the units in which distances are measured; what these are called)."""
+        return x, "units of X"
 
-    def positions(self, x: Tensor) -> Tensor:
-        """Where rows (n, N) lie, in the units in which distances are measured."""
-        return x
 
-    # Rows without direction.
+def learn(name: str, rows: Rows, targets: Tensor | None, weight: Tensor | None) -> Geometry:
+    """The geometry of that name; ValueError if rows of so few features have no place in it."""
+    kind = KINDS[name]
+    least = kind.of._least_features
+    if rows.n_features < least:
+        raise ValueError(
+            f"X has {rows.n_features} feature(s) after geometry={name!r}, the sphere needs {least}: "
+            "use geometry='standard'"
+        )
+    return kind.fit(rows, targets, weight)
 
-    @property
-    def hint(self) -> str:
-        """What would keep rows without direction, for messages."""
-        return "" if self.no_direction == "empty" else "; geometry='standard' would keep them"
 
-    def check_some_left(self, undirected: Tensor) -> None:
-        """Raise ValueError if no row has a direction."""
-        if bool(undirected.all()):
-            raise ValueError(
-                f"every row of X is {self.no_direction}, so none has a direction: use "
-                "geometry='standard'"
-            )
+def on_device(geometry: Geometry, device: torch.device | str) -> Geometry:
+    """The same with its numbers on a device."""
+    tensors = geometry.tensors()
+    if all(tensor.device == torch.device(device) for tensor in tensors.values()):
+        return geometry
+    return geometry.with_tensors({name: t.to(device) for name, t in tensors.items()})
+
+
+def check_some_left(geometry: Geometry, undirected: Tensor) -> None:
+    """Raise ValueError if no row has a direction."""
+    if bool(undirected.all()):
+        raise ValueError(
+            f"every row of X is {geometry.no_direction}, so none has a direction: use "
+            "geometry='standard'"
+        )
 
 
 def lengths(v: Tensor) -> Tensor:
@@ -359,7 +316,7 @@ def unit_chunks(
     rows: Rows, geometry: Geometry, dtype: torch.dtype
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(unit rows, which of them have no direction and came out as zeros), chunk by chunk."""
-    geometry = geometry.to(rows.device)
+    geometry = on_device(geometry, rows.device)
     for _, x in rows.chunks():
         unit, undirected = geometry.place(x)
         yield unit.to(dtype), undirected
@@ -367,7 +324,7 @@ def unit_chunks(
 
 def on_sphere(rows: Rows, geometry: Geometry, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """(all unit rows (n, N'), which have no direction (n,)) on the device of `rows`."""
-    if geometry.keeps_unit_rows and _are_unit_rows(rows, dtype):
+    if geometry._keeps_unit_rows and _are_unit_rows(rows, dtype):
         return rows.values, torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
     n_features = geometry.n_coordinates(rows.n_features)
     x = torch.empty(rows.n_rows, n_features, dtype=dtype, device=rows.device)
@@ -395,10 +352,11 @@ def warn_set_aside(geometry: Geometry, given: Rows, weight: Tensor | None) -> No
     undirected = torch.cat([without for _, without in unit_chunks(given, geometry, torch.float64)])
     if weight is not None:
         undirected &= weight > 0
+    hint = "" if geometry.no_direction == "empty" else "; geometry='standard' would keep them"
     numbers = given.row_ids(undirected.nonzero()[:, 0])
     named = ", ".join(map(str, numbers[:_NAMED]))
     more = ", …" if len(numbers) > _NAMED else ""
     warn_user(
         f"{len(numbers)} of {given.n_rows} rows of X are {geometry.no_direction}, so they have "
-        f"no direction and were set aside: row {named}{more}{geometry.hint}",
+        f"no direction and were set aside: row {named}{more}{hint}",
     )

@@ -54,9 +54,8 @@ class Circles(Geometry):
     """Ranks of the values of each column, and how many harmonics it has."""
 
     name: ClassVar[str] = "circles"
-    scales_gaps: ClassVar[bool] = True
+    _scales_gaps: ClassVar[bool] = True
     has_curves: ClassVar[bool] = True
-    change_unit: ClassVar[str] = "ranks"
 
     # values, ascending; the last one again if a column has fewer
     knots: Tensor
@@ -128,6 +127,10 @@ class Circles(Geometry):
         """The length of a row without missing values."""
         return float((self.tables.amplitude.square().sum() / 2).sqrt())
 
+    def in_units(self, x: Tensor) -> tuple[Tensor, str]:
+        """Ranks."""
+        return self.positions(x), "ranks"
+
     def positions(self, x: Tensor) -> Tensor:
         """Ranks (B, N) of values, linear between knots; NaN stays.
 
@@ -155,11 +158,11 @@ class Circles(Geometry):
         """That of the columns that are known, exactly."""
         return torch.where(gaps, 0.0, self.tables.weight).sum(1)
 
-    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+    def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
         """NaN, which has zeros as coordinates."""
         return torch.where(unknown, torch.nan, x.double())
 
-    def average(self, x: Tensor) -> Tensor:
+    def fill(self, x: Tensor) -> Tensor:
         """The value in the middle of each column in place of NaN."""
         at = (self.ranks - 0.5).abs().argmin(1, keepdim=True)
         return torch.where(x.isnan(), self.knots.gather(1, at)[:, 0], x.double())
@@ -182,12 +185,6 @@ class Circles(Geometry):
     def center(self) -> Tensor:
         """Mean coordinates (M,) of the training rows, in each column of those that have a value."""
         return torch.cat([m @ z for m, (_, z) in zip(self.mass, self._at_knots, strict=True)])
-
-    def curves(self, w: Tensor) -> Curves:
-        """At the knots; 0 is what the column contributes on average."""
-        w, center = w.double(), self.center.to(w.device)
-        parts = [w[:, own] @ (z.to(w) - center[own]).T for own, z in self._at_knots]
-        return Curves(self.knots, torch.stack(parts, 1) / self.length, self.mass)
 
     def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
         """The value of each column (…, N) that resembles w (…, M) most, of those at the knots."""
@@ -215,19 +212,18 @@ class Circles(Geometry):
 
     def strengths(self, w: Tensor) -> Tensor:
         """How long the part of each column is in w (P, M): how much it matters, (P, N)."""
-        return self.per_feature(w.double().square())[0].sqrt()
+        return self._per_feature(w.double().square()).sqrt()
 
-    def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
-        """Parts (…, M) of coordinates summed by column (…, N), and none of no feature (…,)."""
+    def _per_feature(self, parts: Tensor) -> Tensor:
+        """Parts (…, M) of coordinates summed by column (…, N)."""
         found = parts.new_zeros(*parts.shape[:-1], len(self.harmonics))
-        found.index_add_(-1, self.tables.column.to(parts.device), parts)
-        return found, parts.new_zeros(parts.shape[:-1])
+        return found.index_add_(-1, self.tables.column.to(parts.device), parts)
 
     def per_coordinate(self, of_features: Tensor, constant: float = 1) -> Tensor:
         """What is said of features (B, N), of their coordinates (B, M)."""
         return of_features[:, self.tables.column.to(of_features.device)]
 
-    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
+    def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """A rank is a sum over the spaces between knots, each filled from 0 to 1."""
         knots = self.knots.cpu() / 2  # halves: the difference of two huge numbers is one too
         width, rise = (t.diff(dim=1) for t in (knots, self.ranks.cpu()))
@@ -258,6 +254,15 @@ class Circles(Geometry):
 
     def _onnx_gaps(self, g: Graph, gaps: str) -> str:
         return g("Gather", gaps, g.constant(self.tables.column.cpu().numpy(), np.int64), axis=1)
+
+
+def curves(geometry: Geometry, w: Tensor) -> Curves:
+    """What each feature adds to the overlaps with w (P, D), at its knots; 0 is what it adds on average."""
+    if not isinstance(geometry, Circles):
+        raise ValueError(f"curves need geometry='circles', got {geometry.name!r}: use memories")
+    w, center = w.double(), geometry.center.to(w.device)
+    parts = [w[:, own] @ (z.to(w) - center[own]).T for own, z in geometry._at_knots]
+    return Curves(geometry.knots, torch.stack(parts, 1) / geometry.length, geometry.mass)
 
 
 def _knots(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.intp]]:

@@ -29,11 +29,10 @@ class Unit(Geometry):
     """
 
     name: ClassVar[str] = "unit"
-    keeps_unit_rows: ClassVar[bool] = True
-    scales_gaps: ClassVar[bool] = True
-    least_features: ClassVar[int] = 2
+    _keeps_unit_rows: ClassVar[bool] = True
+    _scales_gaps: ClassVar[bool] = True
+    _least_features: ClassVar[int] = 2
     no_direction: ClassVar[str] = "all zeros"
-    change_unit: ClassVar[str] = "units of X"
 
     # (N,) each feature's mean share of a row's squared norm; None: they are equal
     energy: Tensor | None = None
@@ -54,7 +53,10 @@ class Unit(Geometry):
             known = (~gaps).double()
             # Of k known features, a unit row has 1/k of its square in each, where others have 1/N.
             if has_gaps(x):
-                unit = geometry.place(geometry.fill(x, gaps))[0] * known.sum(1, keepdim=True).sqrt()
+                unit = (
+                    geometry.place(geometry._neutral(x, gaps))[0]
+                    * known.sum(1, keepdim=True).sqrt()
+                )
                 square = torch.where(gaps, 0.0, unit).square()
             else:
                 square = geometry.place(x)[0].square_().mul_(rows.n_features)
@@ -69,7 +71,7 @@ class Unit(Geometry):
         """The row itself."""
         return x.double()
 
-    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+    def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
         """Zeros."""
         return torch.where(unknown, 0.0, x.double())
 
@@ -77,7 +79,7 @@ class Unit(Geometry):
         """The directions."""
         return w
 
-    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
+    def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """The row, 0 where unknown."""
         return g("Where", rows.unknown, 0.0, rows.x)
 
@@ -111,7 +113,7 @@ class Center(Unit):
     """Minus the row's mean, over the row's norm (images, spectra, counts)."""
 
     name: ClassVar[str] = "center"
-    keeps_unit_rows: ClassVar[bool] = False
+    _keeps_unit_rows: ClassVar[bool] = False
     no_direction: ClassVar[str] = "constant"
     n_unused_directions: ClassVar[int] = 1  # along (1, …, 1)
 
@@ -129,14 +131,14 @@ class Center(Unit):
         left = torch.linalg.vector_norm(x, dim=1)
         return x, left, _constant(left, mean[:, 0], x.shape[1])
 
-    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+    def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
         """The mean of the row, which is that of the features that are known."""
         known = torch.where(unknown, 0.0, x.double())
         value = known.sum(1, keepdim=True) / (~unknown).sum(1, keepdim=True).clamp_min(1)
         return torch.where(unknown, value, x.double())
 
     def _onnx_directions(self, g: Graph, rows: OnnxRows) -> tuple[str, str, str]:
-        x = self.onnx_coordinates(g, rows)
+        x = self._onnx_coordinates(g, rows)
         mean = g("Div", g.total(x), g("Max", g("Sub", float(rows.n), rows.missing), 1.0))
         limit = g("Mul", g.norms(g("Where", rows.unknown, mean, x), 1), _CONSTANT)
         x = g("Where", rows.unknown, 0.0, g("Sub", x, mean))

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.geometry.base import Geometry, Kind
+from mnemosphere.geometry.base import KINDS, Geometry, Kind
 from mnemosphere.geometry.circles import Circles
 from mnemosphere.geometry.direction import Unit
 from mnemosphere.geometry.graph import Graph, OnnxRows, OnnxUnitRows
@@ -29,7 +29,7 @@ SHARES = (0.5, 0.2, 0.8)  # of the squared length, of texts
 class Product(Geometry):
     """A direction for texts, another geometry for columns."""
 
-    scales_gaps: ClassVar[bool] = True
+    _scales_gaps: ClassVar[bool] = True
 
     order: Tensor  # the features, those of texts first
     n_text: int
@@ -130,14 +130,6 @@ class Product(Geometry):
         parts = zip(self._parts, self._split(x), strict=True)
         return torch.cat([kind.coordinates(own) for (kind, _), own in parts], 1)
 
-    def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """As `Geometry.parts`."""
-        found = []
-        for (kind, length), own in zip(self._parts, self._split(x.double()), strict=True):
-            v, whole = kind.parts(own)
-            found.append(length * v / whole)
-        return torch.cat(found, 1), torch.ones_like(found[0][:, :1])
-
     def onnx(self, g: Graph, x: str, n_features: int) -> OnnxUnitRows:
         """`place` in a graph."""
         units, losts, gaps = [], [], []
@@ -156,19 +148,19 @@ class Product(Geometry):
         some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
         return OnnxUnitRows(unit, g("And", *losts), missing, count, room, some)
 
-    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
+    def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """`onnx` needs none."""
         raise NotImplementedError
 
     # Gaps.
 
-    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+    def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
         """What is neutral in each part."""
-        return self._each(lambda kind, own, gaps: kind.fill(own, gaps), x.double(), unknown)
+        return self._each(lambda kind, own, gaps: kind._neutral(own, gaps), x.double(), unknown)
 
-    def average(self, x: Tensor) -> Tensor:
+    def fill(self, x: Tensor) -> Tensor:
         """An ordinary number of each part."""
-        return self._each(lambda kind, own: kind.average(own), x)
+        return self._each(lambda kind, own: kind.fill(own), x)
 
     def complete(self, rows: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
         """As `Geometry.complete`."""
@@ -191,12 +183,6 @@ class Product(Geometry):
 
     # Features and coordinates.
 
-    def per_feature(self, parts: Tensor) -> tuple[Tensor, Tensor]:
-        """As `Geometry.per_feature`."""
-        text, columns = self._cut(parts)
-        found, rest = self.columns.per_feature(columns)
-        return self._joined([text, found]), rest
-
     def per_coordinate(self, of_features: Tensor, constant: float = 1) -> Tensor:
         """As `Geometry.per_coordinate`."""
         text, columns = self._split(of_features)
@@ -216,20 +202,12 @@ class Product(Geometry):
         assert columns is not None
         return self._joined([columns.new_full((self.n_text,), self.n_text**-0.5), columns])
 
-    def unit_at(self, x: Tensor) -> Tensor:
-        """As `Geometry.unit_at`, in each part."""
-        return self._each(lambda kind, own: kind.unit_at(own), x)
-
-    def positions(self, x: Tensor) -> Tensor:
-        """As `Geometry.positions`, in each part."""
-        return self._each(lambda kind, own: kind.positions(own), x)
-
 
 def _name(columns: type[Geometry], share: float) -> str:
     return f"text{100 * share:.0f}+{columns.name}"
 
 
-Geometry.kinds.update({
+KINDS.update({
     _name(columns, share): Kind(Product, {"columns": columns, "share": share})
     for columns in (Standard, Circles) for share in SHARES
 })  # fmt: skip

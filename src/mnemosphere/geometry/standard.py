@@ -22,8 +22,8 @@ class Standard(Geometry):
     """
 
     name: ClassVar[str] = "standard"
-    scales_gaps: ClassVar[bool] = True
-    n_constant_coordinates: ClassVar[int] = 1
+    _scales_gaps: ClassVar[bool] = True
+    _n_constant: ClassVar[int] = 1
 
     mean: Tensor
     scale: Tensor
@@ -63,7 +63,7 @@ class Standard(Geometry):
         """Standard units, and √N."""
         x = x.double()
         root = x.new_full((x.shape[0], 1), x.shape[1] ** 0.5)
-        z = self.positions(x)
+        z = self.standardized(x)
         if any_rare(torch.isinf(z)):  # two huge numbers apart: their halves are not
             z = torch.where(torch.isinf(z), (x / 2 - self.mean / 2) / self.scale * 2, z)
         return torch.cat([z, root], dim=1)
@@ -72,7 +72,7 @@ class Standard(Geometry):
         """The unknown part of m features has the norm √m, since features have variance 1."""
         return 1 / (1 + gaps.sum(1) * unit[:, -1].square() / x.shape[1])
 
-    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+    def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
         """The mean of the feature."""
         return torch.where(unknown, self.mean, x.double())
 
@@ -91,11 +91,15 @@ class Standard(Geometry):
         """Standard deviations of the features, (N,)."""
         return self.scale
 
-    def positions(self, x: Tensor) -> Tensor:
+    def in_units(self, x: Tensor) -> tuple[Tensor, str]:
+        """Standard units."""
+        return self.standardized(x), "standard units"
+
+    def standardized(self, x: Tensor) -> Tensor:
         """Rows (n, N) in standard units."""
         return (x - self.mean.to(x.device)) / self.scale.to(x.device)
 
-    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
+    def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """Standard units, 0 where unknown, and √N."""
         mean = g.stored(self.mean)
         x = g("Where", rows.unknown, mean, rows.x)

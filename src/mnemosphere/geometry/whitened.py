@@ -33,7 +33,7 @@ class Whitened(Standard):
 
     name: ClassVar[str] = "whitened"
     needs_labels: ClassVar[bool] = True
-    scales_gaps: ClassVar[bool] = False
+    _scales_gaps: ClassVar[bool] = False
 
     metric: Tensor
     # L: in standard units the covariance is LᵀL and, of each column alone, what is left of its variance
@@ -49,7 +49,7 @@ class Whitened(Standard):
         # From beginning to end: rows may be sorted by class.
         index = known[:: max(1, -(-len(known) // _MOST_ROWS))]
         x = torch.cat([part for _, part in rows.take(index).chunks()])
-        z = standard.positions(x.double()).nan_to_num(0.0)
+        z = standard.standardized(x.double()).nan_to_num(0.0)
         each = torch.ones_like(z[:, 0]) if weight is None else weight[index].to(z)
         common = _common(z, each)
         unit = standard.place(_filled(standard, common, x, x.isnan()))[0]
@@ -61,13 +61,13 @@ class Whitened(Standard):
         """The metric."""
         return self.metric
 
-    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+    def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
         """The mean given what is known."""
         return _filled(self, self.common, x, unknown)
 
-    def onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
+    def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """As those of standard units, `likely` where unknown."""
-        v = super().onnx_coordinates(g, rows)
+        v = super()._onnx_coordinates(g, rows)
         z, back = g("Slice", v, [0], [rows.n], [1]), g.stored(self.common)
         mix = g.stored(self.common.T)
         own, known = g.stored(_own(self.common)), g("Cast", g("Not", rows.unknown), to=g.double)
@@ -91,7 +91,9 @@ class Whitened(Standard):
 
     def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
         """Rows in the features' units."""
-        return super().restore(self.preimage(w), categories)
+        return super().restore(
+            w.double() @ torch.linalg.pinv(self.metric.to(w.device)).T, categories
+        )
 
 
 def _common(z: Tensor, weight: Tensor) -> Tensor:
@@ -112,7 +114,7 @@ def _filled(standard: Standard, common: Tensor, x: Tensor, unknown: Tensor) -> T
     x = torch.where(unknown, standard.mean, x.double())
     some = unknown.any(1).nonzero()[:, 0]
     own, gaps = x[some], unknown[some]
-    guess = standard.mean + standard.scale * likely(common, standard.positions(own), gaps)
+    guess = standard.mean + standard.scale * likely(common, standard.standardized(own), gaps)
     return x.index_copy(0, some, torch.where(gaps, guess, own))
 
 

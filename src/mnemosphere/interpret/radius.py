@@ -30,7 +30,7 @@ from torch import Tensor
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.fitted.model import FittedModel, as_numpy, row_names
-from mnemosphere.geometry.base import lengths, unit_chunks
+from mnemosphere.geometry.base import lengths, on_device, unit_chunks
 from mnemosphere.geometry.direction import Unit
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import chunks, log_joint
@@ -133,7 +133,7 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
             "changes the class"
         )
     stored, classes = model.stored(X), model.classes
-    geometry, votes = model.geometry.to(stored.device), model.precise_votes
+    geometry, votes = on_device(model.geometry, stored.device), model.precise_votes
     bound = Bound(votes, torch.finfo(model.votes.w.dtype).eps)
     units = unit_chunks(stored, geometry, torch.float64)
     found = []

@@ -161,8 +161,7 @@ def _start(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor, Tens
     if bool(empty.any()):
         raise ValueError(f"row {int(empty.nonzero()[0])} of X has no known feature: drop it")
     Rows(values.masked_fill(gaps, 0.0), stored.device).check_finite(model.columns.number_names)
-    filled = Rows(geometry.to(stored.device).fill(values, gaps), stored.device)
-    x, lost = on_sphere(filled, geometry, model.density.w.dtype)
+    x, lost = on_sphere(Rows(values, stored.device), geometry, model.density.w.dtype)
     if bool(lost.any()):
         raise ValueError(
             f"row {int(lost.nonzero()[0])} of X is {geometry.no_direction} where it is known, so "

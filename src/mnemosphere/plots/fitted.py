@@ -45,8 +45,8 @@ def memories_of(
         if shape is not None:  # pixels are alike: memories look like rows
             w = w - w.mean(axis=1, keepdims=True)
         elif not geometry.has_curves:  # features as given are not
-            unit = geometry.change_unit
-            w = as_numpy(geometry.positions(torch.from_numpy(w)))
+            places, unit = geometry.in_units(torch.from_numpy(w))
+            w = as_numpy(places)
         else:
             return memory_curves(model, indices=representative(model, min(count, _CURVES)))
     if named or not model.is_classifier:
