@@ -290,6 +290,11 @@ def test_the_map_names_a_row_and_opens_it(opened, image_model, digits):
         " return [p.k, b.left + p.x, b.top + p.y, ...p.at]; })"
     )
     rows = np.array(opened.evaluate("rows.number"), dtype=int)
+    ends = opened.evaluate(
+        "[view.w, view.h, ...[0, 1].map((k) => view.points.map((p) => [p.x, p.y][k]))]"
+    )
+    for size, own in zip(ends[:2], ends[2:], strict=True):  # all there is fills both axes
+        np.testing.assert_allclose([min(own) / size, max(own) / size], [0.05, 0.95])
     # Near on the map is near: the axes are those of the largest variance.
     unit = image_model.model_.on_sphere(digits.x_test[rows])[0].double().numpy()
     values = np.linalg.svd(unit - unit.mean(0), compute_uv=False) ** 2

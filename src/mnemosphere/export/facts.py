@@ -13,7 +13,6 @@ from sklearn.metrics import confusion_matrix
 from mnemosphere.base.files import plain
 from mnemosphere.base.machine import versions
 from mnemosphere.fitted.model import FittedModel, as_numpy
-from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.rows import Rows
 
@@ -26,42 +25,28 @@ def show(value: object) -> str:
     return str(plain(value))
 
 
-def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
-    """What the model is, how it was trained ("choices"), and with rows what they measure."""
-    settings, params, record = model.record.settings, model.trained, model.record
-    encoder, threshold, tree = model.columns.encoder, novelty_threshold(model), model.lineage
-    if encoder is not None:
-        settings = {**settings, "encoder": encoder.name}
-    seed = settings.get("random_state")
-    choices = {
-        "memories": str(model.n_memories),
-        "geometry": model.geometry.name,
-        "beta": f"{float(params.beta):.6g}",
-        "varsigma": f"{float(params.varsigma):.6g}",
-        "temperature": f"{model.votes.temperature:.6g}",
-        "novelty threshold": "not calibrated" if threshold is None else f"{threshold:.6g}",
-        "training ended": f"{record.status} after {len(record.history)} passes",
-        "seed": str(seed) if isinstance(seed, int) else "none given",
-    }
-    if tree is not None:
-        choices["levels of growth"] = " → ".join(str(len(level)) for level in tree.members)
-    found: dict[str, Any] = {
+def facts(model: FittedModel) -> dict[str, Any]:
+    """What the model is and how it was trained."""
+    record, trained, encoder = model.record, model.trained, model.columns.encoder
+    more = {} if encoder is None else {"encoder": encoder.name}
+    return {
         "kind": model.kind,
         "n_columns": model.columns.n_columns,
         "classes": [show(name) for name in model.classes.tolist()],
-        "choices": choices,
-        "settings": {name: _short(value) for name, value in settings.items()},
+        "choices": {
+            "geometry": model.geometry.name,
+            "beta": f"{float(trained.beta):.6g}",
+            "varsigma": f"{float(trained.varsigma):.6g}",
+            "temperature": f"{model.votes.temperature:.6g}",
+            "training ended": f"{record.status} after {len(record.history)} passes",
+            "mnemosphere": version("mnemosphere"),
+            **versions(),
+        },
+        "settings": {name: str(plain(own)) for name, own in (record.settings | more).items()},
     }
-    if X is not None:
-        X = model.stored(X)
-        y = None if y is None else Labels.of(y, X.n_rows)
-    choices |= {"mnemosphere": version("mnemosphere"), **versions()}
-    if X is not None and y is not None and model.is_classifier:
-        found["measured"] = _measure(model, X, y)
-    return found
 
 
-def _measure(model: FittedModel, stored: Rows, y: Labels) -> dict[str, Any]:
+def measure(model: FittedModel, stored: Rows, y: Labels) -> dict[str, Any]:
     """Figures of the rows of the model's classes."""
     place = y.among(model.classes, unknown=True)
     at = np.flatnonzero(place >= 0)
@@ -89,8 +74,3 @@ def calibration_curve(
     place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
     parts = [place == k for k in np.unique(place)]
     return [(float(sure[own].mean()), float(right[own].mean()), int(own.sum())) for own in parts]
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else repr(plain(value))
-    return text if len(text) <= 120 else text[:119] + "…"

@@ -24,3 +24,11 @@ def pack_rows(x: NDArray[np.float64]) -> dict[str, Any]:
     with np.errstate(invalid="ignore"):
         pixels = x.astype(np.uint8)
     return pack(pixels if np.array_equal(pixels, x) else x)
+
+
+def rounded(
+    x: NDArray[Any], kind: type[np.signedinteger[Any]]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Rows (n, N) as whole numbers, and the scale (n,) of each."""
+    scale = np.maximum(np.abs(x).max(1).astype(float), 1e-12) / np.iinfo(kind).max
+    return np.rint(x / scale[:, None]).astype(kind), scale

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
 
 from mnemosphere.base.colors import category_colors
-from mnemosphere.export.facts import facts, show
-from mnemosphere.export.pack import pack, pack_rows
+from mnemosphere.export.facts import facts, measure, show
+from mnemosphere.export.pack import pack, pack_rows, rounded
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
 from mnemosphere.fitted.pulls import column_curves
 from mnemosphere.geometry.base import on_sphere
@@ -52,56 +51,47 @@ def payload(
     check_whole(max_rows, "max_rows", 1)
     if X is None and y is not None:
         raise ValueError("y needs the rows that it is about: pass X, too")
-    texts = model.columns.texts(X)
-    chosen = packed = None
-    named: list[str] = []
+    columns, geometry, votes = model.columns, model.geometry, model.precise_votes
+    rows, table, behind, known = None, None, model.exemplars, facts(model)
     if X is not None:
         stored = model.stored(X)
-        named, X = row_names(X, stored.n_rows), stored
-        y = None if y is None else Labels.of(y, X.n_rows)
-        chosen = _choose_rows(model, X.n_rows, y, max_rows)
-        packed = as_numpy(X.take(torch.from_numpy(chosen)).values).astype(np.float64)
-    columns, names = model.columns, model.columns.number_names
-    shape = _image_shape(model, image_shape, packed)
-    votes, density = model.precise_votes, _mixture(model.density)
-    geometry, mixing = model.geometry, model.geometry.mixing
-    known = facts(model, X, None if y is None else y.tolist())
-    values = None if model.exemplars is None else getattr(model.exemplars, "columns", None)
-    is_table = shape is None and not columns.is_texts
+        labels = None if y is None else Labels.of(y, stored.n_rows)
+        if labels is not None and model.is_classifier:
+            known["measured"] = measure(model, stored, labels)
+        chosen = _choose_rows(model, stored.n_rows, labels, max_rows)
+        table = as_numpy(stored.take(torch.from_numpy(chosen)).values).astype(np.float64)
+        rows = {"x": pack_rows(table)} | _named(model, X, labels, chosen.tolist())
+    shape = _image_shape(model, image_shape, table)
+    average = getattr(behind, "columns", None)
     return {
         **known,
         "title": title or _title(known["classes"], model),
         "colors": category_colors(len(known["classes"])),
-        "features": None if names is None else [show(name) for name in names],
         "n_features": columns.n_numbers,
-        "image": None if shape is None else list(shape),
-        "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
+        "image": shape,
         "geometry": {
             "kind": geometry.name,
             "learned": {name: pack(as_numpy(t)) for name, t in geometry.tensors().items()},
-            "inverse": None if mixing is None else pack(as_numpy(torch.linalg.pinv(mixing))),
+            "inverse": None
+            if geometry.mixing is None
+            else pack(as_numpy(geometry.mixing.pinverse())),
             "categories": [[place.start, place.stop] for place in columns.categories],
         },
         "calibration": _calibration(model),
         "floor": least_density(votes.p.dtype),
-        "votes": _mixture(model.votes)
-        | {
-            "prior": votes.p_q.tolist(),
-            "share": votes.p_h.tolist(),
-            "temperature": votes.temperature,
-        },
-        "density": density | ({"w": None} if model.is_joint else {}),  # those of the votes
+        "votes": _mixture(model.votes),
+        "density": _mixture(model.density) | ({"w": None} if model.is_joint else {}),
         "standing": model.standing.tolist(),
-        "map": _map(model, packed),
+        "axes": pack(principal_axes(model, table)),
         "columns": [] if shape is not None else _columns(model),
-        "curves": _curves(model, packed) if packed is not None and is_table else [],
-        "rows": None if packed is None else _rows(model, texts, packed, chosen, y, named),
+        "curves": [] if shape is not None or table is None else _curves(model, table),
+        "rows": rows,
         "strong": _strong_features(model),
         "known": _known_rows(model),
-        "average": None if values is None else pack(values),
-        "typical": None if model.exemplars is None else model.exemplars.as_lists(),
+        "average": None if average is None else pack(average),
+        "typical": None if behind is None else behind.as_lists(),
         "encoder": _encoder(model),
-        "checks": _checks(model, packed),
+        "checks": _checks(model, table),
     }
 
 
@@ -135,27 +125,14 @@ def _least(table: NDArray[Any]) -> float:
     return float(known.min()) if known.size else 0.0
 
 
-def _map(model: FittedModel, table: NDArray[Any] | None) -> dict[str, Any]:
-    """Two axes (2, M) and where their middle lies, (2,): principal components of the rows.
-
-    Of the memories, if there are no rows. Rows and memories fill each axis from −1 to 1.
-    """
-    w = as_numpy(model.precise_votes.w.double())
-    x = np.zeros((0, w.shape[1]))
-    if table is not None:
+def principal_axes(model: FittedModel, table: NDArray[Any] | None) -> NDArray[np.float64]:
+    """The directions (2, M) in which rows on the sphere vary most, or memories; zeros beyond what there is."""
+    x = as_numpy(model.precise_votes.w)
+    if table is not None and len(table) > 1:
         placed, lost = on_sphere(Rows.of(table, model.device), model.geometry, torch.float64)
         x = np.nan_to_num(as_numpy(placed[~lost]))
-    axes, shown = principal_axes(x if len(x) > 1 else w), np.concatenate([x, w])
-    places = shown @ axes.T
-    low, high = places.min(0), places.max(0)
-    half = np.maximum(high - low, 1e-12) / 2
-    return {"axes": pack(axes / half[:, None]), "middle": ((low + high) / 2 / half).tolist()}
-
-
-def principal_axes(x: NDArray[Any]) -> NDArray[np.float64]:
-    """The directions (2, M) in which points (n, M) vary most; zeros beyond what there is."""
     found, n = np.zeros((2, x.shape[1])), min(2, *x.shape)
-    found[:n] = PCA(n, svd_solver="full").fit(x).components_
+    found[:n] = np.linalg.svd(x - x.mean(0), full_matrices=False)[2][:n]
     return found
 
 
@@ -177,12 +154,11 @@ def _known_rows(model: FittedModel) -> dict[str, Any] | None:
     if held is None:
         return None
     named = (held.names != -1) & (held.names != "")
-    x, owner = np.nan_to_num(as_numpy(held.x)[named]), as_numpy(model.known_owners)[named]
-    scale = np.maximum(np.abs(x).max(1, keepdims=True), 1e-12) / np.iinfo(np.int16).max
-    return {
-        "x": pack(np.rint(x / scale).astype(np.int16)), "scale": pack(scale[:, 0].astype(float)),
-        "names": held.names[named], "column": as_numpy(held.column)[named], "owner": owner,
-    } if named.any() else None  # fmt: skip
+    x, scale = rounded(np.nan_to_num(as_numpy(held.x)[named]), np.int16)
+    owner, column = as_numpy(model.known_owners)[named], as_numpy(held.column)[named]
+    names = held.names[named]
+    found = {"x": pack(x), "scale": pack(scale), "names": names, "column": column, "owner": owner}
+    return found if named.any() else None
 
 
 def _columns(model: FittedModel) -> list[dict[str, Any]]:
@@ -235,32 +211,31 @@ def _encoder(model: FittedModel) -> dict[str, Any] | None:
     if encoder.name != PACKAGED:
         return {"name": encoder.name}
     tokens, vectors, cut = packaged_tokens()
-    used = {k for line in ([] if model.exemplars is None else model.exemplars.as_lists())
-            for name in map(str, line) for k in cut(name)}  # fmt: skip
+    typical = [] if model.exemplars is None else model.exemplars.as_lists()
+    used = {k for line in typical for name in line for k in cut(str(name))}
     bare = [token.replace("▁", "") for token in tokens]
-    # Those of the typical rows, single signs, other texts in ASCII; each in the order of how frequent they are.
-    rank = [0 if k in used or k < _BYTES else 1 + (not t.isascii()) * 2 + (len(t) > 1)
+    # Those of typical rows, single signs, other texts in ASCII; each in the order of how frequent they are.
+    rank = [(k >= _BYTES and k not in used) * (1 + 2 * (not t.isascii()) + (len(t) > 1))
             for k, t in enumerate(bare)]  # fmt: skip
     kept = np.sort(np.argsort(rank, kind="stable")[: TABLE_BYTES // vectors.shape[1]])
-    scale = np.maximum(np.abs(vectors[kept]).max(1, keepdims=True) / 127, 1e-12)
-    table = np.rint(vectors[kept] / scale).astype(np.int8)
-    text = np.frombuffer("\0".join(tokens).encode(), np.uint8)
-    return {"name": encoder.name, "tokens": pack(text), "kept": pack(kept.astype(np.int32)),
-            "table": pack(table), "scale": pack(scale[:, 0].astype(np.float64))}  # fmt: skip
+    found: dict[str, NDArray[Any]] = {
+        "tokens": np.frombuffer("\0".join(tokens).encode(), np.uint8),
+        "kept": kept,
+    }
+    found["table"], found["scale"] = rounded(vectors[kept], np.int8)
+    return {"name": encoder.name, **{name: pack(own) for name, own in found.items()}}
 
 
-def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
-    """What Python says of a few rows, with missing values and without."""
-    x = model.memories.astype(np.float64) if packed is None else packed
-    x = x[np.linspace(0, len(x) - 1, min(len(x), _CHECKED)).astype(int)]
-    some = x[:1].copy()
-    some[:, ::2] = np.nan
-    x = np.concatenate([x, some, np.full_like(some, np.nan)])
+def _checks(model: FittedModel, table: NDArray[Any] | None) -> dict[str, Any]:
+    """What Python says of a few rows, one of them with missing values."""
+    x = model.memories.astype(np.float64) if table is None else table
+    x = x[np.linspace(0, len(x) - 1, _CHECKED).astype(int)]
+    x[-1, ::2] = np.nan
     rows = Rows.of(x, model.device)
-    said = {"proba": model.log_proba(rows).exp()[:, :], "score": model.novelty_score(rows)[:, None]}
-    if _calibration(model) is not None:
-        said["rejection"] = torch.from_numpy(rejections(model, rows).tails)
-    return {"x": pack(x), **{name: as_numpy(own) for name, own in said.items()}}
+    found = {"proba": model.log_proba(rows).exp(), "score": model.novelty_score(rows)}
+    if model.calibration is not None:
+        found["rejection"] = torch.from_numpy(rejections(model, rows).tails)
+    return {"x": pack(x), **{name: as_numpy(own) for name, own in found.items()}}
 
 
 def _choose_rows(model: FittedModel, n_rows: int, y: Labels | None, most: int) -> NDArray[np.int64]:
@@ -276,29 +251,23 @@ def _choose_rows(model: FittedModel, n_rows: int, y: Labels | None, most: int) -
 
 
 def _mixture(mixture: Mixture) -> dict[str, Any]:
-    numbers = {
-        name: float(getattr(mixture.precise, name)) for name in ("slope", "offset", "varsigma")
+    numbers = ("slope", "offset", "varsigma", "temperature")
+    arrays = {"w": mixture.w, "p": mixture.p, "prior": mixture.p_q, "share": mixture.p_h}
+    return {name: float(getattr(mixture.precise, name)) for name in numbers} | {
+        name: pack(as_numpy(t)) for name, t in arrays.items()
     }
-    return {"w": pack(as_numpy(mixture.w)), "p": pack(as_numpy(mixture.p)), **numbers}
 
 
-def _rows(
-    model: FittedModel, texts: list[str | None] | None, packed: NDArray[Any],
-    chosen: NDArray[np.int64] | None, y: Labels | None, names: list[str],
-) -> dict[str, Any]:  # fmt: skip
-    assert chosen is not None
-    labels = None
+def _named(model: FittedModel, X: Any, y: Labels | None, chosen: list[int]) -> dict[str, Any]:
+    """What some rows are called, their labels (names for a clusterer) and texts."""
+    texts, names = model.columns.texts(X), row_names(X, len(X))
+    labels: list[Any] | None = None
     if y is not None and model.is_classifier:
         labels = y.among(model.classes, unknown=True)[chosen].tolist()
-    elif y is not None:  # of a clusterer: names to show, not to score
-        labels = [show(v) for v in y.take(chosen).tolist()]
-    told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
-    return {
-        "x": pack_rows(packed),
-        "y": labels,
-        "number": [names[k] for k in chosen.tolist()],
-        "text": told,
-    }
+    elif y is not None:
+        labels = [show(v) for v in y.take(np.array(chosen)).tolist()]
+    told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen]
+    return {"y": labels, "number": [names[k] for k in chosen], "text": told}
 
 
 def _title(classes: list[str], model: FittedModel) -> str:

@@ -132,7 +132,7 @@ function say(text) {
 function paint(canvas, values, own = false, floor = null) {
   canvas.width = width;
   canvas.height = height;
-  let [low, high] = data.range;
+  let [low, high] = rows.range;
   if (own) {
     [low, high] = [Infinity, -Infinity];
     for (const v of values) [low, high] = [Math.min(low, v), Math.max(high, v)];
@@ -253,7 +253,6 @@ function packedRows({ x = new Float64Array(0), number = [], y = null, text = nul
   const [points, overlaps] = [[], []];
   const values = (r) => Float64Array.from(x.subarray(r * N, (r + 1) * N));
   for (let r = 0; r < n; r++) points.push(geometry.toSphere(values(r)));
-  // The features that matter most, as columns.
   const found = {
     n, number, y, text, values, unit: (r) => points[r], overlaps: (r) => overlaps[r], said: null,
     strong: [...new Set(data.strong.map((j) => data.columns.findIndex(({ first, end }) => first <= j && j < end)))].filter((k) => k >= 0),
@@ -320,10 +319,11 @@ function packedRows({ x = new Float64Array(0), number = [], y = null, text = nul
     },
   };
   // Most pixels are background; the pen writes the other end of the range.
-  const [low, high] = data.range;
-  let bright = 0;
-  for (const v of x) bright += v > (low + high) / 2 ? 1 : 0;
-  [found.background, found.pen] = bright <= x.length / 2 ? [low, high] : [high, low];
+  let [low, high, sum] = n > 0 ? [Infinity, -Infinity, 0] : [0, 1, 0];
+  for (const v of x) if (!Number.isNaN(v)) [low, high] = [Math.min(low, v), Math.max(high, v)];
+  for (const v of x) sum += v > (low + high) / 2 ? 1 : -1;
+  [found.background, found.pen] = sum <= 0 ? [low, high] : [high, low];
+  found.range = [low, high];
   return found;
 }
 

@@ -20,19 +20,21 @@ function buildMap() {
   mapControls();
 }
 
-/** Where a unit row lies on the map, from −1 to 1. */
-function placeOf(x) {
-  const { axes, middle } = data.map;
-  return [0, 1].map((k) => dot(x, axes.subarray(k * x.length, (k + 1) * x.length)) - middle[k]);
-}
+/** Where a unit row lies along the two axes of the map. */
+const placeOf = (x) => [0, 1].map((k) => dot(x, data.axes.subarray(k * x.length, (k + 1) * x.length)));
 
-const onCanvas = ([x, y]) => [view.w / 2 + (x + view.x) * view.zoom * view.w * 0.45, view.h / 2 - (y + view.y) * view.zoom * view.h * 0.45];
+/** A place on the canvas; points fill each axis from −1 to 1. */
+function onCanvas(at) {
+  const [x, y] = at.map((v, k) => (v - view.middle[k]) / view.half[k]);
+  return [view.w / 2 + (x + view.x) * view.zoom * view.w * 0.45, view.h / 2 - (y + view.y) * view.zoom * view.h * 0.45];
+}
 
 function mapPoints() {
   const found = [];
   for (let m = 0; m < model.nMemories; m++) found.push({ kind: "memory", k: m, at: placeOf(model.memory(m)) });
   for (let r = 0; r < rows.n; r++) if (rows.unit(r) !== null) found.push({ kind: "row", k: r, at: placeOf(rows.unit(r)) });
-  return found;
+  const ends = [0, 1].map((k) => found.map(({ at }) => at[k]).sort((a, b) => a - b));
+  Object.assign(view, { points: found, middle: ends.map((v) => (v[0] + v.at(-1)) / 2), half: ends.map((v) => Math.max(v.at(-1) - v[0], 1e-12) / 2) });
 }
 
 const isShown = ({ kind }) => view.shows === "both" || view.shows === (kind === "row" ? "rows" : "memories");
@@ -195,7 +197,7 @@ function showMap() {
   const look = document.documentElement.dataset.theme;
   if (isImage && view.look !== look) view.image = Array.from({ length: model.nMemories }, (_, m) => paint(document.createElement("canvas"), geometry.restore(model.memory(m)), true));
   view.look = look;
-  if (view.points.length === 0) view.points = mapPoints();
+  if (view.points.length === 0) mapPoints();
   if (isImage) $("swap").textContent = view.grid ? "Map" : "Grid";
   $("map-box").hidden = view.grid;
   $("gallery").hidden = !view.grid;
@@ -338,7 +340,8 @@ function hide(what) {
     }
   } else {
     const strong = rows.strong.slice(0, Math.max(1, Math.floor(data.columns.length / 4)));
-    data.columns.forEach(({ first, end }, k) => hideIf({ random: random() < 0.5, strong: strong.includes(k), none: false }[what], first, end));
+    const half = largest(data.columns.map(random), Math.floor(data.columns.length / 2));
+    data.columns.forEach(({ first, end }, k) => hideIf({ random: half.includes(k), strong: strong.includes(k), none: false }[what], first, end));
   }
   recalled.original.forEach((v, j) => { if (Number.isNaN(v)) recalled.known[j] = 0; });
   disturb();
@@ -347,7 +350,7 @@ function hide(what) {
 /** Noise of the standard deviation chosen, in units of the range of pixels. */
 function disturb() {
   const random = randomNumbers(1000 + recalled.seed);
-  const [low, high] = data.range;
+  const [low, high] = rows.range;
   recalled.given = recalled.original.map((v) => v + recalled.noise * Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random()) * (high - low));
   soon("recall", compute);
 }
