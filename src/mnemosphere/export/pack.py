@@ -9,17 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemosphere.fitted.model import as_numpy
 
-def pack(values: NDArray[Any]) -> dict[str, Any]:
-    """An array of at most 8 bytes per number; the bytes of each order lie together."""
-    kind = f"{values.dtype.kind}{values.dtype.itemsize}"
+
+def pack(values: Any) -> dict[str, Any] | None:
+    """An array or a tensor, of at most 8 bytes per number; the bytes of each order lie together."""
+    if values is None:
+        return None
+    values = as_numpy(values)
     plain = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     planes = plain.reshape(-1).view(np.uint8).reshape(-1, values.dtype.itemsize).T
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(planes).tobytes(), 9))
-    return {"kind": kind, "shape": list(values.shape), "data": data.decode()}
+    kind = f"{values.dtype.kind}{values.dtype.itemsize}"
+    return {"kind": kind, "shape": values.shape, "data": data.decode()}
 
 
-def pack_rows(x: NDArray[np.float64]) -> dict[str, Any]:
+def pack_rows(x: NDArray[np.float64]) -> dict[str, Any] | None:
     """Rows as they came: pixels in a byte each, other numbers as they are."""
     with np.errstate(invalid="ignore"):
         pixels = x.astype(np.uint8)

@@ -14,7 +14,7 @@ from mnemosphere.base.colors import category_colors
 from mnemosphere.export.facts import facts, measure, show
 from mnemosphere.export.pack import pack, pack_rows, rounded
 from mnemosphere.fitted.model import FittedModel, as_numpy, check_whole, row_names
-from mnemosphere.fitted.pulls import column_curves
+from mnemosphere.fitted.pulls import column_curves, scale
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import rejections
 from mnemosphere.model.mixture import Mixture
@@ -25,7 +25,6 @@ from mnemosphere.rows.rows import Rows
 from mnemosphere.rows.texts import PACKAGED, packaged_tokens
 
 _LEAST_PIXELS = 36
-_LETTERS = 2000  # of a text
 _NAMED, _CURVES = 5, 12  # classes in a title, columns with curves
 _BINS = 30  # of the values of a column
 _CHECKED = 3  # rows by which the page checks itself
@@ -62,7 +61,6 @@ def payload(
         table = as_numpy(stored.take(torch.from_numpy(chosen)).values).astype(np.float64)
         rows = {"x": pack_rows(table)} | _named(model, X, labels, chosen.tolist())
     shape = _image_shape(model, image_shape, table)
-    average = getattr(behind, "columns", None)
     return {
         **known,
         "title": title or _title(known["classes"], model),
@@ -71,10 +69,8 @@ def payload(
         "image": shape,
         "geometry": {
             "kind": geometry.name,
-            "learned": {name: pack(as_numpy(t)) for name, t in geometry.tensors().items()},
-            "inverse": None
-            if geometry.mixing is None
-            else pack(as_numpy(geometry.mixing.pinverse())),
+            "learned": {name: pack(t) for name, t in geometry.tensors().items()},
+            "inverse": pack(None if geometry.mixing is None else geometry.mixing.pinverse()),
             "categories": [[place.start, place.stop] for place in columns.categories],
         },
         "calibration": _calibration(model),
@@ -86,9 +82,9 @@ def payload(
         "columns": [] if shape is not None else _columns(model),
         "curves": [] if shape is not None or table is None else _curves(model, table),
         "rows": rows,
-        "strong": _strong_features(model),
+        "strong": np.argsort(-(model.memories / scale(model)).std(0), kind="stable"),
         "known": _known_rows(model),
-        "average": None if average is None else pack(average),
+        "average": pack(getattr(behind, "columns", None)),
         "typical": None if behind is None else behind.as_lists(),
         "encoder": _encoder(model),
         "checks": _checks(model, table),
@@ -188,17 +184,16 @@ def _curves(model: FittedModel, table: NDArray[Any]) -> list[dict[str, Any]]:
         return []
     for own in column_curves(model, Rows.of(table, model.device), _CURVES):
         (place,) = (k for k, line in enumerate(lines) if line.name == own.name)
-        column, values = table[:, lines[place].place], None
+        column = table[:, lines[place].place]
         column = column[~np.isnan(column).any(1)]
         if own.names is None:
             counts, _ = np.histogram(column[:, 0], _BINS, (own.at[0], own.at[-1]))
         else:
             told = [lines[place].written(row) for row in table]
             counts = np.array([told.count(name) for name in own.names])
-            values = [table[told.index(name), lines[place].place] for name in own.names]
         found.append({
             "column": place, "size": own.size, "at": own.at, "names": own.names,
-            "said": own.said.round(4), "counts": counts, "values": values,
+            "said": own.said.round(4), "counts": counts,
         })  # fmt: skip
     return found
 
@@ -253,9 +248,8 @@ def _choose_rows(model: FittedModel, n_rows: int, y: Labels | None, most: int) -
 def _mixture(mixture: Mixture) -> dict[str, Any]:
     numbers = ("slope", "offset", "varsigma", "temperature")
     arrays = {"w": mixture.w, "p": mixture.p, "prior": mixture.p_q, "share": mixture.p_h}
-    return {name: float(getattr(mixture.precise, name)) for name in numbers} | {
-        name: pack(as_numpy(t)) for name, t in arrays.items()
-    }
+    found = {name: pack(tensor) for name, tensor in arrays.items()}
+    return found | {name: float(getattr(mixture.precise, name)) for name in numbers}
 
 
 def _named(model: FittedModel, X: Any, y: Labels | None, chosen: list[int]) -> dict[str, Any]:
@@ -266,7 +260,7 @@ def _named(model: FittedModel, X: Any, y: Labels | None, chosen: list[int]) -> d
         labels = y.among(model.classes, unknown=True)[chosen].tolist()
     elif y is not None:
         labels = [show(v) for v in y.take(np.array(chosen)).tolist()]
-    told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen]
+    told = None if texts is None else [texts[k] or "" for k in chosen]
     return {"y": labels, "number": [names[k] for k in chosen], "text": told}
 
 
@@ -275,15 +269,3 @@ def _title(classes: list[str], model: FittedModel) -> str:
     if not model.is_classifier or len(classes) > _NAMED:
         return f"{len(classes)} {'classes' if model.is_classifier else 'clusters'}"
     return " or ".join([", ".join(classes[:-1]), classes[-1]]) if classes[1:] else classes[0]
-
-
-def _strong_features(model: FittedModel) -> list[int]:
-    """Features by how much memories differ in them, the strongest first."""
-    weight = model.votes.weights[1:].double().cpu()
-    w = model.geometry.strengths(model.votes.w).cpu()
-    weight = weight / weight.sum()
-    mean = weight @ w
-    spread = weight @ (w - mean).square()
-    order = spread.argsort(descending=True, stable=True).tolist()
-    hidden = () if model.columns.is_texts else model.columns.vectors
-    return [j for j in order if j not in {*hidden}]

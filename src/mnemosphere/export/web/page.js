@@ -255,7 +255,7 @@ function packedRows({ x = new Float64Array(0), number = [], y = null, text = nul
   for (let r = 0; r < n; r++) points.push(geometry.toSphere(values(r)));
   const found = {
     n, number, y, text, values, unit: (r) => points[r], overlaps: (r) => overlaps[r], said: null,
-    strong: [...new Set(data.strong.map((j) => data.columns.findIndex(({ first, end }) => first <= j && j < end)))].filter((k) => k >= 0),
+    strong: [...new Set(data.strong.map((j) => data.columns.findIndex(({ first, end }) => first <= j && j < end)))].filter((k) => k >= 0 && data.columns[k] !== textColumn),
     /** All overlaps, a slice of time at a time, so that the page stays live. */
     async prepare() {
       while (overlaps.length < n) {

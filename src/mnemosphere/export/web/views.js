@@ -278,7 +278,7 @@ function showColumns() {
       make("div", { class: "curves" }, curves.map((c) => make("figure", { class: "curve" }, make("figcaption", { title: name(c) }, short(name(c), 30)), curve(c, shown, factor, range))))));
 }
 
-function curve({ column, at, names, said, counts, values }, shown, factor, [low, high]) {
+function curve({ column, at, names, said, counts }, shown, factor, [low, high]) {
   const [w, h, left, below] = [240, 176, 34, 54];
   const own = data.columns[column];
   const [first, last] = [Math.min(...at), Math.max(...at)];
@@ -286,7 +286,7 @@ function curve({ column, at, names, said, counts, values }, shown, factor, [low,
   const y = (v) => 8 + (h - below - 16) * (1 - (v - low) / (high - low || 1));
   const text = (px, py, value, anchor) => drawing("text", { x: px, y: py, "text-anchor": anchor }, value);
   const numbers = Array.from(state.values.slice(own.first, own.end));
-  const here = numbers.some(Number.isNaN) ? null : names ? at[nearest(values, numbers)] : numbers[0];
+  const here = numbers.some(Number.isNaN) ? null : names ? at[own.levels?.length ? names.findIndex((name) => `${name} (`.startsWith(`${written(own, state.values)} (`)) : nearest(names.map((name) => [Number(name)]), numbers)] ?? null : numbers[0];
   const ends = names ? [names[0], names[names.length - 1]] : [first, last].map((v) => written(own, Object.assign(new Float64Array(own.end), { [own.first]: v })));
   const wide = (w - left - 20) / (names ? Math.max(at.length * 2, 6) : counts.length);
   const most = Math.max(...counts, 1);
