@@ -9,8 +9,9 @@ from sklearn.datasets import load_breast_cancer
 
 import mnemosphere as mn
 from geometry_formula import mid_ranks, on_circles, ranks_of
-from mnemosphere.geometry import Circles, curves
+from mnemosphere.geometry import Circles
 from mnemosphere.geometry.base import on_sphere
+from mnemosphere.geometry.circles import curves
 from mnemosphere.rows.columns import Column, Columns
 from mnemosphere.rows.rows import Rows
 

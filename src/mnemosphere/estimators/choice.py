@@ -30,8 +30,8 @@ from torch import Tensor
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.geometry import KINDS, Center, Circles, Geometry, Product, Unit, learn
-from mnemosphere.geometry.base import on_sphere
+from mnemosphere.geometry import KINDS, Center, Circles, Geometry, Product, Unit
+from mnemosphere.geometry.base import learn, on_sphere
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.initialize import Start

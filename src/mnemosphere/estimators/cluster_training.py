@@ -19,8 +19,7 @@ from mnemosphere.estimators.setup import (
     precision_of,
 )
 from mnemosphere.fitted.model import FittedModel
-from mnemosphere.geometry import learn
-from mnemosphere.geometry.base import on_sphere
+from mnemosphere.geometry.base import learn, on_sphere
 from mnemosphere.model import objectives
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.initialize import Start

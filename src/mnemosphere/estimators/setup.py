@@ -16,8 +16,8 @@ from mnemosphere.estimators.from_files import over_files
 from mnemosphere.estimators.inputs import FitInputs
 from mnemosphere.fitted.exemplars import called_rows, find_exemplars
 from mnemosphere.fitted.model import FittedModel, Record
-from mnemosphere.geometry import Geometry, learn
-from mnemosphere.geometry.base import check_some_left, warn_set_aside
+from mnemosphere.geometry import Geometry
+from mnemosphere.geometry.base import check_some_left, learn, warn_set_aside
 from mnemosphere.model import one_pass
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.rows.rows import Rows, row_sketch

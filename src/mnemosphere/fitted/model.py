@@ -24,8 +24,14 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from mnemosphere.geometry import Geometry, on_device
-from mnemosphere.geometry.base import check_some_left, on_sphere, unit_chunks, warn_set_aside
+from mnemosphere.geometry import Geometry
+from mnemosphere.geometry.base import (
+    check_some_left,
+    on_device,
+    on_sphere,
+    unit_chunks,
+    warn_set_aside,
+)
 from mnemosphere.model import objectives, one_pass, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.copies import alike

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -44,11 +45,9 @@ class Kind(NamedTuple):
     of: type[Geometry]
     settings: Mapping[str, Any] = {}
 
-    def fit(
-        self, rows: Rows, targets: Tensor | None = None, weight: Tensor | None = None,
-    ) -> Geometry:  # fmt: skip
+    def fit(self, *known: Any, **named: Any) -> Geometry:
         """Learn from training rows, as `Geometry.fit`."""
-        return self.of.fit(rows, targets, weight, **self.settings)
+        return partial(self.of.fit, **self.settings)(*known, **named)
 
 
 KINDS: dict[str, Kind] = {}  # all there are, by name
@@ -171,14 +170,11 @@ class Geometry(ABC):
         share = self._onnx_share(g, rows, unit, length)
         share = g("Where", g("Greater", count, 0.0), share, 1.0)
         unit = g("Mul", unit, g("Sqrt", share))
-        room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
-        some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
-        gaps = self._onnx_gaps(g, gaps)
-        return OnnxUnitRows(unit, undirected, gaps, g.total(gaps), room, some)
+        return with_gaps(g, unit, undirected, self._onnx_gaps(g, gaps))
 
-    @abstractmethod
     def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """`coordinates` of rows that are filled in where something is missing."""
+        raise NotImplementedError
 
     def _onnx_directions(self, g: Graph, rows: OnnxRows) -> tuple[str, str, str]:
         v = self._onnx_coordinates(g, rows)
@@ -195,9 +191,9 @@ class Geometry(ABC):
 
     # Gaps.
 
-    @abstractmethod
     def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
         """Rows with a neutral value where `unknown`: one that becomes 0 on the sphere."""
+        raise NotImplementedError
 
     def fill(self, x: Tensor) -> Tensor:
         """Rows with an ordinary number in place of NaN."""
@@ -250,8 +246,8 @@ def learn(name: str, rows: Rows, targets: Tensor | None, weight: Tensor | None) 
     least = kind.of._least_features
     if rows.n_features < least:
         raise ValueError(
-            f"X has {rows.n_features} feature(s) after geometry={name!r}, the sphere needs {least}: "
-            "use geometry='standard'"
+            f"X has {rows.n_features} feature(s) after geometry={name!r}, the sphere needs {least}: use "
+            "geometry='standard'"
         )
     return kind.fit(rows, targets, weight)
 
@@ -271,6 +267,13 @@ def check_some_left(geometry: Geometry, undirected: Tensor) -> None:
             f"every row of X is {geometry.no_direction}, so none has a direction: use "
             "geometry='standard'"
         )
+
+
+def with_gaps(g: Graph, unit: str, undirected: str, gaps: str) -> OnnxUnitRows:
+    """Unit rows with 0 in their gaps, and what is known of these."""
+    room, count = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0), g.total(gaps)
+    some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
+    return OnnxUnitRows(unit, undirected, gaps, count, room, some)
 
 
 def lengths(v: Tensor) -> Tensor:

@@ -129,7 +129,8 @@ class Center(Unit):
         mean = x.mean(1, keepdim=True)
         x = x - mean
         left = torch.linalg.vector_norm(x, dim=1)
-        return x, left, _constant(left, mean[:, 0], x.shape[1])
+        # Against the row as it came: what is left of a constant one is rounding.
+        return x, left, left <= _CONSTANT * torch.hypot(left, x.shape[1] ** 0.5 * mean[:, 0])
 
     def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
         """The mean of the row, which is that of the features that are known."""
@@ -149,9 +150,3 @@ class Center(Unit):
         total = np.where(known, rows, 0.0).sum(1, keepdims=True)
         found: NDArray[Any] = total / np.maximum(known.sum(1, keepdims=True), 1)
         return found
-
-
-def _constant(left: Tensor, mean: Tensor, n_features: int) -> Tensor:
-    """Which rows were constant, by the norm that is left without their mean: that is rounding."""
-    # Measured against the row as it came.
-    return left <= _CONSTANT * torch.hypot(left, n_features**0.5 * mean)

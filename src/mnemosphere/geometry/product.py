@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.geometry.base import KINDS, Geometry, Kind
+from mnemosphere.geometry.base import KINDS, Geometry, Kind, with_gaps
 from mnemosphere.geometry.circles import Circles
 from mnemosphere.geometry.direction import Unit
-from mnemosphere.geometry.graph import Graph, OnnxRows, OnnxUnitRows
+from mnemosphere.geometry.graph import Graph, OnnxUnitRows
 from mnemosphere.geometry.standard import Standard
 from mnemosphere.rows.rows import Rows
 
@@ -50,10 +50,9 @@ class Product(Geometry):
             )
         others = [j for j in range(rows.n_features) if j not in {*rows.vectors}]
         order = torch.tensor([*rows.vectors, *others], device=rows.device)
-        both = (
-            kind.fit(rows.part(vectors=kind is Unit), targets, weight) for kind in (Unit, columns)
-        )
-        return cls(order, len(rows.vectors), share, *both)
+        text = Unit.fit(rows.part(vectors=True), targets, weight)
+        others_of = columns.fit(rows.part(vectors=False), targets, weight)
+        return cls(order, len(rows.vectors), share, text, others_of)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -97,23 +96,17 @@ class Product(Geometry):
 
     def with_tensors(self, tensors: dict[str, Tensor]) -> Self:
         """The same with these."""
-
-        def own(part: str) -> dict[str, Tensor]:
-            return {k[len(part) :]: t for k, t in tensors.items() if k.startswith(part)}
-
-        text, columns = (
-            kind.with_tensors(own(part))
-            for part, (kind, _) in zip(("text_", "columns_"), self._parts, strict=True)
-        )
-        return replace(self, order=tensors["order"], text=text, columns=columns)
+        both: dict[str, Any] = {}
+        for part, (kind, _) in zip(("text", "columns"), self._parts, strict=True):
+            own = {k.removeprefix(f"{part}_"): t for k, t in tensors.items() if k.startswith(part)}
+            both[part] = kind.with_tensors(own)
+        return replace(self, order=tensors["order"], **both)
 
     # Onto the sphere.
 
     def n_coordinates(self, n_features: int) -> int:
         """Those of both."""
-        return self.text.n_coordinates(self.n_text) + self.columns.n_coordinates(
-            n_features - self.n_text
-        )
+        return self.n_text + self.columns.n_coordinates(n_features - self.n_text)
 
     def place(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """As `Geometry.place`: a part without direction is not known."""
@@ -133,9 +126,8 @@ class Product(Geometry):
     def onnx(self, g: Graph, x: str, n_features: int) -> OnnxUnitRows:
         """`place` in a graph."""
         units, losts, gaps = [], [], []
-        for (kind, length), own in zip(
-            self._parts, self._split(np.arange(n_features)), strict=True
-        ):
+        split = self._split(np.arange(n_features))
+        for (kind, length), own in zip(self._parts, split, strict=True):
             some = g("Gather", x, g.constant(own, np.int64), axis=1)
             at = kind.onnx(g, some, len(own))
             units.append(g("Mul", at.unit, length))
@@ -143,20 +135,9 @@ class Product(Geometry):
             unknown = g("Mul", at.unit, 0.0) if at.gaps is None else at.gaps
             gaps.append(g("Where", at.undirected, 1.0, unknown))
         unit, missing = (g("Concat", *parts, axis=1) for parts in (units, gaps))
-        count = g.total(missing)
-        room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
-        some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
-        return OnnxUnitRows(unit, g("And", *losts), missing, count, room, some)
-
-    def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
-        """`onnx` needs none."""
-        raise NotImplementedError
+        return with_gaps(g, unit, g("And", *losts), missing)
 
     # Gaps.
-
-    def _neutral(self, x: Tensor, unknown: Tensor) -> Tensor:
-        """What is neutral in each part."""
-        return self._each(lambda kind, own, gaps: kind._neutral(own, gaps), x.double(), unknown)
 
     def fill(self, x: Tensor) -> Tensor:
         """An ordinary number of each part."""

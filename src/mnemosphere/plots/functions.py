@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
-from mnemosphere import geometry
 from mnemosphere.base.colors import category_colors
 from mnemosphere.fitted.model import FittedModel, as_numpy
+from mnemosphere.geometry.circles import curves as curves_of
 from mnemosphere.model.mixture import memory_name
 from mnemosphere.plots.checks import as_indices
 from mnemosphere.plots.panels import draw_column, name_curves, panels
@@ -104,7 +104,7 @@ def feature_curves(
     votes = model.precise_votes
     weight = votes.weights[1:] / votes.weights[1:].sum()
     w = votes.w.double() - weight.double() @ votes.w.double()
-    knots, overlaps, mass = (as_numpy(part) for part in geometry.curves(model.geometry, w))
+    knots, overlaps, mass = (as_numpy(part) for part in curves_of(model.geometry, w))
     curves = float(votes.slope) * overlaps  # (P, N, K)
     found = []
     for line in model.columns.user_columns:
