@@ -48,8 +48,29 @@ def graph_answers(model, folder, rows):
     mn.to_onnx(model, folder / "m.onnx")
     session = onnxruntime.InferenceSession(folder / "m.onnx", providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    given = {"rows": np.asarray(rows, dtype=np.float64)}
-    return dict(zip(names, session.run(None, given), strict=True))
+    return dict(zip(names, session.run(None, graph_inputs(session, model, rows)), strict=True))
+
+
+def graph_inputs(session, model, rows):
+    """Rows of numbers as the graph of a model takes them: one matrix, or the columns of a frame."""
+    rows, encoding = np.asarray(rows, dtype=np.float64), model.model_.features.encoding
+    if encoding is None:
+        return {"rows": rows}
+    given = {column.name: _as_put_in(column, rows[:, own]) for column, own in encoding.places()}
+    return {own.name: given[own.name] for own in session.get_inputs()}
+
+
+def _as_put_in(column, x):
+    if column.kind != "category":
+        return x
+    levels = [
+        column.levels[np.flatnonzero((column.table[:-1] == row).all(1))[0]]
+        if (column.table[:-1] == row).all(1).any()
+        else "no such level"
+        for row in x
+    ]
+    texts = np.where(np.isnan(x).any(1), "", np.array(levels, dtype=object))
+    return texts[:, None]
 
 
 def assert_same_model(one, two, x):

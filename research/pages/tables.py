@@ -73,10 +73,28 @@ def passes_table(device: str) -> Table:
     return table(columns, rows, run)
 
 
-TABLES: dict[str, Callable[[], Table]] = {
+def works_with_table() -> str:
+    """Versions of other packages, and what was run with them."""
+    columns = {"package": "{package}", "version": "{version}", "what was run": "{what}"}
+    return table(columns, read("works_with")["tested"]).text.strip()
+
+
+def graphs_table() -> Table:
+    """ONNX graphs of default models."""
+    columns = {
+        "data": "{data}", "memories": "{memories}", "opset": "{opset}", "nodes": "{nodes}",
+        "graph, kB": "{graph:.0f}", "model file, kB": "{file:.0f}",
+    }  # fmt: skip
+    run = read("works_with")
+    return table(columns, run["graphs"], run)
+
+
+TABLES: dict[str, Callable[[], Table | str]] = {
     "conditional": conditional_table,
     "cost gpu": gpu_cost_table,
     "passes cpu": partial(passes_table, "cpu"),
     "passes gpu": partial(passes_table, "gpu"),
+    "graphs": graphs_table,
     "two layers": two_layers_table,
+    "works with": works_with_table,
 }

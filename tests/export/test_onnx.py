@@ -7,7 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.preprocessing import StandardScaler
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import mnemosphere as mn
 from mnemosphere.geometry import KINDS, Product
@@ -144,3 +148,98 @@ def test_times_in_seconds_keep_their_digits(tmp_path):
     x = np.c_[1.7e9 + 30 * y + rng.normal(size=200), rng.normal(size=200)]
     model = mn.DAMClassifier(4, geometry="standard", search=None, random_state=0).fit(x, y)
     assert graph_answers(model, tmp_path, x)["label"].tolist() == model.predict(x).tolist()
+
+
+def columns_of(frame, kind=np.float64):
+    """A frame as a graph takes it: its columns, categories as strings."""
+    texts = frame.select_dtypes(exclude="number")
+    numbers = {
+        name: frame[[name]].to_numpy(kind) for name in frame.columns.difference(texts.columns)
+    }
+    return numbers | {name: texts[[name]].fillna("").to_numpy(object) for name in texts}
+
+
+def answers(path, given):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return dict(
+        zip([own.name for own in session.get_outputs()], session.run(None, given), strict=True)
+    )
+
+
+@pytest.fixture
+def table():
+    """Numbers with gaps, a category of many levels with missing ones, a pair, and classes that go by them."""
+    x, y = rows("standard")
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(x[:400, :3], columns=["a", "b", "shade"]).mask(rng.random((400, 3)) < 0.1)
+    colors = np.array(["red", "green", "blue", "ünder  way", *(f"rare {k}" for k in range(6))])
+    frame["color"] = colors[np.minimum(rng.geometric(0.4, 400), 10) - 1]
+    frame.loc[0, "color"] = "seen once"
+    frame["size"] = rng.choice(["small", "large", None], 400, p=[0.5, 0.4, 0.1])
+    return frame, np.where(frame["color"] == "red", y[:400] % 2, y[:400] % 3)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_categories_go_in_as_strings(table, kind, tmp_path):
+    frame, y = table
+    frame = frame.astype(dict.fromkeys(("a", "b", "shade"), kind))
+    model = mn.DAMClassifier(9, geometry="standard", search=None, random_state=0).fit(frame, y)
+    kinds = {(own.by_odds, own.is_pair) for own in model.model_.features.encoding.columns}
+    assert {(True, False), (False, True)} <= kinds
+    fresh = frame.assign(color=["never seen", None, *frame["color"][2:]], id=1)[[*frame]]
+    mn.to_onnx(model, tmp_path / "m.onnx", frame)
+    found = answers(tmp_path / "m.onnx", columns_of(fresh, kind))
+    assert_close(found["probabilities"], model.predict_proba(fresh), atol=1e-6)
+    assert found["label"].tolist() == model.predict(fresh).tolist()
+    with pytest.raises(ValueError, match="'shares' has the name of an output"):
+        mn.to_onnx(small().fit(frame.rename(columns={"color": "shares"}), y), tmp_path / "n.onnx")
+
+
+def test_single_precision_goes_in(tmp_path):
+    x, _ = rows("center")
+    model = fit("center")
+    mn.to_onnx(model, tmp_path / "m.onnx", x)
+    found = answers(tmp_path / "m.onnx", {"rows": x})
+    assert_close(found["probabilities"], model.predict_proba(x), atol=1e-6)
+
+
+def test_a_pipeline_is_one_graph(table, tmp_path):
+    pytest.importorskip("skl2onnx")
+    frame, y = table
+    frame = frame.astype({"color": object}).assign(size=frame["size"].fillna("none"))
+    scaled = make_pipeline(SimpleImputer(), StandardScaler())
+    columns = make_column_transformer(
+        (scaled, ["a", "b", "shade"]),
+        (OneHotEncoder(sparse_output=False, handle_unknown="ignore"), ["color", "size"]),
+    )
+    clf = mn.DAMClassifier(9, search=None, random_state=0)
+    model = make_pipeline(columns, clf).fit(frame, y)
+    mn.to_onnx(model, tmp_path / "m.onnx", frame)
+    found = answers(tmp_path / "m.onnx", columns_of(frame, np.float32))
+    assert_close(found["probabilities"], model.predict_proba(frame), atol=1e-5)
+    inner = model[:-1].transform(frame)
+    assert found["is_rejected"].mean() == pytest.approx(
+        mn.interpret.rejections(model[-1].model_, inner).rejected.mean(), abs=0.01
+    )
+    x = frame[["a", "b", "shade"]].fillna(0).to_numpy()
+    plain = make_pipeline(StandardScaler(), clf).fit(x, y)
+    mn.to_onnx(plain, tmp_path / "n.onnx", x)
+    found = answers(tmp_path / "n.onnx", {"X": x})
+    assert_close(found["probabilities"], plain.predict_proba(x), atol=1e-5)
+    with pytest.raises(ValueError, match="a pipeline needs X"):
+        mn.to_onnx(plain, tmp_path / "n.onnx")
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_skl2onnx_converts_it_within_other_estimators(n_classes):
+    """Here calibrated ones, of rows with gaps."""
+    skl2onnx = pytest.importorskip("skl2onnx")
+    mn.export.register_converter(mn.DAMClassifier)
+    x, y = rows("standard")
+    x[::7, 3] = np.nan
+    x, y = x[y < n_classes], y[y < n_classes]
+    model = CalibratedClassifierCV(small(geometry="standard"), cv=2).fit(x, y)
+    proto = skl2onnx.to_onnx(model, x, options={"zipmap": False}, target_opset=18)
+    found = answers(proto.SerializeToString(), {"X": x})
+    assert_close(found["probabilities"], model.predict_proba(x), atol=1e-5)

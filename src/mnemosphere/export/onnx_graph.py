@@ -1,9 +1,7 @@
-"""The model as an ONNX graph, built by hand: raw rows in; label, probabilities, novelty out."""
+"""The model as an ONNX graph, built by hand: rows or columns in; label, probabilities, novelty out."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,27 +19,38 @@ from mnemosphere.interpret.rejection import default_limit, novelty_threshold
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import least_density
 from mnemosphere.model.retrieval import largest_novelty_score
+from mnemosphere.rows.encoding import MISSING, Column
+from mnemosphere.rows.features import Features
 
-_OPSET = 17  # of ONNX Runtime 1.12 and later
+_OPSETS = {"": 18, "ai.onnx.ml": 2}  # of ONNX Runtime 1.14 and later
 _LABELS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}  # else texts
 _IR_VERSION = 8
 _TINY = 1e-300  # in place of 0, in logarithms
 
 
-def to_onnx(model: object, path: str | PathLike[str]) -> None:
-    """Write a fitted model as an ONNX graph.
+def to_onnx(model: Any, path: str | PathLike[str], X: Any = None) -> None:
+    """Write a fitted model, or a scikit-learn pipeline that ends in one, as one ONNX graph.
 
-    The graph takes raw rows, float64 (batch, N), and returns label (batch,), probabilities (batch, C),
-    novelty_score (batch,) and shares (batch, P) of the memories in the votes. If the model is calibrated, also
-    is_novel (batch,), is_rejected (batch,) at a rate of 0.05, and reasons (batch, 3): −log of the upper
-    tails of novelty, doubt and lead. It needs the package onnx.
+    The input is `rows`, (batch, N). If the model was fitted to a frame with categories, each column is an input
+    (batch, 1) of its own name: a category as strings, "" where missing; others as numbers, NaN where missing; a date as
+    days since 1970-01-01; a text or a list as its vector, (batch, length). The inputs of a pipeline are those of
+    skl2onnx: `X`, or the columns of a frame.
+
+    Outputs are label (batch,), probabilities (batch, C), novelty_score (batch,) and shares (batch, P) of the memories
+    in the votes. If the model is calibrated, also is_novel (batch,), reasons (batch, 3), which are −log of the upper
+    tails of novelty, doubt and lead, and is_rejected (batch,) at a rate of 0.05.
+
+    It needs the package onnx, and skl2onnx for a pipeline.
 
     Parameters
     ----------
-    model : FittedModel or estimator
+    model : FittedModel, estimator or Pipeline
         A fitted model, or what holds one.
     path : str or path
         The file.
+    X : array or frame of shape (n, N), default None
+        Some rows, which tell the types of the inputs. Numbers are float32 if they all are in X, else float64. Needed
+        for a pipeline.
 
     Examples
     --------
@@ -52,45 +61,150 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     [0, 2, 1]
     """
     fitted = getattr(model, "model_", model)
-    if not isinstance(fitted, FittedModel):
+    if isinstance(fitted, FittedModel):
+        kinds = {str(kind) for kind in getattr(X, "dtypes", [getattr(X, "dtype", None)])}
+        proto = _of_model(fitted, single="float32" in kinds and "float64" not in kinds)
+    elif hasattr(model, "steps"):
+        if X is None:
+            raise ValueError("a pipeline needs X, for the types of its inputs: pass some rows")
+        register_converter(type(model[-1]))
+        proto = import_extra("skl2onnx", "onnx").to_onnx(model, X, target_opset=_OPSETS)
+    else:
         raise TypeError(
             f"a fitted DAMClassifier or DAMClusterer is wanted, got {type(model).__name__}"
         )
-    graph, checker = _Graph(), import_extra("onnx.checker", "onnx")
-    taken = fitted.columns.n_numbers
-    outputs = _answers(graph, fitted, fitted.geometry.onnx(graph, "rows", taken))
-    helper, value = graph.helper, graph.helper.make_tensor_value_info
-    inner = helper.make_graph(
-        graph.nodes, "mnemosphere", [value("rows", graph.double, ["batch", taken])],
-        [value(name, kind, ["batch", *more]) for name, kind, *more in outputs],
-        initializer=graph.constants,
-    )  # fmt: skip
-    opset = [helper.make_opsetid("", _OPSET)]
-    proto = helper.make_model(inner, opset_imports=opset, producer_name="mnemosphere")
-    proto.ir_version = _IR_VERSION
-    checker.check_model(proto)
+    import_extra("onnx", "onnx").checker.check_model(proto)
     write_atomically(Path(path), proto.SerializeToString())
 
 
+def register_converter(estimator: type) -> None:
+    """Let skl2onnx convert an estimator, also within others of scikit-learn.
+
+    Parameters
+    ----------
+    estimator : type
+        DAMClassifier or DAMClusterer.
+
+    Examples
+    --------
+    >>> mn.export.register_converter(mn.DAMClassifier)
+    """
+    onnx, skl2onnx = import_extra("onnx", "onnx"), import_extra("skl2onnx", "onnx")
+    guess = import_extra("skl2onnx.algebra.type_helper", "onnx")._guess_type
+
+    def parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+        operator = scope.declare_local_operator(estimator.__name__, model)
+        operator.inputs = inputs
+        for output in _of_model(model.model_).graph.output:
+            operator.outputs.append(scope.declare_local_variable(output.name, guess(output)))
+        return operator.outputs
+
+    def tell_types(operator: Any) -> None:
+        outputs = _of_model(operator.raw_operator.model_).graph.output
+        for variable, output in zip(operator.outputs, outputs, strict=False):
+            variable.type = guess(output)
+
+    def convert(scope: Any, operator: Any, container: Any) -> None:
+        asked = container.get_options(operator.raw_operator, {"raw_scores": False})
+        whole = _of_model(operator.raw_operator.model_, **asked).graph
+        graph = onnx.compose.add_prefix_graph(whole, scope.get_unique_operator_name("dam"))
+        given = {each.raw_name: each.full_name for each in operator.inputs}
+        if [each.name for each in whole.input] == ["rows"]:  # from one or several columns
+            parts = [scope.get_unique_variable_name("part") for _ in given]
+            for name, part in zip(given.values(), parts, strict=True):
+                container.add_node("Cast", name, part, to=onnx.TensorProto.DOUBLE)
+            container.add_node("Concat", parts, graph.input[0].name, axis=1)
+        else:
+            for each, inner in zip(whole.input, graph.input, strict=True):
+                container.add_node("Identity", given[each.name], inner.name)
+        container.nodes.extend(graph.node)
+        container.initializers.extend(graph.initializer)
+        for variable, output in zip(operator.outputs, graph.output, strict=False):
+            container.add_node("Identity", output.name, variable.full_name)
+
+    skl2onnx.update_registered_converter(
+        estimator, estimator.__name__, tell_types, convert, parser=parse,
+        options={"raw_scores": [True, False]},
+    )  # fmt: skip
+
+
+def _of_model(model: FittedModel, *, single: bool = False, raw_scores: bool = False) -> Any:
+    """A model as a graph; numbers go in in single or double precision.
+
+    raw_scores: in place of probabilities, what `decision_function` says, as skl2onnx has it of two classes.
+    """
+    g = _Graph()
+    x = _rows(g, model.features, g.float if single else g.double)
+    at = model.geometry.onnx(g, x, model.features.n_numbers)
+    _answers(g, model, at, raw_scores)
+    if both := {own.name for own in g.inputs} & {own.name for own in g.outputs}:
+        raise ValueError(f"column {min(both)!r} has the name of an output of the graph: rename it")
+    inner = g.helper.make_graph(g.nodes, "mnemosphere", g.inputs, g.outputs, g.constants)
+    opsets = [g.helper.make_opsetid(*each) for each in _OPSETS.items()]
+    proto = g.helper.make_model(inner, opset_imports=opsets, producer_name="mnemosphere")
+    proto.ir_version = _IR_VERSION
+    return proto
+
+
+def _rows(g: _Graph, features: Features, number: int) -> str:
+    """The numbers (batch, N) of rows in double precision, from inputs of that type and of strings."""
+    if features.encoding is None:
+        return g("Cast", g.input("rows", number, features.n_numbers), to=g.double)
+    parts = []
+    for column in features.encoding.columns:
+        if column.kind == "category":
+            parts.append(_numbers_of(g, column, g.input(column.name, g.text, 1)))
+        elif column.width:
+            parts.append(g("Cast", g.input(column.name, number, column.width), to=g.double))
+    return g("Concat", *parts, axis=1)
+
+
+def _numbers_of(g: _Graph, column: Column, texts: str) -> str:
+    """The numbers (batch, width) of a category."""
+    n = len(column.levels)
+    table = np.vstack([column.table, np.full(column.width, np.nan)])
+    place = {MISSING: n + 1} | {level: k for k, level in enumerate(column.levels)}
+    found = g(
+        "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=[*place],
+        values_int64s=[*place.values()], default_int64=n,
+    )  # fmt: skip
+    return g("Gather", g.constant(table), g("Squeeze", found, [1]), axis=0)
+
+
 class _Graph:
-    """Nodes and constants, each named by its number."""
+    """Inputs, outputs, nodes and constants; the latter two are named by their numbers."""
 
     def __init__(self) -> None:
-        self.helper, TensorProto = (
-            import_extra("onnx.helper", "onnx"),
-            import_extra("onnx", "onnx").TensorProto,
+        onnx = import_extra("onnx", "onnx")
+        self.helper, self._array, types = (
+            onnx.helper,
+            onnx.numpy_helper.from_array,
+            onnx.TensorProto,
         )
-        self._stored = import_extra("onnx.numpy_helper", "onnx").from_array
-        self._numbers = itertools.count()
-        self.bool, self.float, self.double = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.DOUBLE
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.bool, self.float, self.double = types.BOOL, types.FLOAT, types.DOUBLE
+        self.text = types.STRING
+        self.inputs, self.outputs, self.nodes, self.constants = (
+            list[Any](),
+            list[Any](),
+            list[Any](),
+            list[Any](),
+        )
+
+    def input(self, name: str, kind: int, width: int) -> str:
+        """What is put in, (batch, width)."""
+        self.inputs.append(self.helper.make_tensor_value_info(name, kind, ["batch", width]))
+        return name
+
+    def output(self, name: str, node: str, kind: int, *axes: int) -> None:
+        """What comes out, (batch, *axes)."""
+        self("Identity", node, output=name)
+        self.outputs.append(self.helper.make_tensor_value_info(name, kind, ["batch", *axes]))
 
     def constant(self, value: Any, dtype: Any = None) -> str:
         """A stored array; whole numbers have 64 bits."""
-        name, array = f"c{len(self.constants)}", np.asarray(value, dtype=dtype)
+        name, array = f".c{len(self.constants)}", np.asarray(value, dtype=dtype)
         array = array.astype(np.int64) if array.dtype.kind == "i" else array
-        self.constants.append(self._stored(array, name))
+        self.constants.append(self._array(array, name))
         return name
 
     def stored(self, value: Tensor) -> str:
@@ -99,7 +213,7 @@ class _Graph:
 
     def norms(self, x: str, axis: int) -> str:
         """Lengths along an axis, which stays."""
-        return self("Sqrt", self("ReduceSumSquare", x, axes=[axis], keepdims=1))
+        return self("Sqrt", self("ReduceSumSquare", x, [axis], keepdims=1))
 
     def total(self, x: str) -> str:
         """Sums of rows, (batch, 1)."""
@@ -109,18 +223,6 @@ class _Graph:
         """Softmax of rows, one more component of that exponent in front."""
         return self("Softmax", self("Pad", exponents, [0, 1, 0, 0], first), axis=-1)
 
-    def only_if(self, condition: str, build: Callable[[], str | float]) -> str:
-        """What `build` makes where the condition holds; else 0, and none of its nodes run."""
-        outside, self.nodes = self.nodes, []
-        branches = {}
-        for branch, make in (("then_branch", build), ("else_branch", lambda: 0.0)):
-            found = self("Identity", make(), output=f"{branch}{len(outside)}")
-            result = self.helper.make_tensor_value_info(found, self.double, None)
-            branches[branch] = self.helper.make_graph(self.nodes, branch, [], [result])
-            self.nodes = []
-        self.nodes = outside
-        return self("If", condition, **branches)
-
     def quotient(self, x: str, length: str, without: str) -> str:
         """The quotient in double precision; 0 where there is none."""
         safe = self("Where", without, 1.0, length)
@@ -128,7 +230,7 @@ class _Graph:
 
     def __call__(self, operation: str, *inputs: Any, output: str | None = None, **more: Any) -> str:
         """One node, of results by their names and of numbers; the name of its result."""
-        name = output or f"n{next(self._numbers)}"
+        name = output or f".n{len(self.nodes)}"
         names = [given if isinstance(given, str) else self.constant(given) for given in inputs]
         self.nodes.append(self.helper.make_node(operation, names, [name], **more))
         return name
@@ -139,24 +241,25 @@ def _exponents(g: _Graph, at: OnnxUnitRows, w: str, mixture: Mixture) -> str:
     slope, offset = float(mixture.slope), float(mixture.offset)
     # A factor of the product would be rounded: ONNX Runtime fuses the two, in single precision.
     h = g("MatMul", at.unit, g("Mul", w, slope))
+    h = g("Sub", h, offset)
     if at.gaps is None:
-        return g("Sub", h, offset)
-    gaps = at.gaps
+        return h
+    some = g(
+        "Transpose", g("NonZero", g("Greater", g("Squeeze", at.missing, [1]), 0.0))
+    )  # rows with gaps (k, 1)
+    gaps, missing, room = (g("GatherND", each, some) for each in (at.gaps, at.missing, at.room))
+    m = g("Mul", missing, 0.5)
+    a, b = g("Max", g("Sub", m, 0.5), 0.0), g("Add", m, 0.5)
+    length = g("MatMul", gaps, g("Mul", w, w))  # ‖w_U‖²
+    square = g("Mul", room, (slope / mixture.varsigma) ** 2)
+    root = g("Sqrt", g("Add", g("Mul", length, square), g("Mul", b, b)))
+    log = g("Log", g("Div", g("Add", a, root), g("Add", a, b)))
+    lift = g("Sub", g("Sub", root, b), g("Mul", a, log))
+    return g("ScatterND", h, some, lift, reduction="add")
 
-    def lift() -> str:
-        m = g("Mul", at.missing, 0.5)
-        a, b = g("Max", g("Sub", m, 0.5), 0.0), g("Add", m, 0.5)
-        length = g("MatMul", gaps, g("Mul", w, w))  # ‖w_U‖²
-        square = g("Mul", at.room, (slope / mixture.varsigma) ** 2)
-        root = g("Sqrt", g("Add", g("Mul", length, square), g("Mul", b, b)))
-        log = g("Log", g("Div", g("Add", a, root), g("Add", a, b)))
-        return g("Sub", g("Sub", root, b), g("Mul", a, log))
 
-    return g("Sub", g("Add", h, g.only_if(at.some, lift)), offset)
-
-
-def _answers(g: _Graph, model: FittedModel, at: OnnxUnitRows) -> list[tuple[Any, ...]]:
-    """Nodes from unit rows to the outputs, in double precision; (name, type, more axes) of each.
+def _answers(g: _Graph, model: FittedModel, at: OnnxUnitRows, raw_scores: bool) -> None:
+    """Nodes from inputs to outputs, in double precision.
 
     In single precision the many equal terms of a blank border are rounded alike, which costs
     probabilities their fifth digit. What is stored stays in the precision of the model.
@@ -170,40 +273,36 @@ def _answers(g: _Graph, model: FittedModel, at: OnnxUnitRows) -> list[tuple[Any,
     share, joint = _classes(g, at, h, votes, floor)
     joint = g("Slice", joint, [0], [n_classes], [1])
     share = g("Slice", share, [1], [len(votes.p)], [1])
-    g("Cast", share, output="shares", to=g.float)
     best = g("ArgMax", joint, axis=1, keepdims=0)
     labels: NDArray[Any] = model.classes.astype(_LABELS.get(model.classes.dtype.kind, np.str_))
     labels = labels.astype(object) if labels.dtype.kind == "U" else labels
-    g("Gather", g.constant(labels), best, output="label", axis=0)
-    g("Cast", g("Div", joint, g.total(joint)), output="probabilities", to=g.float)
+    label = g("Gather", g.constant(labels), best, axis=0)
+    g.output("label", label, g.helper.np_dtype_to_tensor_dtype(labels.dtype))
+    found = g("Div", joint, g.total(joint))
+    if raw_scores:
+        found = g("Log", found)
+        found = g("Sub", found, g("Gather", found, [1, 0], axis=1)) if n_classes == 2 else found
+    g.output("probabilities", g("Cast", found, to=g.float), g.float, n_classes)
     # −log Σ_μ c_μ exp(h_μ), memories alone: far from all of them it still tells rows apart.
     own = w if model.is_joint else g.stored(density.w.T.contiguous())
     h = _exponents(g, at, own, density.to(dtype=torch.float64))
     with np.errstate(divide="ignore"):
         weight = np.log(density.p[1:].double().sum(1).numpy())[None, :]
     s = g("Add", h, np.maximum(weight, -1e30))
-    peak = g("ReduceMax", s, axes=[1], keepdims=1)
+    peak = g("ReduceMax", s, [1], keepdims=1)
     score = g("Neg", g("Add", peak, g("Log", g.total(g("Exp", g("Sub", s, peak))))))
     farthest = largest_novelty_score(model.precise_density)
     score = g("Where", at.undirected, farthest, score)
     score = g("Squeeze", score, [1])
-    g("Cast", score, output="novelty_score", to=g.float)
-    outputs = [
-        ("label", g.helper.np_dtype_to_tensor_dtype(labels.dtype)),
-        ("probabilities", g.float, n_classes),
-        ("novelty_score", g.float),
-        ("shares", g.float, votes.n_memories),
-    ]
+    g.output("novelty_score", g("Cast", score, to=g.float), g.float)
+    g.output("shares", g("Cast", share, to=g.float), g.float, votes.n_memories)
     if (limit := novelty_threshold(model)) is not None:
-        g("Greater", score, limit, output="is_novel")
-        outputs.append(("is_novel", g.bool))
+        g.output("is_novel", g("Greater", score, limit), g.bool)
     held, limit = model.calibration, default_limit(model)
     if held is not None and limit is not None:
         scored = votes.at(held.temperature)
         _, joint = _classes(g, at, _exponents(g, at, w, scored), scored, floor)
         _rejections(g, joint, n_classes, score, held.tails, limit)
-        outputs += [("reasons", g.float, 3), ("is_rejected", g.bool)]
-    return outputs
 
 
 def _classes(g: _Graph, at: OnnxUnitRows, h: str, votes: Mixture, floor: float) -> tuple[str, str]:
@@ -221,22 +320,22 @@ def _rejections(
 ) -> None:
     """Tails of the reasons (batch, 3), and whether a row is rejected, as `interpret.rejections`."""
     known = g("Slice", joint, [0], [n_classes], [1])
-    best = g("ReduceMax", known, axes=[1], keepdims=1)
+    best = g("ReduceMax", known, [1], keepdims=1)
     first = g("Equal", g("ArgMax", known, axis=1, keepdims=1), np.arange(n_classes + 1)[None])
     others = g.total(g("Where", first, 0.0, joint))
     doubt = g("Log", g("Div", g("Max", others, _TINY), best))
-    lead = g("Sub", g("ReduceMean", g("Log", known), axes=[1], keepdims=1), g("Log", best))
+    lead = g("Sub", g("ReduceMean", g("Log", known), [1], keepdims=1), g("Log", best))
     reasons = g("Concat", g("Unsqueeze", novelty, [1]), doubt, lead, axis=1)
     knots = torch.from_numpy(tails.values)
     width = knots.diff(dim=1).clamp_min(_TINY)
     each = g("Sub", g("Unsqueeze", reasons, [2]), g.stored(knots[:, :-1]))
     filled = g("Min", g("Max", g("Div", each, g.stored(width)), 0.0), 1.0)
-    inside = g("Mul", g("ReduceMean", filled, axes=[2], keepdims=0), tails.level)
+    inside = g("Mul", g("ReduceMean", filled, [2], keepdims=0), tails.level)
     beyond = g("Sub", reasons, g.stored(knots[:, -1]))
     beyond = g("Max", g("Div", beyond, g.stored(torch.from_numpy(tails.mean))), 0.0)
     found = g("Add", inside, beyond)
-    g("Cast", found, output="reasons", to=g.float)
     score = g("Squeeze", g.norms(found, 1), [1])
     none = g("Squeeze", g("Slice", joint, [n_classes], [n_classes + 1], [1]), [1])
     outside = g("Greater", none, g("Squeeze", best, [1]))
-    g("Or", g("Greater", score, limit), outside, output="is_rejected")
+    g.output("reasons", g("Cast", found, to=g.float), g.float, 3)
+    g.output("is_rejected", g("Or", g("Greater", score, limit), outside), g.bool)

@@ -170,7 +170,13 @@ class Geometry(ABC):
         share = self._onnx_share(g, rows, unit, length)
         share = g("Where", g("Greater", count, 0.0), share, 1.0)
         unit = g("Mul", unit, g("Sqrt", share))
+<<<<<<< HEAD
         return with_gaps(g, unit, undirected, self._onnx_gaps(g, gaps))
+=======
+        room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
+        gaps = self._onnx_gaps(g, gaps)
+        return OnnxUnitRows(unit, undirected, gaps, g.total(gaps), room)
+>>>>>>> f8e3c3e9 (One ONNX graph of a pipeline or of a table with categories)
 
     def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """`coordinates` of rows that are filled in where something is missing."""

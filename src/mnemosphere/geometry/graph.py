@@ -48,4 +48,3 @@ class OnnxUnitRows(NamedTuple):
     gaps: str | None = None  # 1 where not known, else 0; None: they are at a place of their own
     missing: str = ""  # how many are not known
     room: str = ""  # the square of the norm that is left to them
-    some: str = ""  # whether any feature of any row is not known
