@@ -53,10 +53,12 @@ def graph_answers(model, folder, rows):
 
 def graph_inputs(session, model, rows):
     """Rows of numbers as the graph of a model takes them: one matrix, or the columns of a frame."""
-    rows, encoding = np.asarray(rows, dtype=np.float64), model.model_.features.encoding
-    if encoding is None:
+    rows, columns = np.asarray(rows, dtype=np.float64), model.model_.columns
+    if not columns.each or columns.is_texts:
         return {"rows": rows}
-    given = {column.name: _as_put_in(column, rows[:, own]) for column, own in encoding.places()}
+    ends = np.cumsum([own.width for own in columns.each])
+    parts = np.split(rows, ends[:-1], axis=1)
+    given = {own.name: _as_put_in(own, x) for own, x in zip(columns.each, parts, strict=True)}
     return {own.name: given[own.name] for own in session.get_inputs()}
 
 

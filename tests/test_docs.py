@@ -75,8 +75,9 @@ def test_every_fence_is_of_a_known_kind(page):
 )
 def test_python_blocks_run(page, tmp_path, monkeypatch, small_pictures, quick_choice):
     monkeypatch.chdir(tmp_path)
-    if any("wordllama" in body for kind, _, body in blocks(page) if kind == "python"):
-        pytest.importorskip("wordllama")
+    for package in ("wordllama", "skl2onnx"):
+        if any(package in body for kind, _, body in blocks(page) if kind == "python"):
+            pytest.importorskip(package)
     namespace = {"__name__": "__main__"}
     failure = None
     for kind, line, body in blocks(page):

@@ -91,26 +91,10 @@ def merging_table() -> Table:
     return table(columns, rows, run)
 
 
-def joint_splits_table() -> Table:
-    """Minima at fixed class weights, and what is left of them if classes are divided."""
-    run = facts.study("joint-splits")
-    rows = [
-        row | {"gain": "" if row["lambda_joint"] is None else facts.power(row["lambda_joint"])}
-        for row in run["data"]["models"]
-    ]
-    columns = {
-        "β": "{beta:g}", "saddles": "{saddle}", "minima at fixed class weights": "{minimum}",
-        "of these, label saddles": "{label saddle}",
-        "their λ<sub>joint</sub>, median, in units of the pull": "{gain}",
-    }  # fmt: skip
-    return table(columns, rows, run)
-
-
 TABLES: dict[str, Callable[[], Table]] = {
     "solutions": solutions_table,
     "beyond weak": weak_table,
     "theory": finite_size_table,
     "theory order": order_table,
     "beyond varsigma": merging_table,
-    "beyond joint": joint_splits_table,
 }

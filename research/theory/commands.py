@@ -11,7 +11,6 @@ from torch import Generator
 from research.theory.branches import coexistence_window, ladder, trace_branches
 from research.theory.finite_size import study_finite_size
 from research.theory.hierarchy import duplicated_spectrum, trace_hierarchy
-from research.theory.joint_splits import study_joint_splits
 from research.theory.merging import study_merging
 from research.theory.overlaps import Sampling, compare_overlaps, near_transition
 from research.theory.phases import map_phases
@@ -168,13 +167,6 @@ def weak_teachers(
         teachers=teachers, sweeps=sweeps, grid=grid, generator=generator,
     )  # fmt: skip
     return Found(asdict(found), found.draw())
-
-
-@study("joint-splits", draws=False)
-def joint_splits(generator: Generator, memories: int = 10) -> Found:
-    """Find memories that are minima until their copies divide the classes: models of digits, by β."""
-    betas = [3.0, 5.0, 7.0, 9.0, 11.0, 14.0, 20.0]
-    return Found({"models": study_joint_splits(memories, betas)})
 
 
 @study("transition-order", draws=False)

@@ -185,7 +185,7 @@ def test_categories_go_in_as_strings(table, kind, tmp_path):
     frame, y = table
     frame = frame.astype(dict.fromkeys(("a", "b", "shade"), kind))
     model = mn.DAMClassifier(9, geometry="standard", search=None, random_state=0).fit(frame, y)
-    kinds = {(own.by_odds, own.is_pair) for own in model.model_.features.encoding.columns}
+    kinds = {(own.by_odds, own.is_pair) for own in model.model_.columns.each}
     assert {(True, False), (False, True)} <= kinds
     fresh = frame.assign(color=["never seen", None, *frame["color"][2:]], id=1)[[*frame]]
     mn.to_onnx(model, tmp_path / "m.onnx", frame)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from mnemosphere.base.files import write_atomically
@@ -19,8 +20,7 @@ from mnemosphere.interpret.rejection import default_limit, novelty_threshold
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import least_density
 from mnemosphere.model.retrieval import largest_novelty_score
-from mnemosphere.rows.encoding import MISSING, Column
-from mnemosphere.rows.features import Features
+from mnemosphere.rows.columns import MISSING, Column, Columns
 
 _OPSETS = {"": 18, "ai.onnx.ml": 2}  # of ONNX Runtime 1.14 and later
 _LABELS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}  # else texts
@@ -28,7 +28,7 @@ _IR_VERSION = 8
 _TINY = 1e-300  # in place of 0, in logarithms
 
 
-def to_onnx(model: Any, path: str | PathLike[str], X: Any = None) -> None:
+def to_onnx(model: object, path: str | PathLike[str], X: Any = None) -> None:
     """Write a fitted model, or a scikit-learn pipeline that ends in one, as one ONNX graph.
 
     The input is `rows`, (batch, N). If the model was fitted to a frame with categories, each column is an input
@@ -64,7 +64,7 @@ def to_onnx(model: Any, path: str | PathLike[str], X: Any = None) -> None:
     if isinstance(fitted, FittedModel):
         kinds = {str(kind) for kind in getattr(X, "dtypes", [getattr(X, "dtype", None)])}
         proto = _of_model(fitted, single="float32" in kinds and "float64" not in kinds)
-    elif hasattr(model, "steps"):
+    elif isinstance(model, Pipeline):
         if X is None:
             raise ValueError("a pipeline needs X, for the types of its inputs: pass some rows")
         register_converter(type(model[-1]))
@@ -90,19 +90,23 @@ def register_converter(estimator: type) -> None:
     >>> mn.export.register_converter(mn.DAMClassifier)
     """
     onnx, skl2onnx = import_extra("onnx", "onnx"), import_extra("skl2onnx", "onnx")
-    guess = import_extra("skl2onnx.algebra.type_helper", "onnx")._guess_type
+    types = import_extra("skl2onnx.common.data_types", "onnx")
 
-    def parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-        operator = scope.declare_local_operator(estimator.__name__, model)
+    def parse(scope: Any, fitted: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+        operator = scope.declare_local_operator(estimator.__name__, fitted)
         operator.inputs = inputs
-        for output in _of_model(model.model_).graph.output:
-            operator.outputs.append(scope.declare_local_variable(output.name, guess(output)))
+        for output in _of_model(fitted.model_).graph.output:
+            variable = scope.declare_local_variable(output.name, types.FloatTensorType())
+            operator.outputs.append(variable)
         return operator.outputs
 
     def tell_types(operator: Any) -> None:
         outputs = _of_model(operator.raw_operator.model_).graph.output
         for variable, output in zip(operator.outputs, outputs, strict=False):
-            variable.type = guess(output)
+            kind, (_, *axes) = output.type.tensor_type, output.type.tensor_type.shape.dim
+            name = onnx.TensorProto.DataType.Name(kind.elem_type).title().replace("Bool", "Boolean")
+            shape = [None, *(axis.dim_value for axis in axes)]
+            variable.type = getattr(types, f"{name}TensorType")(shape)
 
     def convert(scope: Any, operator: Any, container: Any) -> None:
         asked = container.get_options(operator.raw_operator, {"raw_scores": False})
@@ -134,8 +138,8 @@ def _of_model(model: FittedModel, *, single: bool = False, raw_scores: bool = Fa
     raw_scores: in place of probabilities, what `decision_function` says, as skl2onnx has it of two classes.
     """
     g = _Graph()
-    x = _rows(g, model.features, g.float if single else g.double)
-    at = model.geometry.onnx(g, x, model.features.n_numbers)
+    x = _rows(g, model.columns, g.float if single else g.double)
+    at = model.geometry.onnx(g, x, model.columns.n_numbers)
     _answers(g, model, at, raw_scores)
     if both := {own.name for own in g.inputs} & {own.name for own in g.outputs}:
         raise ValueError(f"column {min(both)!r} has the name of an output of the graph: rename it")
@@ -146,12 +150,12 @@ def _of_model(model: FittedModel, *, single: bool = False, raw_scores: bool = Fa
     return proto
 
 
-def _rows(g: _Graph, features: Features, number: int) -> str:
+def _rows(g: _Graph, columns: Columns, number: int) -> str:
     """The numbers (batch, N) of rows in double precision, from inputs of that type and of strings."""
-    if features.encoding is None:
-        return g("Cast", g.input("rows", number, features.n_numbers), to=g.double)
+    if not columns.each or columns.is_texts:
+        return g("Cast", g.input("rows", number, columns.n_numbers), to=g.double)
     parts = []
-    for column in features.encoding.columns:
+    for column in columns.each:
         if column.kind == "category":
             parts.append(_numbers_of(g, column, g.input(column.name, g.text, 1)))
         elif column.width:
