@@ -170,13 +170,7 @@ class Geometry(ABC):
         share = self._onnx_share(g, rows, unit, length)
         share = g("Where", g("Greater", count, 0.0), share, 1.0)
         unit = g("Mul", unit, g("Sqrt", share))
-<<<<<<< HEAD
         return with_gaps(g, unit, undirected, self._onnx_gaps(g, gaps))
-=======
-        room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
-        gaps = self._onnx_gaps(g, gaps)
-        return OnnxUnitRows(unit, undirected, gaps, g.total(gaps), room)
->>>>>>> f8e3c3e9 (One ONNX graph of a pipeline or of a table with categories)
 
     def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
         """`coordinates` of rows that are filled in where something is missing."""
@@ -278,8 +272,7 @@ def check_some_left(geometry: Geometry, undirected: Tensor) -> None:
 def with_gaps(g: Graph, unit: str, undirected: str, gaps: str) -> OnnxUnitRows:
     """Unit rows with 0 in their gaps, and what is known of these."""
     room, count = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0), g.total(gaps)
-    some = g("Greater", g("ReduceMax", count, keepdims=0), 0.0)
-    return OnnxUnitRows(unit, undirected, gaps, count, room, some)
+    return OnnxUnitRows(unit, undirected, gaps, count, room)
 
 
 def lengths(v: Tensor) -> Tensor:

@@ -135,17 +135,7 @@ class Product(Geometry):
             unknown = g("Mul", at.unit, 0.0) if at.gaps is None else at.gaps
             gaps.append(g("Where", at.undirected, 1.0, unknown))
         unit, missing = (g("Concat", *parts, axis=1) for parts in (units, gaps))
-<<<<<<< HEAD
         return with_gaps(g, unit, g("And", *losts), missing)
-=======
-        count = g.total(missing)
-        room = g("Max", g("Sub", 1.0, g.total(g("Mul", unit, unit))), 0.0)
-        return OnnxUnitRows(unit, g("And", *losts), missing, count, room)
-
-    def _onnx_coordinates(self, g: Graph, rows: OnnxRows) -> str:
-        """`onnx` needs none."""
-        raise NotImplementedError
->>>>>>> f8e3c3e9 (One ONNX graph of a pipeline or of a table with categories)
 
     # Gaps.
 
