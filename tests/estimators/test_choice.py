@@ -8,7 +8,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from mnemosphere import DAMClassifier
-from mnemosphere.estimators.choice import Sample, splits, usable
+from mnemosphere.estimators.choice import splits, usable
+from mnemosphere.estimators.settings import Sample
 from mnemosphere.rows.rows import Rows
 from problems import slow_but
 
@@ -139,11 +140,11 @@ def test_held_out_parts_are_disjoint_and_have_every_class():
     targets = torch.nn.functional.one_hot(y, 4).double()
     rows = Rows.of(np.arange(206.0).reshape(103, 2), torch.device("cpu"))
     parts = splits(Sample(rows, targets, None, torch.float64), 80, 20, 5)
-    held = torch.cat([part.held.rows.number for part in parts])
+    held = torch.cat([part.number for part in parts])
     assert len(held.unique()) == 100
     for part in parts:
-        own = set(part.held.rows.number.tolist())
-        assert not own & set(part.fitted.rows.number.tolist())
+        own = set(part.held.rows.values[:, 0].tolist())
+        assert not own & set(part.fitted.rows.values[:, 0].tolist())
         assert (part.held.targets.sum(0)[:3] >= 6).all()
 
 

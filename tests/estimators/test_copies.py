@@ -8,7 +8,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 import mnemosphere as mn
-from mnemosphere.estimators.choice import Candidate, Sample, Settings, Split, evaluate
+from mnemosphere.estimators.choice import Candidate, Split, evaluate
+from mnemosphere.estimators.settings import Sample, Settings
 from mnemosphere.rows.rows import Rows
 
 CENTERS = 1.3 * np.random.default_rng(7).normal(size=(4, 5))

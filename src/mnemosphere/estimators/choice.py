@@ -1,13 +1,13 @@
-"""How settings that are "auto" are decided: screen a few candidates well, then follow the best.
+"""How settings that are "auto" are decided: screen a few candidates, then follow the best ones.
 
 screen     every geometry with one and with four memories per class, one cycle of training
-more rows  the best of them again, where rows are many
-path       what is around the best candidates, one more cycle, four times the memories, noise on the rows; then what
-           is around those, until the best of each geometry has been followed
-choice     the best, with a price on memories and steps; a plain geometry unless another is clearly better
+more rows  the best of each geometry again, where rows are many
+path       what is next to the two best lines: one more cycle, four times the memories, noise on the rows; then what
+           is next to those, until nothing new comes up
+choice     the best, with a price on memories and cycles
 
-Few rows are cross-fitted in five folds. Of many rows one part is held out; candidates are screened on some of
-the others, and the path is followed on all of them.
+Few rows are cross-fitted, in up to ten folds. Of many rows one part is held out; candidates are screened on some
+of the others, and the path is followed on all of them.
 
 Everything that is learned (geometry, start, memories, weights) is learned from the rows that are fitted. Rows are
 distinct: a copy is weight, so that no row is both fitted and held out. The choice does not depend on
@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -30,7 +30,8 @@ from torch import Tensor
 
 from mnemosphere.base.text import Shown, Table
 from mnemosphere.estimators.progress import Progress
-from mnemosphere.geometry import KINDS, Center, Circles, Geometry, Product, Unit
+from mnemosphere.estimators.settings import Sample, Settings
+from mnemosphere.geometry import KINDS, Center, Circles, Product, Unit
 from mnemosphere.geometry.base import learn, on_sphere
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
@@ -38,7 +39,6 @@ from mnemosphere.model.initialize import Start
 from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.one_pass import log_joint
 from mnemosphere.model.soft_labels import (
-    LOG_T,
     label_frequencies,
     label_shares,
     mean_shares,
@@ -46,10 +46,8 @@ from mnemosphere.model.soft_labels import (
     posterior_temperature,
     tempered_losses,
 )
-from mnemosphere.rows.odds import Odds
 from mnemosphere.rows.rows import Rows
 from mnemosphere.training import few_labels, stacked
-from mnemosphere.training.adam import Adam
 from mnemosphere.training.conditional import class_targets, start_conditional
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
@@ -58,28 +56,21 @@ from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
 from mnemosphere.training.sgd import SGD
 
 Floats = NDArray[np.float64]
-_ADAM = Adam()
-SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
-    "fixed-point": FixedPoint(), "sgd": SGD(), "adam": _ADAM
-}  # fmt: skip
-
 PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
 FACTOR = 4  # between widths of the path
 ROWS_PER_MEMORY, LEAST_WIDEST = 15, 300  # rows for each at least, unless there are so few memories
 PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
-PRICE_OF_CYCLE = 1.04  # one more cycle, which takes as long as all before, by 4%
-FEW_CYCLES, MOST_CYCLES = 2, 6  # with which more memories and other noise are tried; of all
+PRICE_OF_CYCLE = math.log(1.01)  # one more cycle, which takes as long as all before, by 1%
+MOST_CYCLES = 6
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
-MOST_LINES = 3  # that are followed at a time
-# Geometries that a difference below its error does not leave.
-PLAIN = ("unit", "center", "standard")
+LINES = 2  # that are followed at a time
 ROWS, ROWS_PER_CLASS = 1500, 20  # fitted in the screening
-FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
+FOLDS, HELD = (5, 10), 2000  # parts that are held out in turn, fewest and most; most rows of one
 FOLDED = 5000  # rows of all folds together, beyond which there are fewer
-FEW_KINDS, OFTEN = 50, 5  # distinct rows at most, and how often: a table of few kinds of rows
 MOST_ROWS = 60_000  # fitted on the path
 MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
 MOST_COORDINATES = 4096  # of columns on circles that are tried
+SAME_LENGTH = 0.01  # spread of lengths, relative, of rows that are directions
 UNLIKE = 10.0  # spreads of features that are further apart are those of unlike units
 STACKED = 1 << 21  # rows × memories of problems that are trained side by side
 PADDED = 1 << 20  # rows × memories × features, up to which they need not be of one shape
@@ -122,68 +113,6 @@ class Candidate:
     cycles: int = 1  # of Adam, each twice as long as the one before
     unlabeled: bool = False  # whether rows without label take part
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether its geometry is a direction, or has standard units."""
-        return self.geometry.split("+")[-1] in PLAIN
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings of an estimator of rows, parsed once; None stands for "auto", of β for "learn"."""
-
-    given: Mapping[str, Any]  # its parameters
-    n_memories: int | None
-    varsigma: float | None
-    beta: float | None
-    uniform_weight: float | None
-    objective: str  # "joint", "conditional", or "auto": by whether all rows have labels
-    solver: FixedPoint | SGD | Adam | None
-    adam: Adam  # the solver of the conditional likelihood
-    geometry: str
-    growth: int | None
-    search: str | None
-    max_iter: int | None
-    smoothing: float  # of labels, for the joint objective
-    precision: str
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """From the parameters of a `DAMClassifier` or a `DAMClusterer`."""
-        numbers = ("n_memories", "varsigma", "beta", "uniform_weight")
-        known = {name: None if isinstance(given[name], str) else given[name] for name in numbers}
-        solver, objective = given["solver"], given.get("objective", "joint")
-        solver = SOLVERS.get(solver) if isinstance(solver, str) else solver
-        adam = solver if isinstance(solver, Adam) else None
-        if objective == "auto" and (solver is not None or given["growth"] is not None):
-            # A solver, or a tree of splits, belongs to one of them.
-            objective = "joint" if adam is None else "conditional"
-        smoothing = float(given.get("label_smoothing", given.get("smoothing", 0.0)))
-        return cls(
-            given, solver=solver, adam=adam or _ADAM,
-            objective=objective, geometry=given["geometry"], growth=given["growth"], search=given.get("search"),
-            max_iter=given["max_iter"], precision=given["precision"],
-            smoothing=smoothing if smoothing > 1e-30 else 0.0,  # less would vanish in products
-            **known,
-        )  # fmt: skip
-
-    def for_rows(self, sample: Sample) -> Self:
-        """With the objective for these rows; ValueError if settings contradict each other."""
-        auto = "conditional" if bool(sample.labeled.all()) else "joint"
-        own = replace(self, objective=auto if self.objective == "auto" else self.objective)
-        conditional = own.objective == "conditional"
-        if conditional and self.growth is not None:
-            raise ValueError(
-                "growth splits memories of the joint likelihood: use objective='joint' or "
-                "growth=None"
-            )
-        if isinstance(self.solver, FixedPoint if conditional else Adam):
-            raise ValueError(
-                f"{type(self.solver).__name__} does not train the {own.objective} likelihood: use "
-                "solver='auto', or another objective"
-            )
-        return own
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -195,58 +124,6 @@ class Choice:
     # rows, the log of the votes for each class (n, C+1) of models that have not seen them, and their folds
     held: tuple[Sample, Tensor, tuple[Fold, ...]] | None = None
     interrupted: bool = False  # whether Ctrl-C ended the search
-
-
-def has_few_kinds(n_rows: int, n_distinct: int) -> bool:
-    """Whether a table has so few kinds of rows, each so often, that a new row is one of them.
-
-    There copies are held out like other rows. Elsewhere a copy of a fitted row tells nothing of new rows.
-    """
-    return n_distinct <= FEW_KINDS and n_rows >= OFTEN * n_distinct
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Stored rows with label weights, to be put on the sphere in one way or another."""
-
-    rows: Rows
-    targets: Tensor  # (n, C+1) float64; zeros: a row without label
-    weight: Tensor | None
-    dtype: torch.dtype
-
-    @property
-    def n_classes(self) -> int:
-        """C."""
-        return self.targets.shape[1] - 1
-
-    @cached_property
-    def labeled(self) -> Tensor:
-        """Which rows have a label, (n,)."""
-        return self.targets.sum(1) > 0
-
-    def label_mass(self) -> Tensor:
-        """Summed label weights (C+1,), by sample weight."""
-        return self.targets.sum(0) if self.weight is None else self.weight @ self.targets
-
-    def take(self, index: Tensor) -> Self:
-        """Some of the rows."""
-        weight = None if self.weight is None else self.weight[index]
-        return replace(self, rows=self.rows.take(index), targets=self.targets[index], weight=weight)
-
-    @cached_property
-    def odds(self) -> Odds:
-        """What its rows tell of the levels of categories."""
-        return Odds.learn(self.rows, label_shares(self.targets), self.weight)
-
-    def cross_fitted(self) -> Self:
-        """The sample with log-odds in place of levels, each row by the rows of other folds."""
-        return replace(self, rows=self.odds.of_training(self.rows)) if self.rows.levels else self
-
-    def on_sphere(self, geometry: Geometry) -> tuple[Batch, Tensor]:
-        """(unit rows with their labels, which of them have no direction)."""
-        x, lost = on_sphere(self.rows, geometry, self.dtype)
-        weight = None if self.weight is None else self.weight.to(self.dtype)
-        return Batch(x, self.targets.to(self.dtype), weight), lost
 
 
 class Fold(NamedTuple):
@@ -322,16 +199,22 @@ class Split:
     )  # what further cycles go on from
 
     def place(self, kind: str) -> tuple[Batch, Batch, Tensor]:
-        """(fitted rows, held-out rows with a direction, which of those held out these are)."""
+        """(fitted rows with a direction, held-out rows, which of those have none, so that any will do)."""
         if kind not in self.placed:
             own = self.fitted
             geometry = learn(kind, own.rows, own.targets, own.weight)
-            fitted, lost = self.fitted.on_sphere(geometry)
-            held, without = self.held.on_sphere(geometry)
-            some = (~without).nonzero()[:, 0]
-            fitted = fitted.take(~lost) if bool(lost.any()) else fitted
-            self.placed[kind] = fitted, held.take(some), some
+            fitted, without = own.on_sphere(geometry)
+            held, lost = self.held.on_sphere(geometry)
+            some = torch.eye(1, held.x.shape[1]).to(held.x)
+            held = replace(held, x=torch.where(lost[:, None], some, held.x))
+            self.placed[kind] = fitted.take(~without) if bool(without.any()) else fitted, held, lost
         return self.placed[kind]
+
+    def chance(self) -> Floats:
+        """The losses (rows, 1) of the held-out rows if all are answered by the class frequencies."""
+        prior = self.fitted.label_mass()[:-1]
+        log_prior = (prior / prior.sum()).clamp_min(1e-9).log()
+        return (label_shares(self.held.targets) @ -log_prior).double().cpu().numpy()[:, None]
 
     def start(self, candidate: Candidate, fitted: Batch) -> Start:
         """The memories to train from, the same for both objectives."""
@@ -388,6 +271,12 @@ def spreads(rows: Rows) -> Tensor:
     return torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x).std(0, correction=0)
 
 
+def are_directions(rows: Rows) -> bool:
+    """Whether all rows have the same length, as vectors of an encoder do."""
+    norms = torch.cat([part for _, part in itertools.islice(rows.chunks(), 1)]).norm(dim=1)
+    return bool(norms.std(correction=0) <= SAME_LENGTH * norms.mean())
+
+
 def directed(rows: Rows, weight: Tensor | None) -> list[str]:
     """Those of "unit" and "center" that leave hardly a row without direction, and differ at all.
 
@@ -423,6 +312,7 @@ class _Scope:
     number: int  # of times
     grows: bool  # whether there may be more memories
     goes_on: bool  # whether there may be more cycles
+    plain: tuple[str, ...]  # geometries that only a clearly better one replaces
 
     @classmethod
     def of(cls, sample: Sample, settings: Settings) -> Self:
@@ -433,7 +323,9 @@ class _Scope:
             kinds = usable(sample.cross_fitted())
             if not conditional:  # there, columns that depend on each other count twice on circles
                 kinds = [kind for kind in kinds if not kind.endswith("circles")] or kinds
-        held = min(max(1, n_labeled // FOLDS), HELD)
+        few, many = FOLDS
+        number = min(many, n_labeled, max(1, FOLDED // max(1, n_labeled)))
+        held = min(max(1, n_labeled // max(few, number)), HELD)
         whole = min(n_labeled - held, MOST_ROWS)
         first = min(whole, max(ROWS, ROWS_PER_CLASS * n_classes))
         most = max(n_classes, 2 * first // 3)
@@ -446,13 +338,13 @@ class _Scope:
         if settings.search is None:
             kinds = [kind for kind in kinds if kind == "standard"] or kinds[:1]
             widths, noises = widths[-1:], noises[:1]
-        number = min(FOLDS, n_labeled, max(1, FOLDED // max(1, n_labeled)))
         searched = settings.search is not None
         return cls(
             kinds, settings.objective, widths, noises, first, whole, held, number,
             grows=searched and settings.n_memories is None,
             goes_on=searched and conditional and settings.max_iter is None
             and not isinstance(settings.solver, SGD),
+            plain=("unit", "center") if are_directions(sample.rows) else (),
         )  # fmt: skip
 
     @property
@@ -464,17 +356,13 @@ class _Scope:
         ]  # fmt: skip
 
     def around(self, own: Candidate, most: int) -> Iterator[Candidate]:
-        """A candidate with one more cycle; unless it has many, with more memories, and with other noise."""
+        """A candidate with one more cycle, with more memories, and with other noise."""
         if self.goes_on and own.cycles < MOST_CYCLES:
             yield replace(own, cycles=own.cycles + 1)
-        if own.cycles > FEW_CYCLES:  # what is not better by then
-            return
-        few, wider = max(1, own.cycles - 1), min(FACTOR * own.n_memories, most)
+        wider = min(FACTOR * own.n_memories, most)
         if self.grows and 2 * wider >= 3 * own.n_memories:
-            yield replace(own, n_memories=wider, cycles=few)
-        for noise in self.noises:
-            if noise != own.noise:
-                yield replace(own, noise=noise, cycles=few)
+            yield replace(own, n_memories=wider)
+        yield from (replace(own, noise=noise) for noise in self.noises)
 
 
 class _Trials:
@@ -484,6 +372,7 @@ class _Trials:
         self, sample: Sample, settings: Settings, scope: _Scope, fitted: int, progress: Progress
     ) -> None:
         self.settings, self.fitted, self.progress = settings, fitted, progress
+        self.scope = scope
         self.parts = splits(sample, fitted, scope.held, scope.number)
         self.found: dict[Candidate, Evaluation] = {}
 
@@ -495,32 +384,26 @@ class _Trials:
 
     def score(self, own: Candidate) -> float:
         """Its loss, with a price on memories and steps."""
-        price = float(own.n_memories**PRICE) * PRICE_OF_CYCLE**own.cycles
-        return self.found[own].level * price
+        price = PRICE * math.log(own.n_memories) + PRICE_OF_CYCLE * own.cycles
+        return self.found[own].level * math.exp(price)
 
-    def still_gains(self, own: Candidate) -> bool:
-        """Whether its last cycle has clearly helped."""
-        before = self.found.get(replace(own, cycles=own.cycles - 1))
-        return before is None or before.exceeds(self.found[own])
-
-    def ranked(self) -> list[Candidate]:
-        """Best first."""
-        return sorted(self.found, key=self.score)
+    def near(self) -> list[Candidate]:
+        """Those that are not clearly worse than the best, best first."""
+        best, *others = sorted(self.found, key=self.score)
+        least = self.found[best]
+        return [best, *(own for own in others if not self.found[own].exceeds(least))]
 
     def lines(self) -> list[Candidate]:
         """The best of each geometry, and of those with the fewest memories, unless clearly worse."""
-        ranked, lead = self.ranked(), dict[tuple[str, bool], Candidate]()
-        least = min(own.n_memories for own in ranked)
-        for own in ranked:
+        lead: dict[tuple[str, bool], Candidate] = {}
+        least = min(own.n_memories for own in self.found)
+        for own in self.near():
             lead.setdefault((own.geometry, own.n_memories == least), own)
-        best = self.found[ranked[0]]
-        return [own for own in lead.values() if not self.found[own].exceeds(best)]
+        return [*lead.values()]
 
     def chosen(self) -> Candidate:
-        """The best; one that uses all rows, or of a plain geometry, if that is not clearly worse."""
-        best, *others = self.ranked()
-        near = [best, *(own for own in others if not self.found[own].exceeds(self.found[best]))]
-        return max(near, key=lambda own: (own.unlabeled, own.is_plain))  # the best of those
+        """The best; one that uses all rows, or keeps directions, if it is not clearly worse."""
+        return max(self.near(), key=lambda own: (own.unlabeled, own.geometry in self.scope.plain))
 
     def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
         """The trials in plain values, best first."""
@@ -539,7 +422,7 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
     settings = settings.for_rows(sample)
     scope, n_labeled = _Scope.of(sample, settings), int(sample.labeled.sum())
     some_unknown = n_labeled < sample.rows.n_rows
-    if n_labeled < (FOLDS if some_unknown else 2) * max(2, sample.n_classes):
+    if n_labeled < (FOLDS[0] if some_unknown else 2) * max(2, sample.n_classes):
         return Choice(_alone(scope, settings.n_memories, sample))  # nothing can be held out
     first = last = _Trials(sample, settings, scope, scope.first, progress)
     joins, interrupted = some_unknown and scope.objective == "joint", False
@@ -550,7 +433,7 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
         if settings.search is not None:
             if scope.whole > 1.2 * scope.first and (scope.grows or len(scope.screen) > 1):
                 last = _Trials(sample, settings, scope, scope.whole, progress)
-                last.run("trying the best on more rows", first.lines()[:MOST_LINES])
+                last.run("trying the best on more rows", first.lines())
             _follow(last, scope)
         if joins:
             last.run(
@@ -571,19 +454,18 @@ def choose(sample: Sample, settings: Settings, progress: Progress) -> Choice:
 
 
 def _follow(trials: _Trials, scope: _Scope) -> None:
-    """What is around the best lines, and again, until the best of each has been followed."""
+    """What is around the best lines, and again, until they all have been followed."""
     most = max(min(LEAST_WIDEST, 2 * trials.fitted // 3), trials.fitted // ROWS_PER_MEMORY)
     done: set[Candidate] = set()
-    while front := [own for own in trials.lines()[:MOST_LINES] if own not in done]:
+    while front := [own for own in trials.lines()[:LINES] if own not in done]:
         done.update(front)
-        front = [own for own in front if trials.still_gains(own)]
         trials.run("following the best", [new for own in front for new in scope.around(own, most)])
 
 
 def _with_unlabeled(trials: _Trials, n_memories: int | None, sample: Sample) -> Iterator[Candidate]:
     """Candidates that learn from rows without label, of the best geometries."""
     k = n_memories or min(sample.rows.n_rows, max(ROWS, sample.n_classes))
-    kinds = [own.geometry for own in trials.ranked()]
+    kinds = [own.geometry for own in sorted(trials.found, key=trials.score)]
     for kind in [own for own in dict.fromkeys(kinds) if own != "whitened"][:2] or ["standard"]:
         yield Candidate(kind, k, "joint", unlabeled=True)
 
@@ -597,89 +479,72 @@ def _alone(scope: _Scope, n_memories: int | None, sample: Sample) -> Candidate:
 
 
 class _Trial(NamedTuple):
-    """A candidate on one split."""
+    """A candidate on one split, as it goes on from what was trained there."""
 
     part: Split
     candidate: Candidate
-    some: Tensor  # the held-out rows that have a direction
     params: Mixture  # after the cycles that are done
     done: int
     fitted: Batch
     held: Batch
 
-
-def _trial(
-    part: Split, own: Candidate, settings: Settings, varsigma: float | None
-) -> _Trial | None:
-    """A candidate as it goes on from what was trained on the split; None if no row has a direction."""
-    fitted, held, some = part.place(own.geometry)
-    if not own.unlabeled and not bool(part.fitted.labeled.all()):
-        fitted = fitted.take(fitted.targets.sum(1) > 0)
-    if not len(some) or not fitted.n_rows:
-        return None
-    before, done = own, own.cycles
-    while done and before not in part.trained:
-        done -= 1
-        before = replace(own, cycles=done)
-    if done:
-        params = part.trained[before]
-    elif own.objective == "conditional":
+    @classmethod
+    def of(cls, part: Split, own: Candidate, settings: Settings, varsigma: float | None) -> _Trial:
+        """varsigma: of the joint likelihood, the same on all splits; None: not known yet."""
+        fitted, held, _ = part.place(own.geometry)
+        if not own.unlabeled and not bool(part.fitted.labeled.all()):
+            fitted = fitted.take(fitted.targets.sum(1) > 0)
+        for done in range(own.cycles, 0, -1):
+            if (before := replace(own, cycles=done)) in part.trained:
+                return cls(part, own, part.trained[before], done, fitted, held)
         start = part.start(own, fitted)
-        params = start_conditional(start, fitted.label_mass(), beta=settings.beta)
-    else:
-        params = start_joint(
-            part.start(own, fitted), fitted, varsigma=varsigma or settings.varsigma,
-            beta=settings.beta, uniform_weight=settings.uniform_weight,
-        )  # fmt: skip
-    return _Trial(part, own, some, params, done, fitted, held)
+        if own.objective == "conditional":
+            params = start_conditional(start, fitted.label_mass(), beta=settings.beta)
+        else:
+            params = start_joint(
+                start, fitted, varsigma=varsigma or settings.varsigma, beta=settings.beta,
+                uniform_weight=settings.uniform_weight,
+            )  # fmt: skip
+        return cls(part, own, params, 0, fitted, held)
 
 
 def evaluate(
     candidates: Sequence[Candidate], parts: Sequence[Split], settings: Settings,
     show: Callable[[float, float], None],
 ) -> Iterator[tuple[Candidate, Evaluation]]:  # fmt: skip
-    """Held-out losses of each candidate, all splits one after the other; of some after Ctrl-C.
+    """Each candidate on all splits, as soon as the last of them is done.
 
     show: is told how many trials are done, of how many.
     """
     trials: list[_Trial] = []
-    varsigma: dict[Candidate, float] = {}  # of joint candidates, the same in all splits
-    for part, candidate in itertools.product(parts, candidates):
-        trial = _trial(part, candidate, settings, varsigma.get(candidate))
-        if trial is not None:
-            varsigma[candidate] = trial.params.varsigma
-            trials.append(trial)
-    # Rows without direction are predicted by the class frequencies.
-    chances, weights = [], []
-    for part in parts:
-        prior, weight = part.fitted.label_mass()[:-1], part.held.weight
-        chance = label_shares(part.held.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
-        chances.append(chance.double().cpu().numpy())
-        weights.append(np.ones(len(chance)) if weight is None else weight.double().cpu().numpy())
-    losses = {
-        own: [np.tile(chance[:, None], (2, 1, len(LOG_T))) for chance in chances]
-        for own in candidates
-    }
-    folds: dict[Candidate, list[Fold]] = {own: [] for own in candidates}
-    every = np.concatenate(weights)
-
-    def found(own: Candidate) -> tuple[Candidate, Evaluation]:
-        loss, odd = np.concatenate(losses[own], 1)
-        return own, Evaluation.of(loss, odd, every, tuple(folds[own]))
-
+    varsigma: dict[Candidate, float] = {}
+    for own, part in itertools.product(candidates, parts):
+        trials.append(_Trial.of(part, own, settings, varsigma.get(own)))
+        varsigma[own] = trials[-1].params.varsigma
+    weight = np.concatenate([_weights(part.held) for part in parts])
+    found: dict[Candidate, dict[int, tuple[Floats, Fold]]] = {own: {} for own in candidates}
     done = 0
-    try:
-        for group in _groups(trials):
-            for own, (loss, votes) in zip(group, _held_out_losses(group, settings), strict=True):
-                losses[own.candidate][own.part.turn][:, own.some.cpu().numpy()] = loss
-                fold = Fold(own.part.number[own.some], own.held, own.fitted, votes)
-                folds[own.candidate].append(fold)
-            done += len(group)
-            show(done, len(trials))
-    except KeyboardInterrupt:  # rows of further splits count as predicted by the class frequencies
-        yield from (found(own) for own in candidates if folds[own])
-        raise
-    yield from map(found, candidates)
+    for group in _groups(trials):
+        for trial, (losses, votes) in zip(group, _held_out_losses(group, settings), strict=True):
+            several, part = found[trial.candidate], trial.part
+            lost = part.place(trial.candidate.geometry)[2].cpu().numpy()
+            if lost.any():
+                losses[:, lost] = part.chance()[lost]
+            several[part.turn] = losses, Fold(part.number, trial.held, trial.fitted, votes)
+            if len(several) == len(parts):
+                all_losses, folds = zip(*(several[k] for k in sorted(several)), strict=True)
+                loss, odd = np.concatenate(all_losses, 1)
+                yield trial.candidate, Evaluation.of(loss, odd, weight, folds)
+        done += len(group)
+        show(done, len(trials))
+
+
+def _weights(held: Sample) -> Floats:
+    """The weights of held-out rows."""
+    if held.weight is None:
+        return np.ones(held.rows.n_rows)
+    found: Floats = held.weight.double().cpu().numpy()
+    return found
 
 
 def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:

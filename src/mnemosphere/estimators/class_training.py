@@ -16,8 +16,9 @@ from torch import Tensor
 
 from mnemosphere.base.machine import check_memory
 from mnemosphere.estimators import choice
-from mnemosphere.estimators.choice import Choice, Sample
+from mnemosphere.estimators.choice import Choice
 from mnemosphere.estimators.inputs import FitInputs
+from mnemosphere.estimators.settings import Sample, has_few_kinds
 from mnemosphere.estimators.setup import (
     as_model,
     place,
@@ -77,7 +78,7 @@ def prepare(inputs: FitInputs) -> Prepared:
     # Before memories are made: can so many be held?
     each = _COPIES * (stored.n_features + 1 + targets.shape[1]) * dtype.itemsize
     check_memory(each * int(most), stored.device, f"n_memories={most}", "use fewer memories")
-    few_kinds = choice.has_few_kinds(every[0].n_rows, stored.n_rows)
+    few_kinds = has_few_kinds(every[0].n_rows, stored.n_rows)
     sample = Sample(*(every if few_kinds else distinct), torch.float32)
     with torch.inference_mode():
         chosen: Choice = current().on_rank0(

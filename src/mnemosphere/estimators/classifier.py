@@ -16,11 +16,11 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from mnemosphere import interpret
 from mnemosphere.base.machine import threads
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
-from mnemosphere.estimators.choice import SOLVERS, Settings
 from mnemosphere.estimators.class_training import train
 from mnemosphere.estimators.inputs import check_alone, read_inputs, work_on
 from mnemosphere.estimators.label_issues import LabelIssues, label_issues
 from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.settings import SOLVERS, Settings
 from mnemosphere.estimators.setup import sound
 from mnemosphere.estimators.streaming import learn_batch
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, like

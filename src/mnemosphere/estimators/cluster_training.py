@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemosphere.estimators.choice import Sample, SearchTable, Settings, directed, spreads
+from mnemosphere.estimators.choice import SearchTable, directed, spreads
 from mnemosphere.estimators.inputs import FitInputs
 from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.settings import Sample, Settings
 from mnemosphere.estimators.setup import (
     as_model,
     place,

@@ -17,10 +17,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from mnemosphere.base.machine import threads
 from mnemosphere.base.warnings import warn_user
 from mnemosphere.estimators.base import COUNT, ROW_CONSTRAINTS, MemoryEstimator
-from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.cluster_training import train
 from mnemosphere.estimators.inputs import read_inputs, work_on
 from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.settings import Settings
 from mnemosphere.estimators.setup import sound
 from mnemosphere.estimators.streaming import take_in
 from mnemosphere.fitted.model import FittedModel, Floats, as_numpy

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from mnemosphere.base.machine import pick_device
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.settings import Settings
 from mnemosphere.fitted.model import draw_seed
 from mnemosphere.gpu import on_gpu
 from mnemosphere.model.soft_labels import label_shares

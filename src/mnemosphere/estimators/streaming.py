@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.base.warnings import warn_user
-from mnemosphere.estimators.choice import Settings
 from mnemosphere.estimators.class_training import prepare
 from mnemosphere.estimators.inputs import FitInputs, encode, read_inputs
 from mnemosphere.estimators.progress import Progress
+from mnemosphere.estimators.settings import Settings
 from mnemosphere.estimators.setup import kept_settings, sound
 from mnemosphere.fitted.model import FittedModel, Record, Stream, as_numpy
 from mnemosphere.interpret.classes import extend

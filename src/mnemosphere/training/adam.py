@@ -16,7 +16,7 @@ from mnemosphere.model.one_pass import Statistics
 from mnemosphere.numerics import sphere
 from mnemosphere.training.solver import Solver, SolverState
 
-_STEPS, _PASSES = 40, 5  # of the first cycle at least
+_STEPS = 20  # of the first cycle, and a pass, at least
 _STEPS_PER_PASS, _ROWS_PER_STEP = (2, 5), 40  # on few rows batches are smaller
 
 
@@ -89,7 +89,7 @@ class Adam(Solver):
         few, several = _STEPS_PER_PASS
         least = min(max(few, n_rows // _ROWS_PER_STEP), several, n_rows)
         each = max(math.ceil(n_rows / self.batch_size), least)
-        passes = (max_iter or max(_PASSES, round(_STEPS / each))) << cycle
+        passes = (max_iter or max(1, round(_STEPS / each))) << cycle
         return replace(self, batch_size=math.ceil(n_rows / each), steps=passes * each), passes
 
     def can_capture(self, params: Mixture) -> bool:

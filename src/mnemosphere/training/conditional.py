@@ -24,7 +24,7 @@ from mnemosphere.training.callbacks import Callback, PassRecord, Run
 from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.fit import fit
 
-START_BETA = 20.0  # moderately soft votes on the unit sphere, whatever its dimension
+START_BETA = 10.0  # moderately soft votes on the unit sphere, whatever its dimension
 SMOOTHING = 0.02  # of labels among the C classes: keeps weights of separable rows finite
 FADING = 4.0  # of that, from cycle to cycle
 START_ROWS = 50_000  # rows that memories start on
