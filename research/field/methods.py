@@ -28,13 +28,16 @@ OURS = "dam"
 NEIGHBORS, LOGISTIC, SVM = "k-NN", "logistic regression", "RBF SVM"
 EXPLAINABLE = "explainable boosting"
 
-# Fits of explainable boosting take minutes and hours beyond so many functions of a column.
-MOST_FUNCTIONS = 16
+LIGHTGBM, CATBOOST = "LightGBM", "CatBoost"
+
+# Training rows and columns beyond which fits of explainable boosting take minutes and hours.
+MOST_ROWS, MOST_COLUMNS = 4000, 40
+_PACKAGES = {EXPLAINABLE: "interpret", LIGHTGBM: "lightgbm", CATBOOST: "catboost"}
 
 
 def installed(method: str) -> bool:
     """Can this method be run here?"""
-    return method != EXPLAINABLE or find_spec("interpret") is not None
+    return method not in _PACKAGES or find_spec(_PACKAGES[method]) is not None
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,7 @@ Make = Callable[[Case], Any]
 
 def too_long(method: str, case: Case) -> bool:
     """Is a table left out for the time that the method would take?"""
-    scores = 1 if case.n_classes == 2 else case.n_classes
-    return method == EXPLAINABLE and case.n_features * scores > MOST_FUNCTIONS
+    return method == EXPLAINABLE and (case.n_rows > MOST_ROWS or case.n_features > MOST_COLUMNS)
 
 
 def scaled(estimator: Any) -> Any:
@@ -78,6 +80,21 @@ def boosting_that_explains(case: Case) -> Any:
     return ExplainableBoostingClassifier(random_state=case.seed, n_jobs=1)
 
 
+def lightgbm(case: Case) -> Any:
+    """With default settings."""
+    from lightgbm import LGBMClassifier
+
+    return plain(case, LGBMClassifier(random_state=case.seed, n_jobs=1, verbosity=-1))
+
+
+def catboost(case: Case) -> Any:
+    """With default settings; it writes no files."""
+    from catboost import CatBoostClassifier
+
+    settings = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
+    return plain(case, CatBoostClassifier(random_state=case.seed, **settings))
+
+
 CLASSIFIERS: dict[str, Make] = {
     OURS: lambda c: mn.DAMClassifier(random_state=c.seed),
     NEIGHBORS: lambda c: (
@@ -90,6 +107,8 @@ CLASSIFIERS: dict[str, Make] = {
     "random forest": lambda c: plain(c, RandomForestClassifier(random_state=c.seed)),
     "gradient boosting": lambda c: plain(c, HistGradientBoostingClassifier(random_state=c.seed)),
     EXPLAINABLE: boosting_that_explains,
+    LIGHTGBM: lightgbm,
+    CATBOOST: catboost,
 }
 
 
