@@ -87,29 +87,6 @@ def test_the_rate_fades_along_half_a_cosine(problem):
         params = new
 
 
-def test_copies_go_on_as_their_parent(problem):
-    """A memory and its copy with half its class weights each move as the memory would have."""
-    case = problem(39, rows=27, clustered=True)
-    solver = Adam(steps=30)
-    params, state = case.params, solver.start(case.params)
-    for _ in range(3):
-        params, state = take(solver, params, state, case)
-    source = torch.tensor([0, 1, 2, 3, 4, 1, 3])
-    share = torch.tensor([1, 0.5, 1, 0.5, 1, 0.5, 0.5], dtype=torch.float64)
-    grown = params.replace(
-        w=params.w[source],
-        p=torch.cat([params.p[:1], share[:, None] * params.p[1:][source]]),
-        p_h=torch.cat([params.p_h[:1], share * params.p_h[1:][source]]),
-    )
-    expanded = solver.expand_state(state, grown, source)
-    for _ in range(4):
-        params, state = take(solver, params, state, case)
-        grown, expanded = take(solver, grown, expanded, case)
-    assert_close(grown.w, params.w[source], rtol=0, atol=1e-10)
-    assert_close(grown.p[1:], share[:, None] * params.p[1:][source], rtol=1e-8, atol=1e-12)
-    assert_close(grown.beta, params.beta, rtol=1e-10, atol=0)
-
-
 @pytest.mark.parametrize(
     ("n_rows", "passes", "size", "steps"), [(53, 4, 27, 8), (2, 3, 1, 6), (7001, 2, 876, 16)]
 )

@@ -154,7 +154,6 @@ def test_early_stopping_keeps_the_best(case, opposite):
     assert_same_params(result.params, ends[best])
     assert not torch.equal(result.params.w, ends[-1].w)
     assert validate(result.params, opposite, objectives.joint) == min(losses)
-    assert "stopped improving" in result.message
 
 
 def test_rows_in_parts_are_validated_as_one(case):

@@ -88,7 +88,6 @@ def test_stops_by_itself_where_no_memory_is_a_saddle():
     assert result.params.n_memories == 3
     assert result.splits[-1].n_split == 0
     assert result.splits[-1].lambda_min > 0
-    assert "no memory is a saddle" in result.message
     assert result.lineage.n_levels == 2
 
 
@@ -247,7 +246,6 @@ def test_broken_in_any_phase_it_goes_on_with_the_same_bits(tmp_path, solver):
         if error is KeyboardInterrupt:
             broken = broken_growth(solver, breaking, Checkpoint(path))
             assert broken.status == "interrupted"
-            assert "usable" in broken.message
             # What it returns fits together and can be trained further.
             size = broken.params.check().n_memories
             assert broken.lineage.models[-1].n_memories == size

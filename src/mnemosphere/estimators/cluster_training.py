@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,8 +35,7 @@ from mnemosphere.training.dataset import ArrayDataset
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import grow
-from mnemosphere.training.joint import start_joint
+from mnemosphere.training.joint import fit_joint
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver
 
@@ -165,21 +164,14 @@ def _memories(
         fill_neutrally(some.x), n_memories, weight=some.sample_weight, generator=generator,
         restarts=max(1, min(10, _STARTS // n_memories)), start=start,
     ).centers  # fmt: skip
-    # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
-    params = start_joint(
-        Start(w), some, varsigma=settings.varsigma, beta=settings.beta,
-        uniform_weight=(settings.uniform_weight or 0.0) * n_memories / width,
-    )  # fmt: skip
     passes = _PASSES[solver.rows_per_step is not None]
     passes = _SGD_PASSES if isinstance(solver, SGD) else passes
-    given: dict[str, Any] = {
-        "rule": objectives.marginal, "max_iter": settings.max_iter or passes,
-        "generator": generator, "callbacks": inputs.callbacks,
-    }  # fmt: skip
-    if growth is None:
-        return fit(params, dataset, solver, **given)
-    phase_iter = 10 if isinstance(solver, SGD) else 2
-    return grow(params, dataset, solver, max_memories=width, phase_iter=phase_iter, **given)
+    return fit_joint(
+        dataset, width, solver=solver, rule=objectives.marginal, growth=growth,
+        varsigma=settings.varsigma, beta=settings.beta, uniform_weight=settings.uniform_weight or 0.0,
+        max_iter=settings.max_iter or passes, start=(Start(w), some), generator=generator,
+        callbacks=inputs.callbacks,
+    )[0]  # fmt: skip
 
 
 def _classes(

@@ -27,7 +27,7 @@ class Progress(Callback, AbstractContextManager["Progress"]):
     def __init__(self, verbose: int) -> None:
         self.shown = bool(verbose) and current().first
         self._live = sys.stderr.isatty()
-        self._began, self._last, self._stage, self._figures = time.monotonic(), -math.inf, "", ""
+        self._began, self._last, self._stage = time.monotonic(), -math.inf, ""
 
     def __exit__(self, *error: object) -> None:
         if self._live and self._stage:
@@ -45,24 +45,12 @@ class Progress(Callback, AbstractContextManager["Progress"]):
             line = f"\x1b[K{line[: shutil.get_terminal_size().columns - 1]}\r"
         print(line, end="" if self._live else "\n", file=sys.stderr, flush=True)
 
-    def on_start(self, run: Run) -> None:
-        """A training begins."""
-        self._figures = ""
-        self.on_batch(run, 0.0)
-
     def on_batch(self, run: Run, share_done: float) -> None:
-        """Part of a pass is done."""
-        self.show(
-            f"training {run.params.n_memories} memories",
-            run.n_iter + share_done,
-            run.max_iter,
-            self._figures,
-        )
+        """Part of a pass is done: show it, with the figures of the last one."""
+        told = [f"loss {own.loss:.3f}  β {own.beta:.3g}" for own in run.history[-1:]]
+        stage = f"training {run.params.n_memories} memories"
+        self.show(stage, run.n_iter + share_done, run.max_iter, *told)
 
     def on_pass(self, run: Run) -> None:
         """Show the figures of the pass."""
-        record = run.history[-1]
-        self._figures = f"loss {record.loss:.3f}  β {record.beta:.3g}"
-        if record.validation_loss is not None:
-            self._figures += f"  validation {record.validation_loss:.3f}"
         self.on_batch(run, 0.0)

@@ -21,7 +21,6 @@ from mnemosphere.fitted.model import FittedModel, Record, Stream, as_numpy
 from mnemosphere.interpret.classes import extend
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.one_pass import accumulate
 from mnemosphere.model.soft_labels import label_frequencies, net_class_weights, reweighted
@@ -69,31 +68,22 @@ def _known_classes(
     classes: those to come, which count on a fresh model alone.
     """
     given = None if classes is None else Labels.of(classes, unlabeled=None).found
+    labels = None if np.ndim(y) == 2 else Labels.of(y, unlabeled=unlabeled)
     if model is None:
-        return _first_classes(y, given, unlabeled)
-    if given is not None and not set(model.classes.tolist()) <= set(given.tolist()):
-        raise ValueError(
-            f"classes {given.tolist()} differ from the model's {model.classes.tolist()}"
-        )
+        if labels is not None and len(labels.found) == 1:
+            raise ValueError(
+                f"the first batch has one class, {labels.found[0].item()!r}: begin with rows of all "
+                "classes, since they settle the geometry and the first memories, or with fit"
+            )
+        is_open = labels is not None and given is None and bool(labels.outside.any())
+        return labels.found if labels is not None and is_open else given
     known: NDArray[Any] = model.classes
-    if np.ndim(y) == 2:
+    if given is not None and not set(known.tolist()) <= set(given.tolist()):
+        raise ValueError(f"classes {given.tolist()} differ from the model's {known.tolist()}")
+    if labels is None or not len(labels.found):
         return known
-    found = Labels.of(y, unlabeled=unlabeled).found
-    alike = (found.dtype.kind in "biuf") == (known.dtype.kind in "biuf")
-    return np.union1d(known, found) if alike and len(found) else known
-
-
-def _first_classes(y: Any, given: NDArray[Any] | None, unlabeled: object) -> NDArray[Any] | None:
-    """The classes of a fresh model; ValueError if its first batch has fewer than two of them."""
-    if np.ndim(y) == 2:
-        return given
-    labels = Labels.of(y, unlabeled=unlabeled)
-    if len(labels.found) == 1:
-        raise ValueError(
-            f"the first batch has one class, {labels.found[0].item()!r}: begin with rows of all "
-            "classes, since they settle the geometry and the first memories, or with fit"
-        )
-    return labels.found if given is None and labels.outside.any() else given
+    alike = (labels.found.dtype.kind in "biuf") == (known.dtype.kind in "biuf")
+    return np.union1d(known, labels.found) if alike else known
 
 
 def _begin(inputs: FitInputs) -> tuple[FittedModel, Batch]:
@@ -159,32 +149,28 @@ def _with_new_classes(
 
 def take_in(model: FittedModel, batch: Batch, rule: LabelRule) -> FittedModel:
     """The model after one incremental fixed-point step of its density from a batch."""
-    began = time.perf_counter()
+    began, mass = time.perf_counter(), model.label_mass
     step = FixedPoint(batch.n_rows, learn_beta=model.learns_beta)
     state = step.resume(model.density) if model.stream is None else model.stream.state
     batch.check(model.density)
     stats = accumulate(model.density, batch, rule)
     params, state = step.step(model.density, state, stats, batch, SHARE)
-    seen = batch.n_rows if model.label_mass is None else float(model.label_mass.sum())
     record = PassRecord(
         len(model.record.history) + 1, float(stats.mean_loss), None, float(params.beta), None,
         params.n_memories, time.perf_counter() - began,
     )  # fmt: skip
+    if mass is None:
+        votes = votes_of_memories(params)
+    else:  # at the temperature of the model before
+        prior = label_frequencies(params.p_q, model.smoothing)
+        counts = step.label_counts(state, float(mass.sum()))
+        p = net_class_weights(params, model.smoothing, prior, counts)
+        votes = params.with_classes(p, prior).at(model.votes.temperature)
     history = [*model.record.history, asdict(record)]
     return model.changed(
-        _votes(model, params, step.label_counts(state, seen)), params, lineage=model.lineage,
-        stream=Stream(state), objective="joint",
+        votes, params, lineage=model.lineage, stream=Stream(state), objective="joint",
         record=replace(model.record, history=history, status="streaming", converged=False),
     )  # fmt: skip
-
-
-def _votes(model: FittedModel, params: Mixture, counts: Tensor) -> Mixture:
-    """The mixture of the stream as votes, at the temperature of the model before it."""
-    if not model.is_classifier:
-        return votes_of_memories(params)
-    prior = label_frequencies(params.p_q, model.smoothing)
-    p = net_class_weights(params, model.smoothing, prior, counts)
-    return params.with_classes(p, prior).at(model.votes.temperature)
 
 
 def _take_in_labeled(model: FittedModel, batch: Batch) -> FittedModel:
@@ -196,15 +182,15 @@ def _take_in_labeled(model: FittedModel, batch: Batch) -> FittedModel:
             "all rows, or with objective='joint' before"
         )
     assert model.label_mass is not None
-    params, state = model.density, None if model.stream is None else model.stream.state
     mass = model.label_mass + batch.label_mass().double().cpu()
-    p_q = _class_prior(mass, model.smoothing).to(params.p)
+    p_q = _class_prior(mass, model.smoothing).to(model.density.p)
     try:
-        params = params.with_classes(reweighted(params.p, p_q, hold=True))
+        p = reweighted(model.density.p, p_q, hold=True)
     except RuntimeError:  # memories of one class each leave no way to hold their weights
-        params = params.with_classes(reweighted(params.p, p_q))
-    state = FixedPoint().resume(params) if state is None else state
-    model = model.replace(density=params, label_mass=mass, stream=Stream(state))
+        p = reweighted(model.density.p, p_q)
+    params = model.density.with_classes(p)
+    stream = model.stream or Stream(FixedPoint().resume(params))
+    model = model.replace(density=params, label_mass=mass, stream=stream)
     return take_in(model, batch, objectives.joint)
 
 

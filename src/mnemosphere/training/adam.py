@@ -160,17 +160,3 @@ class Adam(Solver):
             return cosine * math.sqrt(1 - b ** (t + 1)) / (1 - a ** (t + 1))
         fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1.0)))
         return fade * torch.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
-
-    def expand_state(self, state: SolverState, params: Mixture, source: Tensor) -> SolverState:
-        """Copies go on in the direction of the memory they come from.
-
-        k copies share its gradients, so each takes 1/k of the means and 1/k² of the squares.
-        """
-        share = 1 / source.bincount()[source].to(params.w)  # (P,)
-        p, p_square = state["p"], state["p_square"]
-        return state | {
-            "w": sphere.to_tangent(params.w, share[:, None] * state["w"][source]),
-            "w_square": share.square() * state["w_square"][source],
-            "p": torch.cat([p[:1], share[:, None] * p[1:][source]]),
-            "p_square": torch.cat([p_square[:1], share.square() * p_square[1:][source]]),
-        }

@@ -65,19 +65,6 @@ class Run:
         losses = [own.validation_loss for own in self.history if own.validation_loss is not None]
         return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
-    @property
-    def message(self) -> str:
-        """The status in a sentence, with what to try."""
-        passes, width = f"{self.n_iter} passes", f"{self.params.n_memories} memories"
-        return {
-            "grown": f"grown to {width} after {passes}",
-            "stable": f"stopped at {width}: no memory is a saddle any more",
-            "converged": f"converged after {passes}",
-            "stopped early": f"validation loss stopped improving after {passes}",
-            "max_iter": f"not converged in {passes}: raise max_iter or loosen tol",
-            "interrupted": f"interrupted after {passes}: the model is usable as it is",
-        }.get(self.status, f"{self.status} after {passes}")
-
     def converged(self, tol: float) -> bool:
         """Whether the last pass changed the mean loss by less than `tol` relative.
 

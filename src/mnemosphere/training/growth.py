@@ -50,14 +50,6 @@ class Splitting:
     curvature: Callable[..., Curvature] = nearest
     rows_per_memory: int | None = 64  # random ones, on which curvature is found; None: all rows
 
-    def __post_init__(self) -> None:
-        if not 0.0 < self.fraction <= 1.0:
-            raise ValueError(f"fraction must lie in (0, 1], got {self.fraction}")
-        if not (self.threshold <= 0.0 or self.threshold == math.inf):
-            raise ValueError(f"threshold must be <= 0 or infinity, got {self.threshold}")
-        if not self.delta > 0.0:
-            raise ValueError(f"delta must be > 0, got {self.delta}")
-
     def choose(self, lambda_min: Tensor, max_memories: int) -> Tensor:
         """Indices of the memories to split, most negative curvature first, (R,)."""
         n = lambda_min.shape[0]

@@ -57,6 +57,7 @@ def fit_joint(
     beta: float | None = None,
     uniform_weight: float | None = None,
     max_iter: int | None = None,
+    start: tuple[Start, Batch] | None = None,
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
 ) -> tuple[Run, Tensor | None]:
@@ -64,23 +65,26 @@ def fit_joint(
 
     The second is None if the solver does not know. solver None: exact fixed-point steps on few rows,
     incremental ones on many. growth: memories to begin with. unlabeled: rows without label take part.
-    varsigma, beta, uniform_weight None: as they suit the memories; β is learned then.
+    varsigma, beta, uniform_weight None: as they suit the memories; β is learned then. start: the memories to
+    begin with and some rows; else they start on a sample of the rows.
     """
     learn_beta, learned = beta is None, False
     solver = solver or FixedPoint(None if dataset.n_rows <= EXACT_ROWS else "auto")
     steps = solver.resolve(dataset.n_rows, learn_beta=learn_beta, device=dataset.device)
     exact = steps.rows_per_step is None
-    own_labels = growth is None and isinstance(steps, FixedPoint) and not unlabeled
+    labeled = rule is not objectives.marginal
+    own_labels = labeled and growth is None and isinstance(steps, FixedPoint) and not unlabeled
     if isinstance(steps, FixedPoint):
         learned = own_labels and exact if steps.learn_weights is None else steps.learn_weights
         steps = replace(steps, learn_weights=learned, by_pass=own_labels and not learned)
 
     first = n_memories if growth is None else min(growth, n_memories)
     uniform = usual_uniform_weight(n_memories) if uniform_weight is None else uniform_weight
-    rows = dataset.sample(START_ROWS, generator=generator)
-    start = start_memories(rows, first, own_labels=own_labels, generator=generator)
+    if start is None:
+        rows = dataset.sample(START_ROWS, generator=generator)
+        start = start_memories(rows, first, own_labels=own_labels, generator=generator), rows
     params = start_joint(
-        start, rows, varsigma=varsigma, beta=beta,
+        *start, varsigma=varsigma, beta=beta,
         uniform_weight=uniform * first / n_memories,  # splitting leaves it alone: right at the end
         learned_weights=learned, mass=dataset.label_mass(),
     )  # fmt: skip
@@ -95,8 +99,8 @@ def fit_joint(
 
     passes, phase_iter, validation = (EXACT_STEPS if exact else _PASSES), 2, None
     if isinstance(steps, SGD):
-        passes, phase_iter = _SGD_PASSES, 100
-        if steps.validation_fraction * dataset.n_rows >= _LEAST_HELD:
+        passes, phase_iter = _SGD_PASSES, 100 if labeled else 10
+        if labeled and steps.validation_fraction * dataset.n_rows >= _LEAST_HELD:
             dataset, validation = dataset.split(steps.validation_fraction, generator=generator)
     options: dict[str, Any] = {
         "rule": rule, "max_iter": max_iter or passes, "validation": validation,

@@ -70,6 +70,6 @@ class Solver(ABC):
         """Label weights of the rows that each component answers for, where the state has them."""
         return None
 
-    @abstractmethod
     def expand_state(self, state: SolverState, params: Mixture, source: Tensor) -> SolverState:
         """The state after growth: memory μ of `params` descends from memory source[μ], (P,)."""
+        raise NotImplementedError(f"{type(self).__name__} does not grow")
