@@ -24,7 +24,7 @@ from mnemosphere.model.copies import duplicate, merge_duplicates, split
 from mnemosphere.model.curvature import Curvature, krylov
 from mnemosphere.model.one_pass import accumulate
 from mnemosphere.numerics import sphere
-from mnemosphere.training import Lineage
+from mnemosphere.training.lineage import Lineage
 from research import fits
 from research.paper.experiment import Experiment, Run, load_arrays, save_picture
 from research.paper.fixed_points import (

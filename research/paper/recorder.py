@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from mnemosphere.model.mixture import Mixture
-from mnemosphere.training import Callback, Lineage, Run
+from mnemosphere.training import Callback, Run
+from mnemosphere.training.lineage import Lineage
 
 Floats = NDArray[np.float32]
 
