@@ -44,7 +44,7 @@ def settings(
         "memories": quick_memories if quick else memories,
         "smoothing": 0.1,
         "validation": 0.1,
-        "patience": None if quick else 1,
+        "patience": quick_passes if quick else 1,
         "max_epochs": quick_passes if quick else 300,
         "sgd": sgd | (_QUICK_SGD if quick else {}),
         "fixed_point": {"batch_size": 500 if quick else 3000, "max_epochs": 3 if quick else 10},
@@ -160,8 +160,7 @@ class _Training:
         if self.solver == "sgd":
             beta = case["beta"] if fixed else case["start"]
             start = fits.uniform_start(rows, size, beta=beta, generator=generator)
-            patience = chosen["patience"] or chosen["max_epochs"]
-            solver = SGD(**chosen["sgd"], learn_beta=not fixed, patience=patience, tol=0)
+            solver = SGD(**chosen["sgd"], learn_beta=not fixed, patience=chosen["patience"], tol=0)
             own = {"passes": chosen["max_epochs"], "validation": validation}
         else:
             start = fits.data_start(
