@@ -112,6 +112,16 @@ def test_any_number_of_rows_and_rows_without_direction(tmp_path):
         np.testing.assert_allclose(found["novelty_score"], model.novelty_score(part), rtol=1e-6)
 
 
+def test_novelty_of_far_rows_keeps_its_digits(tmp_path):
+    """In single precision, the digits of hundreds end before the fifth after the point."""
+    x, _ = rows("unit")
+    model = fit("standard")
+    far = x * np.geomspace(1, 1e3, len(x))[:, None]
+    found = graph_answers(model, tmp_path, far)
+    assert_close(found["novelty_score"], model.novelty_score(far), atol=1e-9)
+    assert_close(found["probabilities"], model.predict_proba(far), atol=1e-6)
+
+
 def test_a_clusterer(tmp_path):
     x, _ = rows("unit")
     model = mn.DAMClusterer(5, n_memories=11, geometry="unit", random_state=0).fit(x)

@@ -263,3 +263,25 @@ def test_numbers_that_no_float_can_hold_are_named(name):
 )
 def test_what_cannot_be_read_is_no_number(texts):
     assert written(texts)[0].kind in ("category", "left out")
+
+
+class Stream:
+    """What only a stream of Arrow gives."""
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.frame.__arrow_c_stream__(requested_schema)
+
+
+def test_a_stream_of_arrow_is_a_frame_in_memory():
+    frame = pd.DataFrame(
+        {"a": [1.5, 2.5, np.nan] * 9, "b": ["x", None, "y"] * 9, "c": [0, 1, 1] * 9}
+    )
+    columns, x = Columns.learn(Stream(frame[["a", "b"]]))
+    assert columns.names == ("a", "b")
+    assert_array_equal(x, Columns.learn(frame[["a", "b"]])[1])
+    rows = mn.Dataset.open(Stream(frame), label="c").read()
+    assert rows.y.tolist() == frame["c"].tolist()
+    assert_array_equal(columns.numbers(rows.x), x)

@@ -12,7 +12,8 @@ import torch
 
 import mnemosphere as mn
 from hashed_words import N_NUMBERS, hashed_words, other_words
-from mnemosphere.rows.texts import PACKAGED, TextEncoder, texts_of
+from mnemosphere.rows.columns import Columns
+from mnemosphere.rows.texts import PACKAGED, TextEncoder, language_note, texts_of
 
 TEXTS = ["lost my card", "the rate, please", "top up failed"]
 KINDS = {
@@ -126,6 +127,33 @@ def test_texts_are_encoded_once_for_each_question_and_not_kept():
     vectors.clear()
     gc.collect()
     assert [ref() for ref in gone] == [None] * len(calls)
+
+
+OTHERS = {
+    "German": "wo ist meine karte und warum wurde das geld zweimal abgebucht",
+    "Russian": "где моя карта",
+    "Chinese": "我的卡在哪里",
+}
+
+
+def test_texts_of_another_language_are_told():
+    """By hand: letters of another script, or sentences without the commonest words of English."""
+    english = [*mn.load_data("banking-small").x_train[:60]]
+    packaged, own = TextEncoder(PACKAGED, 256), TextEncoder("other", 256)
+    for text in OTHERS.values():
+        assert "do not look like English" in language_note(packaged, [None, *[text] * 40])
+        assert language_note(packaged, [*english, text]) is None
+        assert language_note(own, [text] * 40) is None
+    for names in (["Samsung Galaxy phone", "IKEA Billy bookcase"] * 40, english, [], ["", None]):
+        assert language_note(packaged, names) is None
+
+
+def test_a_fit_warns_of_another_language():
+    pytest.importorskip("wordllama")
+    texts = [f"{OTHERS['Russian']} {k}" for k in range(24)]
+    for X in (texts, pd.DataFrame({"n": np.arange(24.0), "message": texts})):
+        with pytest.warns(UserWarning, match="try TF-IDF of characters"):
+            Columns.learn(X, encoder=PACKAGED if X is texts else {"message": PACKAGED})
 
 
 def test_the_packaged_encoder_needs_no_network(monkeypatch):

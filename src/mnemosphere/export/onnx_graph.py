@@ -298,7 +298,9 @@ def _answers(g: _Graph, model: FittedModel, at: OnnxUnitRows, raw_scores: bool) 
     farthest = largest_novelty_score(model.precise_density)
     score = g("Where", at.undirected, farthest, score)
     score = g("Squeeze", score, [1])
-    g.output("novelty_score", g("Cast", score, to=g.float), g.float)
+    g.output(
+        "novelty_score", score, g.double
+    )  # far rows have hundreds, of which a float keeps 1e-5
     g.output("shares", g("Cast", share, to=g.float), g.float, votes.n_memories)
     if (limit := novelty_threshold(model)) is not None:
         g.output("is_novel", g("Greater", score, limit), g.bool)
@@ -341,5 +343,5 @@ def _rejections(
     score = g("Squeeze", g.norms(found, 1), [1])
     none = g("Squeeze", g("Slice", joint, [n_classes], [n_classes + 1], [1]), [1])
     outside = g("Greater", none, g("Squeeze", best, [1]))
-    g.output("reasons", g("Cast", found, to=g.float), g.float, 3)
+    g.output("reasons", found, g.double, 3)
     g.output("is_rejected", g("Or", g("Greater", score, limit), outside), g.bool)

@@ -162,8 +162,8 @@ class Dataset:
 
         Parameters
         ----------
-        paths : str, path, list of these, or pyarrow.dataset.Dataset
-            The files, or a pattern such as "rows/*.parquet".
+        paths : str, path, list of these, pyarrow.dataset.Dataset, or a stream of Arrow
+            The files, or a pattern such as "rows/*.parquet"; or what a stream of Arrow gives, in memory.
         label : str or list of str, default None
             Column of the labels; for arrays, their file, files or pattern.
         weight : str or list of str, default None
@@ -187,6 +187,9 @@ class Dataset:
         >>> clf.fit(rows).score(rows) > 0.9
         True
         """
+        if hasattr(paths, "__arrow_c_stream__"):
+            arrow = import_extra("pyarrow")
+            paths = import_extra("pyarrow.dataset").dataset(arrow.table(paths))
         if hasattr(paths, "get_fragments"):
             return _open_table(paths, label, weight, features, memory)
         files = expand(paths)
@@ -378,19 +381,20 @@ def _open_table(
     ])  # fmt: skip
     blocks = []
     for part in table.get_fragments():
-        with readable(part.path):
+        path = getattr(part, "path", "the stream")
+        with readable(path):
             own = part.physical_schema.names
             lost = [name for name in wanted if name not in own]
             lost += [n for n in own if features is None and n not in table.schema.names]
             if lost:
-                raise ValueError(f"{part.path}: column {lost[0]!r} is not in every file")
+                raise ValueError(f"{path}: column {lost[0]!r} is not in every file")
             groups = getattr(part, "row_groups", [None])
             for k, group in enumerate(groups):
                 n_rows = part.count_rows() if group is None else group.num_rows
                 read = _table_reader(
                     part, None if group is None else k, schema, names, label, weight
                 )
-                blocks.append(Block(part.path, n_rows, read))
+                blocks.append(Block(path, n_rows, read))
     return Dataset(blocks, names, memory)
 
 

@@ -43,7 +43,7 @@ from mnemosphere.rows.containers import (
     shortened,
     unwrap_container,
 )
-from mnemosphere.rows.texts import TextEncoder, texts_of
+from mnemosphere.rows.texts import TextEncoder, language_note, texts_of
 
 Floats = NDArray[np.float64]
 VECTORS = ("list", "text")  # kinds whose numbers are those of one vector
@@ -417,7 +417,12 @@ class Columns:
         if encoder is not None and not (
             is_frame(X) and (isinstance(encoder, Mapping) or X.shape[1] > 1)
         ):
-            name, known = None if _are_vectors(X) else texts_of(X)[1], TextEncoder.of(encoder)
+            known, (texts, name) = (
+                TextEncoder.of(encoder),
+                ([], None) if _are_vectors(X) else texts_of(X),
+            )
+            if note := language_note(known, texts):
+                warn_user(note)
             text = Column(name or "text", "text", length=known.n_numbers)
             found = cls(1, None if name is None else (name,), (text,), encoder=known)
             return found, found.numbers(X)
@@ -464,6 +469,8 @@ class Columns:
         for k, name in enumerate(names):
             if known is not None and name in texts:
                 each.append(Column(name, "text", length=known.n_numbers))
+                note = language_note(known, texts_of(frame.iloc[:, [k]])[0])
+                learner.notes.extend([note] if note else [])
             else:
                 each.append(learner.column(name, frame.iloc[:, k], is_category=name in named))
         return cls(len(names), tuple(names), tuple(each), encoder=known), learner.notes

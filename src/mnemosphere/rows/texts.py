@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
@@ -20,6 +21,12 @@ from mnemosphere.base.machine import how_to_install
 
 PACKAGED = "wordllama"
 Encode = Callable[[list[str]], Any]
+# Of English sentences these are a third of the words or more, of others one in twenty.
+_COMMON = re.compile(
+    "the|an?|to|of|and|i[ns]|it|i|you|that|for|my|on|with|do|can|not|what|how|this|be|are|was|have"
+)
+_ENGLISH = 0.1
+_LOOKED_AT, _WORDS, _SENTENCE = 1000, 50, 4  # texts; words of all and of each, to tell by words
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,23 @@ def texts_of(X: Any, column: str | None = None) -> tuple[list[str | None], str |
     name = getattr(X, "name", None)
     texts = [value if isinstance(value, str) else None for value in values]
     return texts, None if name is None else str(name)
+
+
+def language_note(encoder: TextEncoder, texts: Sequence[str | None]) -> str | None:
+    """A remark if the packaged encoder, which knows English, is to read texts of another language."""
+    some = [text.lower() for text in texts[:_LOOKED_AT] if text]
+    words = [word for text in some for word in re.findall(r"[^\W\d_]+", text)]
+    letters = "".join(words)
+    foreign = 2 * sum(map(str.isascii, letters)) < len(letters)
+    if len(words) >= max(_WORDS, _SENTENCE * len(some)):
+        foreign |= sum(map(bool, map(_COMMON.fullmatch, words))) < _ENGLISH * len(words)
+    if encoder.name != PACKAGED or not foreign:
+        return None
+    return (
+        f"most texts, such as {some[0]!r:.60}, do not look like English, which the encoder {PACKAGED!r} knows: try "
+        "TF-IDF of characters, make_pipeline(TfidfVectorizer(analyzer='char_wb', ngram_range=(1, 4)), "
+        "TruncatedSVD(100), DAMClassifier()), or an encoder of that language"
+    )
 
 
 def _function(given: Any) -> Encode:
