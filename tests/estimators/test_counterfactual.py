@@ -195,3 +195,24 @@ def test_a_thousand_rows_of_default_models():
     found = np.concatenate(found)
     assert len(found) == 1000
     assert found.mean() >= 0.95
+
+
+def test_a_probability_is_reached_by_changes_that_go_further():
+    x, y = load_wine(return_X_y=True)
+    model = mn.DAMClassifier(3, geometry="standard", random_state=0).fit(x[::2], y[::2])
+    for probability in (0.5, 0.8, 0.95):
+        found = model.counterfactual(x[1:20:2], 1, probability=probability)
+        assert found.found.sum() >= 8
+        reached = model.predict_proba(found.rows)[found.found, 1]
+        assert (reached >= probability - 1e-9).all()
+        assert (model.predict(found.rows)[found.found] == 1).all()
+    with pytest.raises(ValueError, match="probability must lie between 0 and 1, got 1"):
+        model.counterfactual(x[:1], probability=1)
+
+
+def test_the_result_says_how_familiar_it_is():
+    x, y = load_wine(return_X_y=True)
+    model = mn.DAMClassifier(3, geometry="standard", random_state=0).fit(x[::2], y[::2])
+    found = model.counterfactual(x[1:20:2], 1)
+    np.testing.assert_allclose(found.further_out, model.explain(found.rows).further_out)
+    assert any("known rows" in found.title(row) for row in range(len(found)))

@@ -91,8 +91,13 @@ def test_calibrated_again_it_keeps_its_promises(calibrated, edit):
     given = ~np.equal(sure, None)
     assert given.mean() > 0.1
     assert np.mean(sure[given] == y[given]) >= target
-    inside = [label in found for label, found in zip(y, model.predict_set(x, 0.9), strict=True)]
-    assert abs(beyond(1 - np.mean(inside), 0.1, n_held, n)) < 4
+    for at_least_one in (False, True):
+        sets = model.predict_set(x, 0.9, at_least_one=at_least_one)
+        inside = [label in found for label, found in zip(y, sets, strict=True)]
+        assert beyond(1 - np.mean(inside), 0.1, n_held, n) < 4
+        assert all(len(found) for found in sets) or not at_least_one
+        if not at_least_one:
+            assert beyond(1 - np.mean(inside), 0.1, n_held, n) > -4
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])

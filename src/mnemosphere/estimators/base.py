@@ -529,6 +529,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         only_rise: Sequence[int | str] = (),
         only_fall: Sequence[int | str] = (),
         max_features: int | None = None,
+        probability: float = 0.5,
     ) -> Counterfactual:
         """Find few columns, and values that occur in them, that give each row another class.
 
@@ -548,6 +549,9 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
             Columns of numbers that may fall, but not rise.
         max_features : int, default None
             Maximum number of columns to change; None: any number.
+        probability : float in (0, 1), default 0.5
+            What the wanted class must reach, besides being the most probable one. Changes that only just
+            suffice may not do for another model.
 
         Returns
         -------
@@ -562,7 +566,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         """
         return interpret.counterfactual(
             self.model_, X, y, fixed=fixed, only_rise=only_rise, only_fall=only_fall,
-            max_features=max_features,
+            max_features=max_features, probability=probability,
         )  # fmt: skip
 
     def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:

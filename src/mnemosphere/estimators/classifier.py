@@ -371,13 +371,14 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     ) -> NDArray[Any]:
         """Predict the most probable class of each row, or None if the row is rejected.
 
-        A row is rejected if it resembles no memory, if the odds are against its class, or if its class
-        barely beats the average class: more so than all but a share `rate` of known rows, or than
-        `accuracy` allows. By rows that the fit held out, rates and accuracies are about right. By rows of
-        `calibrate` they are exact: a row of their kind is rejected with probability at most `rate`. With
-        probability `confidence_level` over draws of them, there is an error, or an answer to a new row is
-        right with probability at least `accuracy`. Rows more like those labeled `OUT_OF_SCOPE` in training
-        than like any class are always rejected; rates and accuracies refer to the others.
+        For a `rate`, a row is rejected if it resembles no memory, if the odds are against its class, or if
+        its class barely beats the average class, more so than all but such a share of known rows. For an
+        `accuracy`, rows are answered whose classes are the most probable, but no novel ones. By rows that
+        the fit held out, rates and accuracies are about right. By rows of `calibrate` they are exact: a row
+        of their kind is rejected with probability at most `rate`. With probability `confidence_level` over
+        draws of them, there is an error, or an answer to a new row is right with probability at least
+        `accuracy`. Rows more like those labeled `OUT_OF_SCOPE` in training than like any class are always
+        rejected; rates and accuracies refer to the others.
 
         Parameters
         ----------
@@ -423,7 +424,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
         return self._rowwise(X, read)
 
-    def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[NDArray[Any]]:
+    def predict_set(
+        self, X: ArrayLike, coverage: float = 0.9, *, at_least_one: bool = True
+    ) -> list[NDArray[Any]]:
         """Predict a set of classes for each row that contains the true one as often as asked.
 
         Conformal prediction sets: the probability is about `coverage` straight after `fit`, and at least
@@ -435,6 +438,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             Rows.
         coverage : float in (0, 1), default 0.9
             Probability that the true class is in the set.
+        at_least_one : bool, default True
+            Whether every set has the most probable class. Else a set may be empty: no class is as probable as
+            the true classes of held-out rows are.
 
         Returns
         -------
@@ -451,7 +457,11 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         >>> clf.predict_set(X_test[:2], coverage=0.9)
         [array([0]), array([2])]
         """
-        return self._rowwise(X, lambda model, rows: interpret.predict_set(model, rows, coverage))
+
+        def read(model: FittedModel, rows: Any) -> list[NDArray[Any]]:
+            return interpret.predict_set(model, rows, coverage, at_least_one=at_least_one)
+
+        return self._rowwise(X, read)
 
     def score(
         self,
@@ -498,7 +508,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         *,
         n_folds: int = 5,
     ) -> LabelIssues:
-        """Rank the rows whose label is contradicted by a model that did not see them.
+        """Find the rows whose label is probably wrong, by models that did not see them.
 
         Rows are held out in folds, copies of a row together, and models are trained on the others. Their
         geometry, objective and number of memories are those that `fit` chose, or, before `fit`, those that

@@ -1,4 +1,4 @@
-"""Labels that are contradicted by models which have not seen them.
+"""Labels that are probably wrong, by models which have not seen them.
 
 Rows are held out in folds. Each fold is predicted by the estimator, with the settings that its search has
 chosen, fitted to the other rows.
@@ -22,11 +22,15 @@ from mnemosphere.rows.labels import Labels
 from mnemosphere.rows.rows import Rows, distinct_numbers
 
 _SHOWN = 20  # rows of a printed table
+_ROUNDING = 1e-6  # of probabilities
 
 
 @dataclass(frozen=True)
 class LabelIssues(Shown):
-    """Rows whose label is contradicted by a model that did not see them, least probable labels first.
+    """Rows whose label is probably wrong, by models that did not see them, least probable labels first.
+
+    How many there are is counted as by confident learning (Northcutt et al. 2021): the rows in which another
+    class is at least as probable as it is on average in the rows that have its label.
 
     Attributes
     ----------
@@ -93,7 +97,7 @@ class LabelIssues(Shown):
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
         """How many there are, and the first of them."""
-        told = f"{len(self)} of {len(self.scores)} labels are contradicted"
+        told = f"{len(self)} of {len(self.scores)} labels are probably wrong"
         lines = [
             {
                 "row": str(own["row"]), "label": str(own["given"]), "suggested": str(own["suggested"]),
@@ -139,11 +143,22 @@ def label_issues(estimator: Any, X: Any, y: Any, sample_weight: Any, n_folds: in
     scores = np.where(fold >= 0, proba[np.arange(len(place)), place], np.nan)
     margin = scores - proba.max(1)
     rows = np.flatnonzero(margin < 0)
-    rows = rows[np.argsort(scores[rows], kind="stable")]
+    rows = rows[np.argsort(scores[rows], kind="stable")][
+        : _n_wrong(proba[fold >= 0], place[fold >= 0])
+    ]
     return LabelIssues(
         rows, classes[place[rows]], classes[proba[rows].argmax(1)], scores[rows], margin[rows],
         [typical[row] for row in rows.tolist()], proba, scores, [names[row] for row in rows.tolist()],
     )  # fmt: skip
+
+
+def _n_wrong(proba: NDArray[np.float64], place: NDArray[np.int64]) -> int:
+    """How many of the labels are probably wrong, by held-out probabilities (n, C)."""
+    mean = [
+        proba[place == k, k].mean() if (place == k).any() else np.inf for k in range(proba.shape[1])
+    ]
+    sure = np.where(proba >= np.array(mean) - _ROUNDING, proba, -1.0)
+    return int(((sure.max(1) >= 0) & (sure.argmax(1) != place)).sum())
 
 
 def _with_chosen(estimator: Any, model: FittedModel) -> Any:

@@ -24,6 +24,7 @@ from mnemosphere.rows.rows import Rows
 _MOST_ROWS = 8000  # that are looked through
 TYPICAL = 3  # rows of each memory: few enough to read
 _LETTERS = 200  # of the name of a row
+_KEPT = 500  # rows of a table that a model keeps as they are
 _DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 
 
@@ -77,7 +78,7 @@ def find_exemplars(
     found[(taken >= 0).numpy()] = stored.row_ids(place.cpu()[taken[taken >= 0]])
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
-    values = None
+    values = sample = None
     if columns is not None and readable(columns.shown_names):
         table, each = as_numpy(stored.values)[as_numpy(place)].astype(float), as_numpy(weight)
         nearest, whose, categories = (
@@ -90,7 +91,9 @@ def find_exemplars(
             own = np.flatnonzero(whose == m)
             own = own if len(own) else some[some >= 0]  # no row has most of its share here
             values[m] = middle(table[own], each[own], categories)
-    return Exemplars(found, (support * scale).cpu().numpy(), values=values)
+        ranks = (np.arange(min(_KEPT, len(table))) + 0.5) / min(_KEPT, len(table)) * each.sum()
+        sample = table[np.searchsorted(each.cumsum(), ranks)]
+    return Exemplars(found, (support * scale).cpu().numpy(), values=values, sample=sample)
 
 
 def middle(values: Floats, weight: Floats, categories: Sequence[slice]) -> Floats:
@@ -208,4 +211,4 @@ def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
             f"names must have one entry for each of {model.columns.n_numbers} features, got "
             f"{len(given)}"
         )
-    return model.replace(columns=replace(model.columns, renamed=given))
+    return model.replace(features=replace(model.columns, named=given))

@@ -41,7 +41,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.soft_labels import without_floor
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_area
-from mnemosphere.rows.columns import Columns
+from mnemosphere.rows.columns import Features
 from mnemosphere.rows.labels import Encoded, class_index, encode_labels, row_weights, sample_weights
 from mnemosphere.rows.rows import Rows
 from mnemosphere.training.lineage import Lineage
@@ -110,17 +110,19 @@ class Tails:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Scores of rows that were not trained on, sorted: rates, coverages, accuracies hold by them."""
+    """Scores of rows that were not trained on, by which rates, coverages and accuracies hold.
+
+    Novelty and rejection are sorted.
+    """
 
     tails: Tails  # of the reasons for rejection
     novelty: Floats  # novelty scores
     rejection: Floats  # rejection scores
-    label: Floats  # −log P(y|x) of the labels that are known
-    # places of their predicted classes, in the order of rejection
-    predicted: NDArray[np.int64]
-    # whether that is their label, in the same order; −1: no label
-    right: NDArray[np.int64]
-    outside: Floats  # rejection scores of rows out of scope
+    label: Floats  # −log P(y|x) of the labels that are known, in the order of rows
+    doubt: (
+        Floats  # log-odds against the answers to these rows, then to rows out of scope; inf: none
+    )
+    right: NDArray[np.int64]  # whether these answers are right
     temperature: float = 1.0  # at which the scores were taken
     # of each memory, the rows in which it had the largest share, how many of them are right, and the
     # place of the class that it is confused with most, −1 for none
@@ -144,6 +146,8 @@ class Exemplars:
     names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
     # numbers of the rows that a memory stands for: medians, the commonest of a category; NaN: none
     values: Floats | None = None
+    # (n, N) some of the training rows as numbers, if people can read them
+    sample: Floats | None = None
 
     @property
     def shown(self) -> NDArray[Any]:
@@ -160,7 +164,8 @@ class Exemplars:
         names = None if self.names is None else np.where(new, "", self.names[memories])
         support = np.where(new[:, 0], 0.0, self.support[memories])
         values = None if self.values is None else np.where(new, np.nan, self.values[memories])
-        return Exemplars(np.where(new, -1, self.typical[memories]), support, names, values)
+        typical = np.where(new, -1, self.typical[memories])
+        return Exemplars(typical, support, names, values, self.sample)
 
 
 @dataclass(frozen=True)
@@ -414,7 +419,8 @@ class FittedModel:
         """X as numbers, NaN where a feature is not known; ValueError for anything else."""
         if isinstance(X, Rows):  # of a data set that was checked
             return X.on(self.device)
-        return Rows.encode(X, self.columns, self.device)
+        stored = Rows.of(self.features.numbers_of(X), self.device)
+        return stored.check_finite(self.features.names, gaps=True)
 
     def completed(self, X: Any) -> Rows:
         """X as numbers, with what the density expects in place of NaN.

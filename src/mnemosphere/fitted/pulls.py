@@ -1,18 +1,19 @@
 """What each column does in a decision: how the odds would change with it, everything else as it is.
 
 Let a be the predicted class, b the runner-up, f(x) = log P(a|x)/P(b|x), and x[j→v] the row with another
-value v in column j. With the typical values v_a and v_b of the two classes
+value v in column j. The pull of a column is what the row would lose with the average effect of the column:
 
-    for_j     = f(x) − f(x[j→v_b])      what the row would lose if it were typical of b there
-    against_j = f(x[j→v_a]) − f(x)      what it would gain if it were typical of a there
+    pull_j = f(x) − 1/K Σ_k f(x[j→v_kj])
 
-The pull of a column is for_j, or −against_j if that is larger; a column with neither has none, nor has
-one without a value. The model answers for every changed row, so a pull is exact whatever the geometry
-and whichever other values are missing. A category is changed as a whole. Pulls do not add up: what all other columns do together is
-the same with all of them changed at once.
+The K values v_kj are those of training rows, at ranks evenly spaced: as they occur, where the column is
+known. (A model that keeps no rows takes what its memories stand for.) So a value between those of two
+classes pulls little, and what is missing in x has a pull like any value. The pull of all columns together
+is the same with all of them changed at once; values of several columns are paired at random. The model
+answers for every changed row, so a pull is exact whatever the geometry and whichever other values are
+missing. A category is changed as a whole. Pulls do not add up.
 
-The typical value of a class is the weighted median, or commonest level, of what its memories stand for,
-by their shares in the vote on this row: a value of real rows. A memory is that of its likeliest class.
+Beside it stand typical values of both classes: the weighted median, or commonest level, of what the memories
+of a class stand for, by their shares in the vote on this row. A memory is that of its likeliest class.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ import torch
 from numpy.typing import NDArray
 
 from mnemosphere.fitted.exemplars import middle
-from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
+from mnemosphere.fitted.model import FittedModel, Floats, Placed, as_numpy
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.one_pass import scores
 from mnemosphere.model.soft_labels import prior_share
 from mnemosphere.rows.rows import Rows
 
 NUMBERS = 1 << 21  # of changed rows that are held at a time
-_ROWS, _FEW_ROWS = 200, 20  # whose pulls are averaged
+_ROWS, _FEW_ROWS = 60, 10  # whose pulls are averaged
 _CURVE_ROWS = 50  # that are moved through a column
+_RANKS = 32  # values of a column by which its average effect is found
 _VALUES, _FEW = 30, 8  # of a column; that are named
-_MOST = 500  # columns that are changed alone, those furthest from typical; the others together
+_MOST = 500  # columns that are changed alone, those furthest from typical
 
 
 class Pull(NamedTuple):
-    """What one column of a row pulls to.
+    """What one column of a row pulls to: see `Explanation.pulls`.
 
     Attributes
     ----------
@@ -68,27 +70,61 @@ class Pull(NamedTuple):
 
 
 class Pulls(NamedTuple):
-    """What columns do in the decisions about rows, for every column as a user has it."""
+    """What columns do in the decision about a row, for every column as a user has it."""
 
-    pull: Floats  # (n, L)
-    lost: Floats  # (n, L) for_j alone: where it exceeds f(x), the runner-up would be ahead
-    typical: Floats  # (n, 2, N) numbers typical of the predicted class and of the runner-up
+    pull: Floats  # (L,)
+    together: float  # the pull of all columns at once
+    odds: Floats  # (L,) with the runner-up's typical value: below 0, that would put it ahead
+    typical: Floats  # (2, N) numbers typical of the predicted class and of the runner-up
 
-    def order(self, row: int) -> list[int]:
+    def order(self) -> list[int]:
         """The columns, the strongest pull first."""
-        return [int(j) for j in np.argsort(-np.abs(self.pull[row]), kind="stable")]
+        return [int(j) for j in np.argsort(-np.abs(self.pull), kind="stable")]
 
 
-def column_pulls(model: FittedModel, X: Rows, classes: NDArray[np.intp]) -> Pulls:
-    """Pulls of the columns between two classes (n, 2) of each row, the predicted one first."""
-    typical = typical_of_classes(model, X, classes)
-    rows = as_numpy(X.values).astype(np.float64)
-    places = [line.place for line in model.columns.user_columns]
-    found = np.zeros((2, len(rows), len(places)))
-    for k, row in enumerate(rows):
-        tried = furthest(model, row, typical[k])
-        found[:, k, tried] = _pull(model, row, typical[k], [[places[j]] for j in tried], classes[k])
-    return Pulls(found[0], found[1], typical)
+def column_pulls(
+    model: FittedModel, X: Rows, classes: NDArray[np.intp], placed: Placed | None = None
+) -> Pulls:
+    """Pulls of the columns of one row between two classes (2,), the predicted one first."""
+    (typical,) = typical_of_classes(model, X, classes[None], placed)
+    (row,) = as_numpy(X.values).astype(np.float64)
+    values, n = values_of_columns(model), len(model.columns.user_columns)
+    values = known_values(model, row) if values is None else values
+    values = np.where(np.isnan(values), row, values)
+    tried = furthest(model, row, typical) if n > _MOST else [*range(n)]
+    places = [model.columns.user_columns[j].place for j in tried]
+    found = Pulls(np.zeros(n), 0.0, np.zeros(n), typical)
+    step, odds = max(1, NUMBERS // ((len(values) + 1) * len(row))), []
+    for start in range(0, len(places) + 1, step):
+        changed = []
+        for place in [*places, slice(None)][start : start + step]:
+            rows = np.tile(row, (len(values) + 1, 1))
+            rows[:-1, place], rows[-1, place] = values[:, place], typical[1, place]
+            changed.append(rows)
+        odds.append(log_odds(model, np.concatenate([*changed, row[None]]), classes))
+    own = odds[0][-1]
+    every = np.concatenate([part[:-1] for part in odds]).reshape(-1, len(values) + 1)
+    mean = every[:, :-1].mean(1)
+    found.pull[tried], found.odds[:], found.odds[tried] = own - mean[:-1], own, every[:-1, -1]
+    return found._replace(together=float(own - mean[-1]))
+
+
+def values_of_columns(model: FittedModel) -> Floats | None:
+    """(K, N) values of each column of training rows, at the ranks (k+½)/K of those that are known.
+
+    In random order, each column by itself; NaN: never known. None: the model keeps no rows.
+    """
+    rows = None if model.exemplars is None else model.exemplars.sample
+    if rows is None:
+        return None
+    found, rng = np.full((_RANKS, rows.shape[1]), np.nan), np.random.default_rng(0)
+    for place in [column.place for column in model.columns.user_columns]:
+        values = rows[~np.isnan(rows[:, place]).any(1), place]
+        if len(values):
+            ordered = values[np.lexsort(values.T[::-1])]
+            at = ((np.arange(_RANKS) + 0.5) / _RANKS * len(values)).astype(int)
+            found[:, place] = ordered[at][rng.permutation(_RANKS)]
+    return found
 
 
 def furthest(model: FittedModel, row: Floats, ends: Floats) -> list[int]:
@@ -132,8 +168,9 @@ def importance(model: FittedModel, X: Rows) -> Floats:
     tried = X.values.shape[1] * min(len(model.columns.user_columns), _MOST)
     X = some_rows(X, min(_ROWS, max(_FEW_ROWS, 20 * NUMBERS // tried)))
     order = np.argsort(-as_numpy(model.log_proba(X)), axis=1, kind="stable")
-    pull = column_pulls(model, X, order[:, [0, 1 % order.shape[1]]]).pull
-    found: Floats = np.abs(pull).mean(axis=0)
+    pairs = order[:, [0, 1 % order.shape[1]]]
+    pulls = [column_pulls(model, X.take(slice(k, k + 1)), own).pull for k, own in enumerate(pairs)]
+    found: Floats = np.abs(pulls).mean(axis=0)
     return found
 
 
@@ -204,31 +241,6 @@ def column_curve(
     return found
 
 
-def _pull(
-    model: FittedModel, row: Floats, typical: Floats, changes: list[list[slice]],
-    pair: NDArray[np.intp],
-) -> Floats:  # fmt: skip
-    """(pull, for_j) (2, k) of each change, a list of places that are made typical (2, N) together."""
-    step = max(1, NUMBERS // (2 * len(row)))
-    parts = [np.zeros((2, 0))]
-    for start in range(0, len(changes), step):
-        own = changes[start : start + step]
-        changed = np.concatenate([*(changed_rows(row, end, own) for end in typical), row[None]])
-        odds = log_odds(model, changed, pair)
-        against, for_ = odds[: len(own)] - odds[-1], odds[-1] - odds[len(own) : -1]
-        found = np.where(for_ >= against, for_, -against)
-        parts.append(np.stack([np.where(np.maximum(for_, against) > 0, found, 0.0), for_]))
-    return np.concatenate(parts, 1)
-
-
-def rest_pull(
-    model: FittedModel, row: Floats, typical: Floats, columns: Sequence[int], pair: NDArray[np.intp]
-) -> float:
-    """The pull of several columns together."""
-    lines = model.columns.user_columns
-    return float(_pull(model, row, typical, [[lines[j].place for j in columns]], pair)[0, 0])
-
-
 def log_odds(model: FittedModel, rows: Floats, pair: NDArray[np.intp]) -> Floats:
     """Log P(a|x)/P(b|x) of rows (n, N)."""
     scores = model.class_log_joint(Rows.of(rows, model.device))[:, pair.tolist()].double()
@@ -236,7 +248,9 @@ def log_odds(model: FittedModel, rows: Floats, pair: NDArray[np.intp]) -> Floats
     return found
 
 
-def typical_of_classes(model: FittedModel, X: Rows, classes: NDArray[np.intp]) -> Floats:
+def typical_of_classes(
+    model: FittedModel, X: Rows, classes: NDArray[np.intp], placed: Placed | None = None
+) -> Floats:
     """(n, k, N) what is typical of classes (n, k) among the memories that answer for each row."""
     votes, rows = model.precise_votes, X.values.double()
     rest = prior_share(votes)[1][1:]  # (P, C), without what repeats the class frequencies
@@ -247,7 +261,7 @@ def typical_of_classes(model: FittedModel, X: Rows, classes: NDArray[np.intp]) -
         model.columns.multi_number_categories,
     )
     start = 0
-    for x, lost in model.unit_rows(X, votes.w.dtype):
+    for x, lost in model.unit_rows(placed or X, votes.w.dtype):
         part = slice(start, start := start + len(lost))
         said = scores(votes, overlaps(votes, x))[:, 1:]  # (B, P)
         said = torch.where(lost[:, None], votes.weights[1:].log(), said).double()

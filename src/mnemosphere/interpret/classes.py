@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mnemosphere.fitted.exemplars import called_rows, row_texts
 from mnemosphere.fitted.model import FittedModel, Floats, HeldOut, as_numpy
-from mnemosphere.interpret.editing import directed, rows_of, with_weights
+from mnemosphere.interpret.editing import directed, remade, rows_of, with_mixtures
 from mnemosphere.interpret.rejection import renewed
 from mnemosphere.model import retrieval
 from mnemosphere.model.kmeans import spherical_kmeans
@@ -28,6 +28,7 @@ from mnemosphere.model.one_pass import log_joint
 from mnemosphere.model.soft_labels import label_frequencies
 from mnemosphere.numerics import sphere
 from mnemosphere.rows.labels import OUT_OF_SCOPE, Labels
+from mnemosphere.rows.rows import Rows
 
 _NEW_MEMORIES = 5  # of a class that is added
 _FOLDS = 5  # of its rows, to score them
@@ -204,12 +205,12 @@ def _imprint(
         mass[column] += (1 - model.smoothing) * len(x)
     votes, density = model.votes, model.density
     rows = new if model.is_joint else near  # a density of its own holds rows as they are
-    return with_weights(
-        model, torch.cat([votes.w, new.to(votes.w)]), extended(votes.p, 0.0, weight),
-        torch.cat([density.w, rows.to(density.w)]),
-        extended(density.p, model.smoothing, density_weight),
-        None if mass is None else label_frequencies(mass, model.smoothing),
-    ).replace(exemplars=behind, label_mass=mass)  # fmt: skip
+    w, own = (torch.cat([part.w, to.to(part.w)]) for part, to in ((votes, new), (density, rows)))
+    prior = None if mass is None else label_frequencies(mass, model.smoothing)
+    votes = remade(votes, w, extended(votes.p, 0.0, weight), prior)
+    p = extended(density.p, model.smoothing, density_weight)
+    found = with_mixtures(model, votes, remade(density, own, p, p.sum(0)))
+    return found.replace(exemplars=behind, label_mass=mass)
 
 
 def _centers(x: Tensor) -> Tensor:
@@ -331,10 +332,13 @@ def _without(model: FittedModel, columns: list[int]) -> FittedModel:
     rows = kept if model.is_joint else of_others(density.p)
     rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
-    return with_weights(
-        model, votes.w[kept], rows_of(votes.p, kept), density.w[rows], rows_of(density.p, rows),
-        kept=kept,
-    ).replace(exemplars=behind)  # fmt: skip
+    if behind is not None and behind.sample is not None:
+        owner = model.shares(Rows.of(behind.sample, model.device)).argmax(1)
+        behind = replace(behind, sample=behind.sample[as_numpy(torch.isin(owner, kept))])
+    p = rows_of(density.p, rows)
+    density = remade(density, density.w[rows], p, p.sum(0), rows)
+    votes = remade(votes, votes.w[kept], rows_of(votes.p, kept), kept=kept)
+    return with_mixtures(model, votes, density).replace(exemplars=behind)
 
 
 def _checked_label(model: FittedModel, label: object) -> object:
@@ -362,20 +366,17 @@ def mapped_columns(
     table[place >= 0, place[place >= 0]] = 1.0
     mass = None if model.label_mass is None else model.label_mass.double() @ table
     table, held = table.to(model.device), model.calibration
-    votes, density = model.votes, model.density
-    found = with_weights(
-        model,
-        votes.w,
-        votes.p.double() @ table,
-        density.w,
-        density.p.double() @ table,
-        votes.p_q.double() @ table,
-    ).replace(classes=classes, label_mass=mass, held=_held_of_classes(model, table))
+    votes, density = (
+        remade(own, own.w, own.p.double() @ table, own.p_q.double() @ table)
+        for own in (model.votes, model.density)
+    )
+    found = with_mixtures(model, votes, density)
+    found = found.replace(classes=classes, label_mass=mass, held=_held_of_classes(model, table))
     if held is None or not np.array_equal(np.sort(place), np.arange(len(classes) + 1)):
         return found
     record, place = held.record.copy(), np.append(place[:-1], -1)
     record[:, 2] = place[record[:, 2]]
-    return found.replace(calibration=replace(held, predicted=place[held.predicted], record=record))
+    return found.replace(calibration=replace(held, record=record))
 
 
 def _held_of_classes(model: FittedModel, table: Tensor) -> HeldOut | None:

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from mnemosphere.base.text import Shown, Table, middle_cut, percent
-from mnemosphere.fitted.model import FittedModel, Floats, as_numpy, check_whole, row_names
+from mnemosphere.fitted.model import FittedModel, Floats, Placed, as_numpy, check_whole, row_names
 from mnemosphere.fitted.pulls import (
     NUMBERS,
     changed_rows,
@@ -27,11 +27,16 @@ from mnemosphere.fitted.pulls import (
     scale,
     typical_of_classes,
 )
-from mnemosphere.rows.columns import UserColumn, written
+from mnemosphere.geometry.base import on_sphere
+from mnemosphere.interpret.explanation import familiar
+from mnemosphere.interpret.rejection import familiarity
+from mnemosphere.rows.encoding import is_frame, written
+from mnemosphere.rows.columns import UserColumn
 from mnemosphere.rows.rows import Rows
 
 _MEMORIES = 4  # of the wanted class that a row goes over to
 _SHOWN = 10
+_AHEAD = 0.5  # probability for which being ahead of the others is enough
 _LETTERS = 36  # of a value
 
 
@@ -81,6 +86,9 @@ class Counterfactual(Shown):
         Wanted classes.
     found : ndarray of bool of shape (n,)
         Whether `predict` gives the changed rows the wanted classes.
+    further_out : ndarray of shape (n,)
+        Share of the known rows that are more novel than the changed row: few for a row that hardly
+        occurs. NaN without calibration.
     changes : list of n lists of ColumnChange
         The columns that change.
     names : list of n str
@@ -101,6 +109,7 @@ class Counterfactual(Shown):
     before: NDArray[Any]
     wanted: NDArray[Any]
     found: NDArray[np.bool_]
+    further_out: NDArray[np.float64]
     changes: list[list[ColumnChange]] = field(repr=False)
     names: list[str]
     model: FittedModel = field(repr=False)
@@ -119,7 +128,10 @@ class Counterfactual(Shown):
         start = f"{name}: {' → '.join(ends)}"
         if not self.found[row]:
             return f"{start}: no such change was found"
-        return f"{start} with" if self.changes[row] else f"{start}: nothing has to change"
+        if not self.changes[row]:
+            return f"{start}: nothing has to change"
+        known = familiar(float(self.further_out[row]))
+        return f"{start}, {known}, with" if known else f"{start} with"
 
     def table(self, row: int) -> Table:
         """The changes, for people."""
@@ -152,6 +164,7 @@ def counterfactual(
     only_rise: Sequence[object] = (),
     only_fall: Sequence[object] = (),
     max_features: int | None = None,
+    probability: float = 0.5,
 ) -> Counterfactual:
     """Find few columns, and values that occur in them, that give each row another class.
 
@@ -173,6 +186,9 @@ def counterfactual(
         Columns of numbers that may fall, but not rise.
     max_features : int, default None
         Maximum number of columns to change; None: any number.
+    probability : float in (0, 1), default 0.5
+        What the wanted class must reach, besides being the most probable one. Changes that only just
+        suffice may not do for another model.
 
     Returns
     -------
@@ -189,6 +205,8 @@ def counterfactual(
     """
     if max_features is not None:
         check_whole(max_features, "max_features", 1)
+    if not 0 < probability < 1:
+        raise ValueError(f"probability must lie between 0 and 1, got {probability}")
     stored = model.stored(X)
     x, lines = as_numpy(stored.values).astype(np.float64), model.columns.user_columns
     named = {"fixed": fixed, "only_rise": only_rise, "only_fall": only_fall}
@@ -200,17 +218,20 @@ def counterfactual(
         target = np.resize(as_numpy(given), len(x))
     after, changes = x.copy(), [list[ColumnChange]()] * len(x)
     for k, typical in enumerate(typical_of_classes(model, stored, target[:, None])[:, 0]):
-        search = _Search(model, x[k], int(target[k]), lines, *limits)
+        search = _Search(model, x[k], int(target[k]), lines, probability, *limits)
         after[k], columns = search.changed(typical, max_features)
         changes[k] = search.told(after[k], columns)
         if not columns:
             after[k] = x[k]
     rows = _written_back(model, X, after)
-    hit = as_numpy(model.log_proba(rows).argmax(1)) == target
+    proba = as_numpy(model.log_proba(rows).exp())
+    reached = proba[np.arange(len(x)), target] >= (probability if probability > _AHEAD else 0.0)
+    hit = (proba.argmax(1) == target) & reached
     if not hit.all():
         after[~hit] = x[~hit]
         changes = [own if hit[k] else [] for k, own in enumerate(changes)]
         rows = _written_back(model, X, after)
+    dtype = model.precise_votes.w.dtype
     return Counterfactual(
         rows=rows,
         given=x,
@@ -218,6 +239,9 @@ def counterfactual(
         before=model.classes[order[:, 0]],
         wanted=model.classes[target],
         found=hit,
+        further_out=familiarity(
+            model, Placed(*on_sphere(model.stored(rows), model.geometry, dtype))
+        ).further_out,
         changes=changes,
         names=row_names(X, len(x)),
         model=model,
@@ -246,6 +270,7 @@ class _Search(NamedTuple):
     row: Floats  # (N,)
     target: int
     lines: list[UserColumn]
+    probability: float
     fixed: set[int]
     rising: set[int]  # must not fall
     falling: set[int]
@@ -298,7 +323,9 @@ class _Search(NamedTuple):
         others = np.delete(log_p, self.target, axis=1).max(1, initial=-np.inf)
         margin = torch.finfo(self.model.votes.w.dtype).eps ** 0.5
         found: Floats = log_p[:, self.target] - others - margin
-        return found
+        if self.probability <= _AHEAD:
+            return found
+        return np.minimum(found, log_p[:, self.target] - np.log(self.probability))
 
     def log_proba(self, rows: Floats) -> Floats:
         """Of the classes, at rows (n, N)."""
@@ -333,8 +360,12 @@ class _Search(NamedTuple):
 
 def _written_back(model: FittedModel, X: Any, after: Floats) -> Any:
     """Rows of numbers as X has them: a frame of its columns, or an array."""
-    given = as_numpy(model.stored(X).values)
-    return model.columns.rewrite(X, after, (given != after) & ~np.isnan(after))
+    if not is_frame(X) or model.columns.encoder is not None:
+        return after
+    encoding = model.columns.encoding
+    if encoding is not None and not model.columns.is_encoded(X):
+        return encoding.rewrite(X, after)
+    return type(X)(after, X.index, X.columns) if hasattr(X, "iloc") else after
 
 
 def _value(line: UserColumn, row: Floats) -> float | str:

@@ -1,9 +1,8 @@
 """Memories taken out or relabeled by hand: new models, no training.
 
-The weight p_h of a memory is held but for one factor that keeps the sum at 1, and classes keep their
-frequencies p_q exactly. Rows of p that were not edited are scaled into the polytope of what is left
-for them, their nearest point in relative entropy: memories near the edit in label, not in space,
-take up the difference. If they cannot, they stay, and the frequencies of the classes follow.
+An edit touches what it names: all other memories keep their soft labels, and their weights but for one
+factor that keeps the sum at 1. The frequencies of the classes follow. A joint model has the same memories in
+its density, which is edited alike; that of a conditional model stays.
 """
 
 from __future__ import annotations
@@ -19,15 +18,14 @@ from torch import Tensor
 from mnemosphere.fitted.model import FittedModel, as_numpy
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import renewed
+from mnemosphere.model.mixture import Mixture
 from mnemosphere.model.soft_labels import reweighted, with_floor
-from mnemosphere.numerics import polytope
 
 
 def without_memories(model: FittedModel, memories: Iterable[int | str]) -> FittedModel:
     """Remove memories, without training.
 
-    The soft labels of the other memories are adjusted to keep the class frequencies. If that is
-    impossible, the frequencies change.
+    The other memories keep their soft labels, and the class frequencies follow.
 
     Parameters
     ----------
@@ -58,8 +56,7 @@ def relabel_memory(
 ) -> FittedModel:
     """Give one memory another label, without training.
 
-    The soft labels of the other memories are adjusted to keep the class frequencies. If that is
-    impossible, the frequencies change.
+    The other memories keep their soft labels, and the class frequencies follow.
 
     Parameters
     ----------
@@ -162,35 +159,24 @@ def directed(model: FittedModel, X: Any) -> Tensor:
 
 
 def _edited(model: FittedModel, kept: Tensor, soft: Mapping[int, Tensor]) -> FittedModel:
-    """The model with these memories, and these soft labels (C+1,) in rows of p.
+    """The model with these memories, and these soft labels (C+1,) in rows of p."""
 
-    Mixture are edited, and the density if it has the same memories.
-    """
+    def change(mixture: Mixture, labels: Mapping[int, Tensor]) -> Mixture:
+        before = mixture.p.double()
+        p, before = rows_of(before, kept), before.sum(0)
+        for row, label in labels.items():
+            p[row] = p[row].sum() * label.to(p)
+        after = p.sum(0)
+        prior = torch.where(before > 0, mixture.p_q * after / before.clamp_min(1e-30), after)
+        return remade(mixture, mixture.w[kept], p, prior, kept)
+
     votes, density, part = model.votes, model.density, model.smoothing
     floored = {row: with_floor(label.to(model.device), votes.p_q) for row, label in soft.items()}
-    before, p = votes.p.double().sum(0), _settled(votes.p, kept, floored)
-    prior = votes.p_q * torch.where(before > 0, p.sum(0) / before.clamp_min(1e-30), 1.0)
-    w, own = density.w, density.p
     if model.is_joint:
         smoothed = {row: (1 - part) * label + part / len(label) for row, label in soft.items()}
-        w, own = density.w[kept], _settled(density.p, kept, smoothed)
+        density = change(density, smoothed)
     behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
-    edited = with_weights(model, votes.w[kept], p, w, own, prior, kept)
-    return renewed(edited.replace(exemplars=behind))
-
-
-def _settled(p: Tensor, kept: Tensor, soft: Mapping[int, Tensor]) -> Tensor:
-    """Class weights: rows with soft labels as they are, the others with what is left for them."""
-    before = p.double()
-    p = rows_of(before, kept)
-    p = p / p.sum()
-    others = torch.ones(len(p), dtype=torch.bool, device=p.device)
-    for row, label in soft.items():
-        p[row] = p[row].sum() * label.to(p)
-        others[row] = False
-    left = before.sum(0) / before.sum() - p[~others].sum(0)
-    p[others] = _shared_out(p[others], left)
-    return p
+    return renewed(with_mixtures(model, change(votes, floored), density).replace(exemplars=behind))
 
 
 def rows_of(p: Tensor, memories: Tensor) -> Tensor:
@@ -198,40 +184,24 @@ def rows_of(p: Tensor, memories: Tensor) -> Tensor:
     return torch.cat([p[:1], p[1:][memories]])
 
 
-def with_weights(
-    model: FittedModel, w: Tensor, p: Tensor, density_w: Tensor, density_p: Tensor,
-    prior: Tensor | None = None, kept: Tensor | None = None,
-) -> FittedModel:  # fmt: skip
-    """The model with other memories, class weights and frequencies, scaled to sum to 1.
+def remade(
+    mixture: Mixture, w: Tensor, p: Tensor, prior: Tensor | None = None, kept: Tensor | None = None
+) -> Mixture:
+    """A mixture with other memories, class weights and frequencies, scaled to sum to 1.
 
-    kept: the memories of the model that come first, in order; None: all of them. Mean shares follow
-    the weights.
+    kept: the memories that come first, in order; None: all of them. Mean shares follow the weights.
     """
-    votes = model.votes
-    prior = votes.p_q if prior is None else prior
-    p, own, prior = (part.double() / part.double().sum() for part in (p, density_p, prior))
-    ratio = torch.where(votes.weights > 0, votes.p_h / votes.weights, 1.0).double()
+    prior = mixture.p_q if prior is None else prior
+    p, prior = (part.double() / part.double().sum() for part in (p, prior))
+    ratio = torch.where(mixture.weights > 0, mixture.p_h / mixture.weights, 1.0).double()
     share, ratio = p.sum(1), ratio if kept is None else rows_of(ratio, kept)
     share[: len(ratio)] *= ratio
-    votes = votes.replace(w=w).with_classes(p, prior, share)
-    density = model.density.replace(w=density_w).with_classes(own)
+    return mixture.replace(w=w).with_classes(p, prior, share)
+
+
+def with_mixtures(model: FittedModel, votes: Mixture, density: Mixture) -> FittedModel:
+    """The model with other mixtures; the rows that it knows stay."""
     return model.changed(votes, density, exemplars=model.exemplars, held=model.held)
-
-
-def _shared_out(p: Tensor, left: Tensor) -> Tensor:
-    """Rows p (k, C+1) with column sums `left`: memories keep their weights if zeros allow it.
-
-    Memories of one class each have nothing to share out, so their weights change instead. If a class
-    is left with less than nothing, or without a memory, or the rows have no weight, they stay as they
-    are.
-    """
-    total = p.sum(0)
-    if not bool(total.any()) or bool(((left < 0) | ((total == 0) & (left > 1e-12))).any()):
-        return p
-    try:
-        return polytope.project(p, p.sum(1), left)
-    except RuntimeError:
-        return p * torch.where(total > 0, left / total.clamp_min(1e-300), 0.0)
 
 
 def _soft_label(model: FittedModel, label: object | Mapping[Any, float]) -> Tensor:

@@ -17,7 +17,7 @@ from mnemosphere.base.files import plain
 from mnemosphere.base.machine import import_extra
 from mnemosphere.base.text import Shown, Table, middle_cut, percent, short_text
 from mnemosphere.fitted.model import FittedModel, Placed, as_numpy, check_whole, row_names
-from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls, rest_pull
+from mnemosphere.fitted.pulls import Pull, Pulls, column_pulls
 from mnemosphere.geometry.base import on_sphere
 from mnemosphere.interpret.rejection import familiarity
 from mnemosphere.model.mixture import memory_name
@@ -33,7 +33,6 @@ _TOLD = 0.005  # probability of a class in a title
 _HALF = 0.5  # of the vote
 _SHORT, _LONG = 24, 36  # letters of row names that share a line, a class; a column, a value
 _LEAST_PULL = 0.1  # of the largest pull that is shown
-_NOTHING = 0.005  # a pull that is written as 0
 _BAR, _WIDE = 10, 80  # letters of a bar, of a line that has room for one
 _CLOSE = 2.0  # odds of a close call
 _PURE = 0.95  # of a soft label: a memory of one class
@@ -142,6 +141,10 @@ class Explanation(Shown):
         Why `predict_or_reject` gives a row no class; None: it does, or the model is not calibrated.
     further_out : ndarray of shape (n,)
         Share of the known rows that calibrate the model which are more novel; NaN without calibration.
+    less_sure : ndarray of shape (n,)
+        Share of these known rows that are rejected before the row.
+    rate : float
+        Where that is less, the row has no answer: 0.05, or the least that so few known rows support.
     soft_label : ndarray of shape (n, k, C+1)
         Soft labels of the memories; the last column is "none of them".
     n_alike : ndarray of int of shape (n, k)
@@ -154,6 +157,8 @@ class Explanation(Shown):
         The model that decided.
     given : tensor of shape (n, N)
         The rows as numbers, NaN where missing.
+    seen : Placed
+        The unit rows.
     similar : ndarray of int of shape (n, k)
         Places of the most similar known rows in `model.held`, −1 for none; k is at most 3.
     similarity : ndarray of shape (n, k)
@@ -179,12 +184,15 @@ class Explanation(Shown):
     frequencies_decide: NDArray[np.bool_]
     rejected: list[str | None]
     further_out: NDArray[np.float64]
+    less_sure: NDArray[np.float64]
+    rate: float
     soft_label: NDArray[Any]
     n_alike: NDArray[np.int64]
     typical_rows: NDArray[Any] | None
     names: list[str] = field(repr=False)
     model: FittedModel = field(repr=False)
     given: Any = field(repr=False)
+    seen: Placed = field(repr=False)
     similar: NDArray[np.int64] = field(repr=False)
     similarity: NDArray[np.float64] = field(repr=False)
     texts: list[str | None] | None = field(default=None, kw_only=True)
@@ -292,8 +300,9 @@ class Explanation(Shown):
     def pulls(self, row: int = 0) -> list[Pull]:
         """Compute how much each column pulls the decision about one row to a class, the most first.
 
-        The pull is the change of the log-odds of the predicted class against the runner-up, if the row
-        had the typical value of the other class there and all else stayed.
+        The pull is what the log-odds of the predicted class against the runner-up would lose if the
+        column had its average effect: the mean over values of the training rows, put there one by one
+        while all else stays.
 
         Parameters
         ----------
@@ -303,8 +312,8 @@ class Explanation(Shown):
         Returns
         -------
         list of Pull
-            Column, its value, what is typical of both classes, and the pull: above 0 it speaks for the
-            predicted class.
+            Column, its value ("missing" if there is none), what is typical of both classes, and the pull:
+            above 0 it speaks for the predicted class.
 
         Examples
         --------
@@ -315,7 +324,7 @@ class Explanation(Shown):
         return self._told(row, self._pulls(row))
 
     def _told(self, row: int, found: Pulls) -> list[Pull]:
-        given, (own, other), pulls = self._given(row), found.typical[0], found.pull[0].tolist()
+        given, (own, other), pulls = self._given(row), found.typical, found.pull.tolist()
         lines, said = self.model.columns.user_columns, {}
         if self.texts is not None and self.texts[row] is not None:
             said[self.model.columns.text_column] = short_text(self.texts[row])
@@ -324,7 +333,7 @@ class Explanation(Shown):
                 line.name, said.get(line.name, line.written(given)), line.written(own),
                 line.written(other), pulls[j],
             )
-            for j, line in ((j, lines[j]) for j in found.order(0))
+            for j, line in ((j, lines[j]) for j in found.order())
         ]  # fmt: skip
 
     def _given(self, row: int) -> NDArray[np.float64]:
@@ -334,7 +343,8 @@ class Explanation(Shown):
     def _pulls(self, row: int) -> Pulls:
         if row not in self._known_pulls:
             stored = Rows(self.given[row : row + 1], self.model.device)
-            found = column_pulls(self.model, stored, self._pair(row)[None])
+            placed = Placed(self.seen.x[row : row + 1], self.seen.lost[row : row + 1])
+            found = column_pulls(self.model, stored, self._pair(row), placed)
             self._known_pulls[row] = found
         return self._known_pulls[row]
 
@@ -384,14 +394,7 @@ class Explanation(Shown):
 
     def familiarity(self, row: int) -> str:
         """How familiar a row is, among the known rows that calibrate the model; empty without them."""
-        share = float(self.further_out[row])
-        if np.isnan(share):
-            return ""
-        if share == 0:
-            return "more unusual than all known rows"
-        if share >= _FEW:
-            return f"familiar ({10 * share:.0f} of 10 known rows are more unusual)"
-        return f"unusual ({max(1, round(100 * share))} of 100 known rows are more unusual)"
+        return familiar(float(self.further_out[row]))
 
     def title(self, row: int, name: str | None = None) -> str:
         """What a row is taken for, the classes after that, and how familiar it is."""
@@ -402,12 +405,16 @@ class Explanation(Shown):
         name = f"row {self.names[row]}" if name is None else name
         if self.texts is not None:
             name += f" {short_text(self.texts[row])}"
-        familiar, why = self.familiarity(row), self.rejected[row]
+        known, why = self.familiarity(row), self.rejected[row]
         if why is not None and not why.startswith("undecided"):
             return f"{name}: {why}: no answer; the nearest guess is {classes}"
         top, second = self.proba[row, order[:2]] if len(order) > 1 else (1.0, 0.0)
-        close = "no answer, too close" if why else "a close call" if top < _CLOSE * second else ""
-        remarks = ", ".join(filter(None, (close, familiar)))
+        close = "a close call" if top < _CLOSE * second else ""
+        if why:
+            share, limit = 100 * (1 - self.less_sure[row]), 100 * (1 - self.rate)
+            told = f"less certain than {share:.0f} of 100 known rows, the limit is {limit:.0f}"
+            close = f"no answer, too close ({told})"
+        remarks = ", ".join(filter(None, (close, known)))
         return f"{name}: {classes}" + (f" – {remarks}" if remarks else "")
 
     def _called(self, column: int) -> str:
@@ -431,42 +438,33 @@ class Explanation(Shown):
     def column_table(self, row: int, width: int = 100) -> Table:
         """The columns that speak for the predicted class and for the runner-up, for people."""
         found, classes = self._pulls(row), self._pair(row).tolist()
-        order, places, largest = self._told(row, found), found.order(0), np.abs(found.pull).max()
+        order, largest = self._told(row, found), np.abs(found.pull).max()
         if largest == 0:
             return []
         pair = [middle_cut(self._called(c), _SHORT) for c in classes]
         typical = [f"typical of {pair[0]}", f"typical of {pair[1]}{' ' * (pair[0] == pair[1])}"]
         heads = ["column", "this row", *typical, "pull", *[""] * (width >= _WIDE)]
         lines: Table = []
-        shown: list[int] = []
         for name, sign in zip(pair, (1, -1), strict=True):
-            strong = [k for k, own in enumerate(order) if own.pull * sign >= _LEAST_PULL * largest]
+            strong = [own for own in order if own.pull * sign >= _LEAST_PULL * largest]
             lines += [dict.fromkeys(heads, "") | {"column": f"for {name}"}] * bool(strong)
-            for k in strong[:_SHOWN]:
-                column, *values, pull = order[k]
+            for column, *values, pull in strong[:_SHOWN]:
                 cells = [f"  {middle_cut(column, min(_LONG, width // 2))}"]
                 cells += [*(middle_cut(v, _LONG) for v in values), f"{pull:+.2f}"]
                 bar = "█" * round(_BAR * abs(pull) / largest)
                 lines.append(dict(zip(heads, [*cells, bar], strict=False)))
-                shown.append(places[k])
-        given, columns = self._given(row), self.model.columns.user_columns
-        known = [j for j in places if not np.isnan(given[columns[j].place]).any()]
-        rest = [j for j in known if j not in shown]
-        pull = (
-            rest_pull(self.model, given, found.typical[0], rest, self._pair(row)) if rest else 0.0
-        )
-        if abs(pull) >= _NOTHING:
-            others = "the other column" if len(rest) == 1 else f"{len(rest)} others together"
-            lines.append(dict.fromkeys(heads, "") | {"column": others, "pull": f"{pull:+.2f}"})
+        if len(order) > 1:
+            every = {"column": f"all {len(order)} together", "pull": f"{found.together:+.2f}"}
+            lines.append(dict.fromkeys(heads, "") | every)
         return lines
 
     def turning(self, row: int) -> str:
         """Which columns alone would put the runner-up ahead, if they had its typical value."""
-        own, other = self._pair(row)
-        with np.errstate(divide="ignore"):
-            odds = np.log(self.proba[row, own]) - np.log(self.proba[row, other])
         found, lines = self._pulls(row), self.model.columns.user_columns
-        names = [lines[j].name for j in found.order(0) if found.lost[0, j] > odds]
+        names, other = (
+            [lines[j].name for j in found.order() if found.odds[j] < 0],
+            self._pair(row)[1],
+        )
         if not names:
             return f"No column alone would put {self._called(other)} ahead."
         told = ", or ".join(middle_cut(name, _LONG) for name in names[:_FIRST])
@@ -515,12 +513,7 @@ class Explanation(Shown):
         found: list[str | Table] = [remark] * bool(remark)
         columns = self.column_table(row, width) if self.shows_features else []
         if columns:
-            given, lines = self._given(row), self.model.columns.user_columns
-            gone = [own.name for own in lines if np.isnan(given[own.place]).all()]
-            left = len(gone) - _FIRST
-            more = f" and {left} other{'s' * (left > 1)}" if left > 0 else ""
-            missing = [f"Missing: {', '.join(gone[:_FIRST])}{more}."] * bool(gone)
-            found += [columns, *missing, self.turning(row)]
+            found += [columns, self.turning(row)]
         return [*found, *self.similar_lines(row, width), self.memory_line(row)]
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
@@ -589,6 +582,17 @@ class Explanation(Shown):
         )
 
 
+def familiar(further_out: float) -> str:
+    """How familiar a row is, by the share of the known rows that are more novel; NaN: nobody knows."""
+    if np.isnan(further_out):
+        return ""
+    if further_out == 0:
+        return "more unusual than all known rows"
+    if further_out >= _FEW:
+        return f"familiar ({10 * further_out:.0f} of 10 known rows are more unusual)"
+    return f"unusual ({max(1, round(100 * further_out))} of 100 known rows are more unusual)"
+
+
 def _cut(lines: Table, width: int) -> Table:
     """Lines whose last cell ends where the line must."""
     *names, last = lines[0]
@@ -637,9 +641,9 @@ def explain(model: FittedModel, X: Any, n_memories: int = 5) -> Explanation:
     check_whole(n_memories, "n_memories", 1)
     votes, given = model.precise_votes, model.stored(X)
     seen = Placed(*on_sphere(given, model.geometry, votes.w.dtype))
-    shares, (log_proba, rejected, further_out) = model.shares(seen), familiarity(model, seen)
+    shares, known = model.shares(seen), familiarity(model, seen)
     nearest, share = _largest(model, shares, n_memories)
-    memory, proba = as_numpy(nearest), log_proba.exp()
+    memory, proba = as_numpy(nearest), known.log_proba.exp()
     similar, similarity = _similar(model, seen, shares)
     return Explanation(
         classes=model.classes,
@@ -649,14 +653,17 @@ def explain(model: FittedModel, X: Any, n_memories: int = 5) -> Explanation:
         overlap=_overlap(model, given, seen, nearest),
         uniform_share=as_numpy(1 - shares.sum(1)),
         frequencies_decide=_frequencies_decide(model, proba),
-        rejected=rejected,
-        further_out=further_out,
+        rejected=known.rejected,
+        further_out=known.further_out,
+        less_sure=known.less_sure,
+        rate=known.rate,
         soft_label=as_numpy(_soft_labels(model, shares, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         names=row_names(X, given.n_rows),
         model=model,
         given=given.values,
+        seen=seen,
         similar=similar,
         similarity=similarity,
         texts=model.columns.texts(X),
@@ -689,7 +696,9 @@ def _frequencies_decide(model: FittedModel, proba: Tensor) -> NDArray[np.bool_]:
     return as_numpy(most_frequent & (apart <= math.log(_LITTLE)))
 
 
-def _overlap(model: FittedModel, given: Rows, seen: Placed, nearest: Tensor) -> NDArray[np.float64]:
+def _overlap(
+    model: FittedModel, given: Rows, seen: Placed, nearest: Tensor
+) -> NDArray[np.float64]:
     """⟨w, x⟩ of these memories (n, k) and completed rows, in double precision."""
     completed, x = model.completed(given), seen.x
     if completed.values is not given.values or x.dtype != torch.float64:

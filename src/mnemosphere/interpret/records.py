@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import fisher_exact
+from scipy.stats import chi2_contingency, fisher_exact, ks_2samp
 
 from mnemosphere.base.text import Shown, Table
-from mnemosphere.fitted.model import FittedModel, as_numpy
+from mnemosphere.fitted.exemplars import middle
+from mnemosphere.fitted.model import FittedModel, Floats, as_numpy
 from mnemosphere.interpret.discovery import ProposedClass, discover
 from mnemosphere.interpret.rejection import (
     UNLIKE,
@@ -25,6 +26,8 @@ from mnemosphere.model.mixture import memory_name
 
 _LEVEL = 0.01  # at which a difference counts
 _FEWEST = 20  # rows that are grouped
+_WIDE = 100  # numbers of a column, a text, say, from which its values are not compared
+_PLURAL = {"memory": "memories", "column": "columns"}
 
 
 def records(model: FittedModel) -> NDArray[np.int64]:
@@ -88,8 +91,13 @@ class Drift(Shown):
     memories : list of dicts
         "memory", "label", "known" and "new" (its shares of the rows), "p" (Fisher's exact test,
         corrected by Holm's method), smallest p first.
+    columns : list of dicts
+        "column", "missing_known" and "missing_new" (shares of the rows without a known value there),
+        "typical_known" and "typical_new" (the median, or the commonest level), and "p", smallest first:
+        the lesser one of two tests, whether a value is known and, of those that are, Kolmogorov and
+        Smirnov's (of categories, chi-square), corrected alike. Empty if the model keeps no rows of a table.
     unlike : dict
-        The same for rows unlike all known ones.
+        The same as of memories for rows unlike all known ones.
     proposed : list of ProposedClass
         Groups among those rows, if there are more of them than expected; numbers are those of X.
     level : float
@@ -103,6 +111,7 @@ class Drift(Shown):
     """
 
     memories: list[dict[str, Any]]
+    columns: list[dict[str, Any]]
     unlike: dict[str, Any]
     proposed: list[ProposedClass]
     level: float = _LEVEL
@@ -113,33 +122,39 @@ class Drift(Shown):
         return [own for own in self.memories if own["p"] < self.level]
 
     @property
+    def changed_columns(self) -> list[dict[str, Any]]:
+        """The columns whose values have changed."""
+        return [own for own in self.columns if own["p"] < self.level]
+
+    @property
     def drifted(self) -> bool:
         """Whether anything has changed."""
-        return bool(self.changed) or self.unlike["p"] < self.level
+        return bool(self.changed or self.changed_columns) or self.unlike["p"] < self.level
 
     def parts(self, width: int, most: int | None = None) -> list[str | Table]:
         """What has changed, and proposals."""
-        lines = [self.unlike, *self.changed[:most]]
-        shown = [
-            {"": own["memory"], "label": str(own["label"] or ""), "known rows": f"{own['known']:.1%}",
-             "new rows": f"{own['new']:.1%}", "p": f"{own['p']:.2g}"}
-            for own in lines
-        ]  # fmt: skip
-        told = (
-            f"{len(self.changed)} of {len(self.memories)} memories have another share of the rows"
-        )
+        parts: list[str | Table] = []
+        for name, kind, every, lines in (
+            ("column", "values", self.columns, self.changed_columns), ("memory", "a share", self.memories, self.changed)
+        ):  # fmt: skip
+            parts.append(f"{len(lines)} of {len(every)} {_PLURAL[name]} have {kind} unlike before")
+            table: Table = [
+                {"": own[name], **_shares(own), "p": f"{own['p']:.2g}"}
+                for own in [*[self.unlike] * (name == "memory"), *lines[:most]]
+            ]
+            parts += [table] * bool(table)
         groups = [
             f"{len(own.rows)} rows may be a new class, nearest to {own.nearest}: rows "
             + ", ".join(map(str, own.rows[:3].tolist()))
             for own in self.proposed
         ]
-        return [told, shown, *groups]
+        return [*parts, *groups]
 
 
 def compare(model: FittedModel, X: Any) -> Drift:
-    """Compare new rows with those that the fit held out, memory by memory.
+    """Compare new rows with those that the fit held out, memory by memory, and column by column.
 
-    By Fisher's exact test, corrected for the number of memories (Holm 1979): without drift, anything is
+    By exact tests, corrected for the number of all of them (Holm 1979): without drift, anything is
     reported for at most about 1% of sets of rows.
 
     Parameters
@@ -152,7 +167,7 @@ def compare(model: FittedModel, X: Any) -> Drift:
     Returns
     -------
     Drift
-        Shares of memories and of rows unlike all known ones, and proposals for new classes.
+        Shares of memories and of rows unlike all known ones, columns, and proposals for new classes.
 
     Examples
     --------
@@ -173,19 +188,74 @@ def compare(model: FittedModel, X: Any) -> Drift:
     shown = as_numpy(model.distinct)
     counts = [(int((novelty > limit).sum()), len(novelty), int(strange.sum()), len(strange))]
     counts += [(int(known[m]), held.n_rows, int(new[m]), len(strange)) for m in shown]
-    p = _corrected([_p_value(*own) for own in counts])
+    columns = _columns(model, as_numpy(stored.values).astype(np.float64))
+    p = _corrected([_p_value(*own) for own in counts] + [float(own["p"]) for own in columns])
+    columns = [own | {"p": p} for own, p in zip(columns, p[len(counts) :], strict=True)]
     best = as_numpy(model.votes.p[1:].argmax(1))
     names = [("unlike all known rows", None), *((memory_name(m), labels[best[m]]) for m in shown)]
     lines = [
         {"memory": name, "label": label, "known": a / n, "new": b / k, "p": own}
-        for (name, label), (a, n, b, k), own in zip(names, counts, p, strict=True)
+        for (name, label), (a, n, b, k), own in zip(names, counts, p, strict=False)
     ]
     proposed: list[ProposedClass] = []
     rows = np.flatnonzero(strange)
     if p[0] < _LEVEL and len(rows) >= _FEWEST:
         for own in discover(model, stored.take(torch.from_numpy(rows))):
             proposed.append(ProposedClass(rows[own.rows], own.overlap, own.nearest))
-    return Drift(sorted(lines[1:], key=lambda own: float(own["p"])), lines[0], proposed)
+    memories, columns = (
+        sorted(own, key=lambda own: float(own["p"])) for own in (lines[1:], columns)
+    )
+    return Drift(memories, columns, lines[0], proposed)
+
+
+def _columns(model: FittedModel, new: NDArray[np.float64]) -> list[dict[str, Any]]:
+    """How new rows (n, N) differ from those that the model keeps in each column, p not yet corrected."""
+    kept, found = None if model.exemplars is None else model.exemplars.sample, []
+    if kept is None:
+        return []
+    typical = [
+        middle(rows, np.ones(len(rows)), model.columns.multi_number_categories)
+        for rows in (kept, new)
+    ]
+    for column in model.columns.user_columns:
+        known, own = ([*_known(rows[:, column.place])] for rows in (kept, new))
+        counts = [(len(rows) - len(some), len(rows)) for some, rows in ((known, kept), (own, new))]
+        p = [_p_value(*counts[0], *counts[1])]
+        if known and own and column.column is None and len(known[0]) == 1:
+            p.append(float(ks_2samp(np.ravel(known), np.ravel(own)).pvalue))
+        elif known and own and len(known[0]) < _WIDE:
+            level = np.unique([*known, *own], axis=0, return_inverse=True)[1].ravel()
+            table = [np.bincount(part, minlength=level.max() + 1)
+                     for part in (level[: len(known)], level[len(known) :])]  # fmt: skip
+            p.append(float(chi2_contingency(table).pvalue))
+        missing = [gone / n for gone, n in counts]
+        found.append({
+            "column": column.name, "missing_known": missing[0], "missing_new": missing[1],
+            "typical_known": column.written(typical[0]), "typical_new": column.written(typical[1]),
+            "p": min(1.0, len(p) * min(p)),
+        })  # fmt: skip
+    return found
+
+
+def _known(column: Floats) -> Floats:
+    found: Floats = column[~np.isnan(column).any(1)]
+    return found
+
+
+def _shares(own: dict[str, Any]) -> dict[str, str]:
+    """Of a line about a memory or a column."""
+    if "column" in own:
+        return {
+            "typical before": own["typical_known"],
+            "typical now": own["typical_new"],
+            "missing before": f"{own['missing_known']:.1%}",
+            "missing now": f"{own['missing_new']:.1%}",
+        }
+    return {
+        "label": str(own["label"] or ""),
+        "known rows": f"{own['known']:.1%}",
+        "new rows": f"{own['new']:.1%}",
+    }
 
 
 def _p_value(a: int, n: int, b: int, k: int) -> float:

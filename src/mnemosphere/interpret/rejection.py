@@ -2,20 +2,25 @@
 
 There are three reasons to reject a row: it resembles no memory (its novelty score is high), the odds are
 against its most probable class (doubt), or the best class barely beats the average class (lead: the
-centered largest logit is low, as in Hendrycks et al. 2022). Each becomes −log of its upper tail among known rows: ranks
-up to the highest tenth, an exponential tail beyond. The rejection score is the root of the sum of their
-squares: a row that is beyond the known ones in one way is rejected, however usual it is in the others. The
-known rows are training rows as they look to models that have not seen them. So the scores of held-out rows
-depend on no held-out row but their own, and are exchangeable with those of new rows; they are taken at the
-temperature of the fit. A row that is more like rows known to be out of scope than like any class has an
-infinite score: it is always rejected, and promises are about the other rows.
-A study of texts and images compares it with parts of it (docs/research/open-world.md).
+centered largest logit is low, as in Hendrycks et al. 2022). Two questions are asked of them, and each has
+an order of its own.
+
+- Which rows are unlike the known ones? Each reason becomes −log of its upper tail among known rows: ranks
+  up to the highest tenth, an exponential tail beyond. The rejection score is the root of the sum of their
+  squares, so a row beyond the known ones in one way is rejected, however usual it is in the others.
+- Which answers are right? Those of the most probable classes come first. Novel rows, whose novelty fewer
+  than one known row in two hundred reaches, get no answer.
+
+The known rows are training rows as they look to models that have not seen them. So the scores of held-out
+rows depend on no held-out row but their own, and are exchangeable with those of new rows; they are taken at
+the temperature of the fit. A row that is more like rows known to be out of scope than like any class is
+always rejected, and promises are about the other rows.
+A study of texts and images compares the first order with parts of it (docs/research/open-world.md).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -42,6 +47,7 @@ from mnemosphere.rows.rows import Rows, share_known
 
 UNLIKE = 0.05  # rate of known rows that count as unlike all others
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
+_NEVER = 0.005  # rate of rows that get no answer, whatever accuracy is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to their size
 _IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _TRAINED = 0.5  # share of rows that were trained on, above which they are not held out
@@ -156,15 +162,15 @@ def _calibrated(
     """
     scored = model.at(temperature)
     tails = _tails(scored)
-    read = _Reading.of(scored, own, tails)
-    log_p, score = as_numpy(read.log_p), read.score
-    order, known, best = np.argsort(score, kind="stable"), truth >= 0, log_p.argmax(1)
-    right = np.where(known, best == truth, -1)
-    predicted = np.where(np.isinf(score), -1, best)
-    others = _Reading.of(scored, outside, tails).score if outside.n_rows else np.zeros(0)
+    read, known = _Reading.of(scored, own, tails), truth >= 0
+    log_p, doubt = as_numpy(read.log_p), read.doubt[known]
+    best, others = log_p.argmax(1), np.zeros(0)
+    if outside.n_rows:
+        others = _Reading.of(scored, outside, tails).doubt
     return model.replace(calibration=Calibration(
-        tails, np.sort(as_numpy(read.reasons[:, 0])), score[order],
-        np.sort(-log_p[known, truth[known]]), predicted[order], right[order], np.sort(others),
+        tails, np.sort(as_numpy(read.reasons[:, 0])), np.sort(read.score),
+        -log_p[known, truth[known]], np.append(doubt, others),
+        np.append((best == truth)[known], np.zeros(len(others), bool)).astype(np.int64),
         temperature, _record(scored, own, truth, best),
     ))  # fmt: skip
 
@@ -465,16 +471,26 @@ class _Reading:
     @classmethod
     def of(cls, model: FittedModel, X: Any, tails: Tails) -> Self:
         reasons, log_p = rejection_reasons(model, X)
-        outside = _outside(model, log_p)
-        return cls(
-            log_p[:, :-1].log_softmax(1), reasons, as_numpy(upper_tails(tails, reasons)),
-            as_numpy(outside),
-        )  # fmt: skip
+        own, told = upper_tails(tails, reasons), log_p[:, :-1].log_softmax(1)
+        return cls(told, reasons, as_numpy(own), as_numpy(_outside(model, log_p)))
 
     @property
     def score(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.linalg.norm(self.tails, axis=1)
-        return np.where(self.outside, np.inf, found)
+        """The order of a rate."""
+        return np.where(self.outside, np.inf, np.linalg.norm(self.tails, axis=1))
+
+    @property
+    def novel(self) -> NDArray[np.bool_]:
+        """Which rows are unlike all known ones, whatever accuracy is asked for."""
+        found: NDArray[np.bool_] = self.tails[:, 0] > -np.log(_NEVER)
+        return found
+
+    @property
+    def doubt(self) -> NDArray[np.float64]:
+        """The order of an accuracy: log-odds against the most probable class."""
+        best, place = self.log_p.max(1)
+        against = self.log_p.scatter(1, place[:, None], _IMPOSSIBLE).logsumexp(1)
+        return np.where(self.outside | self.novel, np.inf, as_numpy(against - best))
 
 
 def _outside(model: FittedModel, log_p: Tensor) -> Tensor:
@@ -521,11 +537,15 @@ class Rejections:
     second : ndarray of shape (n,)
         The one after it; the same if there is no other.
     score : ndarray of shape (n,)
-        Rejection scores.
+        Rejection scores; the log-odds against the answer if an accuracy is asked for.
     limit : float
         The score above which a row is rejected.
     tails : ndarray of shape (n, 3)
         −log of the upper tails of novelty, doubt and lead among known rows.
+    unlike : ndarray of bool of shape (n,)
+        Rows whose novelty alone is enough, and at most 5% of the known rows are as novel.
+    outside : ndarray of bool of shape (n,)
+        Rows more like those out of scope than like any class.
 
     Examples
     --------
@@ -539,22 +559,19 @@ class Rejections:
     score: NDArray[np.float64]
     limit: float
     tails: NDArray[np.float64]
+    unlike: NDArray[np.bool_]
+    outside: NDArray[np.bool_]
 
-    @cached_property
+    @property
     def rejected(self) -> NDArray[np.bool_]:
         """Which rows are rejected."""
         found: NDArray[np.bool_] = (self.score > self.limit) | np.isinf(self.score)
         return found
 
-    @cached_property
+    @property
     def undecided(self) -> NDArray[np.bool_]:
-        """Rejected rows that are like known ones, but between classes: novelty alone would not reject
-        them, or more than 5% of the known rows are as novel.
-        """
-        most = max(self.limit, -np.log(UNLIKE))
-        found: NDArray[np.bool_] = (
-            self.rejected & (self.tails[:, 0] <= most) & np.isfinite(self.score)
-        )
+        """Rejected rows that are like known ones, but between classes."""
+        found: NDArray[np.bool_] = self.rejected & ~self.unlike & ~self.outside
         return found
 
     def said(self, ask: bool = False) -> NDArray[Any]:
@@ -584,17 +601,12 @@ class Rejections:
     @property
     def reasons(self) -> list[str | None]:
         """Why each row is rejected; None if it is not."""
-
-        def told(k: int) -> str | None:
-            if not self.rejected[k]:
-                return None
-            if np.isinf(self.score[k]):
-                return _OUT
-            if self.undecided[k]:
-                return f"undecided between {self.answers[k]} and {self.second[k]}"
-            return "unlike all known rows"
-
-        return [told(k) for k in range(len(self.rejected))]
+        between = zip(self.answers, self.second, strict=True)
+        told = np.array([f"undecided between {a} and {b}" for a, b in between], dtype=object)
+        told[self.unlike] = "unlike all known rows"
+        told[self.outside] = _OUT
+        told[~self.rejected] = None
+        return list(told)
 
 
 def rejections(
@@ -642,22 +654,16 @@ def rejections(
     held = held_out(model)
     if accuracy is not None and rate is not None:
         raise ValueError("a rate and an accuracy are two promises: pass one of them")
-    rows = X if isinstance(X, Placed) else model.stored(X)
-    read, log_p = _read(model, rows, held)
-    if accuracy is not None:
-        if not (held.right >= 0).any():
-            raise ValueError(_NO_LABELS)
-        known, outside = (
-            np.isfinite(held.rejection) & (held.right >= 0),
-            held.outside[np.isfinite(held.outside)],
-        )
-        scores = np.append(held.rejection[known], outside)
-        right = np.append(held.right[known], np.zeros_like(outside))
-        limit = accuracy_threshold(scores, right, accuracy, confidence_level)
-        log_p = read.log_p
-    else:
+    read, log_p = _read(model, X if isinstance(X, Placed) else model.stored(X), held)
+    if accuracy is None:
         limit = rejection_threshold(held.inside, _RATE if rate is None else rate)
-    return _rejections(model, read, log_p, limit)
+        return _rejections(model, read, log_p, limit)
+    if not held.right.size:
+        raise ValueError(_NO_LABELS)
+    known = np.isfinite(held.doubt)
+    limit = accuracy_threshold(held.doubt[known], held.right[known], accuracy, confidence_level)
+    found = _rejections(model, read, read.log_p, limit)
+    return replace(found, score=read.doubt, unlike=read.novel)
 
 
 class Familiarity(NamedTuple):
@@ -666,6 +672,8 @@ class Familiarity(NamedTuple):
     log_proba: Tensor  # (n, C) log P(y|x)
     rejected: list[str | None]  # why; without calibration, only rows out of scope are
     further_out: NDArray[np.float64]  # (n,) share of the held-out rows that are more novel, or NaN
+    less_sure: NDArray[np.float64]  # (n,) the same of those that are rejected before it
+    rate: float  # the share of them that is rejected
 
 
 def familiarity(model: FittedModel, X: Placed) -> Familiarity:
@@ -674,12 +682,19 @@ def familiarity(model: FittedModel, X: Placed) -> Familiarity:
     if held is None or limit is None:
         joint = model.class_log_joint(X).double()
         reasons = [_OUT if out else None for out in _outside(model, joint).tolist()]
-        return Familiarity(joint[:, :-1].log_softmax(1), reasons, np.full(len(joint), np.nan))
+        unknown = np.full(len(joint), np.nan)
+        return Familiarity(joint[:, :-1].log_softmax(1), reasons, unknown, unknown, np.nan)
     read, log_p = _read(model, X, held)
-    novelty = as_numpy(read.reasons[:, 0])
-    novelty -= _margin(held.novelty, novelty)
-    further = 1 - np.searchsorted(held.novelty, novelty) / held.novelty.size
-    return Familiarity(log_p, _rejections(model, read, log_p, limit).reasons, further)
+
+    def beyond(known: Floats, own: Floats) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.searchsorted(known, own - _margin(known, own))
+        return 1 - found / known.size
+
+    return Familiarity(
+        log_p, _rejections(model, read, log_p, limit).reasons,
+        beyond(held.novelty, as_numpy(read.reasons[:, 0])), beyond(held.inside, read.score),
+        max(_RATE, 1 / (held.inside.size + 1)),
+    )  # fmt: skip
 
 
 def _read(model: FittedModel, X: Any, held: Calibration) -> tuple[_Reading, Tensor]:
@@ -692,17 +707,21 @@ def _read(model: FittedModel, X: Any, held: Calibration) -> tuple[_Reading, Tens
 def _rejections(model: FittedModel, read: _Reading, log_p: Tensor, limit: float) -> Rejections:
     best = as_numpy(log_p.topk(min(2, log_p.shape[1]), dim=1).indices)
     answers, second = model.classes[best[:, 0]], model.classes[best[:, -1]]
-    return Rejections(answers, second, read.score, limit, read.tails)
+    unlike = read.tails[:, 0] > max(limit, -np.log(UNLIKE))
+    return Rejections(answers, second, read.score, limit, read.tails, unlike, read.outside)
 
 
-def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any]]:
+def predict_set(
+    model: FittedModel, X: Any, coverage: float = 0.9, *, at_least_one: bool = True
+) -> list[NDArray[Any]]:
     """Predict a set of classes for each row that contains the true one as often as asked.
 
     A set holds the classes with −log P(y|x) up to the k-th smallest of the n labeled held-out rows,
     k = ⌈coverage·(n+1)⌉. The true class of a new row from the same law is in it with probability at
     least `coverage` and at most `coverage` + 1/(n+1) without ties, on average over draws of the
-    held-out rows (Sadinle, Lei and Wasserman 2019). If more rows than that are right, the sets of
-    the least certain ones are empty.
+    held-out rows (Sadinle, Lei and Wasserman 2019). With `at_least_one` the most probable class is in
+    every set, and counts 0 among these numbers: the sets stay as small as coverage allows. If the
+    class is right more often than asked, so is the set.
 
     Parameters
     ----------
@@ -710,8 +729,11 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
         A classifier, calibrated with labels.
     X : array-like of shape (n, N)
         Rows.
-    coverage : float in (0, 1)
+    coverage : float in (0, 1), default 0.9
         Probability that the true class is in the set.
+    at_least_one : bool, default True
+        Whether every set has the most probable class. Else a set may be empty: no class is as probable as
+        the true classes of held-out rows are.
 
     Returns
     -------
@@ -730,12 +752,13 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
     """
     _check_shares(coverage=coverage)
     held = held_out(model)
-    known = held.label
-    if not known.size:
+    if not held.label.size:
         raise ValueError(_NO_LABELS)
+    right = held.right[: held.label.size] > 0
+    known = np.where(right & at_least_one, 0.0, held.label)
     rare = 1 - coverage
     limit = rejection_threshold(known, rare) if _rank(rare, known.size) else np.inf
     log_p = as_numpy(model.at(held.temperature).log_proba(X))
     order = np.argsort(-log_p, axis=1, kind="stable")
-    sizes = (-log_p <= limit).sum(1)
+    sizes = np.maximum((-log_p <= limit).sum(1), int(at_least_one))
     return [model.classes[line[:size]] for line, size in zip(order, sizes, strict=True)]
